@@ -1,0 +1,28 @@
+// Arithmetic on numbers that come from a file: every sum and product tells when it does not fit.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace st {
+
+[[nodiscard]] inline bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
+  return !__builtin_add_overflow(a, b, &sum);
+}
+
+[[nodiscard]] inline bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
+  return !__builtin_mul_overflow(a, b, &product);
+}
+
+// Left to right, and it must fit at every step: [0, 2^63, 2^63] does, [2^63, 2^63, 0] does not (FORMAT.md 1.1, 7).
+[[nodiscard]] inline std::optional<std::uint64_t> element_count(std::span<const std::uint64_t> shape) {
+  std::uint64_t product = 1;
+  for (const std::uint64_t dim : shape) {
+    if (!checked_mul(product, dim, product)) return std::nullopt;
+  }
+  return product;
+}
+
+}  // namespace st

@@ -1,0 +1,35 @@
+// A mapping of part of a file, unmapped when it goes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace st::io {
+
+enum class Advice : std::uint8_t { will_need, dont_need };
+enum class MapKind : std::uint8_t { read_only, copy_on_write };
+
+class Mapping {
+ public:
+  Mapping() = default;
+  // Empty when the system refuses; `os_error` then says why. A mapping of 0 bytes is empty and no error.
+  static Mapping of(int descriptor, std::uint64_t offset, std::uint64_t size, MapKind kind, int& os_error);
+
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  std::byte* data() const { return data_; }
+  void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
+
+  // Copies out of the mapping; false instead of SIGBUS when the pages are gone.
+  bool copy_out(std::uint64_t offset, void* dst, std::size_t n) const;
+
+ private:
+  std::byte* data_ = nullptr;   // the byte asked for, not the page it lies on
+  std::size_t size_ = 0;
+  MapKind kind_ = MapKind::read_only;
+};
+
+}  // namespace st::io
