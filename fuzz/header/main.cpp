@@ -31,6 +31,7 @@ std::vector<fs::path> files_under(const fs::path& path) {
   for (const auto& entry : fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink)) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   }
+  std::sort(files.begin(), files.end());  // the mutants depend on the order
   return files;
 }
 
