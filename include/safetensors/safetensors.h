@@ -126,6 +126,7 @@ enum {
 #define ST_OPEN_STRICT         (1u << 0)  /* refuse also what real writers do beside the format's text             */
 #define ST_OPEN_REFERENCE      (1u << 1)  /* exactly the reference implementation's verdicts                       */
 #define ST_OPEN_UNKNOWN_DTYPES (1u << 2)  /* list tensors whose dtype this build does not know, as raw bytes       */
+#define ST_OPEN_FOLLOW_LINKS   (1u << 3)  /* take shards also through links that leave the folder of their index   */
 
 typedef struct st_open_options {
   uint32_t struct_size;
@@ -145,7 +146,10 @@ typedef struct st_source {            /* any random-access bytes: an archive, a 
   void (*close)(void *ctx);
 } st_source;
 
-/* path: a safetensors file, a *.safetensors.index.json, or a folder that holds either. */
+/* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
+ * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
+ * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
+ * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
 /* release is called exactly once, also when opening fails. */
 ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx), void *ctx,
@@ -182,6 +186,10 @@ ST_API const char *st_get_metadata(const st_file *file, const char *key, size_t 
 ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
 ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);       /* the raw JSON        */
+
+/* What is odd and no error, a line each: a shard that holds tensors its index does not list. */
+ST_API size_t      st_count_warnings(const st_file *file);
+ST_API const char *st_get_warning(const st_file *file, size_t i);                       /* NULL past the last  */
 
 /* ---- Reading into the caller's memory ----------------------------------------------------------------------------------------- */
 
