@@ -11,7 +11,12 @@ void Release::operator()(const File* file) const { file->release(); }
 FilePtr File::create(const Allocator& allocator) {
   Memory memory(allocator);
   void* const place = memory.allocate(sizeof(File), alignof(File));
-  return FilePtr(new (place) File(allocator));
+  try {
+    return FilePtr(new (place) File(allocator));
+  } catch (...) {
+    memory.deallocate(place, sizeof(File), alignof(File));
+    throw;
+  }
 }
 
 void File::release() const {
