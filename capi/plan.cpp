@@ -44,6 +44,11 @@ core::ReadOptions read_options(const st_read_options* options) {
 
 }  // namespace
 
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
+
 extern "C" {
 
 st_status st_plan_new(const st_file* file, st_plan** out, st_error* err) {
@@ -91,5 +96,3 @@ st_status st_buffer_new(uint64_t size, uint32_t threads, void** out, st_error* e
 void st_buffer_free(void* buffer) { io::free_buffer(static_cast<std::byte*>(buffer)); }
 
 }  // extern "C"
-
-}  // namespace st::capi
