@@ -36,6 +36,7 @@ core::ReadOptions read_options(const st_read_options* options) {
   if (given.chunk_bytes != 0) {
     core.chunk_bytes = std::clamp(given.chunk_bytes, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
   }
+  core.gap_bytes = given.gap_bytes;
   core.ctx = given.ctx;
   core.progress = given.progress;
   core.pool = {given.ctx, given.parallel_for};
