@@ -31,7 +31,7 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {
-    {"small", 1, 100}, {"wide", 7, 1'000'003}, {"tiny", 1, 1}, {"tall", 300'000, 16}, {"none", 0, 5}, {"odd", 3, 333'333},
+    {"small", 1, 100}, {"wide", 7, 1'000'003}, {"tiny", 1, 1}, {"tall", 30'000, 16}, {"none", 0, 5}, {"odd", 3, 333'333},
 };
 
 // A file whose data byte i is pattern(i).
