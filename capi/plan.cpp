@@ -36,6 +36,7 @@ core::ReadOptions read_options(const st_read_options* options) {
   if (given.chunk_bytes != 0) {
     core.chunk_bytes = std::clamp(given.chunk_bytes, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
   }
+  core.gap_bytes = given.gap_bytes;
   core.ctx = given.ctx;
   core.progress = given.progress;
   core.pool = {given.ctx, given.parallel_for};
@@ -43,6 +44,11 @@ core::ReadOptions read_options(const st_read_options* options) {
 }
 
 }  // namespace
+
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
 
 extern "C" {
 
@@ -91,5 +97,3 @@ st_status st_buffer_new(uint64_t size, uint32_t threads, void** out, st_error* e
 void st_buffer_free(void* buffer) { io::free_buffer(static_cast<std::byte*>(buffer)); }
 
 }  // extern "C"
-
-}  // namespace st::capi

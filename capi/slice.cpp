@@ -8,7 +8,8 @@
 #include "guard.hpp"
 #include "handles.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 extern "C" {
 
@@ -43,5 +44,3 @@ st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, co
 }
 
 }  // extern "C"
-
-}  // namespace st::capi

@@ -227,6 +227,8 @@ typedef struct st_read_options {
   uint32_t threads;                   /* 0: choose; 1: only the calling thread */
   st_cache cache;
   uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
+  uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
+                                         since a disk reads on faster than it starts anew; 0: choose; 1: read nothing along */
   void *ctx;                          /* for the two below                     */
   /* About every 10 ms and at the end; non-zero cancels.  From one thread at a time, and unless parallel_for is the host's
    * from the one that called st_plan_run. */

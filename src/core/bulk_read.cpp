@@ -90,7 +90,7 @@ class Worker {
 void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options, BulkReader& reader) {
   if (wants.empty()) return;
   const unsigned readers = count_readers(wants, files, options);
-  PieceQueue queue(wants, files, readers, options.chunk_bytes);
+  PieceQueue queue(wants, files, {readers, options.chunk_bytes, options.gap_bytes});
   // One reader reports, so that the host's callback is never called from two threads at once.
   parallel_for(readers, readers, options.pool, [&](std::size_t i) { Worker(queue, reader, i == 0).work(); });
 }

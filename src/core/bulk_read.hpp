@@ -20,6 +20,7 @@ struct ReadOptions {
   unsigned threads = 0;  // 0: choose; 1: the calling one alone
   io::Cache cache = io::Cache::automatic;
   std::uint64_t chunk_bytes = 0;  // 0: choose
+  std::uint64_t gap_bytes = 0;    // 0: choose
   HostPool pool;
   void* ctx = nullptr;
   std::int32_t (*progress)(void* ctx, std::uint64_t done, std::uint64_t total) = nullptr;  // non-zero cancels

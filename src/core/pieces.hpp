@@ -42,17 +42,20 @@ struct Piece {
   std::uint64_t first_run = 0;
   std::uint64_t runs = 0;
   std::uint64_t room = 0;      // how much of the file to fetch at once for them
+  std::uint64_t gap = 0;       // what may be fetched along between them
 };
 
-// Bytes between two wanted stretches that are read along rather than skipped. One page and never more than a tenth:
-// so the total stays below 1.1 times what was asked for, or below what the disk's own granularity makes of it.
-std::uint64_t max_gap(io::Way way, std::uint64_t run_bytes);
+struct Cutting {
+  unsigned readers = 1;
+  std::uint64_t chunk_bytes = 0;  // 0: as the way and the number of readers suggest
+  std::uint64_t gap_bytes = 0;    // 0: as the way suggests
+};
 
 class PieceQueue {
  public:
-  // `wants` sorted by (file, begin). `chunk_bytes` 0: as the way and the number of readers suggest.
-  PieceQueue(std::span<const Want> wants, std::deque<io::BulkFile>& files, unsigned readers, std::uint64_t chunk_bytes)
-      : wants_(wants), files_(files), readers_(readers), chunk_bytes_(chunk_bytes) {}
+  // `wants` sorted by (file, begin).
+  PieceQueue(std::span<const Want> wants, std::deque<io::BulkFile>& files, const Cutting& cutting)
+      : wants_(wants), files_(files), cutting_(cutting) {}
 
   // False when there is nothing left. Reuses the piece's memory.
   bool next(Piece& piece);
@@ -70,8 +73,7 @@ class PieceQueue {
 
   const std::span<const Want> wants_;
   std::deque<io::BulkFile>& files_;
-  const unsigned readers_;
-  const std::uint64_t chunk_bytes_;
+  const Cutting cutting_;
 
   std::mutex mutex_;
   std::size_t want_ = 0;        // the next one, and how far it is cut:

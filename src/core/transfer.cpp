@@ -112,7 +112,7 @@ void Transfer::read_window(io::BulkFile& file, io::Way way, std::uint64_t begin,
 
 void Transfer::read_runs(const Piece& piece) {
   const format::Slice& slice = *piece.want->slice;
-  const std::uint64_t together = format::runs_within_gap(slice, max_gap(piece.way, slice.run_bytes));
+  const std::uint64_t together = format::runs_within_gap(slice, piece.gap);
   const std::uint64_t end = piece.first_run + piece.runs;
   for (std::uint64_t first = piece.first_run; first < end && !receiver_.stopped();) {
     const std::uint64_t most = std::min(end - first, together - first % together);
