@@ -128,16 +128,21 @@ const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t l
 
 size_t st_count_metadata(const st_file* file) { return file_of(file).metadata().size(); }
 
-const char* st_get_metadata_at(const st_file* file, size_t i, const char** value, size_t* value_len) {
+const char* st_get_metadata_at(const st_file* file, size_t i, size_t* key_len, const char** value, size_t* value_len) {
   const auto& pairs = file_of(file).metadata();
   if (i >= pairs.size()) return nullptr;
+  if (key_len != nullptr) *key_len = pairs[i].key.size();
   if (value != nullptr) *value = pairs[i].value.data();
   if (value_len != nullptr) *value_len = pairs[i].value.size();
   return pairs[i].key.data();
 }
 
 const char* st_get_metadata(const st_file* file, const char* key, size_t* value_len) {
-  const MetadataPair* const pair = file_of(file).metadata(key);
+  return st_get_metadata_n(file, key, std::strlen(key), value_len);
+}
+
+const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_len, size_t* value_len) {
+  const MetadataPair* const pair = file_of(file).metadata({key, key_len});
   if (pair == nullptr) return nullptr;
   if (value_len != nullptr) *value_len = pair->value.size();
   return pair->value.data();

@@ -27,7 +27,7 @@ class HeaderParser {
   void header() {
     const bool space = in_.peek() != 0 && in_.at() != in_.begin();
     if (space && options_.rules == Rules::strict) {
-      in_.fail_here(Status::schema, kLengthBytes, "begins with white space");
+      in_.fail_here(Status::schema, kLengthBytes, "begins with white space, not with '{'");
     }
     if (!in_.take('{')) wrong_type(0, "is not an object");
     if (!in_.take('}')) {
