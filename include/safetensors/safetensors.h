@@ -126,6 +126,7 @@ enum {
 #define ST_OPEN_STRICT         (1u << 0)  /* refuse also what real writers do beside the format's text             */
 #define ST_OPEN_REFERENCE      (1u << 1)  /* exactly the reference implementation's verdicts                       */
 #define ST_OPEN_UNKNOWN_DTYPES (1u << 2)  /* list tensors whose dtype this build does not know, as raw bytes       */
+#define ST_OPEN_FOLLOW_LINKS   (1u << 3)  /* take shards also through links that leave the folder of their index   */
 
 typedef struct st_open_options {
   uint32_t struct_size;
@@ -145,7 +146,10 @@ typedef struct st_source {            /* any random-access bytes: an archive, a 
   void (*close)(void *ctx);
 } st_source;
 
-/* path: a safetensors file, a *.safetensors.index.json, or a folder that holds either. */
+/* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
+ * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
+ * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
+ * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
 /* release is called exactly once, also when opening fails. */
 ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx), void *ctx,
@@ -176,20 +180,88 @@ ST_API size_t          st_tensor_shard(const st_tensor *tensor);                
 ST_API const void     *st_tensor_data(const st_tensor *tensor);                         /* NULL: read it instead */
 
 ST_API size_t      st_count_metadata(const st_file *file);
-ST_API const char *st_get_metadata_at(const st_file *file, size_t i, const char **value, size_t *value_len);
+/* A pair by number, in the order of the file: the key, or NULL past the last. */
+ST_API const char *st_get_metadata_at(const st_file *file, size_t i, size_t *key_len, const char **value, size_t *value_len);
+/* The value under a key, or NULL. */
 ST_API const char *st_get_metadata(const st_file *file, const char *key, size_t *value_len);
+ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_t key_len, size_t *value_len);
 
 ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
 ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);       /* the raw JSON        */
 
+/* What is odd and no error, a line each: a shard that holds tensors its index does not list. */
+ST_API size_t      st_count_warnings(const st_file *file);
+ST_API const char *st_get_warning(const st_file *file, size_t i);                       /* NULL past the last  */
+
 /* ---- Reading into the caller's memory ----------------------------------------------------------------------------------------- */
 
 ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_size, st_error *err);
 
+/* A part of a tensor.  begin, end, step: st_tensor_rank values each, with Python's meaning: a negative position counts from the
+ * end, what lies outside is cut off, a negative step goes backwards; NULL is open, as in [:].  Where parts of a byte would be
+ * meant (dtypes below 8 bits), it is ST_ERR_MISALIGNED.
+ * Tells, each where not NULL: the shape (st_tensor_rank values), the bytes of the packed result, and where it lies as it
+ * is (NULL: it is not contiguous, or the file is not mapped). */
+ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
+                                 uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
+/* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
+ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
+                                      void *dst, size_t dst_size, st_error *err);
+
 typedef int32_t st_advice;
 enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };
 ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);   /* a hint */
+
+/* ---- Plans: many reads as one pass over the files, sorted, merged, split, by several threads --------------------------------- */
+
+typedef struct st_plan st_plan;
+
+typedef int32_t st_cache;
+enum {
+  ST_CACHE_AUTO = 0,      /* copy what is in the page cache, read the rest around it; through it on network and FUSE mounts */
+  ST_CACHE_THROUGH = 1,   /* what is read stays in the page cache, for the next one to find                                */
+  ST_CACHE_AROUND = 2     /* direct reads, which leave the page cache alone; through it where a filesystem has none        */
+};
+
+typedef struct st_read_options {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint32_t threads;                   /* 0: choose; 1: only the calling thread */
+  st_cache cache;
+  uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
+  uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
+                                         since a disk reads on faster than it starts anew; 0: choose; 1: read nothing along */
+  void *ctx;                          /* for the two below                     */
+  /* About every 10 ms and at the end; non-zero cancels.  From one thread at a time, and unless parallel_for is the host's
+   * from the one that called st_plan_run. */
+  int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
+  /* The host's own pool, instead of threads of ours: calls fn(arg, i) for every i < n, in any order, on any threads, and
+   * returns after all. */
+  void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
+} st_read_options;
+
+/* The plan keeps its file open. */
+ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
+/* One destination, numbered in the order of these calls from 0.  The slice as above: three times NULL is the whole tensor.
+ * dst must live until the plan has run.  Where its address modulo 4096 equals st_tensor_offset (plus what is before the slice),
+ * a disk writes into it without a copy between. */
+ST_API st_status st_plan_add(st_plan *plan, const st_tensor *tensor, const int64_t *begin, const int64_t *end,
+                             const int64_t *step, void *dst, size_t dst_size, st_error *err);
+/* Starts threads, all gone when it returns.  The first error ends it and names tensor, file and offset.  Runs again when called
+ * again, and then reads everything again. */
+ST_API st_status st_plan_run(st_plan *plan, const st_read_options *options, st_error *err);
+/* These three from any thread, also while the plan runs. */
+ST_API void      st_plan_progress(const st_plan *plan, uint64_t *done, uint64_t *total);   /* bytes; each may be NULL */
+ST_API void      st_plan_cancel(const st_plan *plan);    /* the run, or when there is none the next one: ST_ERR_CANCELLED */
+ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: every byte of destination i is there, also after
+                                                                          a run that failed or was cancelled */
+ST_API void      st_plan_free(st_plan *plan);
+
+/* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
+ * reading into memory never touched before takes several times as long.  threads 0: choose; they are gone when it returns. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t threads, void **out, st_error *err);
+ST_API void      st_buffer_free(void *buffer);
 
 #ifdef __cplusplus
 }
