@@ -7,19 +7,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <memory_resource>
 #include <string_view>
 
+#include "core/memory.hpp"
 #include "core/shard.hpp"
 
 namespace st::core {
-
-// The caller's allocator (or malloc) as the standard's memory resource. Throws std::bad_alloc.
-struct Allocator {
-  void* ctx = nullptr;
-  void* (*alloc)(void* ctx, std::size_t size, std::size_t align) = nullptr;
-  void (*free)(void* ctx, void* ptr, std::size_t size, std::size_t align) = nullptr;
-};
 
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
@@ -28,26 +21,41 @@ struct OpenOptions {
   Allocator allocator;
 };
 
+class File;
+
+struct Release {
+  void operator()(const File* file) const;
+};
+using FilePtr = std::unique_ptr<File, Release>;
+
 class File {
  public:
-  // A path: a file; an index or a folder come with checkpoints.
-  static File* open(const char* path, const OpenOptions& options);
-  // A Source that is already open: memory, callbacks, a descriptor. The source is consumed, also when this throws.
-  static File* open(io::Source source, const OpenOptions& options);
+  static FilePtr open(const char* path, const OpenOptions& options);
+  // The source is consumed, also when this throws.
+  static FilePtr open(io::Source source, const OpenOptions& options);
 
-  void retain() const;
+  void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;
 
-  std::size_t count_tensors() const;
-  const Tensor* tensor_at(std::size_t i) const;          // nullptr when there is none
-  const Tensor* tensor(std::string_view name) const;     // nullptr when absent
-  std::size_t count_shards() const;
-  const Shard& shard(std::size_t i) const;
-  // The header of a shard as the file spells it, made on first call; nullptr only when memory runs out.
-  const char* raw_header(std::size_t shard) const;
-};
+  std::size_t count_tensors() const { return only().table.tensors.size(); }
+  const Tensor* tensor_at(std::size_t i) const;       // in data order; nullptr when there is none
+  const Tensor* tensor(std::string_view name) const;  // nullptr when absent
 
-// Copies the whole tensor.
-void read(const Tensor& tensor, void* dst);
+  const std::pmr::vector<MetadataPair>& metadata() const { return only().table.metadata; }
+  const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
+
+  std::size_t count_shards() const { return shards_.size(); }
+  const Shard& shard(std::size_t i) const { return shards_[i]; }
+
+ private:
+  explicit File(const Allocator& allocator) : memory_(allocator), shards_(&memory_) {}
+  ~File() = default;
+  static FilePtr create(const Allocator& allocator);
+  const Shard& only() const { return shards_.front(); }
+
+  mutable std::atomic<std::uint32_t> references_{1};
+  Memory memory_;
+  std::pmr::deque<Shard> shards_;  // they stay where they are
+};
 
 }  // namespace st::core

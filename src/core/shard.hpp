@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
-#include <span>
 #include <string>
 
 #include "format/header.hpp"
@@ -15,17 +15,30 @@
 namespace st {
 
 struct Shard {
-  std::string path;          // as the caller or the index spells it; empty for memory and descriptors
-  std::size_t number = 0;    // its place among the shards
+  std::pmr::memory_resource* memory;
+  std::string path;        // as the caller or the index spells it; empty for memory and descriptors
+  std::size_t number = 0;  // its place among the shards
   io::Source source;
-  std::pmr::vector<char> header;  // the N bytes, then format::kPadding zeros
+  char* header = nullptr;  // the N bytes, then format::kPadding zeros; names live here
+  std::size_t header_bytes = 0;
+  mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
 
-  explicit Shard(std::pmr::memory_resource* memory) : header(memory), table(memory) {}
-  Shard(Shard&&) = delete;   // tensors point here
+  explicit Shard(std::pmr::memory_resource* resource) : memory(resource), table(resource) {}
+  Shard(Shard&&) = delete;  // its tensors point here
+  ~Shard();
 
   // Absolute, in the shard's file.
   std::uint64_t offset_of(const Tensor& tensor) const { return table.data_begin + tensor.begin; }
 };
+
+// Reads and checks the header of shard.source, then maps the file as `mode` says. Throws at the first fault.
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options);
+
+// nullptr only when memory runs out. Any thread.
+const char* raw_header(const Shard& shard);
+
+// All bytes of a tensor. Any thread.
+void read(const Tensor& tensor, void* dst);
 
 }  // namespace st

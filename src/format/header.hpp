@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <span>
 
+#include "format/json.hpp"
 #include "format/table.hpp"
 
 namespace st::format {
 
 inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // FORMAT.md 1.1, inclusive
-inline constexpr std::size_t kPadding = 64;                    // readable bytes after a header buffer, zeroed
 
 enum class Rules : std::uint8_t {
   standard,   // FORMAT.md 1.3, the column "ours by default"

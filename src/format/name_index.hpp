@@ -1,6 +1,7 @@
-// Finding a tensor by name: open addressing over (hash, number) pairs of 32 bits each.
+// Finding an item by name: open addressing over (hash, number) pairs of 32 bits each.
 //
-// The hash is keyed with a seed that the writer of a file cannot know, so names made to collide do not.
+// The hash is keyed with a seed that the writer of a file cannot know, so names made to collide do not. A template
+// because tensors and metadata are both looked up so; an Item has name().
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,29 +13,51 @@
 
 namespace st {
 
-struct Tensor;
+std::uint64_t hash_name(std::string_view name, std::uint64_t seed);
 
+template <class Item>
 class NameIndex {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   explicit NameIndex(std::pmr::memory_resource* memory) : slots_(memory) {}
 
-  // Makes room for `count` names; forgets what was there.
-  void reset(std::size_t count, std::uint64_t seed);
+  // Makes room for `count` names and forgets what was there. A third of the slots stays free: probes are short.
+  void reset(std::size_t count, std::uint64_t seed) {
+    slots_.clear();
+    slots_.resize(count + count / 2 + 1, Slot{0, kNone});
+    seed_ = seed;
+  }
 
-  // The number of the tensor that already has this name, or kNone after putting `number` under it.
-  std::uint32_t insert(const Tensor* tensors, std::uint32_t number);
+  // kNone after putting `number` under its name, or the number that has this name already.
+  std::uint32_t insert(const Item* items, std::uint32_t number) {
+    const std::string_view name = items[number].name();
+    const auto hash = static_cast<std::uint32_t>(hash_name(name, seed_));
+    Slot& slot = slots_[probe(items, name, hash)];
+    if (slot.number != kNone) return slot.number;
+    slot = {hash, number};
+    return kNone;
+  }
 
-  std::uint32_t find(const Tensor* tensors, std::string_view name) const;
+  std::uint32_t find(const Item* items, std::string_view name) const {
+    if (slots_.empty()) return kNone;
+    return slots_[probe(items, name, static_cast<std::uint32_t>(hash_name(name, seed_)))].number;
+  }
 
  private:
   struct Slot {
     std::uint32_t hash;
     std::uint32_t number;  // kNone: free
   };
-  std::uint32_t hash(std::string_view name) const;
-  std::size_t first_slot(std::uint32_t hash) const;
+
+  // The slot that holds the name, or the free one where it would go.
+  std::size_t probe(const Item* items, std::string_view name, std::uint32_t hash) const {
+    std::size_t at = (std::uint64_t{hash} * slots_.size()) >> 32;
+    while (slots_[at].number != kNone && !(slots_[at].hash == hash && items[slots_[at].number].name() == name)) {
+      if (++at == slots_.size()) at = 0;
+    }
+    return at;
+  }
 
   std::pmr::vector<Slot> slots_;
   std::uint64_t seed_ = 0;

@@ -44,18 +44,22 @@ enum class Format : std::uint8_t { safetensors = 1, bintensors = 2, bintensors_o
 struct MetadataPair {
   std::string_view key;    // both NUL-terminated
   std::string_view value;
+
+  std::string_view name() const { return key; }
 };
 
 struct Table {
   std::pmr::monotonic_buffer_resource arena;  // shapes, and strings that had to be unescaped
   std::pmr::vector<Tensor> tensors;           // in data order: (begin, end, name)
   std::pmr::vector<MetadataPair> metadata;    // in the order of the file
-  NameIndex index;
+  NameIndex<Tensor> index;
+  NameIndex<MetadataPair> metadata_index;
   std::uint64_t data_begin = 0;               // absolute, in the file
   bool has_metadata = false;                  // an empty map is not the same as none
   Format format = Format::safetensors;
 
-  explicit Table(std::pmr::memory_resource* memory) : arena(memory), tensors(memory), metadata(memory), index(memory) {}
+  explicit Table(std::pmr::memory_resource* memory)
+      : arena(memory), tensors(memory), metadata(memory), index(memory), metadata_index(memory) {}
 };
 
 }  // namespace st

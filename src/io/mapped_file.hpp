@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "io/advice.hpp"
+
 namespace st::io {
 
-enum class Advice : std::uint8_t { will_need, dont_need };
 enum class MapKind : std::uint8_t { read_only, copy_on_write };
 
 class Mapping {
@@ -27,7 +28,9 @@ class Mapping {
   bool copy_out(std::uint64_t offset, void* dst, std::size_t n) const;
 
  private:
-  std::byte* data_ = nullptr;   // the byte asked for, not the page it lies on
+  void unmap();
+
+  std::byte* data_ = nullptr;  // the byte asked for, not the page it lies on
   std::size_t size_ = 0;
   MapKind kind_ = MapKind::read_only;
 };

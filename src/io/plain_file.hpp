@@ -1,15 +1,16 @@
 // A regular file that is read with pread.
 //
-// The descriptor may be given back while nothing is read, and is opened again when something is: a model of 1,500
-// shards would otherwise not fit into the usual limit of 1,024. A file opened again must be the same file (device
-// and inode), or it is an error, never a stranger's bytes.
+// The descriptor may be given back while nothing is read, and the path is opened again when something is: a model
+// of 1,500 shards would otherwise not fit into the usual limit of 1,024. A file opened again must be the same file
+// (device and inode), or that is an error: never a stranger's bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "io/advice.hpp"
 
 namespace st::io {
 
@@ -18,8 +19,9 @@ class PlainFile {
   // Follows links. Anything but a regular file (FIFO, socket, device, folder, /proc, /sys) is an error that says
   // what it is, and never blocks.
   static PlainFile open(const char* path);
-  static PlainFile open_at(int folder, const char* path, std::string shown_path);
-  // Another descriptor for the caller's file.
+  // `name` relative to an open folder; `path` is what messages and reopen() use.
+  static PlainFile open_at(int folder, const char* name, std::string path);
+  // A descriptor of our own for the caller's open file.
   static PlainFile duplicate(std::intptr_t descriptor);
 
   PlainFile() = default;
@@ -27,22 +29,31 @@ class PlainFile {
   PlainFile& operator=(PlainFile&& other) noexcept;
   ~PlainFile();
 
-  std::uint64_t size() const { return size_; }      // when it was opened
+  std::uint64_t size() const { return size_; }       // in bytes, when it was opened
   const std::string& path() const { return path_; }  // as given; empty for a duplicate
-  bool remote() const { return remote_; }            // network or FUSE: mapping is slow there
+  bool remote() const { return remote_; }            // network or FUSE, where mapping is slow
 
-  // All n bytes or an error: Status::truncated when the file ends before, Status::read otherwise.
+  // All n bytes or an error: Status::truncated when the file ends before, Status::read otherwise. Any thread.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
-  // Calls back with an open descriptor of this file; it stays valid for the length of the call.
-  int descriptor() const { return descriptor_.load(std::memory_order_acquire); }  // -1 while closed
-  int reopen(int extra_flags) const;  // a descriptor of its own, which the caller closes; throws
+  // -1 while at rest.
+  int descriptor() const { return descriptor_; }
 
-  void close() const;  // give the descriptor back, if the file can be opened again
-  bool can_reopen() const { return !path_.empty(); }
+  // A descriptor for the same file which the caller closes, opened with more flags (O_DIRECT). Throws.
+  int reopen(int extra_flags) const;
+
+  // A hint to the page cache; without a descriptor there is nobody to tell.
+  void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
+
+  // Gives the descriptor back, if the file can be opened again. Only while nobody else uses the file.
+  void rest();
 
  private:
-  mutable std::atomic<int> descriptor_{-1};
+  static PlainFile adopt(int descriptor, std::string path, std::string absolute_path);
+  void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;
+  std::string shown() const;
+
+  int descriptor_ = -1;
   std::string path_;
   std::string absolute_;  // what reopen() opens: the working directory may have changed
   std::uint64_t size_ = 0;

@@ -24,7 +24,6 @@ enum class Mode : std::uint8_t {
 };
 
 struct MemoryBytes {
-  const std::byte* data = nullptr;
   void (*release)(void* ctx) = nullptr;
   void* ctx = nullptr;
 };
@@ -51,8 +50,8 @@ class Source {
   // Throws Status::read, and Status::truncated when the file has become shorter.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
-  // Maps a file's bytes as the mode says; a file whose mode asks for none, or is refused under automatic, keeps
-  // view() == nullptr. No-op for memory and callbacks. `network`: the file lies on a network or FUSE mount.
+  // Maps a file's bytes as the mode says. Where automatic finds a network mount or is refused, view() stays nullptr.
+  // Memory has a view and callbacks have none, whatever the mode.
   void map(Mode mode);
 
   // The bytes themselves, or nullptr when they must be read.
@@ -62,12 +61,15 @@ class Source {
   const PlainFile* file() const { return std::get_if<PlainFile>(&bytes_); }
   std::uint64_t base() const { return base_; }  // where in that file our byte 0 is
 
-  // Gives back the descriptor when a view serves as well; read_at() opens the path again when it must.
+  // Gives a file's descriptor back; read_at() opens the path again when it must. Before the Source is shared.
   void rest();
 
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
  private:
+  void drop();
+  void read_file(const PlainFile& plain, std::uint64_t offset, void* dst, std::size_t n) const;
+
   std::variant<std::monostate, MemoryBytes, CallbackBytes, PlainFile> bytes_;
   Mapping mapping_;
   const std::byte* view_ = nullptr;

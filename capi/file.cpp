@@ -1,0 +1,156 @@
+// Opening a file and looking at what is in it.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <limits>
+
+#include "guard.hpp"
+#include "handles.hpp"
+#include "options.hpp"
+
+namespace st::capi {
+
+namespace {
+
+io::Mode mode_of(st_io io) {
+  switch (io) {
+    case ST_IO_AUTO: return io::Mode::automatic;
+    case ST_IO_MAP: return io::Mode::map;
+    case ST_IO_COPY: return io::Mode::copy_on_write;
+    case ST_IO_READ: return io::Mode::read;
+    default: fail(Status::unsupported, "options.io is {}, which is no st_io of this version", io);
+  }
+}
+
+format::Rules rules_of(std::uint32_t flags) {
+  const bool strict = (flags & ST_OPEN_STRICT) != 0;
+  const bool reference = (flags & ST_OPEN_REFERENCE) != 0;
+  if (strict && reference) fail(Status::argument, "ST_OPEN_STRICT and ST_OPEN_REFERENCE exclude each other");
+  return strict ? format::Rules::strict : reference ? format::Rules::reference : format::Rules::standard;
+}
+
+core::Allocator allocator_of(const st_allocator* given) {
+  if (given == nullptr) return {};
+  const st_allocator allocator = read_struct(given, "st_allocator");
+  refuse_unknown_flags(allocator.flags, 0, "st_allocator");
+  if (allocator.alloc == nullptr || allocator.free == nullptr) fail(Status::argument, "st_allocator.alloc or .free is NULL");
+  return {allocator.ctx, allocator.alloc, allocator.free};
+}
+
+core::OpenOptions open_options(const st_open_options* given) {
+  const st_open_options options = read_struct(given, "st_open_options");
+  refuse_unknown_flags(options.flags, ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES, "st_open_options");
+  core::OpenOptions core;
+  core.io = mode_of(options.io);
+  core.threads = options.threads;
+  core.header.rules = rules_of(options.flags);
+  core.header.unknown_dtypes = (options.flags & ST_OPEN_UNKNOWN_DTYPES) != 0;
+  if (options.max_header_bytes != 0) core.header.max_bytes = options.max_header_bytes;
+  core.allocator = allocator_of(options.allocator);
+  return core;
+}
+
+}  // namespace
+
+extern "C" {
+
+st_status st_open(const char* path, const st_open_options* options, st_file** out, st_error* err) {
+  return guard(err, [&] {
+    require(path, "path");
+    require(out, "out");
+    *out = handle(core::File::open(path, open_options(options)));
+  });
+}
+
+st_status st_open_memory(const void* data, size_t size, void (*release)(void* ctx), void* ctx,
+                         const st_open_options* options, st_file** out, st_error* err) {
+  return guard(err, [&] {
+    io::Source source = io::Source::memory(data, size, release, ctx);  // first, so that release is always called
+    if (size != 0) require(data, "data");
+    require(out, "out");
+    *out = handle(core::File::open(std::move(source), open_options(options)));
+  });
+}
+
+st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_options* options, st_file** out,
+                     st_error* err) {
+  return guard(err, [&] {
+    require(out, "out");
+    const core::OpenOptions core = open_options(options);
+    io::PlainFile plain = io::PlainFile::duplicate(fd);
+    const std::uint64_t whole = plain.size();
+    if (offset > whole || size > whole - offset) {
+      fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
+    }
+    const std::uint64_t length = size != 0 ? size : whole - offset;
+    *out = handle(core::File::open(io::Source::file(std::move(plain), offset, length), core));
+  });
+}
+
+st_status st_open_source(const st_source* source, const st_open_options* options, st_file** out, st_error* err) {
+  return guard(err, [&] {
+    require(source, "source");
+    const st_source given = read_struct(source, "st_source");
+    io::Source bytes = io::Source::callbacks({given.read_at, given.close, given.ctx}, given.size);
+    refuse_unknown_flags(given.flags, 0, "st_source");
+    require(given.read_at, "source.read_at");
+    require(out, "out");
+    *out = handle(core::File::open(std::move(bytes), open_options(options)));
+  });
+}
+
+st_file* st_retain(const st_file* file) {
+  if (file != nullptr) file_of(file).retain();
+  return const_cast<st_file*>(file);
+}
+
+void st_free(st_file* file) {
+  if (file != nullptr) file_of(file).release();
+}
+
+size_t st_count_tensors(const st_file* file) { return file_of(file).count_tensors(); }
+
+const st_tensor* st_get_tensor_at(const st_file* file, size_t i) { return handle(file_of(file).tensor_at(i)); }
+
+const st_tensor* st_get_tensor(const st_file* file, const char* name) {
+  return handle(file_of(file).tensor(name));
+}
+
+const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t len) {
+  return handle(file_of(file).tensor({name, len}));
+}
+
+size_t st_count_metadata(const st_file* file) { return file_of(file).metadata().size(); }
+
+const char* st_get_metadata_at(const st_file* file, size_t i, const char** value, size_t* value_len) {
+  const auto& pairs = file_of(file).metadata();
+  if (i >= pairs.size()) return nullptr;
+  if (value != nullptr) *value = pairs[i].value.data();
+  if (value_len != nullptr) *value_len = pairs[i].value.size();
+  return pairs[i].key.data();
+}
+
+const char* st_get_metadata(const st_file* file, const char* key, size_t* value_len) {
+  const MetadataPair* const pair = file_of(file).metadata(key);
+  if (pair == nullptr) return nullptr;
+  if (value_len != nullptr) *value_len = pair->value.size();
+  return pair->value.data();
+}
+
+size_t st_count_shards(const st_file* file) { return file_of(file).count_shards(); }
+
+const char* st_get_shard_path(const st_file* file, size_t shard) {
+  const core::File& core = file_of(file);
+  return shard < core.count_shards() ? core.shard(shard).path.c_str() : nullptr;
+}
+
+const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
+  const core::File& core = file_of(file);
+  if (shard >= core.count_shards()) return nullptr;
+  const char* const header = raw_header(core.shard(shard));
+  if (header != nullptr && len != nullptr) *len = core.shard(shard).header_bytes;
+  return header;
+}
+
+}  // extern "C"
+
+}  // namespace st::capi

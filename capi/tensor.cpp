@@ -1,0 +1,67 @@
+// Looking at one tensor, and reading it.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/checked.hpp"
+#include "guard.hpp"
+#include "handles.hpp"
+
+namespace st::capi {
+
+extern "C" {
+
+const char* st_tensor_name(const st_tensor* tensor, size_t* len) {
+  const Tensor& core = tensor_of(tensor);
+  if (len != nullptr) *len = core.name_bytes;
+  return core.name_text;
+}
+
+st_dtype st_tensor_dtype(const st_tensor* tensor) { return static_cast<st_dtype>(tensor_of(tensor).dtype()); }
+
+const char* st_tensor_dtype_name(const st_tensor* tensor) { return tensor_of(tensor).dtype_name(); }
+
+size_t st_tensor_rank(const st_tensor* tensor) { return tensor_of(tensor).rank; }
+
+const uint64_t* st_tensor_shape(const st_tensor* tensor) { return tensor_of(tensor).dims; }
+
+// The product was seen to fit when the file was opened.
+uint64_t st_tensor_elements(const st_tensor* tensor) { return element_count(tensor_of(tensor).shape()).value_or(0); }
+
+uint64_t st_tensor_bytes(const st_tensor* tensor) { return tensor_of(tensor).bytes(); }
+
+uint64_t st_tensor_offset(const st_tensor* tensor) {
+  const Tensor& core = tensor_of(tensor);
+  return core.shard->offset_of(core);
+}
+
+size_t st_tensor_shard(const st_tensor* tensor) { return tensor_of(tensor).shard->number; }
+
+const void* st_tensor_data(const st_tensor* tensor) {
+  const Tensor& core = tensor_of(tensor);
+  const std::byte* const view = core.shard->source.view();
+  return view == nullptr ? nullptr : view + core.shard->offset_of(core);
+}
+
+st_status st_tensor_read(const st_tensor* tensor, void* dst, size_t dst_size, st_error* err) {
+  return guard(err, [&] {
+    require(tensor, "tensor");
+    const Tensor& core = tensor_of(tensor);
+    if (dst_size != core.bytes()) {
+      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", quoted(core.name()), core.bytes(), dst_size);
+    }
+    if (dst_size == 0) return;
+    require(dst, "dst");
+    read(core, dst);
+  });
+}
+
+void st_tensor_advise(const st_tensor* const* tensors, size_t count, st_advice advice) {
+  const io::Advice core = advice == ST_ADVICE_DONT_NEED ? io::Advice::dont_need : io::Advice::will_need;
+  if (tensors == nullptr || (advice != ST_ADVICE_DONT_NEED && advice != ST_ADVICE_WILL_NEED)) return;
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor& tensor = tensor_of(tensors[i]);
+    tensor.shard->source.advise(tensor.shard->offset_of(tensor), tensor.bytes(), core);
+  }
+}
+
+}  // extern "C"
+
+}  // namespace st::capi

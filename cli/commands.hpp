@@ -1,0 +1,12 @@
+// The commands of `safetensors`, one function each: it declares the command's options to the parser, and what
+// runs when the command is chosen. A command ends by returning, or by throwing a Failure or a safetensors::Error.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cli {
+
+void add_show(CLI::App& app);
+
+}  // namespace cli

@@ -1,0 +1,32 @@
+// How a command ends when it does not succeed, and the number that the shell sees.
+//
+// The numbers are a promise to scripts: 1 says "this file is bad", and never "this file could not be read".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <safetensors/safetensors.hpp>
+
+namespace cli {
+
+enum ExitCode : int {
+  kSuccess = 0,
+  kBadFile = 1,     // the file breaks the format
+  kUsage = 2,       // the command line, or a call the library refuses
+  kUnreadable = 3,  // the machine: no such file, no permission, I/O errors, no memory, output that cannot be written
+  kDefect = 4,      // a fault of this program
+};
+
+struct Failure {
+  ExitCode code = kDefect;
+  std::string line;  // for the standard error; empty: nothing needs saying
+};
+
+// The hundreds of a status say whose fault it is (safetensors.h).
+ExitCode exit_code_of(st_status status);
+
+// "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)"
+Failure failure_in(const std::string& path, const safetensors::Error& error);
+
+}  // namespace cli

@@ -1,0 +1,29 @@
+// Standard output, in large pieces and with every error noticed.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace cli {
+
+class Output {
+ public:
+  template <class... Args>
+  void print(fmt::format_string<Args...> text, Args&&... args) {
+    fmt::format_to(std::back_inserter(buffer_), text, std::forward<Args>(args)...);
+    if (buffer_.size() >= kFlushAt) flush();
+  }
+  void write(std::string_view text);
+
+  // Throws a Failure. A reader that has gone (`| head`) is no error worth words, but it ends the command.
+  void flush();
+
+ private:
+  static constexpr std::size_t kFlushAt = 1 << 16;
+  fmt::memory_buffer buffer_;
+};
+
+}  // namespace cli

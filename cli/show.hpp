@@ -1,0 +1,43 @@
+// What `safetensors show` has found out about a file, for its two ways of saying it: a table and JSON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <safetensors/safetensors.hpp>
+
+#include "output.hpp"
+
+namespace cli {
+
+struct ShowOptions {
+  std::string path;
+  std::vector<std::string> filters;  // shell patterns; a tensor is listed when one of them fits
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+  bool json = false;
+  bool exact = false;
+};
+
+struct Total {
+  std::string dtype;
+  std::uint64_t tensors = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Listing {
+  safetensors::SafeOpen file;
+  std::string path;
+  std::vector<safetensors::Tensor> tensors;  // in data order, at most as many as the limit
+  std::vector<Total> dtypes;                 // of all tensors that fit the filters, most bytes first
+  Total all;
+};
+
+void print_table(const Listing& listing, bool exact, Output& out);
+void print_json(const Listing& listing, Output& out);
+
+}  // namespace cli

@@ -1,0 +1,61 @@
+// The JSON of `safetensors show --json`. Keys are only ever added; docs/command.md lists them.
+//
+// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control.
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "show.hpp"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const safetensors::Tensor& tensor) {
+  Json shape = Json::array();
+  for (const std::uint64_t dim : tensor.shape()) shape.push_back(dim);
+  return {{"name", tensor.name()},           {"dtype", tensor.dtype_name()}, {"shape", std::move(shape)},
+          {"parameters", tensor.elements()}, {"bytes", tensor.nbytes()},     {"offset", tensor.offset()},
+          {"shard", tensor.shard()}};
+}
+
+Json json_of(const Total& total) {
+  return {{"tensors", total.tensors}, {"parameters", total.parameters}, {"bytes", total.bytes}};
+}
+
+Json dtypes_of(const Listing& listing) {
+  Json dtypes = Json::object();
+  for (const Total& total : listing.dtypes) dtypes[total.dtype] = json_of(total);
+  return dtypes;
+}
+
+Json shards_of(const safetensors::SafeOpen& file) {
+  Json shards = Json::array();
+  for (std::size_t i = 0; i < file.count_shards(); ++i) {
+    shards.push_back({{"path", file.shard_path(i)}, {"header_bytes", file.header(i).size()}});
+  }
+  return shards;
+}
+
+Json metadata_of(const safetensors::SafeOpen& file) {
+  Json metadata = Json::object();
+  for (const auto& [key, value] : file.metadata()) metadata[key] = value;
+  return metadata;
+}
+
+}  // namespace
+
+void print_json(const Listing& listing, Output& out) {
+  Json document{{"path", listing.path},
+                {"shards", shards_of(listing.file)},
+                {"metadata", metadata_of(listing.file)},
+                {"total", json_of(listing.all)},
+                {"dtypes", dtypes_of(listing)},
+                {"tensors", Json::array()}};
+  for (const safetensors::Tensor& tensor : listing.tensors) document["tensors"].push_back(json_of(tensor));
+  // A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
+  out.write(document.dump(-1, ' ', true, Json::error_handler_t::replace));
+  out.write("\n");
+}
+
+}  // namespace cli

@@ -1,0 +1,158 @@
+// Numbers and names as a person reads them on a terminal.
+// SPDX-License-Identifier: Apache-2.0
+#include "text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include <fmt/format.h>
+
+namespace cli {
+namespace {
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+
+// What Unicode calls controls, format characters and line separators, as far as a terminal may act on them.
+constexpr std::array<Range, 13> kUnsafe{{
+    {0x00, 0x1F},
+    {0x7F, 0x9F},  // with 9B, the one-byte start of an escape sequence
+    {0xAD, 0xAD},
+    {0x061C, 0x061C},
+    {0x180E, 0x180E},
+    {0x200B, 0x200F},
+    {0x2028, 0x202E},
+    {0x2060, 0x206F},
+    {0xFE00, 0xFE0F},
+    {0xFEFF, 0xFEFF},
+    {0xFFF9, 0xFFFB},
+    {0xD800, 0xDFFF},
+    {0xE0000, 0xE0FFF},
+}};
+
+bool is_unsafe(char32_t c) {
+  for (const Range& range : kUnsafe) {
+    if (c >= range.first && c <= range.last) return true;
+  }
+  return false;
+}
+
+struct Character {
+  char32_t code = 0;
+  std::size_t bytes = 1;
+  bool valid = false;
+};
+
+unsigned byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
+
+// Names are known to be UTF-8; paths and arguments may be anything.
+Character first_character(std::string_view text) {
+  const unsigned lead = byte_at(text, 0);
+  if (lead < 0x80) return {lead, 1, true};
+  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {};
+  char32_t code = lead & (0xFFU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte_at(text, i) & 0xC0U) != 0x80U) return {};
+    code = (code << 6) | (byte_at(text, i) & 0x3FU);
+  }
+  constexpr std::array<char32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
+  if (code < kSmallest[bytes] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return {};
+  return {code, bytes, true};
+}
+
+std::string escaped(const Character& c, std::string_view raw) {
+  if (!c.valid) return fmt::format("\\x{:02x}", byte_at(raw, 0));
+  if (c.code == '\n') return "\\n";
+  if (c.code == '\t') return "\\t";
+  if (c.code == '\r') return "\\r";
+  const auto code = static_cast<std::uint32_t>(c.code);
+  return code > 0xFFFF ? fmt::format("\\U{:08x}", code) : fmt::format("\\u{:04x}", code);
+}
+
+struct Shown {
+  std::string text;
+  bool escapes = false;
+  bool cut = false;
+};
+
+Shown show_characters(std::string_view text, std::size_t limit, bool in_quotes) {
+  Shown out;
+  for (std::size_t i = 0, n = 0; i < text.size(); ++n) {
+    if (n == limit) {
+      out.cut = true;
+      break;
+    }
+    const Character c = first_character(text.substr(i));
+    if (!c.valid || is_unsafe(c.code)) {
+      out.text += escaped(c, text.substr(i));
+      out.escapes = true;
+    } else {
+      if (in_quotes && (c.code == '"' || c.code == '\\')) out.text += '\\';
+      out.text += text.substr(i, c.bytes);
+    }
+    i += c.bytes;
+  }
+  return out;
+}
+
+std::string scaled(std::uint64_t value, std::span<const std::string_view> units) {
+  double scaled = static_cast<double>(value);
+  std::size_t unit = 0;
+  while (scaled >= 999.95 && unit + 1 < units.size()) {
+    scaled /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{}{}", value, units[0]) : fmt::format("{:.1f}{}", scaled, units[unit]);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) { return show_characters(text, text.size(), false).text; }
+
+std::string shown(std::string_view text, std::size_t limit) {
+  const bool mistakable = text.empty() || text.front() == ' ' || text.back() == ' ' || text.front() == '"';
+  Shown plain = show_characters(text, limit, false);
+  const std::string tail = plain.cut ? fmt::format(" … ({} bytes)", grouped(text.size())) : "";
+  if (!mistakable && !plain.escapes) return plain.text + tail;
+  return '"' + show_characters(text, limit, true).text + '"' + tail;
+}
+
+std::size_t width_of(std::string_view text) {
+  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+  if (ascii) return text.size();
+  constexpr std::size_t kPadded = 1000;
+  return text.size() + kPadded - fmt::formatted_size("{:<{}}", text, kPadded);
+}
+
+std::string shape_text(safetensors::View<std::uint64_t> shape) {
+  constexpr std::size_t kWidest = 32;
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::string dim = fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
+    if (text.size() + dim.size() > kWidest) return text + fmt::format(", … {} dims]", shape.size());
+    text += dim;
+  }
+  return text + "]";
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  static constexpr std::array<std::string_view, 7> kUnits{" B", " kB", " MB", " GB", " TB", " PB", " EB"};
+  return scaled(bytes, kUnits);
+}
+
+std::string human_count(std::uint64_t count) {
+  static constexpr std::array<std::string_view, 5> kUnits{"", " K", " M", " B", " T"};
+  return scaled(count, kUnits);
+}
+
+std::string grouped(std::uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+}  // namespace cli

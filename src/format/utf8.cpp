@@ -1,0 +1,44 @@
+// simdjson's validator, which chooses its kernel for the processor at run time and reads the header at the speed of
+// memory. It says yes or no; where, is found by asking it about pieces, so that there is one judge.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/utf8.hpp"
+
+#include <algorithm>
+
+#include <simdjson.h>
+
+namespace st::format {
+
+namespace {
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
+
+bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+
+std::size_t first_not_utf8(std::string_view text) {
+  std::size_t good = 0;  // everything before is UTF-8
+  for (std::size_t step = std::size_t{1} << 20; step >= 4; step /= 16) {
+    while (text.size() - good > step) {
+      std::size_t n = step;
+      while (n > step - 3 && continues_character(text[good + n])) --n;  // do not cut a character
+      if (!is_utf8(text.substr(good, n))) break;
+      good += n;
+    }
+  }
+  const auto next_character = [&]() -> std::size_t {
+    for (std::size_t n = 1; n <= std::min<std::size_t>(4, text.size() - good); ++n) {
+      if (is_utf8(text.substr(good, n))) return n;
+    }
+    return 0;
+  };
+  while (const std::size_t n = next_character()) good += n;
+  return good;
+}
+
+LibraryVersion simdjson_version() {
+  return {simdjson::SIMDJSON_VERSION_MAJOR, simdjson::SIMDJSON_VERSION_MINOR, simdjson::SIMDJSON_VERSION_REVISION};
+}
+
+}  // namespace st::format

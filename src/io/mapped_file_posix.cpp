@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/mapped_file.hpp"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+namespace st::io {
+
+namespace {
+
+std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+std::size_t below_page(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % page_size(); }
+
+}  // namespace
+
+Mapping Mapping::of(int descriptor, std::uint64_t offset, std::uint64_t size, MapKind kind, int& os_error) {
+  Mapping mapping;
+  os_error = 0;
+  if (size == 0) return mapping;
+  const std::uint64_t slack = offset % page_size();
+  if (size > std::numeric_limits<std::size_t>::max() - slack) {
+    os_error = ENOMEM;  // more than this machine can address
+    return mapping;
+  }
+  const bool writable = kind == MapKind::copy_on_write;
+  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  // MAP_NORESERVE: a private writable mapping would otherwise need as much memory as the file is long.
+  const int flags = MAP_PRIVATE | (writable ? MAP_NORESERVE : 0);
+  void* const start = mmap(nullptr, static_cast<std::size_t>(size + slack), protection, flags, descriptor,
+                           static_cast<off_t>(offset - slack));
+  if (start == MAP_FAILED) {
+    os_error = errno;
+    return mapping;
+  }
+  mapping.data_ = static_cast<std::byte*>(start) + slack;
+  mapping.size_ = static_cast<std::size_t>(size);
+  mapping.kind_ = kind;
+  return mapping;
+}
+
+Mapping::Mapping(Mapping&& other) noexcept { *this = std::move(other); }
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  kind_ = other.kind_;
+  return *this;
+}
+
+Mapping::~Mapping() { unmap(); }
+
+void Mapping::unmap() {
+  if (data_ == nullptr) return;
+  const std::size_t slack = below_page(data_);
+  munmap(data_ - slack, size_ + slack);
+  data_ = nullptr;
+}
+
+void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
+  if (data_ == nullptr || n == 0) return;
+  // Dropping the pages of a copy-on-write mapping would drop what the caller wrote to them.
+  if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
+  std::byte* const first = data_ + offset;
+  const std::size_t slack = below_page(first);
+  madvise(first - slack, static_cast<std::size_t>(n) + slack, advice == Advice::will_need ? MADV_WILLNEED : MADV_DONTNEED);
+}
+
+bool Mapping::copy_out(std::uint64_t offset, void* dst, std::size_t n) const {
+  // The kernel copies, and so meets a missing page as an error (EFAULT) where our own load would be a SIGBUS.
+  constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
+  auto* to = static_cast<std::byte*>(dst);
+  std::byte* from = data_ + offset;
+  while (n > 0) {
+    const iovec local{to, std::min(n, kMostAtOnce)};
+    const iovec remote{from, std::min(n, kMostAtOnce)};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) return false;
+    to += got;
+    from += got;
+    n -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace st::io

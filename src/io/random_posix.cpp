@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/random.hpp"
+
+#include <sys/random.h>
+
+#include <chrono>
+
+namespace st::io {
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == static_cast<ssize_t>(sizeof seed)) return seed;
+  // Early at boot, or under a filter: the address of the stack and the clock are what is left.
+  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return reinterpret_cast<std::uintptr_t>(&seed) * 0x9E3779B97F4A7C15 ^ now;
+}
+
+}  // namespace st::io

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/source.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace st::io {
+
+Source Source::memory(const void* data, std::uint64_t size, void (*release)(void*), void* ctx) {
+  Source source;
+  source.bytes_ = MemoryBytes{release, ctx};
+  source.view_ = static_cast<const std::byte*>(data);
+  source.size_ = size;
+  return source;
+}
+
+Source Source::callbacks(const CallbackBytes& callbacks, std::uint64_t size) {
+  Source source;
+  source.bytes_ = callbacks;
+  source.size_ = size;
+  return source;
+}
+
+Source Source::file(PlainFile file, std::uint64_t base, std::uint64_t size) {
+  Source source;
+  source.bytes_ = std::move(file);
+  source.base_ = base;
+  source.size_ = size;
+  return source;
+}
+
+Source::Source(Source&& other) noexcept { *this = std::move(other); }
+
+Source& Source::operator=(Source&& other) noexcept {
+  if (this == &other) return *this;
+  drop();
+  bytes_ = std::exchange(other.bytes_, std::monostate{});
+  mapping_ = std::move(other.mapping_);
+  view_ = std::exchange(other.view_, nullptr);
+  base_ = other.base_;
+  size_ = other.size_;
+  return *this;
+}
+
+Source::~Source() { drop(); }
+
+void Source::drop() {
+  if (const auto* memory = std::get_if<MemoryBytes>(&bytes_); memory != nullptr && memory->release != nullptr) {
+    memory->release(memory->ctx);
+  }
+  if (const auto* calls = std::get_if<CallbackBytes>(&bytes_); calls != nullptr && calls->close != nullptr) {
+    calls->close(calls->ctx);
+  }
+  bytes_ = std::monostate{};
+}
+
+void Source::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
+  if (n == 0) return;
+  if (const auto* calls = std::get_if<CallbackBytes>(&bytes_)) {
+    if (const std::int32_t code = calls->read_at(calls->ctx, offset, dst, n); code != 0) {
+      fail_at(Status::callback, offset, "the source's read_at returned {} for {} bytes at {}", code, n, offset);
+    }
+  } else if (const auto* plain = std::get_if<PlainFile>(&bytes_)) {
+    read_file(*plain, offset, dst, n);
+  } else {
+    std::memcpy(dst, view_ + offset, n);
+  }
+}
+
+void Source::read_file(const PlainFile& plain, std::uint64_t offset, void* dst, std::size_t n) const {
+  try {
+    plain.read_at(base_ + offset, dst, n);
+  } catch (const Error& error) {
+    // The path now leads elsewhere, as after a save over it: the mapping still holds the file that was opened.
+    const bool elsewhere = error.status == Status::read && plain.descriptor() < 0 && mapping_.data() != nullptr;
+    if (!elsewhere || !mapping_.copy_out(offset, dst, n)) throw;
+  }
+}
+
+void Source::map(Mode mode) {
+  const auto* plain = std::get_if<PlainFile>(&bytes_);
+  if (plain == nullptr || mode == Mode::read || size_ == 0) return;
+  if (mode == Mode::automatic && plain->remote()) return;
+  const MapKind kind = mode == Mode::copy_on_write ? MapKind::copy_on_write : MapKind::read_only;
+  int os_error = 0;
+  mapping_ = Mapping::of(plain->descriptor(), base_, size_, kind, os_error);
+  view_ = mapping_.data();
+  if (view_ == nullptr && mode != Mode::automatic) fail_os(Status::map, os_error, "mapping {} bytes", size_);
+}
+
+void Source::rest() {
+  if (auto* plain = std::get_if<PlainFile>(&bytes_)) plain->rest();
+}
+
+void Source::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
+  mapping_.advise(offset, n, advice);
+  if (const auto* plain = file()) plain->advise(base_ + offset, n, advice);
+}
+
+}  // namespace st::io
