@@ -42,6 +42,7 @@ class File {
   const Tensor* tensor(std::string_view name) const;  // nullptr when absent
 
   const std::pmr::vector<MetadataPair>& metadata() const { return only().table.metadata; }
+  bool has_metadata() const { return only().table.has_metadata; }  // an empty map is not the same as none
   const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
 
   std::size_t count_shards() const { return shards_.size(); }

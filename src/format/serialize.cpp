@@ -85,9 +85,8 @@ void check_format(Format format, const NewTensor& tensor) {
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 
-bool goes_before(Format, const NewTensor& a, const NewTensor& b) {
-  if (a.dtype != b.dtype) return info(a.dtype).rank > info(b.dtype).rank;
-  return a.name < b.name;
+bool goes_before(Format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
+  return a != b ? info(a).rank > info(b).rank : a_name < b_name;
 }
 
 std::string serialize(const NewHeader& header) {

@@ -43,7 +43,7 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
 void check_format(Format format, const NewTensor& tensor);
 
 // The order in which the reference's writer would store these two.
-bool goes_before(Format format, const NewTensor& a, const NewTensor& b);
+bool goes_before(Format format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name);
 
 // Throws Status::header_size when the result would be longer than any reader takes.
 std::string serialize(const NewHeader& header);

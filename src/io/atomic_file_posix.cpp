@@ -25,21 +25,6 @@ constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 std::string path_of(const Descriptor& file) { return fmt::format("/proc/self/fd/{}", file.get()); }
 
-// Not a retry of a failed sync: an interrupted one has not failed yet.
-int sync_now(int descriptor) {
-  while (fsync(descriptor) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
-// Network filesystems tell of a full disk only when a descriptor is closed.
-int errors_of_closing(int descriptor) {
-  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return errno;
-  return close(copy) == 0 || errno == EINTR ? 0 : errno;
-}
-
 }  // namespace
 
 AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {

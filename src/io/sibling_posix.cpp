@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -23,7 +25,7 @@ std::string sibling_name(const std::string& target, int number) {
   const std::string tail = fmt::format(".st-new-{}", number);
   std::size_t kept = std::min(target.size(), kMostName - 1 - tail.size());
   while (kept < target.size() && kept > 0 && (static_cast<unsigned char>(target[kept]) & 0xC0) == 0x80) --kept;
-  return "." + target.substr(0, kept) + tail;
+  return fmt::format(".{}{}", std::string_view(target).substr(0, kept), tail);
 }
 
 bool is_same_file(int file, int folder, const std::string& name) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/transfer.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -90,6 +91,21 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::u
   static_cast<void>(from), static_cast<void>(from_offset), static_cast<void>(to), static_cast<void>(to_offset);
   return n - n;
 #endif
+}
+
+// Not a retry of a failed sync: an interrupted one has not failed yet.
+int sync_now(int descriptor) {
+  while (fsync(descriptor) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+// Network filesystems tell of a full disk only when a descriptor is closed.
+int errors_of_closing(int descriptor) {
+  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return errno;
+  return close(copy) == 0 || errno == EINTR ? 0 : errno;
 }
 
 }  // namespace st::io
