@@ -51,6 +51,11 @@ core::OpenOptions open_options(const st_open_options* given) {
 
 }  // namespace
 
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
+
 extern "C" {
 
 st_status st_open(const char* path, const st_open_options* options, st_file** out, st_error* err) {
@@ -152,5 +157,3 @@ const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
 }
 
 }  // extern "C"
-
-}  // namespace st::capi

@@ -7,7 +7,7 @@
 #include "format/utf8.hpp"
 #include "safetensors/safetensors.h"
 
-namespace st::capi {
+using namespace st;
 
 extern "C" {
 
@@ -75,5 +75,3 @@ st_dtype st_dtype_from_name(const char* name, size_t len) {
 }
 
 }  // extern "C"
-
-}  // namespace st::capi

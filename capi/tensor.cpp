@@ -4,7 +4,8 @@
 #include "guard.hpp"
 #include "handles.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 extern "C" {
 
@@ -63,5 +64,3 @@ void st_tensor_advise(const st_tensor* const* tensors, size_t count, st_advice a
 }
 
 }  // extern "C"
-
-}  // namespace st::capi

@@ -16,13 +16,25 @@ ExitCode exit_code_of(st_status status) {
   }
 }
 
+namespace {
+
+bool says_byte(std::string_view message, std::uint64_t offset) {
+  const std::string words = fmt::format("byte {}", offset);
+  const std::size_t at = message.find(words);
+  if (at == message.npos) return false;
+  const std::size_t next = at + words.size();
+  return next == message.size() || message[next] < '0' || message[next] > '9';
+}
+
+}  // namespace
+
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
   const std::string message = error.what();
   std::string line;
   // Some messages begin with the path already: those about opening, and about one shard of many.
   if (message.find(path) == std::string::npos) line = path + ": ";
   line += message;
-  if (error.offset()) {
+  if (error.offset() && !says_byte(message, *error.offset())) {
     line += fmt::format(" (byte {}, {})", *error.offset(), error.status_name());
   } else {
     line += fmt::format(" ({})", error.status_name());

@@ -1,6 +1,7 @@
 // The JSON of `safetensors show --json`. Keys are only ever added; docs/command.md lists them.
 //
-// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control.
+// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control. Tensors
+// go out one by one, a line each: as one tree, a million of them would take gigabytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
@@ -43,18 +44,28 @@ Json metadata_of(const safetensors::SafeOpen& file) {
   return metadata;
 }
 
+// A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
+std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
 }  // namespace
 
 void print_json(const Listing& listing, Output& out) {
-  Json document{{"path", listing.path},
-                {"shards", shards_of(listing.file)},
-                {"metadata", metadata_of(listing.file)},
-                {"total", json_of(listing.all)},
-                {"dtypes", dtypes_of(listing)},
-                {"tensors", Json::array()}};
-  for (const safetensors::Tensor& tensor : listing.tensors) document["tensors"].push_back(json_of(tensor));
-  // A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
-  out.write(document.dump(-1, ' ', true, Json::error_handler_t::replace));
+  const Json document{{"path", listing.path},
+                      {"shards", shards_of(listing.file)},
+                      {"metadata", metadata_of(listing.file)},
+                      {"total", json_of(listing.all)},
+                      {"dtypes", dtypes_of(listing)},
+                      {"tensors", Json::array()}};
+  const std::string frame = text_of(document);
+  const std::size_t inside = frame.rfind("]}");
+  out.write(std::string_view(frame).substr(0, inside));
+  const char* separator = "\n";
+  for (const safetensors::Tensor& tensor : listing.tensors) {
+    out.write(separator);
+    out.write(text_of(json_of(tensor)));
+    separator = ",\n";
+  }
+  out.write(std::string_view(frame).substr(inside));
   out.write("\n");
 }
 

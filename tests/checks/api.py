@@ -1,0 +1,17 @@
+"""What safetensors.h declares, for the checks that compare it with what is exported.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import re
+
+HEADER = pathlib.Path(__file__).parents[2] / "include/safetensors/safetensors.h"
+
+
+def functions():
+    text = HEADER.read_text()
+    names = re.findall(r"^ST_API\b[^;()]*?\b(st_\w+)\s*\(", text, re.MULTILINE)
+    declared = len(re.findall(r"^ST_API\b", text, re.MULTILINE))
+    if len(names) != declared or len(set(names)) != len(names) or not names:
+        raise SystemExit(f"{HEADER.name}: {declared} lines begin with ST_API, {len(set(names))} functions were understood")
+    return set(names)

@@ -1,0 +1,47 @@
+"""Dependence points down only: capi -> core -> {format, io} -> base.
+
+A layer that includes what stands above or beside it cannot be tested, fuzzed or read alone, and the way back is long.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+BELOW = {
+    "base": {"base"},
+    "format": {"format", "base"},
+    "io": {"io", "base"},
+    "core": {"core", "format", "io", "base"},
+    "capi": {"capi", "core", "format", "io", "base"},
+    "cli": set(),  # the command sees the public header only
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
+
+
+def layer_of(path):
+    parts = path.relative_to(ROOT).parts
+    return parts[1] if parts[0] == "src" else parts[0]
+
+
+def faults(path, layer, include):
+    target, beside = include.split("/")[0], (path.parent / include).exists()
+    if target in BELOW and target not in BELOW[layer] and not beside:
+        yield f"{layer} may not include {include}"
+    if path.relative_to(ROOT).parts[0] == "src" and include.split("/")[-1] in ("safetensors.h", "safetensors.hpp"):
+        yield "nothing in src/ includes the public header"
+    if include.endswith("simdjson.h") and not (layer == "format" and path.suffix == ".cpp"):
+        yield "simdjson.h belongs into a .cpp of src/format only"
+
+
+files = [p for folder in ("src", "capi", "cli") for p in sorted((ROOT / folder).rglob("*.[ch]pp"))]
+found = 0
+for path in files:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        for fault in faults(path, layer_of(path), match.group(1)) if match else ():
+            print(f"{path.relative_to(ROOT)}:{number}: {fault}")
+            found += 1
+print(f"{len(files)} files, {found} faults")
+sys.exit(found != 0 or not files)

@@ -1,0 +1,149 @@
+"""Uses an installed libsafetensors in each way its users do.
+
+usage: run.py PREFIX WORK BUILD     BUILD: the preset it was built with, release or self-contained
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+PREFIX, WORK = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+SELF_CONTAINED = sys.argv[3] == "self-contained"
+CC = os.environ.get("CC", "cc")
+
+
+def run(*command, env=None):
+    command = [str(part) for part in command]
+    done = subprocess.run(command, env={**os.environ, **(env or {})}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def needed(binary):
+    return set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", binary)))
+
+
+def library_of(prefix):
+    return next(prefix.glob("lib*/**/libsafetensors.so"))
+
+
+def linked_shared(binary):
+    assert "libsafetensors.so.0" in needed(binary), needed(binary)
+
+
+def linked_static(binary):
+    assert not any(name.startswith("libsafetensors") for name in needed(binary)), needed(binary)
+
+
+def with_cmake(project, name, *arguments, prefix=PREFIX):
+    build = WORK / name
+    run("cmake", "-S", HERE / project, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *arguments)
+    run("cmake", "--build", build)
+    run(build / "consumer")
+    return build / "consumer"
+
+
+def with_pkg_config(name, *arguments, prefix=PREFIX, link=()):
+    pkg = {"PKG_CONFIG_PATH": str(library_of(PREFIX).parent.relative_to(PREFIX) / "pkgconfig")}
+    pkg["PKG_CONFIG_PATH"] = str(prefix / pkg["PKG_CONFIG_PATH"])
+    cflags = run("pkg-config", "--cflags", *arguments, "safetensors", env=pkg).split()
+    libs = run("pkg-config", "--libs", *arguments, "safetensors", env=pkg).split()
+    binary = WORK / name
+    run(CC, *cflags, HERE / "c/main.c", "-o", binary, *link, *libs)
+    run(binary, env={"LD_LIBRARY_PATH": str(prefix / library_of(PREFIX).parent.relative_to(PREFIX))})
+    return binary
+
+
+def copy_of_prefix(name):
+    copy = WORK / name
+    shutil.copytree(PREFIX, copy, symlinks=True)
+    return copy
+
+
+# ---- the ways ---------------------------------------------------------------------------------------------------------
+
+def cmake_c_shared():
+    linked_shared(with_cmake("c", "cmake-c-shared"))
+
+
+def cmake_c_shared_without_simdjson():
+    linked_shared(with_cmake("c", "cmake-c-alone", "-DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON"))
+
+
+def cmake_c_static():
+    linked_static(with_cmake("c", "cmake-c-static", "-DBUILD_SHARED_LIBS=OFF"))
+
+
+def cmake_cpp_shared():
+    linked_shared(with_cmake("cpp", "cmake-cpp-shared"))
+
+
+def cmake_cpp_static():
+    linked_static(with_cmake("cpp", "cmake-cpp-static", "-DBUILD_SHARED_LIBS=OFF"))
+
+
+def pkg_config_shared():
+    linked_shared(with_pkg_config("pkg-shared"))
+
+
+def pkg_config_static():
+    prefix = copy_of_prefix("static-only")
+    for shared in library_of(prefix).parent.glob("libsafetensors.so*"):
+        shared.unlink()
+    link = ["-static"] if SELF_CONTAINED else []  # else simdjson would have to be there as an archive
+    linked_static(with_pkg_config("pkg-static", "--static", prefix=prefix, link=link))
+
+
+def moved_prefix():
+    first = copy_of_prefix("moved-from")
+    moved = first.rename(WORK / "moved to")  # with a space, as in "Program Files"
+    linked_shared(with_cmake("c", "cmake-c-moved", prefix=moved))
+    run(moved / "bin/safetensors", "--version")
+    plain = moved.rename(WORK / "moved-again")
+    linked_shared(with_pkg_config("pkg-moved", prefix=plain))
+    for text in [*plain.rglob("*.cmake"), *plain.rglob("*.pc")]:
+        assert str(PREFIX) not in text.read_text(), f"{text.name} names the prefix that it was installed to"
+
+
+def dlopen_and_dlclose():
+    run(sys.executable, HERE / "loaded.py", library_of(PREFIX))
+
+
+def what_it_loads():
+    runtime = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+    beside = {name.split(".so")[0] for name in needed(library_of(PREFIX)) - runtime}
+    assert beside <= (set() if SELF_CONTAINED else {"libsimdjson", "libstdc++"}), beside
+    soname = run("readelf", "-d", library_of(PREFIX))
+    assert "[libsafetensors.so.0]" in soname and "RUNPATH" not in soname and "RPATH" not in soname, soname
+
+
+def other_version_is_refused():
+    project = WORK / "other-version"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(p LANGUAGES C)\n"
+        "find_package(safetensors 99 QUIET)\nif(safetensors_FOUND)\nmessage(FATAL_ERROR found)\nendif()\n")
+    run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+
+
+WAYS = [cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static,
+        pkg_config_shared, pkg_config_static, moved_prefix, dlopen_and_dlclose, what_it_loads, other_version_is_refused]
+
+shutil.rmtree(WORK, ignore_errors=True)
+WORK.mkdir(parents=True)
+failed = 0
+for way in WAYS:
+    try:
+        way()
+        print(f"ok      {way.__name__}")
+    except AssertionError as problem:
+        failed += 1
+        print(f"FAILED  {way.__name__}: {problem}")
+print(f"consumers of the {sys.argv[3]} build: {len(WAYS) - failed} passed, {failed} failed")
+sys.exit(failed != 0)
