@@ -7,7 +7,8 @@
 #include "guard.hpp"
 #include "write_options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 extern "C" {
 
@@ -29,5 +30,3 @@ st_status st_edit_metadata(const char* path, const char* const* keys, const char
 }
 
 }  // extern "C"
-
-}  // namespace st::capi

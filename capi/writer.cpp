@@ -10,7 +10,8 @@
 #include "handles.hpp"
 #include "write_options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 namespace {
 
@@ -123,5 +124,3 @@ void st_writer_free(st_writer* writer) {
 }
 
 }  // extern "C"
-
-}  // namespace st::capi
