@@ -78,7 +78,9 @@ void add_show(CLI::App& app) {
   command->add_option("--filter", options->filters, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
       ->option_text("GLOB")
       ->allow_extra_args(false);
-  command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")->option_text("N");
+  command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
+      ->option_text("N")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
   command->add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
   command->footer(kExamples);
