@@ -32,10 +32,9 @@ void EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bo
     throw Error{Status::write, error, offset,
                 fmt::format("{}: writing {} bytes at {}: {}", shown_, n, offset, os_error_text(error))};
   }
-  if (const int error = sync ? sync_now(file_.get()) : 0; error != 0) {
-    fail_os(Status::write, error, "{}: its header is written but could not be synced", shown_);
-  }
-  if (const int error = errors_of_closing(file_.get()); error != 0) fail_os(Status::write, error, "{}: closing", shown_);
+  int error = sync ? sync_now(file_.get()) : 0;
+  if (error == 0) error = errors_of_closing(file_.get());
+  if (error != 0) fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", shown_);
 }
 
 }  // namespace st::io
