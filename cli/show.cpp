@@ -24,8 +24,9 @@ constexpr const char* kExamples =
 bool wanted(std::string_view name, const std::vector<std::string>& filters) {
   if (filters.empty()) return true;
   const std::string text = printable(name);  // a pattern is held against what a person sees, and a NUL is no end
-  return std::any_of(filters.begin(), filters.end(),
-                     [&](const std::string& filter) { return fnmatch(filter.c_str(), text.c_str(), FNM_NOESCAPE) == 0; });
+  return std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
+    return fnmatch(filter.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
+  });
 }
 
 void add(Total& total, const safetensors::Tensor& tensor) {
@@ -75,7 +76,8 @@ void add_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
   command->add_option("FILE", options->path, "A .safetensors file")->required();
-  command->add_option("--filter", options->filters, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
+  command
+      ->add_option("--filter", options->filters, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
       ->option_text("GLOB")
       ->allow_extra_args(false);
   command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")

@@ -50,12 +50,9 @@ std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::er
 }  // namespace
 
 void print_json(const Listing& listing, Output& out) {
-  const Json document{{"path", listing.path},
-                      {"shards", shards_of(listing.file)},
-                      {"metadata", metadata_of(listing.file)},
-                      {"total", json_of(listing.all)},
-                      {"dtypes", dtypes_of(listing)},
-                      {"tensors", Json::array()}};
+  const Json document{
+      {"path", listing.path},          {"shards", shards_of(listing.file)}, {"metadata", metadata_of(listing.file)},
+      {"total", json_of(listing.all)}, {"dtypes", dtypes_of(listing)},      {"tensors", Json::array()}};
   const std::string frame = text_of(document);
   const std::size_t inside = frame.rfind("]}");
   out.write(std::string_view(frame).substr(0, inside));

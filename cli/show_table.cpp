@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-constexpr std::size_t kLongestName = 200;   // characters
+constexpr std::size_t kLongestName = 200;  // characters
 constexpr std::size_t kLongestKey = 40;
 constexpr std::size_t kLongestValue = 100;
 constexpr std::size_t kLongestDtype = 20;
@@ -47,7 +47,8 @@ void print_tensors(const Listing& listing, const Numbers& numbers, Output& out) 
   const Widths w = measure(listing, numbers);
   const bool sharded = listing.file.count_shards() > 1;
   std::size_t shard = listing.file.count_shards();  // none yet
-  out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  NAME\n", "DTYPE", w.dtype, "SHAPE", w.shape, "SIZE", w.size, "OFFSET", w.offset);
+  out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  NAME\n", "DTYPE", w.dtype, "SHAPE", w.shape, "SIZE", w.size, "OFFSET",
+            w.offset);
   for (const safetensors::Tensor& tensor : listing.tensors) {
     if (sharded && tensor.shard() != shard) {
       shard = tensor.shard();
@@ -84,7 +85,8 @@ void print_totals(const Listing& listing, const Numbers& numbers, Output& out) {
     tensors = std::max(tensors, grouped(row.tensors).size());
     parameters = std::max(parameters, numbers.count(row.parameters).size());
   }
-  out.print("\n{:<{}}  {:>{}}  {:>{}}  {:>{}}\n", "DTYPE", w.dtype, "TENSORS", tensors, "PARAMETERS", parameters, "SIZE", w.size);
+  out.print("\n{:<{}}  {:>{}}  {:>{}}  {:>{}}\n", "DTYPE", w.dtype, "TENSORS", tensors, "PARAMETERS", parameters,
+            "SIZE", w.size);
   for (const Total& row : rows) {
     out.print("{:<{}}  {:>{}}  {:>{}}  {:>{}}\n", row.dtype, w.dtype, grouped(row.tensors), tensors,
               numbers.count(row.parameters), parameters, numbers.bytes(row.bytes), w.size);

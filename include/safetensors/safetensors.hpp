@@ -235,9 +235,8 @@ class SafeOpen {
  public:
   // A file, a *.safetensors.index.json, or a folder that holds either. The path is UTF-8 on every system.
   explicit SafeOpen(const std::string& path, const st_open_options& options = ST_INIT(st_open_options))
-      : SafeOpen(path, opened([&](st_file** out, st_error* error) {
-                   return st_open(path.c_str(), &options, out, error);
-                 })) {}
+      : SafeOpen(path,
+                 opened([&](st_file** out, st_error* error) { return st_open(path.c_str(), &options, out, error); })) {}
 
   // Bytes that the caller keeps for as long as the file or a tensor of it lives; `owner`, when given, does that.
   static SafeOpen from_memory(const void* data, std::size_t size, std::shared_ptr<const void> owner = nullptr,
@@ -253,16 +252,14 @@ class SafeOpen {
   // `size` bytes from `offset` inside an open file (0: to its end). The descriptor stays the caller's.
   static SafeOpen from_fd(std::intptr_t fd, std::uint64_t offset = 0, std::uint64_t size = 0,
                           const st_open_options& options = ST_INIT(st_open_options)) {
-    return {"descriptor " + std::to_string(fd), opened([&](st_file** out, st_error* error) {
-              return st_open_fd(fd, offset, size, &options, out, error);
-            })};
+    return {"descriptor " + std::to_string(fd),
+            opened([&](st_file** out, st_error* error) { return st_open_fd(fd, offset, size, &options, out, error); })};
   }
 
   // Any random-access bytes: see st_source. The source's close is called exactly once, also when this throws.
   static SafeOpen from_source(const st_source& source, const st_open_options& options = ST_INIT(st_open_options)) {
-    return {"source", opened([&](st_file** out, st_error* error) {
-              return st_open_source(&source, &options, out, error);
-            })};
+    return {"source",
+            opened([&](st_file** out, st_error* error) { return st_open_source(&source, &options, out, error); })};
   }
 
   // Throws ST_ERR_NOT_FOUND.

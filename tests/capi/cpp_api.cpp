@@ -48,12 +48,11 @@ std::string file_bytes(std::string_view header, std::string_view data) {
 
 // Four tensors: 'w' F32 [2,2] = 1 2 3 4, 'b' BF16 [2], 'i' I16 [1] = -2, and one whose name holds a NUL.
 std::string sample() {
-  const std::string header =
-      R"({"__metadata__":{"format":"pt","who":"test"},)"
-      R"("w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-      R"("i":{"dtype":"I16","shape":[1],"data_offsets":[20,22]},)"
-      R"("b":{"dtype":"BF16","shape":[2],"data_offsets":[16,20]},)"
-      R"("a\u0000z":{"dtype":"U8","shape":[],"data_offsets":[22,23]}})";
+  const std::string header = R"({"__metadata__":{"format":"pt","who":"test"},)"
+                             R"("w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+                             R"("i":{"dtype":"I16","shape":[1],"data_offsets":[20,22]},)"
+                             R"("b":{"dtype":"BF16","shape":[2],"data_offsets":[16,20]},)"
+                             R"("a\u0000z":{"dtype":"U8","shape":[],"data_offsets":[22,23]}})";
   const float w[] = {1, 2, 3, 4};
   const std::uint16_t b[] = {0x3F80, 0x4000};
   const std::int16_t i = -2;
@@ -150,7 +149,8 @@ void check_memory() {
     expect(bytes.use_count() == 2, "the owner is held while the file is open");
   }
   expect(bytes.use_count() == 1, "and released once it is closed");
-  expect(status_of([&] { safetensors::SafeOpen::from_memory(bytes->data(), 7, bytes); }) == ST_ERR_TRUNCATED, "7 bytes");
+  expect(status_of([&] { safetensors::SafeOpen::from_memory(bytes->data(), 7, bytes); }) == ST_ERR_TRUNCATED,
+         "7 bytes");
   expect(bytes.use_count() == 1, "the owner is released when opening fails");
 
   // One byte further on, nothing is aligned any more.
@@ -158,7 +158,8 @@ void check_memory() {
   const auto file = safetensors::SafeOpen::from_memory(shifted.data() + 1, bytes->size());
   const auto* base = reinterpret_cast<const char*>(file.get_tensor("w").data());
   const bool aligned = reinterpret_cast<std::uintptr_t>(base) % alignof(float) == 0;
-  expect(aligned || status_of([&] { file.get_tensor("w").view<float>(); }) == ST_ERR_STATE, "no view of unaligned floats");
+  expect(aligned || status_of([&] { file.get_tensor("w").view<float>(); }) == ST_ERR_STATE,
+         "no view of unaligned floats");
 }
 
 void check_descriptor(const std::string& path) {
