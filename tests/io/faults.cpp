@@ -34,7 +34,7 @@ namespace {
 
 // What becomes of this call.
 Action next(const char* name) {
-  if (!armed) return Action::none;
+  if (!armed || plan.only_refusals) return Action::none;
   seen.emplace_back(name);
   if (seen.size() - 1 != plan.at) return Action::none;
   if (plan.action == Action::kill_before) kill(getpid(), SIGKILL);

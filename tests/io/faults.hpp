@@ -25,6 +25,7 @@ struct Plan {
   int error = 0;
   bool no_nameless_files = false;  // O_TMPFILE is refused every time
   bool no_kernel_copies = false;   // so is copy_file_range
+  bool only_refusals = false;      // no call is counted or fails; for threads
 };
 
 void arm(const Plan& plan);
