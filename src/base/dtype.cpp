@@ -6,11 +6,13 @@ namespace st {
 
 namespace {
 
-// A number from five bytes and the length of a name; no two dtypes share one, or the switch would not compile.
+// The first eight bytes of a name as a number; no two dtypes share one, or the switch would not compile.
 constexpr std::uint64_t digest(std::string_view name) {
-  const std::size_t n = name.size();
-  const auto at = [name, n](std::size_t i) { return i < n ? std::uint64_t{static_cast<unsigned char>(name[i])} : 0; };
-  return at(0) | at(1) << 8 | at(2) << 16 | at(4) << 24 | at(7) << 32 | std::uint64_t{n} << 40;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < name.size() && i < 8; ++i) {
+    bytes |= std::uint64_t{static_cast<unsigned char>(name[i])} << 8 * i;
+  }
+  return bytes;
 }
 
 constexpr Dtype candidate(std::string_view name) {
@@ -45,7 +47,9 @@ constexpr Dtype candidate(std::string_view name) {
 
 Dtype dtype_from_name(std::string_view name) {
   const Dtype dtype = candidate(name);
-  return dtype != Dtype::unknown && info(dtype).name == name ? dtype : Dtype::unknown;
+  const bool whole = name.size() == info(dtype).name.size();
+  // Two dtypes are longer than their digest, and eight bytes may hold a NUL where a shorter name has none.
+  return dtype != Dtype::unknown && whole && (name.size() <= 8 || info(dtype).name == name) ? dtype : Dtype::unknown;
 }
 
 }  // namespace st

@@ -22,10 +22,10 @@ class NameIndex {
 
   explicit NameIndex(std::pmr::memory_resource* memory) : slots_(memory) {}
 
-  // Makes room for `count` names and forgets what was there. A third of the slots stays free: probes are short.
+  // Makes room for `count` names and forgets what was there. Half of the slots stay free: probes are short.
   void reset(std::size_t count, std::uint64_t seed) {
     slots_.clear();
-    slots_.resize(count + count / 2 + 1, Slot{0, kNone});
+    slots_.resize(2 * count + 1, Slot{0, kNone});
     seed_ = seed;
   }
 

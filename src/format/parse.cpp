@@ -28,8 +28,7 @@ class HeaderParser {
     if (options_.rules == Rules::strict && !text_.empty() && text_.front() != '{') {
       in_.fail_here(Status::schema, kLengthBytes, "does not begin with '{'");
     }
-    if (in_.peek() != '{') wrong_type(0, "is not an object");
-    in_.expect('{');
+    if (!in_.take('{')) wrong_type(0, "is not an object");
     if (!in_.take('}')) {
       do {
         member();
@@ -82,9 +81,8 @@ class HeaderParser {
   }
 
   void entry(Tensor& tensor) {
-    if (in_.peek() != '{') wrong_type(kInHeader, "entry is not an object");
     const std::uint64_t offset = in_.offset();
-    in_.expect('{');
+    if (!in_.take('{')) wrong_type(kInHeader, "entry is not an object");
     unsigned seen = 0;
     if (!in_.take('}')) {
       do {
@@ -163,38 +161,44 @@ class HeaderParser {
     in_.expect('}');
   }
 
-  // A few dimensions are read first and stored when their number is known. Where there are more, the commas up to
-  // the bracket bound it: memory is taken once, for no more than the text can hold.
+  // A few dimensions go straight to the words at hand. Where there are more, the commas up to the bracket bound
+  // their number: memory is taken once, for no more than the text can hold.
   void shape(Tensor& tensor) {
-    if (in_.peek() != '[') wrong_type(kInEntry, "shape is not an array");
-    in_.expect('[');
+    if (!in_.take('[')) wrong_type(kInEntry, "shape is not an array");
     constexpr std::size_t kFew = 8;
-    std::array<std::uint64_t, kFew> few{};
+    std::uint64_t* dims = words(kFew + 1);
     std::size_t rank = 0;
     bool more = in_.peek() != ']';
     while (more && rank < kFew) {
-      few[rank++] = dimension("shape");
+      dims[rank++] = dimension("shape");
       more = in_.take(',');
     }
-    std::size_t room = rank;
     if (more) {
       const auto* const close = std::find(in_.at(), in_.end(), ']');
-      room += static_cast<std::size_t>(std::count(in_.at(), close, ',')) + 1;
+      const auto room = rank + static_cast<std::size_t>(std::count(in_.at(), close, ',')) + 1;
+      dims = std::copy_n(dims, rank, words(room + 1)) - rank;
+      for (; more; more = in_.take(',')) dims[rank++] = dimension("shape");
     }
-    auto* const dims = static_cast<std::uint64_t*>(
-        table_.arena.allocate((room + 1) * sizeof(std::uint64_t), alignof(std::uint64_t)));
-    std::copy_n(few.begin(), rank, dims);
-    for (; more; more = in_.take(',')) dims[rank++] = dimension("shape");
     in_.expect(']');
     dims[rank] = 0;
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
+    words_ = dims + rank + 1;
+  }
+
+  // At least n words at words_, which the caller moves past what it used.
+  std::uint64_t* words(std::size_t n) {
+    if (static_cast<std::size_t>(words_end_ - words_) < n) {
+      const std::size_t block = std::max<std::size_t>(n, std::min<std::size_t>(512, text_.size() / 32 + 16));
+      words_ = static_cast<std::uint64_t*>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
+      words_end_ = words_ + block;
+    }
+    return words_;
   }
 
   void data_offsets(Tensor& tensor) {
-    if (in_.peek() != '[') wrong_type(kInEntry, "data_offsets is not an array");
     const std::uint64_t offset = in_.offset();
-    in_.expect('[');
+    if (!in_.take('[')) wrong_type(kInEntry, "data_offsets is not an array");
     if (in_.peek() == ']') in_.fail_here(Status::schema, offset, "data_offsets is empty");
     tensor.begin = dimension("data_offsets");
     if (!in_.take(',')) {
@@ -213,9 +217,7 @@ class HeaderParser {
 
   std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
-    if (!in_.integer(number)) {
-      wrong_type(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
-    }
+    if (!in_.integer(number)) not_an_integer(field);
     return number;
   }
 
@@ -225,8 +227,7 @@ class HeaderParser {
     if (metadata_seen_) in_.fail_here(Status::duplicate, offset, "__metadata__ is given twice");
     metadata_seen_ = true;
     if (in_.peek() == 'n' && options_.rules != Rules::strict) return in_.skip_value(kInHeader);
-    if (in_.peek() != '{') wrong_type(kInHeader, "__metadata__ is not an object");
-    in_.expect('{');
+    if (!in_.take('{')) wrong_type(kInHeader, "__metadata__ is not an object");
     table_.has_metadata = true;
     if (in_.take('}')) return;
     do {
@@ -247,18 +248,22 @@ class HeaderParser {
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
   // The value must still be JSON, or that is the error.
-  [[noreturn]] void wrong_type(unsigned depth, std::string_view what) {
+  [[noreturn, gnu::cold]] void wrong_type(unsigned depth, std::string_view what) {
     in_.peek();
     const std::uint64_t offset = in_.offset();
     in_.skip_value(depth);
     in_.fail_here(Status::schema, offset, what);
   }
 
-  [[noreturn]] void twice(std::uint64_t offset, std::string_view field) const {
+  [[noreturn, gnu::cold]] void not_an_integer(const char* field) {
+    wrong_type(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
+  }
+
+  [[noreturn, gnu::cold]] void twice(std::uint64_t offset, std::string_view field) const {
     in_.fail_here(Status::duplicate, offset, fmt::format("{} is given twice", field));
   }
 
-  [[noreturn]] void missing(unsigned seen, std::uint64_t offset) const {
+  [[noreturn, gnu::cold]] void missing(unsigned seen, std::uint64_t offset) const {
     const auto first = static_cast<std::size_t>(std::countr_one(seen));
     in_.fail_here(Status::schema, offset, fmt::format("has no {}", kFieldNames[first]));
   }
@@ -267,6 +272,8 @@ class HeaderParser {
   std::span<char> text_;
   const HeaderOptions& options_;
   Table& table_;
+  std::uint64_t* words_ = nullptr;
+  std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
   bool metadata_seen_ = false;
 };
