@@ -124,6 +124,10 @@ const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t l
   return handle(file_of(file).tensor({name, len}));
 }
 
+st_format st_get_format(const st_file* file) { return static_cast<st_format>(file_of(file).shard(0).table.format); }
+
+int32_t st_has_metadata(const st_file* file) { return file_of(file).has_metadata() ? 1 : 0; }
+
 size_t st_count_metadata(const st_file* file) { return file_of(file).metadata().size(); }
 
 const char* st_get_metadata_at(const st_file* file, size_t i, const char** value, size_t* value_len) {

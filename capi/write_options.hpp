@@ -13,7 +13,7 @@ namespace st::capi {
 inline st_write_options read_write_options(const st_write_options* given, std::uint32_t known_flags) {
   const st_write_options options = read_struct(given, "st_write_options");
   refuse_unknown_flags(options.flags, known_flags, "st_write_options");
-  if (options.format != 0 && options.format != ST_FORMAT_SAFETENSORS) {
+  if (options.format != 0 && options.format != ST_FORMAT_SAFETENSORS && options.format != ST_FORMAT_BINTENSORS) {
     fail(Status::unsupported, "options.format is {}, which this version cannot write", options.format);
   }
   if (options.reserved != 0) fail(Status::argument, "options.reserved is {}, not 0", options.reserved);

@@ -98,6 +98,7 @@ st_status st_writer_begin(st_writer* writer, const char* path, const st_write_op
     core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
     core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
     core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
+    if (given.format != 0) core.format = static_cast<Format>(given.format);
     core.data_alignment = std::max<std::uint64_t>(8, given.data_alignment);
     core.header_reserve = given.header_reserve;
     writer_of(writer).begin(path, core);

@@ -145,7 +145,8 @@ typedef struct st_source {            /* any random-access bytes: an archive, a 
   void (*close)(void *ctx);
 } st_source;
 
-/* path: a safetensors file, a *.safetensors.index.json, or a folder that holds either. */
+/* path: a safetensors file, a *.safetensors.index.json, or a folder that holds either.  A bintensors file is recognised by its
+ * content and opens alike, except with ST_OPEN_REFERENCE, since the reference refuses it. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
 /* release is called exactly once, also when opening fails. */
 ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx), void *ctx,
@@ -175,13 +176,22 @@ ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);               
 ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
 ST_API const void     *st_tensor_data(const st_tensor *tensor);                         /* NULL: read it instead */
 
+typedef int32_t st_format;
+enum {
+  ST_FORMAT_SAFETENSORS = 1,
+  ST_FORMAT_BINTENSORS = 2,      /* binary header, else alike: .bt, .bintensors                              */
+  ST_FORMAT_BINTENSORS_OLD = 3   /* its layout before 0.1, which is read and not written                     */
+};
+ST_API st_format   st_get_format(const st_file *file);
+
+ST_API int32_t     st_has_metadata(const st_file *file);          /* 0: none, which is not the same as an empty map */
 ST_API size_t      st_count_metadata(const st_file *file);
 ST_API const char *st_get_metadata_at(const st_file *file, size_t i, const char **value, size_t *value_len);
 ST_API const char *st_get_metadata(const st_file *file, const char *key, size_t *value_len);
 
 ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
-ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);       /* the raw JSON        */
+ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);       /* as in the file      */
 
 /* ---- Reading into the caller's memory ----------------------------------------------------------------------------------------- */
 
@@ -205,9 +215,6 @@ ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_a
  * The first failure of put or finish ends the writer: every later call returns it again, and nothing replaces the target. */
 typedef struct st_writer st_writer;
 
-typedef int32_t st_format;
-enum { ST_FORMAT_SAFETENSORS = 1 };
-
 #define ST_WRITE_SYNC       (1u << 0)  /* the file and its name are on the disk when finish returns     */
 #define ST_WRITE_KEEP_ORDER (1u << 1)  /* data in the order of st_writer_add, not the reference's order */
 #define ST_WRITE_NO_REPLACE (1u << 2)  /* an existing path is an error                                  */
@@ -215,7 +222,7 @@ enum { ST_FORMAT_SAFETENSORS = 1 };
 typedef struct st_write_options {
   uint32_t struct_size;
   uint32_t flags;
-  st_format format;                   /* 0: safetensors                                                     */
+  st_format format;                   /* 0: safetensors; or ST_FORMAT_BINTENSORS, which lacks some dtypes   */
   uint32_t reserved;                  /* 0                                                                  */
   uint64_t data_alignment;            /* 0: 8; else a power of two up to 1 MiB: longer padding of the header */
   uint64_t header_reserve;            /* room in the header, so that metadata can be edited in place         */

@@ -3,7 +3,9 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "format/bintensors.hpp"
 #include "format/header.hpp"
+#include "format/serialize_bintensors.hpp"
 #include "format/text.hpp"
 #include "format/utf8.hpp"
 
@@ -81,12 +83,14 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
 }
 
 void check_format(Format format, const NewTensor& tensor) {
+  if (format == Format::bintensors) return check_bintensors(tensor);
   if (format != Format::safetensors) fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 
-bool goes_before(Format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
-  return a != b ? info(a).rank > info(b).rank : a_name < b_name;
+bool goes_before(Format format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
+  if (a == b) return a_name < b_name;
+  return format == Format::bintensors ? bintensors_code(a) > bintensors_code(b) : info(a).rank > info(b).rank;
 }
 
 std::string serialize(const NewHeader& header) {
@@ -94,7 +98,7 @@ std::string serialize(const NewHeader& header) {
   std::string out;
   out.reserve(expected_bytes(header));
   out.resize(kLengthBytes);
-  append_json(out, header);
+  header.format == Format::bintensors ? append_bintensors(out, header) : append_json(out, header);
   const std::uint64_t length = padded_length(out.size() - kLengthBytes, header.data_alignment);
   out.resize(kLengthBytes + length, ' ');
   store_length(out.data(), length);
