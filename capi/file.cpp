@@ -160,4 +160,24 @@ const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
   return header;
 }
 
+uint64_t st_get_shard_size(const st_file* file, size_t shard) {
+  const core::File& core = file_of(file);
+  return shard < core.count_shards() ? core.shard(shard).source.size() : 0;
+}
+
+st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void* dst, size_t n, st_error* err) {
+  return guard(err, [&] {
+    require(file, "file");
+    const core::File& core = file_of(file);
+    if (shard >= core.count_shards()) fail(Status::range, "shard {} of {}", shard, core.count_shards());
+    const std::uint64_t size = core.shard(shard).source.size();
+    if (offset > size || n > size - offset) {
+      fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
+    }
+    if (n == 0) return;
+    require(dst, "dst");
+    core.shard(shard).source.read_at(offset, dst, n);
+  });
+}
+
 }  // extern "C"

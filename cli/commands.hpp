@@ -8,5 +8,7 @@
 namespace cli {
 
 void add_show(CLI::App& app);
+void add_convert(CLI::App& app);
+void add_hash(CLI::App& app);
 
 }  // namespace cli

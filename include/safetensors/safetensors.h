@@ -197,6 +197,11 @@ ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len)
 
 ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_size, st_error *err);
 
+/* The file itself, header included, as it was opened: to digest it with any library, or to send it on.  Bintensors digests are
+ * those of the whole file, of the older layout from its data on, which begins 8 + st_get_header's length. */
+ST_API uint64_t  st_get_shard_size(const st_file *file, size_t shard);
+ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst, size_t n, st_error *err);
+
 typedef int32_t st_advice;
 enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };
 ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);   /* a hint */
