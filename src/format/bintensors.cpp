@@ -16,25 +16,25 @@ namespace st::format {
 
 namespace {
 
-using Fault = std::optional<Error>;
+struct Reading {
+  std::optional<Error> fault;
+  bool only_spaces_follow = false;
+};
 
-Fault read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
-              Table& table) {
+Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
+                Table& table) {
   table.format = layout;
-  try {
-    decode_bintensors(layout, header, options, table);
-    validate(table, file_size);
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
-}
-
-void forget(Table& table) {
   table.tensors.clear();
   table.metadata.clear();
   table.arena.release();
   table.has_metadata = false;
+  try {
+    const bool only_spaces_follow = decode_bintensors(layout, header, options, table);
+    validate(table, file_size);
+    return {std::nullopt, only_spaces_follow};
+  } catch (const Error& error) {
+    return {error, false};
+  }
 }
 
 bool is_of_grammar(const Error& fault) {
@@ -61,6 +61,20 @@ void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   const std::size_t n = std::min(header.size(), first.size() - kLengthBytes);
   std::copy_n(header.begin(), n, first.begin() + kLengthBytes);
   refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
+}
+
+// What follows the last entry may be anything, and a short list of empty tensors may make sense by both layouts. Then
+// it is the one that leaves only spaces over, as its writer did.
+void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  Reading current = read_as(Format::bintensors, header, file_size, options, table);
+  if (!current.fault && current.only_spaces_follow) return;
+  Reading older = read_as(Format::bintensors_old, header, file_size, options, table);
+  if (!older.fault && (current.fault || older.only_spaces_follow)) return;
+  if (current.fault) {
+    refuse_what_it_is(header, file_size);
+    fail_with_more_telling(*current.fault, *older.fault);
+  }
+  read_as(Format::bintensors, header, file_size, options, table);
 }
 
 // Tensors at the same place, which are empty, stand in the order of their names.
@@ -90,13 +104,7 @@ void terminate_strings(Table& table) {
 }  // namespace
 
 void read_bintensors(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
-  if (Fault current = read_as(Format::bintensors, header, file_size, options, table)) {
-    forget(table);
-    if (Fault older = read_as(Format::bintensors_old, header, file_size, options, table)) {
-      refuse_what_it_is(header, file_size);
-      fail_with_more_telling(*current, *older);
-    }
-  }
+  read_by_either(header, file_size, options, table);
   sort_ties(table, options.seed);
   terminate_strings(table);
 }

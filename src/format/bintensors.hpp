@@ -2,6 +2,7 @@
 //
 // Nothing in the bytes says which layout it is, or that it is bintensors at all. So a header is taken for one only
 // if it passes every check, of the decoding and of the ranges, by the current layout or else by the older one.
+// Where it passes by both, what follows the last entry decides, which writers fill with spaces.
 //
 // Rules: standard takes what the original takes. strict refuses what no writer makes: a metadata key twice, other
 // padding than spaces, a length that is no multiple of 8. reference never comes here, since the reference of

@@ -116,7 +116,7 @@ class Decoder {
   Decoder(std::span<const char> header, const HeaderOptions& options, Table& table)
       : in_(header), size_(header.size()), options_(options), table_(table) {}
 
-  void current() {
+  bool current() {
     metadata();
     make_room(in_.count(kLeastName + kLeastEntry, "tensors"));
     for (std::uint64_t i = 0; i < announced_; ++i) {
@@ -128,10 +128,10 @@ class Decoder {
       in_.set_subject({});
       if (!give_name(table_.tensors.size() - 1, name, place)) table_.tensors.pop_back();
     }
-    finish();
+    return finish();
   }
 
-  void older() {
+  bool older() {
     metadata();
     make_room(in_.count(kLeastEntry + kLeastName + 1, "tensors"));
     for (std::uint64_t i = 0; i < announced_; ++i) {
@@ -142,7 +142,7 @@ class Decoder {
     const std::uint64_t names = in_.number();
     if (names != announced_) in_.fail_here(Status::schema, place, fmt::format("{} names for {} tensors", names, announced_));
     for (std::uint64_t i = 0; i < names; ++i) name();
-    finish();
+    return finish();
   }
 
  private:
@@ -225,15 +225,16 @@ class Decoder {
     return false;
   }
 
-  void finish() const {
+  bool finish() const {
     if (twice_.data() != nullptr) fail_at(Status::duplicate, twice_place_, "tensor {} is given twice", quoted(twice_));
-    if (options_.rules != Rules::strict) return;
     const std::span<const char> rest = in_.rest();
     const auto other = std::find_if(rest.begin(), rest.end(), [](char c) { return c != ' '; });
-    if (other != rest.end() || size_ % 8 != 0) {
+    const bool only_spaces = other == rest.end();
+    if (options_.rules == Rules::strict && (!only_spaces || size_ % 8 != 0)) {
       in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
                     "the header is not padded with spaces to a multiple of 8 bytes");
     }
+    return only_spaces;
   }
 
   [[noreturn]] void too_many() const {
@@ -263,9 +264,9 @@ std::string_view terminated_copy(Table& table, std::string_view text) {
   return {to, text.size()};
 }
 
-void decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
+bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
   Decoder decoder(header, options, table);
-  layout == Format::bintensors ? decoder.current() : decoder.older();
+  return layout == Format::bintensors ? decoder.current() : decoder.older();
 }
 
 }  // namespace st::format

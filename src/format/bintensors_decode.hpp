@@ -11,8 +11,8 @@
 namespace st::format {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
-// a NUL behind them.
-void decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
+// a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
+bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
 
 // In the table's arena, with a NUL behind it.
 std::string_view terminated_copy(Table& table, std::string_view text);

@@ -186,6 +186,16 @@ TEST(Bintensors, StringsEndWithANulAndTheRawHeaderIsKept) {
   }
 }
 
+// I8 [3,2,1,0], called "name"; or, by the current layout, I8 [0] called "\4\3" and then other bytes.
+TEST(Bintensors, WhereBothLayoutsMakeSenseTheOneThatLeavesOnlySpacesIsTaken) {
+  const std::string header = "\0\1\2\4\3\2\1\0\0\0\1\4name\0"s;
+  EXPECT_EQ(read(header, 0)->table.format, Format::bintensors_old);
+  EXPECT_EQ(read(header + " ", 0)->table.format, Format::bintensors_old);
+  const auto current = read(header + "x", 0);
+  EXPECT_EQ(current->table.format, Format::bintensors);
+  EXPECT_EQ(current->table.tensors.at(0).name(), "\4\3");
+}
+
 TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
   const auto file = read("\0\3\1c\1\1\0\0\0\1a\1\1\0\0\0\1b\1\1\0\0\0"s, 0);
   std::string names;
