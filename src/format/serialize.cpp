@@ -85,9 +85,7 @@ void check_format(Format format, const NewTensor& tensor) {
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 
-bool goes_before(Format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
-  return a != b ? info(a).rank > info(b).rank : a_name < b_name;
-}
+unsigned dtype_order(Format, Dtype dtype) { return 255U - info(dtype).rank; }
 
 std::string serialize(const NewHeader& header) {
   if (header.reserve > kMaxHeaderBytes) padded_length(header.reserve, header.data_alignment);
