@@ -11,17 +11,20 @@
 namespace cli {
 
 void Output::write(std::string_view text) {
-  buffer_.append(text);
-  if (buffer_.size() >= kFlushAt) flush();
+  if (buffer_.size() + text.size() < kFlushAt) return buffer_.append(text);
+  flush();
+  put(text);
 }
 
 void Output::flush() {
+  put({buffer_.data(), buffer_.size()});
+  buffer_.clear();
+}
+
+void Output::put(std::string_view text) {
   errno = 0;
-  const std::size_t written = std::fwrite(buffer_.data(), 1, buffer_.size(), stdout);
-  if (written == buffer_.size() && std::fflush(stdout) == 0) {
-    buffer_.clear();
-    return;
-  }
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written == text.size() && std::fflush(stdout) == 0) return;
   // Only seen where the caller has SIGPIPE ignored; otherwise the signal ends the process before.
   if (errno == EPIPE) throw Failure{kSuccess, ""};
   throw Failure{kUnreadable, std::string("standard output: ") + std::strerror(errno)};

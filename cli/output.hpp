@@ -22,6 +22,8 @@ class Output {
   void flush();
 
  private:
+  static void put(std::string_view text);
+
   static constexpr std::size_t kFlushAt = 1 << 16;
   fmt::memory_buffer buffer_;
 };

@@ -13,8 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json json_of(const safetensors::Tensor& tensor) {
-  Json shape = Json::array();
-  for (const std::uint64_t dim : tensor.shape()) shape.push_back(dim);
+  Json::array_t shape(tensor.shape().begin(), tensor.shape().end());
   return {{"name", tensor.name()},           {"dtype", tensor.dtype_name()}, {"shape", std::move(shape)},
           {"parameters", tensor.elements()}, {"bytes", tensor.nbytes()},     {"offset", tensor.offset()},
           {"shard", tensor.shard()}};

@@ -1,0 +1,107 @@
+// How long it takes to open a file: ours, the crates, the floor and simdjson's first stage in turns.
+// SPDX-License-Identifier: Apache-2.0
+#include "opening.hpp"
+
+#include <malloc.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace bench {
+
+namespace {
+
+using Work = std::function<void()>;
+
+constexpr int kKeepEverything = 1 << 30;
+
+Work opening(const Loader* loader, const std::vector<std::string>& files) {
+  if (loader == nullptr || files.empty()) return {};
+  return [loader, files] {
+    for (const std::string& path : files) {
+      void* const file = loader->open(path.c_str());
+      if (file == nullptr) throw std::runtime_error(fmt::format("{} refuses '{}'", loader->name, path));
+      loader->close(file);
+    }
+  };
+}
+
+Work first_stages(const std::vector<std::string>& files) {
+  auto stages = std::make_shared<std::vector<std::unique_ptr<StageOne>>>();
+  for (const std::string& path : files) stages->push_back(std::make_unique<StageOne>(path));
+  return [stages] {
+    for (const auto& stage : *stages) stage->run();
+  };
+}
+
+// Until folders of shards open as one handle, there is nothing to measure.
+Work opening_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  void* const file = kOurs.open(folder.c_str());
+  if (file == nullptr) return {};
+  kOurs.close(file);
+  return opening(&kOurs, {folder});
+}
+
+std::string time_text(const Sample& sample) {
+  if (sample.min_ns == 0) return "-";
+  return sample.min_ns < 1e6 ? fmt::format("{:.1f} us", sample.min_ns / 1e3)
+                             : fmt::format("{:.2f} ms", sample.min_ns / 1e6);
+}
+
+std::string ratio_text(const Sample& above, const Sample& below) {
+  return above.min_ns == 0 || below.min_ns == 0 ? "-" : fmt::format("{:.1f}", above.min_ns / below.min_ns);
+}
+
+}  // namespace
+
+OpenRow measure_open(const Case& tested, int rounds, Memory memory) {
+  // Left to itself glibc changes its mind, after the first large blocks, about which it gives back to the system: a
+  // reader would be measured by what came before it.
+  mallopt(M_MMAP_THRESHOLD, kKeepEverything);
+  mallopt(M_TRIM_THRESHOLD, kKeepEverything);
+  const auto give_back = [] { malloc_trim(0); };
+  std::vector<std::string> bintensors;
+  if (!tested.bintensors_file.empty()) bintensors.push_back(tested.bintensors_file);
+  const std::vector<Sample> samples =
+      alternate({opening(&kOurs, tested.files), opening(kCrate, tested.files), opening(&kFloor, tested.files),
+                 first_stages(tested.files), opening(kBintensorsCrate, bintensors), opening_folder(tested.folder)},
+                rounds, memory == Memory::fresh ? Work(give_back) : Work());
+  return {&tested, samples[0], samples[1], samples[2], samples[3], samples[4], samples[5]};
+}
+
+void print(const std::vector<OpenRow>& rows) {
+  fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n", "",
+             "tensors", "header", "ours", "median", "ns/t", "crate", "/ours", "floor", "ours/", "stage 1", "ours/",
+             "bintens.", "/ours");
+  for (const OpenRow& row : rows) {
+    const Case& tested = *row.tested;
+    const double per_tensor = row.ours.min_ns / static_cast<double>(tested.tensors);
+    fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
+               tested.name, tested.tensors, tested.header_bytes, time_text(row.ours),
+               time_text({row.ours.median_ns, 0}), per_tensor, time_text(row.crate), ratio_text(row.crate, row.ours),
+               time_text(row.floor), ratio_text(row.ours, row.floor), time_text(row.stage_one),
+               ratio_text(row.ours, row.stage_one), time_text(row.bintensors), ratio_text(row.bintensors, row.ours));
+    if (row.checkpoint.min_ns != 0) fmt::print("  as one handle {:>20} {}\n", "", time_text(row.checkpoint));
+  }
+}
+
+nlohmann::ordered_json json_of(const OpenRow& row) {
+  const Case& tested = *row.tested;
+  nlohmann::ordered_json json{
+      {"case", tested.name}, {"tensors", tested.tensors}, {"header_bytes", tested.header_bytes}};
+  const auto add = [&json](const char* name, const Sample& sample) {
+    if (sample.min_ns != 0) json[name] = {{"min_ns", sample.min_ns}, {"median_ns", sample.median_ns}};
+  };
+  add("ours", row.ours);
+  add("crate", row.crate);
+  add("floor", row.floor);
+  add("stage_one", row.stage_one);
+  add("bintensors", row.bintensors);
+  add("checkpoint", row.checkpoint);
+  return json;
+}
+
+}  // namespace bench

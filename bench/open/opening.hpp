@@ -1,0 +1,38 @@
+// How long it takes to open a file, and to find a tensor in it by name.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cases.hpp"
+#include "loaders.hpp"
+#include "rounds.hpp"
+
+namespace bench {
+
+struct OpenRow {
+  const Case* tested = nullptr;
+  Sample ours, crate, floor, stage_one, bintensors;  // of a model in shards: all shards, one after another
+  Sample checkpoint;                                 // all shards as one handle; zero where that does not open
+};
+
+struct FindRow {
+  const Case* tested = nullptr;
+  Sample ours_hit, ours_miss, crate_hit, crate_miss, bintensors_hit, bintensors_miss;  // of one name
+};
+
+// Memory that a process has had before costs less than pages that the system has yet to find and clear.
+enum class Memory : std::uint8_t { fresh, reused };
+
+OpenRow measure_open(const Case& tested, int rounds, Memory memory);
+FindRow measure_find(const Case& tested, int rounds);
+
+void print(const std::vector<OpenRow>& rows);
+void print(const std::vector<FindRow>& rows);
+nlohmann::ordered_json json_of(const OpenRow& row);
+nlohmann::ordered_json json_of(const FindRow& row);
+
+}  // namespace bench

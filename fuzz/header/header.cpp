@@ -1,0 +1,176 @@
+// Any bytes as a file: reading its header must never fault, and what it says must hold, by every set of rules.
+//
+// Not only crashes are looked for. Whatever is accepted is checked again here, by other means; whatever is refused must
+// be explained; and the sets of rules must agree where one includes the other.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/header.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "format/utf8.hpp"
+
+namespace {
+
+using st::format::HeaderOptions;
+using st::format::Rules;
+
+__extension__ using Wide = unsigned __int128;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+struct Reading {
+  std::unique_ptr<char[]> header;  // exactly N bytes and the padding, so that a sanitizer sees what lies beyond
+  std::size_t length = 0;
+  st::Table table{std::pmr::new_delete_resource()};
+  bool accepted = false;
+  st::Status status = st::Status::ok;
+  std::uint64_t offset = 0;
+};
+
+// ---- what was accepted --------------------------------------------------------------------------------------------------
+
+void check_tensor(const st::Tensor& tensor) {
+  require(tensor.name_text[tensor.name_bytes] == '\0', "a name ends with a NUL");
+  require(st::format::is_utf8(tensor.name()), "a name is UTF-8");
+  require(tensor.end >= tensor.begin, "a tensor ends after it begins");
+  require(tensor.dtype_name() != nullptr, "a dtype has a name");
+  if (tensor.dtype() == st::Dtype::unknown) return;
+  require(st::info(tensor.dtype()).name == tensor.dtype_name(), "a dtype's name is its own");
+  Wide elements = 1;
+  for (const std::uint64_t dim : tensor.shape()) {
+    elements *= dim;
+    require(elements >> 64 == 0, "the product of a shape fits");
+  }
+  const Wide bits = elements * st::info(tensor.dtype()).bits;
+  require(bits >> 64 == 0, "the number of bits fits");
+  require(bits == static_cast<Wide>(tensor.bytes()) * 8, "a tensor is as long as its shape says");
+}
+
+void check_chain(const st::Table& table, std::uint64_t file_size) {
+  std::uint64_t end = 0;
+  for (const st::Tensor& tensor : table.tensors) {
+    require(tensor.begin == end, "tensors follow one another");
+    check_tensor(tensor);
+    end = tensor.end;
+  }
+  require(end == file_size - table.data_begin, "tensors cover the data to its last byte");
+}
+
+void check_index(const st::Table& table) {
+  for (std::size_t i = 0; i < table.tensors.size(); ++i) {
+    const std::string_view name = table.tensors[i].name();
+    require(table.index.find(table.tensors.data(), name) == i, "a tensor is found by its name");
+    const std::string longer = std::string(name) + "\x01 no tensor is called so";
+    require(table.index.find(table.tensors.data(), longer) == table.index.kNone, "an absent name is not found");
+  }
+  for (std::size_t i = 0; i < table.metadata.size(); ++i) {
+    const st::MetadataPair& pair = table.metadata[i];
+    require(pair.key.data()[pair.key.size()] == '\0' && pair.value.data()[pair.value.size()] == '\0',
+            "text ends with a NUL");
+    require(table.metadata_index.find(table.metadata.data(), pair.key) == i, "a metadata pair is found by its key");
+  }
+  require(table.metadata.empty() || table.has_metadata, "metadata is not there by chance");
+}
+
+void check_accepted(const Reading& reading, std::string_view file) {
+  require(reading.length <= st::format::kMaxHeaderBytes, "the header is within its limit");
+  require(reading.table.data_begin == 8 + reading.length, "the data begins behind the header");
+  check_chain(reading.table, file.size());
+  check_index(reading.table);
+  std::string raw(reading.length, '?');
+  st::format::restore_header({reading.header.get(), reading.length}, reading.table, raw.data());
+  require(raw == file.substr(8, reading.length), "the raw header is the file's");
+}
+
+// ---- what was refused ---------------------------------------------------------------------------------------------------
+
+void check_refused(const st::Error& error, std::string_view file) {
+  const auto number = static_cast<int>(error.status);
+  require(number >= 300 && number < 400, "a refusal blames the file");
+  require(error.offset <= file.size() || error.offset == st::kNowhere, "a refusal points into the file");
+  require(!error.message.empty(), "a refusal has words");
+  for (const char c : error.message)
+    require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7F, "a message is one line");
+  // An offset without a place in the header would send its reader to the wrong byte.
+  require(error.status != st::Status::utf8 || !st::format::is_utf8(file.substr(8).substr(0, error.offset - 8 + 1)),
+          "the text up to the bad byte is bad");
+  require(error.status != st::Status::utf8 || st::format::is_utf8(file.substr(8, error.offset - 8)),
+          "the text before the bad byte is good");
+}
+
+// ---- one reading --------------------------------------------------------------------------------------------------------
+
+void read_into(Reading& reading, std::string_view file, const HeaderOptions& options) {
+  const std::string_view prefix = file.substr(0, 64);
+  reading.length = st::format::measure({prefix.data(), prefix.size()}, file.size(), options);
+  require(reading.length <= file.size() - 8, "the header is within the file");
+  reading.header = std::make_unique<char[]>(reading.length + st::format::kPadding);
+  std::copy_n(file.data() + 8, reading.length, reading.header.get());
+  st::format::read_header({reading.header.get(), reading.length}, file.size(), options, reading.table);
+}
+
+std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_dtypes = false, std::uint64_t seed = 7) {
+  auto reading = std::make_unique<Reading>();
+  HeaderOptions options;
+  options.rules = rules;
+  options.unknown_dtypes = unknown_dtypes;
+  options.seed = seed;
+  try {
+    read_into(*reading, file, options);
+    reading->accepted = true;
+    check_accepted(*reading, file);
+  } catch (const st::Error& error) {
+    reading->status = error.status;
+    reading->offset = error.offset;
+    check_refused(error, file);
+  }
+  return reading;
+}
+
+// ---- readings against one another -----------------------------------------------------------------------------------------
+
+bool same_tensor(const st::Tensor& a, const st::Tensor& b) {
+  return a.name() == b.name() && a.begin == b.begin && a.end == b.end &&
+         std::string_view(a.dtype_name()) == b.dtype_name() && std::ranges::equal(a.shape(), b.shape());
+}
+
+bool same_pair(const st::MetadataPair& a, const st::MetadataPair& b) { return a.key == b.key && a.value == b.value; }
+
+void require_same(const Reading& a, const Reading& b, const char* what) {
+  require(b.accepted, what);
+  require(std::ranges::equal(a.table.tensors, b.table.tensors, same_tensor), what);
+  require(std::ranges::equal(a.table.metadata, b.table.metadata, same_pair), what);
+}
+
+void check(std::string_view file) {
+  const auto standard = read(file, Rules::standard);
+  const auto strict = read(file, Rules::strict);
+  const auto reference = read(file, Rules::reference);
+  const auto unknown = read(file, Rules::standard, true);
+  const auto again = read(file, Rules::standard, false, 0x9E3779B97F4A7C15);
+  if (strict->accepted) require_same(*strict, *standard, "what is accepted strictly is accepted by default");
+  if (standard->accepted)
+    require_same(*standard, *reference, "what is accepted by default is accepted by the reference");
+  if (standard->accepted) require_same(*standard, *unknown, "unknown dtypes change nothing where there are none");
+  if (standard->accepted) require_same(*standard, *again, "the seed of the index changes nothing");
+  require(standard->status == again->status && standard->offset == again->offset, "the seed changes no error");
+  require(standard->accepted || strict->status == standard->status, "the strict rules keep the reason of a refusal");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Nothing that the frozen versions of the header promised has changed: no function is gone or has another signature, no
+# struct is laid out differently. New functions and appended fields are what versions are made of.
+# usage: compare.sh LIBRARY             with every tests/abi/<version>/safetensors.abi
+#        compare.sh LIBRARY --freeze    writes the one of the version that the header says, until that is released
+# SPDX-License-Identifier: Apache-2.0
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+include=$here/../../include
+library=$1
+
+number() { sed -n "s/^#define ST_VERSION_$1 //p" "$include/safetensors/safetensors.h"; }
+
+if [ "${2:-}" = --freeze ]; then
+  frozen=$here/$(number MAJOR).$(number MINOR)
+  mkdir -p "$frozen/safetensors"
+  cp "$include/safetensors/safetensors.h" "$frozen/safetensors/"
+  # The folder of the sources would name the machine that they were compiled on.
+  abidw --headers-dir "$include" --drop-private-types --exported-interfaces-only --no-comp-dir-path --no-corpus-path \
+    --no-show-locs --no-elf-needed --type-id-style hash "$library" |
+    sed "s#path='[^']*/capi/#path='capi/#" >"$frozen/safetensors.abi"
+  exit
+fi
+
+for baseline in "$here"/*/safetensors.abi; do
+  abidiff --no-added-syms --no-corpus-path --suppressions "$here/growth.suppr" "$baseline" "$library"
+done

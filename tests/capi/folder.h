@@ -1,0 +1,46 @@
+/* A folder of a test's own, entered and in the end removed, for tests that need files of many kinds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef ST_TEST_FOLDER_H
+#define ST_TEST_FOLDER_H
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static char test_folder[4096];
+
+static inline void test_enter_folder(void) {
+  const char *base = getenv("TMPDIR");
+  snprintf(test_folder, sizeof test_folder, "%s/st-test-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
+  if (mkdtemp(test_folder) == NULL || chdir(test_folder) != 0) {
+    perror(test_folder);
+    abort();
+  }
+}
+
+/* Files and empty folders only. */
+static inline void test_leave_folder(void) {
+  DIR *folder;
+  struct dirent *entry;
+  if (chdir(test_folder) != 0) abort();
+  folder = opendir(".");
+  while (folder != NULL && (entry = readdir(folder)) != NULL) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (unlink(entry->d_name) != 0) rmdir(entry->d_name);
+  }
+  if (folder != NULL) closedir(folder);
+  if (chdir("/") != 0 || rmdir(test_folder) != 0) perror(test_folder);
+}
+
+static inline st_open_options test_mode(st_io io) {
+  st_open_options options = ST_INIT(st_open_options);
+  options.io = io;
+  return options;
+}
+
+static const char *const kModes[] = {"AUTO", "MAP", "COPY", "READ"}; /* by st_io */
+
+#endif

@@ -1,0 +1,240 @@
+/* The growth rule of public structs: programs built against an older or a newer header keep working, and a program that
+ * asks for what this library does not know is told so.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include <stddef.h>
+
+static test_bytes kFile;
+
+static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
+  (void)ctx;
+  memcpy(dst, kFile.data + offset, n);
+  return 0;
+}
+
+static void *allocate(void *ctx, size_t size, size_t align) {
+  (void)ctx;
+  (void)align;
+  return malloc(size);
+}
+
+static void release(void *ctx, void *ptr, size_t size, size_t align) {
+  (void)ctx;
+  (void)size;
+  (void)align;
+  free(ptr);
+}
+
+/* Each opens kFile with the struct at `given`, and leaves everything else as it is by default. */
+static st_status open_with_options(const void *given, st_error *err) {
+  st_file *out = NULL;
+  const st_status status = st_open_memory(kFile.data, kFile.size, NULL, NULL, given, &out, err);
+  CHECK((status == ST_OK) == (out != NULL));
+  st_free(out);
+  return status;
+}
+
+static st_status open_with_source(const void *given, st_error *err) {
+  st_file *out = NULL;
+  const st_status status = st_open_source(given, NULL, &out, err);
+  CHECK((status == ST_OK) == (out != NULL));
+  st_free(out);
+  return status;
+}
+
+static st_status open_with_allocator(const void *given, st_error *err) {
+  st_open_options options = ST_INIT(st_open_options);
+  options.allocator = given;
+  return open_with_options(&options, err);
+}
+
+typedef struct kind {
+  const char *name;
+  size_t size;
+  size_t whole;  /* up to here a struct may be cut off and still say all that is needed */
+  size_t flags;
+  st_status (*open)(const void *given, st_error *err);
+} kind;
+
+static const kind kKinds[] = {
+    {"st_open_options", sizeof(st_open_options), sizeof(uint32_t), offsetof(st_open_options, flags), open_with_options},
+    {"st_source", sizeof(st_source), offsetof(st_source, close), offsetof(st_source, flags), open_with_source},
+    {"st_allocator", sizeof(st_allocator), sizeof(st_allocator), offsetof(st_allocator, flags), open_with_allocator},
+};
+
+enum { ROOM = 256 };
+
+/* The struct as its own header would make it, `size` bytes long, followed by bytes that are not its own. */
+static void make(const kind *which, uint32_t size, unsigned char *room, unsigned char beyond) {
+  st_open_options options = ST_INIT(st_open_options);
+  st_source source = ST_INIT(st_source);
+  st_allocator allocator = ST_INIT(st_allocator);
+  const void *from = &options;
+  source.size = kFile.size;
+  source.read_at = read_at;
+  allocator.alloc = allocate;
+  allocator.free = release;
+  if (which->open == open_with_source) from = &source;
+  if (which->open == open_with_allocator) from = &allocator;
+  memset(room, 0, ROOM);
+  memcpy(room, from, which->size);
+  memset(room + size, beyond, ROOM - size);
+  memcpy(room, &size, sizeof size);
+}
+
+static void shorter_structs_are_extended_with_zeros(const kind *which) {
+  unsigned char room[ROOM];
+  uint32_t size;
+  for (size = sizeof(uint32_t); size <= which->size; size = size < 8 ? 8 : size + 8) { /* no header ends inside a pointer */
+    make(which, size, room, 0xEE); /* what lies beyond must not be read */
+    const st_status status = which->open(room, NULL);
+    CHECK_FOR(which->name, size < which->whole ? status == ST_ERR_ARGUMENT || status == ST_ERR_TRUNCATED : status == ST_OK);
+  }
+}
+
+static void a_size_of_nothing_is_an_error(const kind *which) {
+  unsigned char room[ROOM];
+  uint32_t size;
+  for (size = 0; size < sizeof(uint32_t); ++size) {
+    st_error err = ST_INIT(st_error);
+    make(which, (uint32_t)which->size, room, 0);
+    memcpy(room, &size, sizeof size);
+    CHECK_FOR(which->name, which->open(room, &err) == ST_ERR_STRUCT_SIZE);
+    CHECK_FOR(err.message, strstr(err.message, which->name) != NULL && err.offset == UINT64_MAX);
+  }
+}
+
+static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *which) {
+  unsigned char room[ROOM];
+  size_t at;
+  make(which, (uint32_t)which->size, room, 0);
+  const uint32_t longer = (uint32_t)which->size + 40;
+  memcpy(room, &longer, sizeof longer);
+  CHECK_FOR(which->name, which->open(room, NULL) == ST_OK);
+  for (at = which->size; at < longer; ++at) {
+    st_error err = ST_INIT(st_error);
+    room[at] = 1;
+    CHECK_FOR(which->name, which->open(room, &err) == ST_ERR_STRUCT_SIZE && err.status == ST_ERR_STRUCT_SIZE);
+    room[at] = 0;
+  }
+  room[longer] = 1; /* behind its end: not its own */
+  CHECK_FOR(which->name, which->open(room, NULL) == ST_OK);
+}
+
+static void unknown_flags_are_refused(const kind *which) {
+  const uint32_t known = which->open == open_with_options ? ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES : 0;
+  unsigned char room[ROOM];
+  unsigned bit;
+  for (bit = 0; bit < 32; ++bit) {
+    const uint32_t flags = (uint32_t)1 << bit;
+    st_error err = ST_INIT(st_error);
+    make(which, (uint32_t)which->size, room, 0);
+    memcpy(room + which->flags, &flags, sizeof flags);
+    CHECK_FOR(which->name, which->open(room, &err) == ((known & flags) != 0 ? ST_OK : ST_ERR_UNSUPPORTED));
+  }
+}
+
+static void modes_that_do_not_exist_are_refused(void) {
+  static const st_io kWrong[] = {-1, 4, 100, INT32_MAX, INT32_MIN};
+  size_t i;
+  for (i = 0; i < sizeof kWrong / sizeof kWrong[0]; ++i) {
+    st_open_options options = ST_INIT(st_open_options);
+    options.io = kWrong[i];
+    CHECK(open_with_options(&options, NULL) == ST_ERR_UNSUPPORTED);
+  }
+}
+
+static void rules_that_exclude_each_other(void) {
+  st_open_options options = ST_INIT(st_open_options);
+  options.flags = ST_OPEN_STRICT | ST_OPEN_REFERENCE;
+  CHECK(open_with_options(&options, NULL) == ST_ERR_ARGUMENT);
+}
+
+static void an_allocator_is_whole_or_none(void) {
+  st_allocator allocator = ST_INIT(st_allocator);
+  CHECK(open_with_allocator(&allocator, NULL) == ST_ERR_ARGUMENT);
+  allocator.alloc = allocate;
+  CHECK(open_with_allocator(&allocator, NULL) == ST_ERR_ARGUMENT);
+  allocator.free = release;
+  CHECK(open_with_allocator(&allocator, NULL) == ST_OK);
+}
+
+/* ---- st_error goes the other way: the library writes as much of it as the caller has ------------------------------- */
+
+static st_status fail_into(void *room) {
+  st_file *out = NULL;
+  static const char kBad[] = "\x08\0\0\0\0\0\0\0{\"a\":1}x";
+  return st_open_memory(kBad, sizeof kBad - 1, NULL, NULL, NULL, &out, room);
+}
+
+static void an_error_of_any_size_is_filled_to_its_end(void) {
+  unsigned char room[2 * sizeof(st_error)];
+  uint32_t size;
+  st_error full = ST_INIT(st_error);
+  CHECK(fail_into(&full) == ST_ERR_SCHEMA || full.status == ST_ERR_JSON);
+  for (size = sizeof(uint32_t); size <= sizeof room; ++size) {
+    const size_t own = size < sizeof full ? size : sizeof full;
+    size_t i;
+    memset(room, 0xEE, sizeof room);
+    memcpy(room, &size, sizeof size);
+    CHECK(fail_into(room) == full.status);
+    CHECK(memcmp(room, &size, sizeof size) == 0);
+    if (own >= offsetof(st_error, os_error)) CHECK(memcmp(room + 4, &full.status, 4) == 0);
+    if (own >= offsetof(st_error, message)) CHECK(memcmp(room + 16, &full.offset, 8) == 0);
+    if (own > offsetof(st_error, message)) {
+      const char *message = (const char *)room + offsetof(st_error, message);
+      const char *end = memchr(message, 0, own - offsetof(st_error, message));
+      CHECK(end != NULL && strncmp(message, full.message, (size_t)(end - message)) == 0);
+    }
+    for (i = size; i < sizeof room; ++i) CHECK(room[i] == 0xEE);
+  }
+}
+
+static void an_error_that_was_not_initialised_is_not_written_to(void) {
+  unsigned char room[sizeof(st_error)];
+  uint32_t size;
+  size_t i;
+  for (size = 0; size < sizeof(uint32_t); ++size) {
+    memset(room, 0xEE, sizeof room);
+    memcpy(room, &size, sizeof size);
+    CHECK(fail_into(room) >= ST_ERR_JSON);
+    for (i = sizeof size; i < sizeof room; ++i) CHECK(room[i] == 0xEE);
+  }
+}
+
+static void a_long_message_is_cut_between_characters(void) {
+  char header[400] = "{\"";
+  st_error err = ST_INIT(st_error);
+  st_file *out = NULL;
+  size_t i;
+  for (i = 0; i < 100; ++i) strcat(header, "\xE2\x82\xAC"); /* a euro sign takes three bytes */
+  strcat(header, "\":1}");
+  test_bytes file = test_file(header, 0);
+  CHECK(test_open(&file, NULL, &out, &err) == ST_ERR_SCHEMA);
+  CHECK(strlen(err.message) < sizeof err.message && strstr(err.message, "\xE2\x82\xAC") != NULL);
+  for (i = 0; err.message[i] != '\0'; ++i) {
+    if ((unsigned char)err.message[i] != 0xE2) continue;
+    CHECK((unsigned char)err.message[i + 1] == 0x82 && (unsigned char)err.message[i + 2] == 0xAC);
+  }
+  test_release(&file);
+}
+
+int main(void) {
+  size_t i;
+  kFile = test_file(TEST_TWO, 20);
+  for (i = 0; i < sizeof kKinds / sizeof kKinds[0]; ++i) {
+    shorter_structs_are_extended_with_zeros(&kKinds[i]);
+    a_size_of_nothing_is_an_error(&kKinds[i]);
+    longer_structs_are_taken_when_they_ask_for_nothing_new(&kKinds[i]);
+    unknown_flags_are_refused(&kKinds[i]);
+  }
+  modes_that_do_not_exist_are_refused();
+  rules_that_exclude_each_other();
+  an_allocator_is_whole_or_none();
+  an_error_of_any_size_is_filled_to_its_end();
+  an_error_that_was_not_initialised_is_not_written_to();
+  a_long_message_is_cut_between_characters();
+  test_release(&kFile);
+  return test_result();
+}

@@ -1,0 +1,279 @@
+// Bytes of every origin are the same bytes, are given back once, and fail as errors and not as signals.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/source.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace st::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / "st-source-XXXXXX") {
+    std::string name = path_.string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string file(const std::string& name, const std::string& bytes) const {
+    const std::string path = (path_ / name).string();
+    std::FILE* const stream = std::fopen(path.c_str(), "wb");
+    std::fwrite(bytes.data(), 1, bytes.size(), stream);
+    std::fclose(stream);
+    return path;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string counted(std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
+  return bytes;
+}
+
+std::string read(const Source& source, std::uint64_t offset, std::size_t n) {
+  std::string bytes(n, '?');
+  source.read_at(offset, bytes.data(), n);
+  return bytes;
+}
+
+template <class Body>
+std::optional<Error> error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+constexpr Mode kModes[] = {Mode::automatic, Mode::map, Mode::copy_on_write, Mode::read};
+
+// ---- ownership ---------------------------------------------------------------------------------------------------------
+
+void count(void* ctx) { ++*static_cast<int*>(ctx); }
+
+TEST(Source, MemoryIsReleasedOnceHoweverOftenItMoves) {
+  const std::string bytes = counted(10);
+  int released = 0;
+  {
+    Source first = Source::memory(bytes.data(), bytes.size(), count, &released);
+    Source second = std::move(first);
+    Source third;
+    third = std::move(second);
+    Source& same = third;
+    third = std::move(same);
+    EXPECT_EQ(released, 0);
+    EXPECT_EQ(read(third, 2, 5), bytes.substr(2, 5));
+    EXPECT_EQ(reinterpret_cast<const char*>(third.view()), bytes.data());
+  }
+  EXPECT_EQ(released, 1);
+}
+
+TEST(Source, WhatIsOverwrittenIsReleased) {
+  int first = 0;
+  int second = 0;
+  Source source = Source::memory("a", 1, count, &first);
+  source = Source::memory("b", 1, count, &second);
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(second, 0);
+  source = Source();
+  EXPECT_EQ(second, 1);
+}
+
+TEST(Source, WithoutAReleaseNothingIsCalled) {
+  const Source source = Source::memory("abc", 3, nullptr, nullptr);
+  EXPECT_EQ(read(source, 1, 2), "bc");
+}
+
+struct Callbacks {
+  std::string bytes;
+  int closed = 0;
+  std::int32_t code = 0;
+};
+
+std::int32_t read_callback(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+  const auto& given = *static_cast<const Callbacks*>(ctx);
+  if (given.code == 0) std::memcpy(dst, given.bytes.data() + offset, n);
+  return given.code;
+}
+
+void close_callback(void* ctx) { ++static_cast<Callbacks*>(ctx)->closed; }
+
+TEST(Source, CallbacksAreAskedAndClosed) {
+  Callbacks given{counted(100), 0, 0};
+  {
+    Source source = Source::callbacks({read_callback, close_callback, &given}, given.bytes.size());
+    for (const Mode mode : kModes) source.map(mode);  // there is nothing to map
+    EXPECT_EQ(source.view(), nullptr);
+    EXPECT_EQ(read(source, 10, 90), given.bytes.substr(10));
+    given.code = -7;
+    const auto error = error_of([&] { read(source, 33, 5); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status, Status::callback);
+    EXPECT_EQ(error->offset, 33U);
+    EXPECT_NE(error->message.find("-7"), std::string::npos);
+    EXPECT_EQ(read(source, 5, 0), "");  // nothing is not asked for
+  }
+  EXPECT_EQ(given.closed, 1);
+}
+
+// ---- files -------------------------------------------------------------------------------------------------------------
+
+TEST(Source, PartOfAFileAtAnyPlace) {
+  const Folder folder;
+  const std::string bytes = counted(20'000);
+  const std::string path = folder.file("file", bytes);
+  for (const std::uint64_t base : {0U, 1U, 100U, 4095U, 4096U, 4097U, 8192U, 19'999U}) {
+    for (const Mode mode : kModes) {
+      Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      source.map(mode);
+      EXPECT_EQ(source.view() == nullptr, mode == Mode::read);
+      EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
+      EXPECT_EQ(read(source, source.size() - 1, 1), bytes.substr(bytes.size() - 1));
+      if (source.view() == nullptr) continue;
+      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, source.size()), 0);
+      source.rest();
+      EXPECT_EQ(source.file()->descriptor(), -1);
+      EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
+    }
+  }
+}
+
+TEST(Source, NoBytesAreNotMapped) {
+  const Folder folder;
+  const std::string path = folder.file("empty", "");
+  for (const Mode mode : kModes) {
+    Source source = Source::file(PlainFile::open(path.c_str()), 0, 0);
+    source.map(mode);
+    EXPECT_EQ(source.view(), nullptr);
+    EXPECT_EQ(read(source, 0, 0), "");
+  }
+}
+
+TEST(Source, AMappingMovesWithItsSource) {
+  const Folder folder;
+  const std::string bytes = counted(5000);
+  Source source = Source::file(PlainFile::open(folder.file("file", bytes).c_str()), 10, 4000);
+  source.map(Mode::map);
+  const std::byte* const view = source.view();
+  Source moved = std::move(source);
+  EXPECT_EQ(moved.view(), view);
+  EXPECT_EQ(std::memcmp(moved.view(), bytes.data() + 10, 4000), 0);
+}
+
+TEST(Source, WhatIsWrittenToACopyStaysInTheCopy) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  const std::string path = folder.file("file", bytes);
+  Source source = Source::file(PlainFile::open(path.c_str()), 0, bytes.size());
+  source.map(Mode::copy_on_write);
+  auto* const view = const_cast<std::byte*>(source.view());
+  view[0] = std::byte{0xAB};
+  view[8999] = std::byte{0xCD};
+  source.advise(0, 9000, Advice::dont_need);
+  EXPECT_EQ(view[0], std::byte{0xAB});
+  EXPECT_EQ(view[8999], std::byte{0xCD});
+  EXPECT_EQ(read(Source::file(PlainFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
+}
+
+TEST(Source, AFileThatHasBecomeShorterIsAnError) {
+  const Folder folder;
+  const std::string path = folder.file("file", counted(100'000));
+  for (const Mode mode : kModes) {
+    folder.file("file", counted(100'000));
+    Source source = Source::file(PlainFile::open(path.c_str()), 0, 100'000);
+    source.map(mode);
+    if (source.view() != nullptr) source.rest();
+    ASSERT_EQ(truncate(path.c_str(), 5000), 0);
+    EXPECT_EQ(read(source, 4000, 1000), counted(100'000).substr(4000, 1000));
+    const auto error = error_of([&] { read(source, 4000, 1001); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status, Status::truncated);
+    EXPECT_EQ(error->offset, 5000U);
+  }
+}
+
+TEST(Source, AnotherFileUnderTheNameIsNeverRead) {
+  const Folder folder;
+  const std::string path = folder.file("file", counted(1000));
+  Source source = Source::file(PlainFile::open(path.c_str()), 0, 1000);
+  source.rest();  // without a mapping there is no way back to the bytes
+  fs::rename(folder.file("other", std::string(1000, 'x')), path);
+  const auto error = error_of([&] { read(source, 0, 10); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, Status::read);
+  EXPECT_NE(error->message.find(path), std::string::npos);
+}
+
+// ---- what is no file -----------------------------------------------------------------------------------------------------
+
+TEST(PlainFile, OnlyRegularFilesAreOpened) {
+  const Folder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  struct Case {
+    std::string path;
+    const char* says;
+    int os_error;
+  };
+  const Case cases[] = {
+      {pipe, "a named pipe", 0},
+      {folder.path().string(), "a folder", 0},
+      {"/dev/null", "a character device", 0},
+      {folder.path().string() + "/absent", "absent", ENOENT},
+      {pipe + "/inside", "inside", ENOTDIR},
+      {"", "''", ENOENT},
+  };
+  for (const Case& given : cases) {
+    const auto error = error_of([&] { PlainFile::open(given.path.c_str()); });
+    ASSERT_TRUE(error) << given.path;
+    EXPECT_EQ(error->status, Status::open) << given.path;
+    EXPECT_EQ(error->os_error, given.os_error) << error->message;
+    EXPECT_NE(error->message.find(given.says), std::string::npos) << error->message;
+  }
+}
+
+TEST(PlainFile, DescriptorsAreNotInherited) {
+  const Folder folder;
+  const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
+  EXPECT_NE(fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
+  const PlainFile copy = PlainFile::duplicate(file.descriptor());
+  EXPECT_NE(copy.descriptor(), file.descriptor());
+  EXPECT_NE(fcntl(copy.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_EQ(copy.size(), 3U);
+}
+
+TEST(PlainFile, ADuplicateKeepsItsDescriptorAtRest) {
+  const Folder folder;
+  const std::string path = folder.file("file", "abcdef");
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  Source source = Source::file(PlainFile::duplicate(descriptor), 2, 3);
+  close(descriptor);
+  fs::remove(path);
+  source.rest();  // it has no path to be opened by again
+  EXPECT_EQ(read(source, 0, 3), "cde");
+}
+
+}  // namespace
+}  // namespace st::io
