@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "core/name_order.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -94,10 +95,10 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   return number;
 }
 
-// The index grows with the tensors, to twice as many each time.
+// The index grows with the tensors, to four times as many each time.
 void Writer::make_room() {
   if (tensors_.size() < index_room_) return;
-  const std::size_t room = std::max<std::size_t>(64, 2 * index_room_);
+  const std::size_t room = std::max<std::size_t>(64, 4 * index_room_);
   tensors_.reserve(room);
   index_.reset(room, seed_);
   for (std::uint32_t i = 0; i < tensors_.size(); ++i) index_.insert(tensors_.data(), i);
@@ -109,10 +110,16 @@ void Writer::make_room() {
 std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const {
   std::vector<std::uint32_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), 0U);
-  const auto before = [&](std::uint32_t a, std::uint32_t b) {
-    return format::goes_before(options.format, tensors_[a].dtype, tensors_[a].text, tensors_[b].dtype, tensors_[b].text);
-  };
-  if (!options.keep_order && !std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
+  if (options.keep_order) return order;
+  // By dtype first: a few kinds, each a list of names.
+  const auto rank = [&](std::uint32_t number) { return format::dtype_order(options.format, tensors_[number].dtype); };
+  const auto before = [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); };
+  if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
+  for (auto from = order.begin(); from != order.end();) {
+    const auto to = std::find_if(from, order.end(), [&](std::uint32_t number) { return rank(number) != rank(*from); });
+    sort_by_name({from, to}, [&](std::uint32_t number) { return tensors_[number].text; });
+    from = to;
+  }
   return order;
 }
 

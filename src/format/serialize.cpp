@@ -88,9 +88,8 @@ void check_format(Format format, const NewTensor& tensor) {
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 
-bool goes_before(Format format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
-  if (a == b) return a_name < b_name;
-  return format == Format::bintensors ? bintensors_code(a) > bintensors_code(b) : info(a).rank > info(b).rank;
+unsigned dtype_order(Format format, Dtype dtype) {
+  return 255U - (format == Format::bintensors ? bintensors_code(dtype) : info(dtype).rank);
 }
 
 std::string serialize(const NewHeader& header) {

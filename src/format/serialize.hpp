@@ -42,8 +42,8 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
 // What this layout cannot hold, by name.
 void check_format(Format format, const NewTensor& tensor);
 
-// The order in which the reference's writer would store these two.
-bool goes_before(Format format, Dtype a, std::string_view a_name, Dtype b, std::string_view b_name);
+// The reference's writers store tensors in ascending order of this, and by the bytes of their names where it is equal.
+unsigned dtype_order(Format format, Dtype dtype);
 
 // Throws Status::header_size when the result would be longer than any reader takes.
 std::string serialize(const NewHeader& header);

@@ -29,7 +29,18 @@ constexpr char short_escape(char c) {
   }
 }
 
+// Nearly all names need no escape. Without a branch, the compiler looks at many bytes at once.
+bool is_all_plain(std::string_view text) {
+  unsigned special = 0;
+  for (const char c : text) special |= static_cast<unsigned>(!is_plain(c));
+  return special == 0;
+}
+
 void append_escaped(std::string& out, char c) {
+  if (is_plain(c)) {
+    out += c;
+    return;
+  }
   out += '\\';
   if (const char letter = short_escape(c); letter != 0) {
     out += letter;
@@ -51,14 +62,11 @@ void append_number(std::string& out, std::uint64_t value) {
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
-  std::size_t written = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (is_plain(text[i])) continue;
-    out.append(text, written, i - written);
-    append_escaped(out, text[i]);
-    written = i + 1;
+  if (is_all_plain(text)) {
+    out += text;
+  } else {
+    for (const char c : text) append_escaped(out, c);
   }
-  out.append(text, written);
   out += '"';
 }
 

@@ -86,7 +86,12 @@ Spec read_spec(const fs::path& path) {
 
 std::string file_of(Spec spec) {
   std::sort(spec.tensors.begin(), spec.tensors.end(),
-            [](const Item& a, const Item& b) { return goes_before(Format::safetensors, a.dtype, a.name, b.dtype, b.name); });
+            [](const Item& a, const Item& b) {
+              const auto key = [](const Item& item) {
+                return std::pair(dtype_order(Format::safetensors, item.dtype), std::string_view(item.name));
+              };
+              return key(a) < key(b);
+            });
   std::vector<NewTensor> tensors;
   std::string data;
   for (const Item& item : spec.tensors) {
