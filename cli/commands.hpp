@@ -7,6 +7,9 @@
 
 namespace cli {
 
+void add_meta(CLI::App& app);
 void add_show(CLI::App& app);
+void add_convert(CLI::App& app);
+void add_hash(CLI::App& app);
 
 }  // namespace cli
