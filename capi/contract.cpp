@@ -43,6 +43,7 @@ static_assert(same(Dtype::F8_E8M0, ST_F8_E8M0) && same(Dtype::F8_E4M3FNUZ, ST_F8
 static_assert(same(Dtype::F8_E5M2FNUZ, ST_F8_E5M2FNUZ) && same(Dtype::F6_E2M3, ST_F6_E2M3));
 static_assert(same(Dtype::F6_E3M2, ST_F6_E3M2) && same(Dtype::F4, ST_F4));
 
+static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
 
 }  // namespace
