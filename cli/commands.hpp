@@ -7,6 +7,8 @@
 
 namespace cli {
 
+void add_cat(CLI::App& app);
+void add_extract(CLI::App& app);
 void add_show(CLI::App& app);
 
 }  // namespace cli

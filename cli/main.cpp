@@ -43,6 +43,8 @@ int run(int argc, char** argv) {
   app.footer(kExitCodes);
 
   cli::add_show(app);
+  cli::add_cat(app);
+  cli::add_extract(app);
 
   try {
     app.parse(argc, argv);
