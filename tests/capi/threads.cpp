@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,7 +44,7 @@ std::string write_sample() {
   header += "}";
   std::vector<unsigned char> data(kTensors * kTensorBytes);
   for (std::uint64_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
-  std::string path = "/tmp/st_threads_XXXXXX";
+  std::string path = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
   const int descriptor = mkstemp(path.data());
   const std::uint64_t length = header.size();
   check(write(descriptor, &length, sizeof length) == sizeof length, "write");
