@@ -66,7 +66,7 @@ class HeaderParser {
     } else {
       entry(tensor);
     }
-    if (tensor.dtype() == Dtype::unknown) keep_dtype_name(tensor);
+    if (tensor.dtype() == Dtype::unknown) keep_dtype_name();
     in_.set_subject({});
   }
 
@@ -78,7 +78,7 @@ class HeaderParser {
     const auto read = static_cast<double>(in_.at() - in_.begin());
     const auto all = static_cast<double>(text_.size());
     const double expected = tensors.empty() ? std::min(64.0, all / 48) : static_cast<double>(tensors.size()) * all / read;
-    tensors.reserve(tensors.size() + 16 + static_cast<std::size_t>((expected - static_cast<double>(tensors.size())) * 1.125));
+    tensors.reserve(tensors.size() + 16 + static_cast<std::size_t>((expected - static_cast<double>(tensors.size())) * 1.0625));
   }
 
   void entry(Tensor& tensor) {
@@ -184,10 +184,9 @@ class HeaderParser {
       for (; more; more = in_.take(',')) dims[rank++] = dimension("shape");
     }
     in_.expect(']');
-    dims[rank] = 0;
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
-    words_ = dims + rank + 1;
+    words_ = dims + rank;  // one more is there, for keep_dtype_name()
   }
 
   // At least n words at words_, which the caller moves past what it used.
@@ -215,9 +214,7 @@ class HeaderParser {
   }
 
   // In the word behind the dimensions: see Tensor::dtype_name().
-  void keep_dtype_name(const Tensor& tensor) const {
-    const_cast<std::uint64_t*>(tensor.dims)[tensor.rank] = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data());
-  }
+  void keep_dtype_name() { *words_++ = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data()); }
 
   std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
