@@ -49,6 +49,7 @@ static_assert(same(Dtype::F6_E3M2, ST_F6_E3M2) && same(Dtype::F4, ST_F4));
 static_assert(same(Format::safetensors, ST_FORMAT_SAFETENSORS) && same(Format::bintensors, ST_FORMAT_BINTENSORS));
 static_assert(same(Format::bintensors_old, ST_FORMAT_BINTENSORS_OLD));
 
+static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
 
 }  // namespace

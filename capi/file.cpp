@@ -38,10 +38,12 @@ core::Allocator allocator_of(const st_allocator* given) {
 
 core::OpenOptions open_options(const st_open_options* given) {
   const st_open_options options = read_struct(given, "st_open_options");
-  refuse_unknown_flags(options.flags, ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES, "st_open_options");
+  constexpr std::uint32_t kFlags = ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES | ST_OPEN_FOLLOW_LINKS;
+  refuse_unknown_flags(options.flags, kFlags, "st_open_options");
   core::OpenOptions core;
   core.io = mode_of(options.io);
   core.threads = options.threads;
+  core.follow_links = (options.flags & ST_OPEN_FOLLOW_LINKS) != 0;
   core.header.rules = rules_of(options.flags);
   core.header.unknown_dtypes = (options.flags & ST_OPEN_UNKNOWN_DTYPES) != 0;
   if (options.max_header_bytes != 0) core.header.max_bytes = options.max_header_bytes;
@@ -124,22 +126,27 @@ const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t l
   return handle(file_of(file).tensor({name, len}));
 }
 
-st_format st_get_format(const st_file* file) { return static_cast<st_format>(file_of(file).shard(0).table.format); }
+st_format st_get_format(const st_file* file) { return static_cast<st_format>(file_of(file).format()); }
 
 int32_t st_has_metadata(const st_file* file) { return file_of(file).has_metadata() ? 1 : 0; }
 
 size_t st_count_metadata(const st_file* file) { return file_of(file).metadata().size(); }
 
-const char* st_get_metadata_at(const st_file* file, size_t i, const char** value, size_t* value_len) {
+const char* st_get_metadata_at(const st_file* file, size_t i, size_t* key_len, const char** value, size_t* value_len) {
   const auto& pairs = file_of(file).metadata();
   if (i >= pairs.size()) return nullptr;
+  if (key_len != nullptr) *key_len = pairs[i].key.size();
   if (value != nullptr) *value = pairs[i].value.data();
   if (value_len != nullptr) *value_len = pairs[i].value.size();
   return pairs[i].key.data();
 }
 
 const char* st_get_metadata(const st_file* file, const char* key, size_t* value_len) {
-  const MetadataPair* const pair = file_of(file).metadata(key);
+  return st_get_metadata_n(file, key, std::strlen(key), value_len);
+}
+
+const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_len, size_t* value_len) {
+  const MetadataPair* const pair = file_of(file).metadata({key, key_len});
   if (pair == nullptr) return nullptr;
   if (value_len != nullptr) *value_len = pair->value.size();
   return pair->value.data();
@@ -156,7 +163,7 @@ const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
   const core::File& core = file_of(file);
   if (shard >= core.count_shards()) return nullptr;
   const char* const header = raw_header(core.shard(shard));
-  if (header != nullptr && len != nullptr) *len = core.shard(shard).header_bytes;
+  if (header != nullptr && len != nullptr) *len = core.shard(shard).header.size();
   return header;
 }
 
@@ -178,6 +185,13 @@ st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void
     require(dst, "dst");
     core.shard(shard).source.read_at(offset, dst, n);
   });
+}
+
+size_t st_count_warnings(const st_file* file) { return file_of(file).warnings().size(); }
+
+const char* st_get_warning(const st_file* file, size_t i) {
+  const auto warnings = file_of(file).warnings();
+  return i < warnings.size() ? warnings[i].c_str() : nullptr;
 }
 
 }  // extern "C"

@@ -304,8 +304,9 @@ class SafeOpen {
     for (std::size_t i = 0; i < st_count_metadata(file_.get()); ++i) {
       const char* value = nullptr;
       std::size_t length = 0;
-      const char* key = st_get_metadata_at(file_.get(), i, &value, &length);
-      pairs.insert_or_assign(key, std::string(value, length));
+      std::size_t key_length = 0;
+      const char* key = st_get_metadata_at(file_.get(), i, &key_length, &value, &length);
+      pairs.insert_or_assign(std::string(key, key_length), std::string(value, length));
     }
     return pairs;
   }

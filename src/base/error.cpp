@@ -13,29 +13,24 @@ constexpr std::size_t kQuotedBytes = 80;  // a message has 231 bytes, and must s
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-std::string_view cut_to_characters(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && continues_character(text[most])) --most;
-  return text.substr(0, most);
-}
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
 }  // namespace
 
 std::string os_error_text(int os_error) { return std::generic_category().message(os_error); }
 
 std::string quoted(std::string_view name) {
-  const std::string_view shown = cut_to_characters(name, kQuotedBytes);
   std::string text = "'";
-  for (const char c : shown) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
+  for (std::size_t at = 0; at < name.size();) {
+    std::size_t end = at + 1;  // of the character at `at`
+    while (end < name.size() && continues_character(name[end])) ++end;
+    const std::string_view character = name.substr(at, end - at);
+    const std::string shown = is_control(name[at]) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(name[at])) : std::string(character);
+    if (text.size() + shown.size() > kQuotedBytes) return text + "...'";
+    text += shown;
+    at = end;
   }
-  text += shown.size() < name.size() ? "...'" : "'";
-  return text;
+  return text + "'";
 }
 
 std::string human_bytes(std::uint64_t bytes) {

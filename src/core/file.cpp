@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.hpp"
 
+#include <algorithm>
 #include <new>
-#include <utility>
-
-#include "io/random.hpp"
 
 namespace st::core {
 
@@ -13,7 +11,12 @@ void Release::operator()(const File* file) const { file->release(); }
 FilePtr File::create(const Allocator& allocator) {
   Memory memory(allocator);
   void* const place = memory.allocate(sizeof(File), alignof(File));
-  return FilePtr(new (place) File(allocator));
+  try {
+    return FilePtr(new (place) File(allocator));
+  } catch (...) {
+    memory.deallocate(place, sizeof(File), alignof(File));
+    throw;
+  }
 }
 
 void File::release() const {
@@ -23,39 +26,31 @@ void File::release() const {
   memory.deallocate(const_cast<File*>(this), sizeof(File), alignof(File));
 }
 
-FilePtr File::open(io::Source source, const OpenOptions& options) {
-  FilePtr file = create(options.allocator);
-  Shard& shard = file->shards_.emplace_back(&file->memory_);
-  shard.source = std::move(source);
-  format::HeaderOptions header = options.header;
-  header.seed = io::random_seed();
-  load(shard, options.io, header);
-  return file;
-}
-
-FilePtr File::open(const char* path, const OpenOptions& options) {
-  io::PlainFile plain = io::PlainFile::open(path);
-  const std::uint64_t size = plain.size();
-  FilePtr file = open(io::Source::file(std::move(plain), 0, size), options);
-  file->shards_.front().path = path;
-  return file;
-}
-
 const Tensor* File::tensor_at(std::size_t i) const {
-  const auto& tensors = only().table.tensors;
-  return i < tensors.size() ? &tensors[i] : nullptr;
+  if (i >= count_tensors()) return nullptr;
+  return catalog_ ? catalog_->tensors[i].tensor : &first().tensors[i];
 }
 
 const Tensor* File::tensor(std::string_view name) const {
-  const Table& table = only().table;
-  const std::uint32_t number = table.index.find(table.tensors.data(), name);
-  return number == table.index.kNone ? nullptr : &table.tensors[number];
+  if (catalog_) {
+    const std::uint32_t number = catalog_->index.find(catalog_->tensors.data(), name);
+    return number == catalog_->index.kNone ? nullptr : catalog_->tensors[number].tensor;
+  }
+  const std::uint32_t number = first().index.find(first().tensors.data(), name);
+  return number == first().index.kNone ? nullptr : &first().tensors[number];
 }
 
 const MetadataPair* File::metadata(std::string_view key) const {
-  const Table& table = only().table;
-  const std::uint32_t number = table.metadata_index.find(table.metadata.data(), key);
-  return number == table.metadata_index.kNone ? nullptr : &table.metadata[number];
+  if (catalog_) {
+    const auto pair = std::find_if(catalog_->metadata.begin(), catalog_->metadata.end(), [key](const auto& p) { return p.key == key; });
+    return pair == catalog_->metadata.end() ? nullptr : &*pair;
+  }
+  const std::uint32_t number = first().metadata_index.find(first().metadata.data(), key);
+  return number == first().metadata_index.kNone ? nullptr : &first().metadata[number];
+}
+
+std::span<const std::string> File::warnings() const {
+  return catalog_ ? std::span<const std::string>(catalog_->warnings) : std::span<const std::string>();
 }
 
 }  // namespace st::core

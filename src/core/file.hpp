@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 
+#include "core/catalog.hpp"
 #include "core/memory.hpp"
 #include "core/shard.hpp"
 
@@ -17,9 +20,12 @@ namespace st::core {
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
   format::HeaderOptions header;
-  unsigned threads = 0;
+  unsigned threads = 0;       // for the headers of many shards; 0: as many as the machine runs
+  bool follow_links = false;  // also where a shard's link leaves the folder of its index
   Allocator allocator;
 };
+
+struct Checkpoint;
 
 class File;
 
@@ -37,13 +43,17 @@ class File {
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;
 
-  std::size_t count_tensors() const { return only().table.tensors.size(); }
-  const Tensor* tensor_at(std::size_t i) const;       // in data order; nullptr when there is none
+  std::size_t count_tensors() const { return catalog_ ? catalog_->tensors.size() : first().tensors.size(); }
+  const Tensor* tensor_at(std::size_t i) const;       // in data order, shard after shard; nullptr when there is none
   const Tensor* tensor(std::string_view name) const;  // nullptr when absent
 
-  const std::pmr::vector<MetadataPair>& metadata() const { return only().table.metadata; }
-  bool has_metadata() const { return only().table.has_metadata; }  // an empty map is not the same as none
+  const std::pmr::vector<MetadataPair>& metadata() const { return catalog_ ? catalog_->metadata : first().metadata; }
+  bool has_metadata() const { return !metadata().empty() || first().has_metadata; }  // an empty map is not the same as none
   const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
+
+  std::span<const std::string> warnings() const;  // what is odd and no error
+
+  Format format() const { return first().format; }  // of the first shard
 
   std::size_t count_shards() const { return shards_.size(); }
   const Shard& shard(std::size_t i) const { return shards_[i]; }
@@ -52,11 +62,14 @@ class File {
   explicit File(const Allocator& allocator) : memory_(allocator), shards_(&memory_) {}
   ~File() = default;
   static FilePtr create(const Allocator& allocator);
-  const Shard& only() const { return shards_.front(); }
+  static FilePtr open_checkpoint(const Checkpoint& checkpoint, const OpenOptions& options);
+  void load_shards(const Checkpoint& checkpoint, const OpenOptions& options);
+  const Table& first() const { return shards_.front().table; }
 
   mutable std::atomic<std::uint32_t> references_{1};
   Memory memory_;
-  std::pmr::deque<Shard> shards_;  // they stay where they are
+  std::pmr::deque<Shard> shards_;   // they stay where they are
+  std::optional<Catalog> catalog_;  // when there is an index, or more than one shard
 };
 
 }  // namespace st::core

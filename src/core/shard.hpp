@@ -8,19 +8,22 @@
 #include <memory_resource>
 #include <string>
 
+#include "core/text.hpp"
 #include "format/header.hpp"
 #include "format/table.hpp"
 #include "io/source.hpp"
 
 namespace st {
 
+// As many shards of a model keep their descriptors where there is no mapping; the others open their path to read.
+inline constexpr std::size_t kMostDescriptors = 64;
+
 struct Shard {
   std::pmr::memory_resource* memory;
   std::string path;        // as the caller or the index spells it; empty for memory and descriptors
   std::size_t number = 0;  // its place among the shards
   io::Source source;
-  char* header = nullptr;  // the N bytes, then format::kPadding zeros; names live here
-  std::size_t header_bytes = 0;
+  core::Text header;       // names live here
   mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
 

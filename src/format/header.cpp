@@ -68,13 +68,6 @@ void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::spa
   items.resize(kept);
 }
 
-void check_utf8(std::span<const char> header) {
-  const std::string_view text(header.data(), header.size());
-  if (is_utf8(text)) return;
-  const std::uint64_t at = kLengthBytes + first_not_utf8(text);
-  fail_at(Status::utf8, at, "header is not UTF-8: byte 0x{:02x} at {}", static_cast<unsigned char>(text[at - kLengthBytes]), at);
-}
-
 }  // namespace
 
 std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options) {
@@ -98,7 +91,7 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
 void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   table.data_begin = kLengthBytes + header.size();
   if (!header.empty() && is_bintensors(header.front(), options)) return read_bintensors(header, file_size, options, table);
-  check_utf8(header);
+  require_utf8({header.data(), header.size()}, kLengthBytes, "header");
   parse_header(header, options, table);
   index_names(table.metadata, table.metadata_index, header, options, "metadata key");
   index_names(table.tensors, table.index, header, options, "tensor");

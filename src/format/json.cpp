@@ -113,7 +113,7 @@ void Scanner::skip_string() {
       return;
     }
     if (*at_ != '\\') {
-      fail_json(at_, at_ >= end_ ? "the header ends inside a string" : "raw control byte in a string");
+      fail_json(at_, at_ >= end_ ? "the text ends inside a string" : "raw control byte in a string");
     }
     char utf8[4];
     unescape(utf8);
@@ -233,13 +233,13 @@ void Scanner::skip_value(unsigned depth) {
 
 void Scanner::expect_end() {
   peek();
-  if (at_ != end_) fail_json(at_, "more text after the end of the header's object");
+  if (at_ != end_) fail_json(at_, "more text after the end of the object");
 }
 
 // ---- errors ------------------------------------------------------------------------------------------------------------
 
 void Scanner::fail_here(Status status, std::uint64_t offset, std::string_view what) const {
-  if (subject_.data() == nullptr) fail_at(status, offset, "header: {}", what);
+  if (subject_.data() == nullptr) fail_at(status, offset, "{}: {}", document_, what);
   fail_at(status, offset, "tensor {}: {}", quoted(subject_), what);
 }
 

@@ -33,8 +33,9 @@ class Scanner {
   Scanner(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings)
       : at_(text.data()), begin_(text.data()), end_(text.data() + text.size()), origin_(origin), strings_(strings) {}
 
-  // What is being read, for messages: "tensor 'x'". The view is kept, not copied.
+  // What is being read, for messages: "tensor 'x'", or else the document. The views are kept, not copied.
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
+  void set_document(std::string_view document) { document_ = document; }
 
   // The next byte that is not white space; 0 at the end.
   char peek() {
@@ -110,6 +111,7 @@ class Scanner {
   const std::uint64_t origin_;
   std::pmr::memory_resource* const strings_;
   std::string_view subject_;
+  std::string_view document_ = "header";
 };
 
 // ---- the two loops that every tensor runs through ----------------------------------------------------------------

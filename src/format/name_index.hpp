@@ -32,7 +32,12 @@ class NameIndex {
   // kNone after putting `number` under its name, or the number that has this name already.
   std::uint32_t insert(const Item* items, std::uint32_t number) {
     const std::string_view name = items[number].name();
-    const auto hash = static_cast<std::uint32_t>(hash_name(name, seed_));
+    return insert_hashed(items, number, static_cast<std::uint32_t>(hash_name(name, seed_)));
+  }
+
+  // The same, for an item that stood in another index of the same seed.
+  std::uint32_t insert_hashed(const Item* items, std::uint32_t number, std::uint32_t hash) {
+    const std::string_view name = items[number].name();
     Slot& slot = slots_[probe(items, name, hash)];
     if (slot.number != kNone) return slot.number;
     slot = {hash, number};
@@ -42,6 +47,14 @@ class NameIndex {
   std::uint32_t find(const Item* items, std::string_view name) const {
     if (slots_.empty()) return kNone;
     return slots_[probe(items, name, static_cast<std::uint32_t>(hash_name(name, seed_)))].number;
+  }
+
+  // Calls visit(hash, number) for every name, in no order.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.number != kNone) visit(slot.hash, slot.number);
+    }
   }
 
  private:

@@ -25,8 +25,9 @@ class HeaderParser {
       : in_(text, kLengthBytes, &table.arena), text_(text), options_(options), table_(table) {}
 
   void header() {
-    if (options_.rules == Rules::strict && !text_.empty() && text_.front() != '{') {
-      in_.fail_here(Status::schema, kLengthBytes, "does not begin with '{'");
+    const bool space = in_.peek() != 0 && in_.at() != in_.begin();
+    if (space && options_.rules == Rules::strict) {
+      in_.fail_here(Status::schema, kLengthBytes, "begins with white space, not with '{'");
     }
     if (!in_.take('{')) wrong_type(0, "is not an object");
     if (!in_.take('}')) {
@@ -103,6 +104,7 @@ class HeaderParser {
   void entry_as_array(Tensor& tensor) {
     const std::uint64_t offset = in_.offset();
     in_.expect('[');
+    if (in_.peek() == ']') in_.fail_here(Status::schema, offset, "entry is an empty array");
     for (const Field field : {Field::dtype, Field::shape, Field::data_offsets}) {
       if (field != Field::dtype && !in_.take(',')) {
         in_.fail_here(Status::schema, offset, "entry given as an array of fewer than three values");
@@ -151,12 +153,14 @@ class HeaderParser {
     if (as_map) unit_of_map(offset);
   }
 
-  // The rest of {"F32":null}, and of {"F32":{}}, which the reference takes for the same.
+  // The rest of {"F32":null}.
   void unit_of_map(std::uint64_t offset) {
     in_.expect(':');
-    const bool empty_object = in_.take('{') && in_.take('}');
-    if (!empty_object && in_.peek() != 'n') in_.fail_here(Status::schema, offset, "dtype is an object with a value");
-    if (!empty_object) in_.skip_value(kInEntry + 1);
+    if (in_.peek() != 'n') {
+      in_.skip_value(kInEntry + 1);
+      in_.fail_here(Status::schema, offset, "dtype is an object with a value");
+    }
+    in_.skip_value(kInEntry + 1);
     if (in_.peek() == ',') in_.fail_here(Status::schema, offset, "dtype is an object with two members");
     in_.expect('}');
   }

@@ -7,6 +7,8 @@
 
 #include <simdjson.h>
 
+#include "base/error.hpp"
+
 namespace st::format {
 
 namespace {
@@ -35,6 +37,13 @@ std::size_t first_not_utf8(std::string_view text) {
   };
   while (const std::size_t n = next_character()) good += n;
   return good;
+}
+
+void require_utf8(std::string_view text, std::uint64_t origin, std::string_view document) {
+  if (is_utf8(text)) return;
+  const std::size_t at = first_not_utf8(text);
+  fail_at(Status::utf8, origin + at, "{} is not UTF-8: byte 0x{:02x} at {}", document,
+          static_cast<unsigned char>(text[at]), origin + at);
 }
 
 LibraryVersion simdjson_version() {

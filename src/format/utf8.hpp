@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace st::format {
@@ -11,6 +12,9 @@ bool is_utf8(std::string_view text);
 
 // Where the first bad byte is, in a text that is not UTF-8.
 std::size_t first_not_utf8(std::string_view text);
+
+// Throws Status::utf8 with the place of the first bad byte. `document` begins at byte `origin` of its file.
+void require_utf8(std::string_view text, std::uint64_t origin, std::string_view document);
 
 // The simdjson this was compiled with.
 struct LibraryVersion {

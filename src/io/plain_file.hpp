@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "io/advice.hpp"
@@ -19,8 +20,10 @@ class PlainFile {
   // Follows links. Anything but a regular file (FIFO, socket, device, folder, /proc, /sys) is an error that says
   // what it is, and never blocks.
   static PlainFile open(const char* path);
+  // The same, but nothing when the path is a folder.
+  static std::optional<PlainFile> open_unless_folder(const char* path);
   // `name` relative to an open folder; `path` is what messages and reopen() use.
-  static PlainFile open_at(int folder, const char* name, std::string path);
+  static PlainFile open_at(int folder, const char* name, std::string path, bool may_be_link);
   // A descriptor of our own for the caller's open file.
   static PlainFile duplicate(std::intptr_t descriptor);
 
@@ -49,6 +52,7 @@ class PlainFile {
   void rest();
 
  private:
+  static std::optional<PlainFile> try_adopt(int descriptor, std::string path, std::string absolute_path);
   static PlainFile adopt(int descriptor, std::string path, std::string absolute_path);
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;
   std::string shown() const;

@@ -51,7 +51,6 @@ MountKind mount_kind(int descriptor, dev_t device) {
 }
 
 const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a named pipe";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode)) return "a character device";
@@ -68,13 +67,14 @@ std::string absolute(const char* path) {
 
 }  // namespace
 
-PlainFile PlainFile::adopt(int descriptor, std::string path, std::string absolute_path) {
+std::optional<PlainFile> PlainFile::try_adopt(int descriptor, std::string path, std::string absolute_path) {
   PlainFile file;
   file.descriptor_ = descriptor;
   file.path_ = std::move(path);
   file.absolute_ = std::move(absolute_path);
   struct stat status {};
   if (fstat(descriptor, &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
+  if (S_ISDIR(status.st_mode)) return std::nullopt;
   if (!S_ISREG(status.st_mode)) fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(status.st_mode));
   const MountKind mount = mount_kind(descriptor, status.st_dev);
   if (mount == MountKind::kernel) fail(Status::open, "{} is made by the kernel, not a file of tensors", file.shown());
@@ -85,14 +85,27 @@ PlainFile PlainFile::adopt(int descriptor, std::string path, std::string absolut
   return file;
 }
 
-PlainFile PlainFile::open(const char* path) {
-  const int descriptor = ::open(path, kOpenFlags);
-  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
-  return adopt(descriptor, path, absolute(path));
+PlainFile PlainFile::adopt(int descriptor, std::string path, std::string absolute_path) {
+  std::string shown = path;
+  std::optional<PlainFile> file = try_adopt(descriptor, std::move(path), std::move(absolute_path));
+  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(shown));
+  return std::move(*file);
 }
 
-PlainFile PlainFile::open_at(int folder, const char* name, std::string path) {
-  const int descriptor = ::openat(folder, name, kOpenFlags);
+std::optional<PlainFile> PlainFile::open_unless_folder(const char* path) {
+  const int descriptor = ::open(path, kOpenFlags);
+  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
+  return try_adopt(descriptor, path, absolute(path));
+}
+
+PlainFile PlainFile::open(const char* path) {
+  std::optional<PlainFile> file = open_unless_folder(path);
+  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(path));
+  return std::move(*file);
+}
+
+PlainFile PlainFile::open_at(int folder, const char* name, std::string path, bool may_be_link) {
+  const int descriptor = ::openat(folder, name, kOpenFlags | (may_be_link ? 0 : O_NOFOLLOW));
   if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
   std::string whole = absolute(path.c_str());
   return adopt(descriptor, std::move(path), std::move(whole));

@@ -51,7 +51,7 @@ static void what_is_absent_is_null(void) {
   CHECK(st_get_tensor_n(file, "w\0", 2) == NULL && st_get_tensor_n(file, "w", 0) == NULL);
   CHECK(st_get_tensor_at(file, 2) == NULL && st_get_tensor_at(file, SIZE_MAX) == NULL);
   CHECK(st_get_tensor(file, "__metadata__") == NULL);
-  CHECK(st_get_metadata(file, "w", NULL) == NULL && st_get_metadata_at(file, 1, NULL, NULL) == NULL);
+  CHECK(st_get_metadata(file, "w", NULL) == NULL && st_get_metadata_at(file, 1, NULL, NULL, NULL) == NULL);
   st_free(file);
   empty = open_text("{}", 0, 0);
   CHECK(st_count_tensors(empty) == 0 && st_get_tensor_at(empty, 0) == NULL && st_get_tensor(empty, "a") == NULL);
@@ -127,12 +127,16 @@ static void metadata_in_the_order_of_the_file(void) {
   const char *value = NULL;
   size_t len = 99;
   CHECK(st_count_metadata(file) == 3);
-  CHECK(strcmp(st_get_metadata_at(file, 0, &value, &len), "z") == 0 && strcmp(value, "1") == 0 && len == 1);
-  CHECK(strcmp(st_get_metadata_at(file, 1, &value, &len), "a\n") == 0 && len == 3 && memcmp(value, "x\0y", 4) == 0);
-  CHECK(strcmp(st_get_metadata_at(file, 2, NULL, NULL), "") == 0);
+  CHECK(strcmp(st_get_metadata_at(file, 0, NULL, &value, &len), "z") == 0 && strcmp(value, "1") == 0 && len == 1);
+  CHECK(strcmp(st_get_metadata_at(file, 1, NULL, &value, &len), "a\n") == 0 && len == 3 && memcmp(value, "x\0y", 4) == 0);
+  CHECK(strcmp(st_get_metadata_at(file, 2, NULL, NULL, NULL), "") == 0);
   CHECK(strcmp(st_get_metadata(file, "", &len), "") == 0 && len == 0);
   CHECK(memcmp(st_get_metadata(file, "a\n", &len), "x\0y", 4) == 0 && len == 3);
   CHECK(strcmp(st_get_metadata(file, "z", NULL), "1") == 0);
+  st_free(file);
+  file = open_text("{\"__metadata__\":{\"a\\u0000b\":\"1\",\"a\":\"2\"}}", 0, 0);
+  CHECK(memcmp(st_get_metadata_at(file, 0, &len, NULL, NULL), "a\0b", 4) == 0 && len == 3);
+  CHECK(strcmp(st_get_metadata_n(file, "a\0b", 3, NULL), "1") == 0 && strcmp(st_get_metadata(file, "a", NULL), "2") == 0);
   st_free(file);
 }
 

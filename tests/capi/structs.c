@@ -123,7 +123,8 @@ static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *w
 }
 
 static void unknown_flags_are_refused(const kind *which) {
-  const uint32_t known = which->open == open_with_options ? ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES : 0;
+  const uint32_t of_open = ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES | ST_OPEN_FOLLOW_LINKS;
+  const uint32_t known = which->open == open_with_options ? of_open : 0;
   unsigned char room[ROOM];
   unsigned bit;
   for (bit = 0; bit < 32; ++bit) {

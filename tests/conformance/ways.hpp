@@ -84,8 +84,9 @@ inline std::string listing(const st_file* file) {
   for (std::size_t i = 0; i < st_count_metadata(file); ++i) {
     const char* value = nullptr;
     std::size_t size = 0;
-    const char* const key = st_get_metadata_at(file, i, &value, &size);
-    append(text, key, std::strlen(key));
+    std::size_t key_size = 0;
+    const char* const key = st_get_metadata_at(file, i, &key_size, &value, &size);
+    append(text, key, key_size);
     append(text, value, size);
   }
   std::size_t size = 0;

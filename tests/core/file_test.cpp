@@ -49,7 +49,7 @@ std::size_t faults_of_looking_at(const File& file, const std::string& bytes) {
     faults += value != i;
   }
   const char* const header = raw_header(file.shard(0));
-  faults += header == nullptr || std::memcmp(header, bytes.data() + 8, file.shard(0).header_bytes) != 0;
+  faults += header == nullptr || std::memcmp(header, bytes.data() + 8, file.shard(0).header.size()) != 0;
   faults += file.tensor("absent") != nullptr;
   faults += file.metadata("k") == nullptr || file.metadata("v") != nullptr;
   return faults;

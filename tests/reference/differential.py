@@ -52,7 +52,7 @@ class Reference:
         self.path.write_bytes(data)
         with self.package.safe_open(str(self.path), "np") as file:
             metadata, order = file.metadata() or {}, file.offset_keys()
-        pairs = sorted((key.split("\0")[0], value) for key, value in metadata.items())  # see Library.metadata()
+        pairs = sorted(metadata.items())
         by_name = dict(found)
         tensors, offset = {}, 8 + int.from_bytes(data[:8], "little")
         for name in order:

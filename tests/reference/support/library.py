@@ -39,7 +39,7 @@ FUNCTIONS = {
     "st_tensor_data": (c_void_p, [c_void_p]),
     "st_tensor_read": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "st_count_metadata": (c_size_t, [c_void_p]),
-    "st_get_metadata_at": (c_void_p, [c_void_p, c_size_t, c_void_p, c_void_p]),
+    "st_get_metadata_at": (c_void_p, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
     "st_get_metadata": (c_void_p, [c_void_p, c_char_p, c_void_p]),
 }
 
@@ -96,9 +96,10 @@ class Library:
         return listed
 
     def metadata(self, file):
-        """[(key, value)]; of a key that holds a NUL only what is before it, for the interface tells no length."""
-        value, size, pairs = c_void_p(), c_size_t(), []
+        """[(key, value)]"""
+        key_size, value, size, pairs = c_size_t(), c_void_p(), c_size_t(), []
         for i in range(self.so.st_count_metadata(file)):
-            key = ctypes.string_at(self.so.st_get_metadata_at(file, i, byref(value), byref(size)))
+            key = self.so.st_get_metadata_at(file, i, byref(key_size), byref(value), byref(size))
+            key = ctypes.string_at(key, key_size.value)
             pairs.append((key.decode(), ctypes.string_at(value.value, size.value).decode()))
         return pairs

@@ -176,8 +176,11 @@ ST_API size_t          st_tensor_shard(const st_tensor *tensor);                
 ST_API const void     *st_tensor_data(const st_tensor *tensor);                         /* NULL: read it instead */
 
 ST_API size_t      st_count_metadata(const st_file *file);
-ST_API const char *st_get_metadata_at(const st_file *file, size_t i, const char **value, size_t *value_len);
+/* A pair by number, in the order of the file: the key, or NULL past the last. */
+ST_API const char *st_get_metadata_at(const st_file *file, size_t i, size_t *key_len, const char **value, size_t *value_len);
+/* The value under a key, or NULL. */
 ST_API const char *st_get_metadata(const st_file *file, const char *key, size_t *value_len);
+ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_t key_len, size_t *value_len);
 
 ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);

@@ -1,0 +1,99 @@
+// Many reads at once, and memory for them.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.hpp"
+
+#include "guard.hpp"
+#include "handles.hpp"
+#include "io/buffer.hpp"
+#include "options.hpp"
+
+namespace st::capi {
+
+namespace {
+
+constexpr std::uint64_t kLeastChunk = 64 * 1024;
+constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
+constexpr std::uint64_t kChunkStep = 4096;  // direct reads stay aligned from chunk to chunk
+
+core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*>(plan); }
+const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
+
+io::Cache cache_of(st_cache cache) {
+  switch (cache) {
+    case ST_CACHE_AUTO: return io::Cache::automatic;
+    case ST_CACHE_THROUGH: return io::Cache::through;
+    case ST_CACHE_AROUND: return io::Cache::around;
+    default: fail(Status::unsupported, "options.cache is {}, which is no st_cache of this version", cache);
+  }
+}
+
+core::ReadOptions read_options(const st_read_options* options) {
+  const st_read_options given = read_struct(options, "st_read_options");
+  refuse_unknown_flags(given.flags, 0, "st_read_options");
+  core::ReadOptions core;
+  core.threads = given.threads;
+  core.cache = cache_of(given.cache);
+  if (given.chunk_bytes != 0) {
+    core.chunk_bytes = std::clamp(given.chunk_bytes, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
+  }
+  core.gap_bytes = given.gap_bytes;
+  core.ctx = given.ctx;
+  core.progress = given.progress;
+  core.pool = {given.ctx, given.parallel_for};
+  return core;
+}
+
+}  // namespace
+
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
+
+extern "C" {
+
+st_status st_plan_new(const st_file* file, st_plan** out, st_error* err) {
+  return guard(err, [&] {
+    require(file, "file");
+    require(out, "out");
+    *out = reinterpret_cast<st_plan*>(new core::Plan(file_of(file)));
+  });
+}
+
+st_status st_plan_add(st_plan* plan, const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step,
+                      void* dst, size_t dst_size, st_error* err) {
+  return guard(err, [&] {
+    require(plan, "plan");
+    require(tensor, "tensor");
+    plan_of(plan).add(tensor_of(tensor), begin, end, step, dst, dst_size);
+  });
+}
+
+st_status st_plan_run(st_plan* plan, const st_read_options* options, st_error* err) {
+  return guard(err, [&] {
+    require(plan, "plan");
+    plan_of(plan).run(read_options(options));
+  });
+}
+
+void st_plan_progress(const st_plan* plan, uint64_t* done, uint64_t* total) {
+  if (done != nullptr) *done = plan_of(plan).done();
+  if (total != nullptr) *total = plan_of(plan).total();
+}
+
+void st_plan_cancel(const st_plan* plan) { plan_of(plan).cancel(); }
+
+int32_t st_plan_is_complete(const st_plan* plan, size_t i) { return plan_of(plan).complete(i) ? 1 : 0; }
+
+void st_plan_free(st_plan* plan) { delete reinterpret_cast<core::Plan*>(plan); }
+
+st_status st_buffer_new(uint64_t size, uint32_t threads, void** out, st_error* err) {
+  return guard(err, [&] {
+    require(out, "out");
+    *out = io::new_buffer(size, threads);
+  });
+}
+
+void st_buffer_free(void* buffer) { io::free_buffer(static_cast<std::byte*>(buffer)); }
+
+}  // extern "C"

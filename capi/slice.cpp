@@ -1,0 +1,46 @@
+// Parts of tensors.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/slice.hpp"
+
+#include <algorithm>
+
+#include "core/plan.hpp"
+#include "guard.hpp"
+#include "handles.hpp"
+
+using namespace st;
+using namespace st::capi;
+
+extern "C" {
+
+st_status st_tensor_slice(const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step,
+                          uint64_t* shape, uint64_t* bytes, const void** contiguous, st_error* err) {
+  return guard(err, [&] {
+    require(tensor, "tensor");
+    const Tensor& core = tensor_of(tensor);
+    const format::Slice slice = format::slice(core, begin, end, step);
+    if (shape != nullptr) std::copy(slice.shape.begin(), slice.shape.end(), shape);
+    if (bytes != nullptr) *bytes = slice.bytes;
+    if (contiguous == nullptr) return;
+    const std::byte* const view = core.shard->source.view();
+    const bool there = view != nullptr && slice.contiguous();
+    *contiguous = there ? view + core.shard->offset_of(core) + slice.src_begin : nullptr;
+  });
+}
+
+st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step, void* dst,
+                               size_t dst_size, st_error* err) {
+  return guard(err, [&] {
+    require(tensor, "tensor");
+    const Tensor& core = tensor_of(tensor);
+    const format::Slice slice = format::slice(core, begin, end, step);
+    if (dst_size != slice.bytes) {
+      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", quoted(core.name()), slice.bytes, dst_size);
+    }
+    if (dst_size == 0) return;
+    require(dst, "dst");
+    core::read_slice(core, slice, dst);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/parallel_for.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace st {
+
+namespace {
+
+class Rounds {
+ public:
+  explicit Rounds(const std::function<void(std::size_t)>& body) : body_(body) {}
+
+  void call(std::size_t i) noexcept {
+    if (stopped_.load(std::memory_order_relaxed)) return;
+    try {
+      body_(i);
+    } catch (...) {
+      stopped_.store(true, std::memory_order_relaxed);
+      const std::lock_guard lock(mutex_);
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+
+  // After every thread has come back.
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  const std::function<void(std::size_t)>& body_;
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+// Joined in every case: a std::thread that is destroyed while it runs ends the process.
+struct Crew {
+  std::vector<std::thread> threads;
+  ~Crew() {
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
+  std::atomic<std::size_t> next{1};
+  const auto work = [&next, &rounds, n] {
+    for (std::size_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) rounds.call(i);
+  };
+  Crew crew;
+  const std::size_t helpers = std::min<std::size_t>(threads, n) - 1;
+  crew.threads.reserve(helpers);
+  try {
+    while (crew.threads.size() < helpers) crew.threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that there are do it all.
+  }
+  rounds.call(0);
+  work();
+}
+
+}  // namespace
+
+void parallel_for(std::size_t n, unsigned threads, const std::function<void(std::size_t)>& body) {
+  if (n == 0) return;
+  Rounds rounds(body);
+  run_on_own_threads(n, std::max(threads, 1U), rounds);
+  rounds.rethrow();
+}
+
+void parallel_for(std::size_t n, unsigned threads, const HostPool& pool, const std::function<void(std::size_t)>& body) {
+  if (pool.parallel_for == nullptr) return parallel_for(n, threads, body);
+  Rounds rounds(body);
+  pool.parallel_for(pool.ctx, n, [](void* arg, std::size_t i) { static_cast<Rounds*>(arg)->call(i); }, &rounds);
+  rounds.rethrow();
+}
+
+unsigned hardware_threads() { return std::max(std::thread::hardware_concurrency(), 1U); }
+
+}  // namespace st

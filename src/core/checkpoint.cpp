@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.hpp"
+#include "io/folder.hpp"
+
+namespace st::core {
+
+namespace {
+
+constexpr std::string_view kIndexEnding = ".safetensors.index.json";
+constexpr std::string_view kModelEnding = ".safetensors";
+
+// NAME-00001-of-00003.safetensors
+struct NumberedShard {
+  std::string_view name;
+  std::uint64_t number = 0;
+  std::uint64_t count = 0;
+};
+
+std::optional<std::uint64_t> take_number(std::string_view& text) {
+  const std::size_t first = text.find_last_not_of("0123456789") + 1;
+  std::uint64_t number = 0;
+  const auto [stop, problem] = std::from_chars(text.data() + first, text.data() + text.size(), number);
+  if (problem != std::errc{} || first == text.size()) return std::nullopt;
+  text = text.substr(0, first);
+  return number;
+}
+
+bool take_ending(std::string_view& text, std::string_view ending) {
+  if (!text.ends_with(ending)) return false;
+  text.remove_suffix(ending.size());
+  return true;
+}
+
+std::optional<NumberedShard> numbered_shard(std::string_view file) {
+  if (!take_ending(file, kModelEnding)) return std::nullopt;
+  const auto count = take_number(file);
+  if (!count || !take_ending(file, "-of-")) return std::nullopt;
+  const auto number = take_number(file);
+  if (!number || !take_ending(file, "-")) return std::nullopt;
+  return NumberedShard{file, *number, *count};
+}
+
+void require_complete_set(const std::vector<std::string>& files, std::string_view folder) {
+  const NumberedShard first = *numbered_shard(files.front());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const NumberedShard shard = *numbered_shard(files[i]);
+    if (shard.name != first.name || shard.count != first.count) {
+      fail(Status::open, "folder {} holds shards of several models, {} and {}: open the index of one", quoted(folder),
+           quoted(files.front()), quoted(files[i]));
+    }
+    if (shard.number != i + 1) {
+      fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), i + 1, first.count, quoted(first.name));
+    }
+  }
+  if (files.size() != first.count) {
+    fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), files.size() + 1, first.count,
+         quoted(first.name));
+  }
+}
+
+}  // namespace
+
+bool is_index_name(std::string_view path) { return path.ends_with(".index.json"); }
+
+Checkpoint checkpoint_of_index(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == path.npos) return {".", std::string(path), {}};
+  return {std::string(slash == 0 ? "/" : path.substr(0, slash)), std::string(path.substr(slash + 1)), {}};
+}
+
+Checkpoint checkpoint_of_folder(const std::string& path) {
+  std::vector<std::string> indexes;
+  std::vector<std::string> models;
+  std::vector<std::string> shards;
+  for (std::string& name : io::Folder::open(path).names()) {
+    if (name.ends_with(kIndexEnding)) {
+      indexes.push_back(std::move(name));
+    } else if (numbered_shard(name)) {
+      shards.push_back(std::move(name));
+    } else if (name.ends_with(kModelEnding)) {
+      models.push_back(std::move(name));
+    }
+  }
+  // The usual name wins where there are several.
+  for (auto* const names : {&indexes, &models}) {
+    const auto usual = std::find_if(names->begin(), names->end(), [](const auto& name) { return name.starts_with("model.safetensors"); });
+    if (usual != names->end()) *names = {*usual};
+  }
+  if (indexes.size() == 1) return {path, indexes.front(), {}};
+  if (indexes.empty() && models.size() == 1) return {path, {}, models};
+  if (indexes.size() + models.size() > 1) {
+    const auto& several = indexes.empty() ? models : indexes;
+    fail(Status::open, "folder {} holds several models, {} and {}: open one of them", quoted(path), quoted(several[0]), quoted(several[1]));
+  }
+  if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", quoted(path));
+  require_complete_set(shards, path);
+  return {path, {}, shards};
+}
+
+}  // namespace st::core

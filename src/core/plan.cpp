@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+
+namespace st::core {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kBetweenReports = std::chrono::milliseconds(10);
+
+bool belongs_to(const Tensor& tensor, const File& file) {
+  return tensor.shard->number < file.count_shards() && &file.shard(tensor.shard->number) == tensor.shard;
+}
+
+std::uint64_t extent(const format::Slice& slice) {
+  return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
+}
+
+// In the order of the files and of their bytes; afterwards only the files that are wanted have a number.
+std::deque<io::BulkFile> open_files(std::vector<Want>& wants, const File& checkpoint, io::Cache cache) {
+  std::sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
+    return a.file != b.file ? a.file < b.file : a.begin < b.begin;
+  });
+  std::deque<io::BulkFile> files;
+  std::size_t shard = SIZE_MAX;
+  for (Want& want : wants) {
+    if (want.file != shard) {
+      shard = want.file;
+      files.emplace_back(checkpoint.shard(shard).source, cache);
+    }
+    want.file = files.size() - 1;
+  }
+  return files;
+}
+
+std::uint64_t absolute(const Tensor& tensor, std::uint64_t begin) {
+  return tensor.shard->source.base() + tensor.shard->offset_of(tensor) + begin;
+}
+
+// One slice for a caller who waits for it.
+class SliceReading final : public BulkReader {
+ public:
+  explicit SliceReading(const Tensor& tensor) : tensor_(tensor) {}
+  void arrived(std::size_t, std::uint64_t) override {}
+  bool stopped() const override { return false; }
+  void stop() override {}
+  const Tensor& tensor(std::size_t) const override { return tensor_; }
+  void report() override {}
+
+ private:
+  const Tensor& tensor_;
+};
+
+}  // namespace
+
+Plan::Entry::Entry(Entry&& other) noexcept
+    : tensor(other.tensor), dst(other.dst), begin(other.begin), bytes(other.bytes), strided(std::move(other.strided)),
+      left(other.left.load()) {}
+
+Plan::Plan(const File& file) : file_(&file) { file.retain(); }
+
+void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step, void* dst,
+               std::uint64_t dst_bytes) {
+  if (!belongs_to(tensor, *file_)) fail(Status::argument, "tensor {} is not of the plan's file", quoted(tensor.name()));
+  Entry entry;
+  entry.tensor = &tensor;
+  entry.dst = static_cast<std::byte*>(dst);
+  entry.bytes = tensor.bytes();
+  if (begin != nullptr || end != nullptr || step != nullptr) {
+    format::Slice slice = format::slice(tensor, begin, end, step);
+    entry.begin = slice.src_begin;
+    entry.bytes = slice.bytes;
+    if (!slice.contiguous()) entry.strided = std::make_unique<format::Slice>(std::move(slice));
+  }
+  if (dst_bytes != entry.bytes) {
+    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", quoted(tensor.name()), entry.bytes,
+         dst_bytes);
+  }
+  if (dst == nullptr && dst_bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", quoted(tensor.name()));
+  std::uint64_t sum = 0;
+  if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
+  entry.left.store(entry.bytes);
+  entries_.push_back(std::move(entry));
+  total_.store(sum, std::memory_order_relaxed);
+}
+
+// One run: bookkeeping of what has arrived, and the way out.
+class Plan::Reading final : public BulkReader {
+ public:
+  Reading(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
+
+  void arrived(std::size_t entry, std::uint64_t bytes) override {
+    plan_.entries_[entry].left.fetch_sub(bytes, std::memory_order_release);
+    plan_.done_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  bool stopped() const override {
+    return stopped_.load(std::memory_order_relaxed) || plan_.cancelled_.load(std::memory_order_relaxed);
+  }
+  void stop() override { stopped_.store(true, std::memory_order_relaxed); }
+  const Tensor& tensor(std::size_t entry) const override { return *plan_.entries_[entry].tensor; }
+  void report() override {
+    const Clock::time_point now = Clock::now();
+    if (options_.progress == nullptr || now - reported_ < kBetweenReports) return;
+    reported_ = now;
+    if (options_.progress(options_.ctx, plan_.done(), plan_.total()) != 0) plan_.cancel();
+  }
+
+ private:
+  Plan& plan_;
+  const ReadOptions& options_;
+  std::atomic<bool> stopped_{false};
+  Clock::time_point reported_;
+};
+
+void Plan::run(const ReadOptions& options) {
+  // A cancel counts for the run that it meets, or for the next one; never for two.
+  struct Listening {
+    const Plan& plan;
+    ~Listening() { plan.cancelled_.store(false, std::memory_order_relaxed); }
+  } const listening{*this};
+
+  done_.store(0, std::memory_order_relaxed);
+  std::vector<Want> wants;
+  wants.reserve(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    entry.left.store(entry.bytes, std::memory_order_relaxed);
+    if (entry.bytes == 0) continue;
+    const format::Slice* const slice = entry.strided.get();
+    wants.push_back({entry.tensor->shard->number, absolute(*entry.tensor, entry.begin),
+                     slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice});
+  }
+  std::deque<io::BulkFile> files = open_files(wants, *file_, options.cache);
+  Reading reading(*this, options);
+  read_all(wants, files, options, reading);
+  if (done() == total()) {
+    if (options.progress != nullptr) options.progress(options.ctx, done(), total());
+    return;
+  }
+  fail(Status::cancelled, "cancelled after {} of {} bytes", done(), total());
+}
+
+bool Plan::complete(std::size_t entry) const {
+  return entry < entries_.size() && entries_[entry].left.load(std::memory_order_acquire) == 0;
+}
+
+void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst) {
+  if (slice.bytes == 0) return;
+  const io::Source& source = tensor.shard->source;
+  if (slice.contiguous()) {
+    source.read_at(tensor.shard->offset_of(tensor) + slice.src_begin, dst, static_cast<std::size_t>(slice.bytes));
+    return;
+  }
+  const Want want{0, absolute(tensor, slice.src_begin), extent(slice), static_cast<std::byte*>(dst), 0, &slice};
+  std::deque<io::BulkFile> files;
+  files.emplace_back(source, io::Cache::automatic);
+  ReadOptions alone;
+  alone.threads = 1;
+  SliceReading reading(tensor);
+  read_all({&want, 1}, files, alone, reading);
+}
+
+}  // namespace st::core

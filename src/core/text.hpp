@@ -1,0 +1,46 @@
+// Text from a file in memory of our own, with the zero bytes behind it that the scanner counts on.
+//
+// Never the live mapping: another process could change the bytes between two looks at them. Not a vector either,
+// which would fill a hundred megabytes with zeros only to overwrite them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory_resource>
+#include <span>
+#include <utility>
+
+#include "format/json.hpp"
+
+namespace st::core {
+
+class Text {
+ public:
+  Text() = default;
+  Text(std::size_t size, std::pmr::memory_resource* memory)
+      : memory_(memory), data_(static_cast<char*>(memory->allocate(size + format::kPadding))), size_(size) {
+    std::memset(data_ + size, 0, format::kPadding);
+  }
+  Text(Text&& other) noexcept { *this = std::move(other); }
+  Text& operator=(Text&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Text() {
+    if (data_ != nullptr) memory_->deallocate(data_, size_ + format::kPadding);
+  }
+
+  char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::span<char> bytes() const { return {data_, size_}; }
+
+ private:
+  std::pmr::memory_resource* memory_ = nullptr;
+  char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace st::core

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/index_json.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "format/json.hpp"
+#include "format/name_index.hpp"
+#include "format/utf8.hpp"
+
+namespace st::format {
+
+namespace {
+
+struct ShardName {
+  std::string_view text;
+  std::string_view name() const { return text; }
+};
+
+class IndexParser {
+ public:
+  IndexParser(std::span<char> text, const HeaderOptions& options, IndexFile& index)
+      : in_(text, 0, &index.arena), index_(index), known_(index.shards.get_allocator().resource()),
+        names_(index.shards.get_allocator().resource()), seed_(options.seed) {
+    in_.set_document("index");
+  }
+
+  void index() {
+    if (!in_.take('{')) wrong_type(0, "is not an object");
+    if (!in_.take('}')) {
+      do {
+        member();
+      } while (in_.take(','));
+      in_.expect('}');
+    }
+    in_.expect_end();
+    if (!weight_map_seen_) in_.fail_here(Status::schema, 0, "has no weight_map");
+    sort_shards();
+  }
+
+ private:
+  void member() {
+    const std::uint64_t offset = in_.offset();
+    const std::string_view name = in_.string();
+    in_.expect(':');
+    if (name == "weight_map") {
+      if (weight_map_seen_) in_.fail_here(Status::duplicate, offset, "weight_map is given twice");
+      weight_map_seen_ = true;
+      weight_map();
+    } else if (name == "metadata") {
+      if (metadata_seen_) in_.fail_here(Status::duplicate, offset, "metadata is given twice");
+      metadata_seen_ = true;
+      metadata();
+    } else {
+      in_.skip_value(1);
+    }
+  }
+
+  void weight_map() {
+    if (!in_.take('{')) wrong_type(1, "weight_map is not an object");
+    if (in_.take('}')) return;
+    do {
+      const std::string_view tensor = in_.string();
+      in_.expect(':');
+      if (in_.peek() != '"') wrong_type(2, "weight_map gives no file name for tensor " + quoted(tensor));
+      index_.entries.push_back({tensor, shard_number(in_.string())});
+    } while (in_.take(','));
+    in_.expect('}');
+  }
+
+  // Neighbours are mostly in the same file.
+  std::uint32_t shard_number(std::string_view name) {
+    if (last_ < names_.size() && names_[last_].text == name) return last_;
+    if (2 * names_.size() >= known_room_) grow();
+    const auto next = static_cast<std::uint32_t>(names_.size());
+    names_.push_back({name});
+    last_ = known_.insert(names_.data(), next);
+    if (last_ == NameIndex<ShardName>::kNone) {
+      require_safe_name(name);
+      last_ = next;
+    } else {
+      names_.pop_back();
+    }
+    return last_;
+  }
+
+  void grow() {
+    known_room_ = std::max<std::size_t>(64, 4 * names_.size());
+    known_.reset(known_room_, seed_);
+    for (std::uint32_t i = 0; i < names_.size(); ++i) known_.insert(names_.data(), i);
+  }
+
+  void metadata() {
+    if (!in_.take('{')) wrong_type(1, "metadata is not an object");
+    if (in_.take('}')) return;
+    do {
+      const std::string_view key = in_.string();
+      in_.expect(':');
+      const bool is_string = in_.peek() == '"';
+      const char* const first = in_.at();
+      std::string_view value;
+      if (is_string) {
+        value = in_.string();
+      } else {
+        in_.skip_value(2);
+        value = {first, static_cast<std::size_t>(in_.at() - first)};
+      }
+      index_.metadata.push_back({keep(key), keep(value)});
+    } while (in_.take(','));
+    in_.expect('}');
+  }
+
+  std::string_view keep(std::string_view text) {
+    auto* const copy = static_cast<char*>(index_.arena.allocate(text.size() + 1, 1));
+    std::memcpy(copy, text.data(), text.size());
+    copy[text.size()] = '\0';
+    return {copy, text.size()};
+  }
+
+  void sort_shards() {
+    std::pmr::vector<std::uint32_t> order(names_.size(), 0U, names_.get_allocator().resource());
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [this](auto a, auto b) { return names_[a].text < names_[b].text; });
+    std::pmr::vector<std::uint32_t> place(names_.size(), 0U, names_.get_allocator().resource());
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      index_.shards.push_back(names_[order[i]].text);
+    }
+    for (IndexEntry& entry : index_.entries) entry.shard = place[entry.shard];
+  }
+
+  [[noreturn, gnu::cold]] void wrong_type(unsigned depth, std::string_view what) {
+    in_.peek();
+    const std::uint64_t offset = in_.offset();
+    in_.skip_value(depth);
+    in_.fail_here(Status::schema, offset, what);
+  }
+
+  Scanner in_;
+  IndexFile& index_;
+  NameIndex<ShardName> known_;
+  std::pmr::vector<ShardName> names_;
+  std::size_t known_room_ = 0;
+  std::uint64_t seed_;
+  std::uint32_t last_ = 0;
+  bool weight_map_seen_ = false;
+  bool metadata_seen_ = false;
+};
+
+}  // namespace
+
+void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& index) {
+  require_utf8({text.data(), text.size()}, 0, "index");
+  IndexParser(text, options, index).index();
+}
+
+void require_safe_name(std::string_view name) {
+  const auto refuse = [name](std::string_view why) { fail(Status::shard, "index: shard name {} {}", quoted(name), why); };
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (name.empty()) refuse("is empty");
+  if (name.find('\0') != name.npos) refuse("holds a NUL");
+  if (name.find('\\') != name.npos) refuse("holds a backslash");
+  if (name.front() == '/') refuse("is absolute");
+  if (name.size() >= 2 && is_letter(name[0]) && name[1] == ':') refuse("begins with a drive letter");
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    if (name.substr(at, end - at) == "..") refuse("leaves the folder of the index");
+    at = end + 1;
+  }
+}
+
+}  // namespace st::format

@@ -1,0 +1,39 @@
+// The index of a checkpoint of many files: which tensor is in which (FORMAT.md 2).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "format/header.hpp"
+
+namespace st::format {
+
+struct IndexEntry {
+  std::string_view tensor;
+  std::uint32_t shard;  // of IndexFile::shards
+};
+
+// Views into the text that was read, and into `arena`.
+struct IndexFile {
+  std::pmr::monotonic_buffer_resource arena;
+  std::pmr::vector<std::string_view> shards;  // file names, each once, ascending by bytes
+  std::pmr::vector<IndexEntry> entries;       // in the order of the text; a tensor may still stand twice
+  std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as their JSON text; NUL-terminated
+
+  explicit IndexFile(std::pmr::memory_resource* memory)
+      : arena(memory), shards(memory), entries(memory), metadata(memory) {}
+};
+
+// `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` of the options is used.
+void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& index);
+
+// Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
+// absolute, has no drive letter, no backslash, no NUL, and no part "..".
+void require_safe_name(std::string_view name);
+
+}  // namespace st::format

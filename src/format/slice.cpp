@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/slice.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace st::format {
+
+namespace {
+
+// What one dimension keeps, positions ascending.
+struct Range {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::uint64_t step = 1;
+  bool backwards = false;
+};
+
+// Python's clamping, in positions 0..length.
+std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
+  if (value >= 0) return std::min(static_cast<std::uint64_t>(value), length);
+  const std::uint64_t from_end = 0 - static_cast<std::uint64_t>(value);
+  return from_end > length ? 0 : length - from_end;
+}
+
+// The same for a negative step, where "before the first" is a position too: everything is one higher.
+std::uint64_t backward_position(std::int64_t value, std::uint64_t length) {
+  if (value >= 0) return static_cast<std::uint64_t>(value) >= length ? length : static_cast<std::uint64_t>(value) + 1;
+  const std::uint64_t from_end = 0 - static_cast<std::uint64_t>(value);
+  return from_end > length ? 0 : length - from_end + 1;
+}
+
+std::uint64_t steps_between(std::uint64_t low, std::uint64_t high, std::uint64_t step) {
+  return high > low ? (high - low - 1) / step + 1 : 0;
+}
+
+Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t step, std::uint64_t length) {
+  Range range;
+  if (step > 0) {
+    range.step = static_cast<std::uint64_t>(step);
+    range.first = begin == nullptr ? 0 : forward_position(*begin, length);
+    range.count = steps_between(range.first, end == nullptr ? length : forward_position(*end, length), range.step);
+    return range;
+  }
+  range.step = 0 - static_cast<std::uint64_t>(step);
+  range.backwards = true;
+  const std::uint64_t high = begin == nullptr ? length : backward_position(*begin, length);
+  range.count = steps_between(end == nullptr ? 0 : backward_position(*end, length), high, range.step);
+  if (range.count != 0) range.first = high - 1 - (range.count - 1) * range.step;
+  return range;
+}
+
+// Folds a level around the run, or around the level before it, where it continues what is there without a break.
+void add_level(Slice& slice, const SliceLevel& level) {
+  const bool continues_run = level.src_stride == slice.run_bytes && level.dst_stride == slice.run_bytes;
+  if (slice.levels.empty() && continues_run && !level.backwards) {
+    slice.run_bytes *= level.count;
+    return;
+  }
+  if (!slice.levels.empty()) {
+    SliceLevel& inner = slice.levels.back();
+    if (level.backwards == inner.backwards && level.src_stride == inner.src_stride * inner.count &&
+        level.dst_stride == inner.dst_stride * inner.count) {
+      inner.count *= level.count;
+      return;
+    }
+  }
+  slice.levels.push_back(level);
+}
+
+// All in bits, because dtypes may be smaller than a byte. No product overflows: each is below the tensor's bits, which
+// the header's check has seen to fit, and an empty slice does not come here.
+void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vector<Range>& ranges, unsigned bits) {
+  std::uint64_t src_stride = bits;
+  std::uint64_t dst_stride = bits;
+  slice.run_bytes = bits;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const Range& range = ranges[d];
+    slice.src_begin += range.first * src_stride;
+    if (range.count > 1) {
+      if (range.backwards) slice.dst_begin += (range.count - 1) * dst_stride;
+      add_level(slice, {range.count, range.step * src_stride, dst_stride, range.backwards});
+    }
+    src_stride *= shape[d];
+    dst_stride *= range.count;
+  }
+  slice.bytes = dst_stride;
+}
+
+bool in_whole_bytes(const Slice& slice) {
+  const auto even = [](std::uint64_t value) { return value % 8 == 0; };
+  return even(slice.bytes) && even(slice.run_bytes) && even(slice.src_begin) && even(slice.dst_begin) &&
+         std::all_of(slice.levels.begin(), slice.levels.end(),
+                     [&](const SliceLevel& level) { return even(level.src_stride) && even(level.dst_stride); });
+}
+
+void to_bytes(Slice& slice) {
+  slice.bytes /= 8;
+  slice.run_bytes /= 8;
+  slice.src_begin /= 8;
+  slice.dst_begin /= 8;
+  for (SliceLevel& level : slice.levels) {
+    level.src_stride /= 8;
+    level.dst_stride /= 8;
+  }
+}
+
+// Nothing but the whole can be said of a dtype whose bits are not known.
+Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
+  Slice slice;
+  slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
+      fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know", quoted(tensor.name()),
+           tensor.dtype_name());
+    }
+  }
+  slice.bytes = slice.run_bytes = tensor.bytes();
+  return slice;
+}
+
+template <std::size_t kBytes>
+void copy_fixed(std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst, std::ptrdiff_t dst_stride) {
+  for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, kBytes);
+}
+
+// The length is a constant for every element size, so that a column costs a load and a store for each row.
+void copy_runs(std::uint64_t run, std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst,
+               std::ptrdiff_t dst_stride) {
+  switch (run) {
+    case 1: return copy_fixed<1>(count, src, src_stride, dst, dst_stride);
+    case 2: return copy_fixed<2>(count, src, src_stride, dst, dst_stride);
+    case 4: return copy_fixed<4>(count, src, src_stride, dst, dst_stride);
+    case 8: return copy_fixed<8>(count, src, src_stride, dst, dst_stride);
+    case 16: return copy_fixed<16>(count, src, src_stride, dst, dst_stride);
+    default:
+      for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, run);
+  }
+}
+
+}  // namespace
+
+Slice slice(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step) {
+  const auto shape = tensor.shape();
+  std::vector<Range> ranges(shape.size());
+  Slice slice;
+  slice.shape.resize(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t by = step == nullptr ? 1 : step[d];
+    if (by == 0) fail(Status::argument, "tensor {}: the step of dimension {} is 0", quoted(tensor.name()), d);
+    ranges[d] = range_of(begin == nullptr ? nullptr : begin + d, end == nullptr ? nullptr : end + d, by, shape[d]);
+    slice.shape[d] = ranges[d].count;
+  }
+  const unsigned bits = info(tensor.dtype()).bits;
+  if (bits == 0) return whole(tensor, ranges);
+  if (std::find(slice.shape.begin(), slice.shape.end(), 0) != slice.shape.end()) return slice;
+  lay_out(slice, shape, ranges, bits);
+  if (!in_whole_bytes(slice)) {
+    fail(Status::misaligned, "tensor {}: the slice begins or ends inside a byte, because {} has {} bits",
+         quoted(tensor.name()), info(tensor.dtype()).name, bits);
+  }
+  to_bytes(slice);
+  return slice;
+}
+
+std::uint64_t run_count(const Slice& slice) {
+  std::uint64_t runs = slice.bytes == 0 ? 0 : 1;
+  for (const SliceLevel& level : slice.levels) runs *= level.count;
+  return runs;
+}
+
+Run run_at(const Slice& slice, std::uint64_t number) {
+  std::uint64_t src = slice.src_begin;
+  std::uint64_t dst = slice.dst_begin;
+  for (const SliceLevel& level : slice.levels) {
+    const std::uint64_t i = number % level.count;
+    number /= level.count;
+    src += i * level.src_stride;
+    dst += level.backwards ? 0 - i * level.dst_stride : i * level.dst_stride;
+  }
+  return {src, dst};
+}
+
+std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap) {
+  std::uint64_t runs = 1;
+  std::uint64_t extent = slice.run_bytes;
+  for (const SliceLevel& level : slice.levels) {
+    if (level.src_stride - extent > max_gap) break;
+    runs *= level.count;
+    extent += (level.count - 1) * level.src_stride;
+  }
+  return runs;
+}
+
+std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64_t most, std::uint64_t room) {
+  const std::uint64_t begin = run_at(slice, first).src;
+  std::uint64_t fits = 1;
+  std::uint64_t too_many = most + 1;
+  while (too_many - fits > 1) {
+    const std::uint64_t tried = fits + (too_many - fits) / 2;
+    const std::uint64_t end = run_at(slice, first + tried - 1).src + slice.run_bytes;
+    (end - begin <= room ? fits : too_many) = tried;
+  }
+  return fits;
+}
+
+void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst) {
+  const std::uint64_t origin = run_at(slice, first).src;
+  if (slice.levels.empty()) {
+    std::memcpy(dst + slice.dst_begin, window, slice.run_bytes);
+    return;
+  }
+  const SliceLevel& inner = slice.levels.front();
+  const auto stride = static_cast<std::ptrdiff_t>(inner.dst_stride);
+  while (count > 0) {
+    const Run run = run_at(slice, first);
+    const std::uint64_t n = std::min(count, inner.count - first % inner.count);
+    copy_runs(slice.run_bytes, n, window + (run.src - origin), inner.src_stride, dst + run.dst,
+              inner.backwards ? -stride : stride);
+    first += n;
+    count -= n;
+  }
+}
+
+}  // namespace st::format

@@ -1,0 +1,68 @@
+// The size lies in a page of its own in front of the buffer, so that giving back needs the address alone.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/buffer.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "base/parallel_for.hpp"
+
+namespace st::io {
+
+namespace {
+
+constexpr std::uint64_t kPopulateBytes = std::uint64_t{64} << 20;
+constexpr unsigned kMostThreads = 16;
+
+struct Front {
+  void* mapping;
+  std::size_t mapped;
+};
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+// Every page is there afterwards, or its first touch will bring it: a kernel that cannot do it at once is no error.
+void populate(std::byte* begin, std::size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+  if (madvise(begin, bytes, MADV_POPULATE_WRITE) == 0) return;
+#endif
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (std::size_t at = 0; at < bytes; at += page) const_cast<volatile std::byte&>(begin[at]) = std::byte{0};
+}
+
+}  // namespace
+
+std::byte* new_buffer(std::uint64_t bytes, unsigned threads) {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
+  // Whole huge pages: the system gives none for a part of one.
+  const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
+  const auto mapped = static_cast<std::size_t>(size + kBufferAlignment + page);
+  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) fail_os(Status::no_memory, errno, "a buffer of {} bytes", bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(mapping);
+  const std::uint64_t skipped = round_up(address + page, kBufferAlignment) - address;
+  auto* const buffer = static_cast<std::byte*>(mapping) + skipped;
+  *reinterpret_cast<Front*>(buffer - page) = {mapping, mapped};
+#if defined(MADV_HUGEPAGE)
+  madvise(buffer, static_cast<std::size_t>(size), MADV_HUGEPAGE);
+#endif
+  const auto pieces = static_cast<std::size_t>((size + kPopulateBytes - 1) / kPopulateBytes);
+  parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
+    const std::uint64_t at = i * kPopulateBytes;
+    populate(buffer + at, static_cast<std::size_t>(std::min(kPopulateBytes, size - at)));
+  });
+  return buffer;
+}
+
+void free_buffer(std::byte* buffer) noexcept {
+  if (buffer == nullptr) return;
+  const Front front = *reinterpret_cast<const Front*>(buffer - sysconf(_SC_PAGESIZE));
+  munmap(front.mapping, front.mapped);
+}
+
+}  // namespace st::io

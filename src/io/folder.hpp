@@ -1,0 +1,38 @@
+// A folder: what is in it, and its files, opened without leaving it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/plain_file.hpp"
+
+namespace st::io {
+
+class Folder {
+ public:
+  static Folder open(const std::string& path);
+
+  Folder(Folder&& other) noexcept;
+  Folder& operator=(Folder&&) = delete;
+  ~Folder();
+
+  // Names without "." and "..", ascending by bytes.
+  std::vector<std::string> names() const;
+
+  // Whether a name is there, links followed.
+  bool has(const std::string& name) const;
+
+  // A regular file below this folder. A link may lead elsewhere inside the folder, or, in a model hub's cache, from
+  // snapshots/REVISION to blobs/; anywhere else only with follow_links. Any thread.
+  PlainFile file(const std::string& name, bool follow_links) const;
+
+ private:
+  explicit Folder(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+  bool contains(int descriptor) const;
+
+  int descriptor_;
+  std::string path_;
+};
+
+}  // namespace st::io

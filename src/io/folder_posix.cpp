@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/folder.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace st::io {
+
+namespace {
+
+// Where an open descriptor really is, links resolved: asked of the kernel after the opening, so that nobody can
+// exchange the file between the check and the use. Empty when it cannot tell.
+std::string real_path(int descriptor) {
+  std::array<char, PATH_MAX> path{};
+  const std::string link = fmt::format("/proc/self/fd/{}", descriptor);
+  const ssize_t n = readlink(link.c_str(), path.data(), path.size());
+  return n <= 0 || static_cast<std::size_t>(n) == path.size() ? std::string() : std::string(path.data(), static_cast<std::size_t>(n));
+}
+
+// CACHE/models--x/snapshots/REVISION[/...] -> CACHE/models--x, or nothing.
+std::string_view cache_of(std::string_view folder) {
+  const std::size_t at = folder.rfind("/snapshots/");
+  return at == folder.npos ? std::string_view() : folder.substr(0, at);
+}
+
+}  // namespace
+
+Folder Folder::open(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
+  return Folder(descriptor, path);
+}
+
+Folder::Folder(Folder&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+Folder::~Folder() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::vector<std::string> Folder::names() const {
+  const int copy = openat(descriptor_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const stream = copy < 0 ? nullptr : fdopendir(copy);
+  if (stream == nullptr) {
+    const int os_error = errno;
+    if (copy >= 0) ::close(copy);
+    fail_os(Status::open, os_error, "{}", quoted(path_));
+  }
+  const std::unique_ptr<DIR, int (*)(DIR*)> closing(stream, closedir);
+  std::vector<std::string> names;
+  while (const dirent* const entry = readdir(stream)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Folder::has(const std::string& name) const {
+  struct stat status {};
+  return fstatat(descriptor_, name.c_str(), &status, 0) == 0;
+}
+
+PlainFile Folder::file(const std::string& name, bool follow_links) const {
+  const bool plain_name = name.find('/') == name.npos;
+  struct stat status {};
+  const bool link = fstatat(descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+  const bool check = !follow_links && (link || !plain_name);
+  const std::string path = path_.empty() || path_.back() == '/' ? path_ + name : path_ + "/" + name;
+  PlainFile file = PlainFile::open_at(descriptor_, name.c_str(), path, /*may_be_link=*/link || !plain_name);
+  if (check && !contains(file.descriptor())) {
+    fail(Status::shard, "shard {} is a link that leaves the folder of its index", quoted(name));
+  }
+  return file;
+}
+
+bool Folder::contains(int descriptor) const {
+  const std::string folder = real_path(descriptor_);
+  const std::string target = real_path(descriptor);
+  if (folder.empty() || target.empty()) return false;
+  const auto below = [&target](std::string_view parent) {
+    return target.size() > parent.size() && target.starts_with(parent) && target[parent.size()] == '/';
+  };
+  const std::string_view cache = cache_of(folder);
+  return below(folder) || (!cache.empty() && below(std::string(cache) + "/blobs"));
+}
+
+}  // namespace st::io

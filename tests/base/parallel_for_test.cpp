@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/parallel_for.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace st {
+namespace {
+
+TEST(ParallelFor, CallsEveryRoundOnce) {
+  for (const unsigned threads : {0U, 1U, 2U, 8U, 100U}) {
+    for (const std::size_t n : {0U, 1U, 7U, 1000U}) {
+      std::vector<std::atomic<int>> calls(n);
+      parallel_for(n, threads, [&](std::size_t i) { ++calls[i]; });
+      for (const auto& count : calls) EXPECT_EQ(count.load(), 1);
+    }
+  }
+}
+
+TEST(ParallelFor, BeginsWithTheFirstRoundOnTheCallersThread) {
+  std::thread::id first;
+  parallel_for(50, 4, [&](std::size_t i) {
+    if (i == 0) first = std::this_thread::get_id();
+  });
+  EXPECT_EQ(first, std::this_thread::get_id());
+}
+
+TEST(ParallelFor, HandsOneExceptionToTheCallerAndBeginsNoMore) {
+  std::atomic<int> calls{0};
+  const auto body = [&](std::size_t) {
+    ++calls;
+    throw std::runtime_error("first");
+  };
+  EXPECT_THROW(parallel_for(1'000'000, 4, body), std::runtime_error);
+  EXPECT_LT(calls.load(), 1'000'000);
+}
+
+TEST(ParallelFor, UsesTheHostsPoolAndLetsNoExceptionThroughIt) {
+  int called = 0;
+  HostPool pool;
+  pool.ctx = &called;
+  pool.parallel_for = [](void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+    ++*static_cast<int*>(ctx);
+    for (std::size_t i = 0; i < n; ++i) fn(arg, i);  // would be undefined, were an exception to pass here
+    ++*static_cast<int*>(ctx);
+  };
+  std::vector<int> order;
+  parallel_for(5, 2, pool, [&](std::size_t i) { order.push_back(static_cast<int>(i)); });
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_THROW(parallel_for(5, 2, pool, [](std::size_t) { throw 1; }), int);
+  EXPECT_EQ(called, 4);
+}
+
+}  // namespace
+}  // namespace st

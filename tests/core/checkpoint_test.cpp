@@ -1,0 +1,246 @@
+// Opening many files as one: what an index may say, where its shards may lie, and how each disagreement is told.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.hpp"
+#include "core/file.hpp"
+
+namespace st::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string model(const std::string& tensors, std::size_t bytes, char fill) {
+  const std::string header = R"({"__metadata__":{"format":"pt"})" + tensors + "}";
+  std::string file(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
+  return file + header + std::string(bytes, fill);
+}
+
+std::string entry(const std::string& name, std::size_t begin) {
+  return fmt::format(R"(,"{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, begin, begin + 4);
+}
+
+class Checkpoints : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "checkpointXXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root = pattern;
+    folder = root / "model";
+    fs::create_directory(folder);
+    put("model-00001-of-00002.safetensors", model(entry("a", 0) + entry("b", 4), 8, 'x'));
+    put("model-00002-of-00002.safetensors", model(entry("c", 0), 4, 'y'));
+  }
+  void TearDown() override { fs::remove_all(root); }
+
+  void put(const std::string& name, const std::string& bytes) const {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+  }
+
+  FilePtr open(const fs::path& path, OpenOptions options = {}) const { return File::open(path.c_str(), options); }
+
+  std::string index() const { return (folder / "model.safetensors.index.json").string(); }
+
+  Error error_of(const fs::path& path, const OpenOptions& options = {}) const {
+    try {
+      open(path, options);
+    } catch (const Error& error) {
+      return error;
+    }
+    return {Status::ok, 0, kNowhere, {}};
+  }
+
+  fs::path root;
+  fs::path folder;
+};
+
+constexpr const char* kGood =
+    R"({"metadata":{"total_size":12,"author":"a\u0062c"},"weight_map":{"a":"model-00001-of-00002.safetensors",
+        "b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})";
+
+TEST_F(Checkpoints, AreOneFile) {
+  put("model.safetensors.index.json", kGood);
+  for (const fs::path& path : {fs::path(index()), folder}) {
+    for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
+      OpenOptions options;
+      options.io = mode;
+      const FilePtr file = open(path, options);
+      ASSERT_EQ(file->count_tensors(), 3U);
+      EXPECT_EQ(file->count_shards(), 2U);
+      EXPECT_EQ(file->tensor_at(0)->name(), "a");
+      EXPECT_EQ(file->tensor_at(2)->name(), "c");
+      EXPECT_EQ(file->tensor_at(3), nullptr);
+      EXPECT_EQ(file->tensor("absent"), nullptr);
+      const Tensor* const c = file->tensor("c");
+      ASSERT_EQ(c, file->tensor_at(2));
+      EXPECT_EQ(c->shard->number, 1U);
+      std::string bytes(4, '\0');
+      read(*c, bytes.data());
+      EXPECT_EQ(bytes, "yyyy");
+      EXPECT_TRUE(file->warnings().empty());
+      ASSERT_EQ(file->metadata().size(), 3U);
+      EXPECT_EQ(file->metadata("total_size")->value, "12");
+      EXPECT_EQ(file->metadata("author")->value, "abc");
+      EXPECT_EQ(file->metadata("format")->value, "pt");
+    }
+  }
+}
+
+TEST_F(Checkpoints, NeedNoIndexWhereShardsAreNumbered) {
+  const FilePtr file = open(folder);
+  EXPECT_EQ(file->count_tensors(), 3U);
+  EXPECT_NE(file->tensor("b"), nullptr);
+}
+
+TEST_F(Checkpoints, MayListTensorsThatTheIndexForgot) {
+  put("model.safetensors.index.json",
+      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})");
+  const FilePtr file = open(index());
+  EXPECT_EQ(file->count_tensors(), 3U);
+  ASSERT_EQ(file->warnings().size(), 1U);
+  EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'b'"), std::string::npos);
+  OpenOptions strict;
+  strict.header.rules = format::Rules::strict;
+  EXPECT_EQ(error_of(index(), strict).status, Status::shard);
+}
+
+struct BadIndex {
+  const char* fault;
+  std::string text;
+  Status status;
+  const char* message;
+};
+
+std::string mapping(const std::string& a, const std::string& c = "model-00002-of-00002.safetensors") {
+  return fmt::format(R"({{"weight_map":{{"a":"{}","b":"model-00001-of-00002.safetensors","c":"{}"}}}})", a, c);
+}
+
+const BadIndex kBad[] = {
+    {"absolute", mapping("/etc/passwd"), Status::shard, "is absolute"},
+    {"parent", mapping("../outside.safetensors"), Status::shard, "leaves the folder"},
+    {"parent inside", mapping("a/../../b"), Status::shard, "leaves the folder"},
+    {"parent at the end", mapping("sub/.."), Status::shard, "leaves the folder"},
+    {"only parent", mapping(".."), Status::shard, "leaves the folder"},
+    {"drive letter", mapping("C:model.safetensors"), Status::shard, "drive letter"},
+    {"drive and slash", mapping("c:/model.safetensors"), Status::shard, "drive letter"},
+    {"backslash", mapping("..\\\\model.safetensors"), Status::shard, "backslash"},
+    {"share", mapping("\\\\\\\\server\\\\share"), Status::shard, "backslash"},
+    {"NUL", mapping("model\\u0000.safetensors"), Status::shard, "NUL"},
+    {"empty name", mapping(""), Status::shard, "is empty"},
+    {"missing shard", mapping("model-00009-of-00002.safetensors"), Status::shard, "'model-00009-of-00002.safetensors' is missing"},
+    {"tensor missing in shard", mapping("model-00002-of-00002.safetensors"), Status::shard, "tensor 'a' is not in its shard"},
+    {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard, "is in two shards"},
+    {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
+    {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
+    {"folder as shard", mapping("sub"), Status::open, "is a folder"},
+    {"FIFO as shard", mapping("pipe.safetensors"), Status::open, "is a named pipe"},
+    {"broken shard", mapping("broken.safetensors"), Status::json, "shard 'broken.safetensors': "},
+    {"pickle as shard", mapping("model.bin"), Status::format, "zip archive"},
+    {"weight_map absent", "{}", Status::schema, "has no weight_map"},
+    {"weight_map a list", R"({"weight_map":[]})", Status::schema, "weight_map is not an object"},
+    {"weight_map twice", R"({"weight_map":{},"weight_map":{}})", Status::duplicate, "weight_map is given twice"},
+    {"metadata twice", R"({"metadata":{},"metadata":{},"weight_map":{}})", Status::duplicate, "metadata is given twice"},
+    {"metadata a list", R"({"metadata":[],"weight_map":{}})", Status::schema, "metadata is not an object"},
+    {"file a number", R"({"weight_map":{"a":1}})", Status::schema, "no file name for tensor 'a'"},
+    {"file null", R"({"weight_map":{"a":null}})", Status::schema, "no file name for tensor 'a'"},
+    {"a list", "[]", Status::schema, "index: is not an object"},
+    {"empty", "", Status::json, "index: "},
+    {"trailing comma", R"({"weight_map":{"a":"model-00001-of-00002.safetensors",}})", Status::json, "expected '\"'"},
+    {"text after", "{\"weight_map\":{}} x", Status::json, "more text"},
+    {"not UTF-8", "{\"weight_map\":{\"\xff\":\"x\"}}", Status::utf8, "index is not UTF-8: byte 0xff at 16"},
+    {"deep", "{\"x\":" + std::string(200, '[') + std::string(200, ']') + ",\"weight_map\":{}}", Status::json, "deeper"},
+    {"tensor twice",
+     R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00001-of-00002.safetensors"}})",
+     Status::duplicate, "tensor 'a' is given twice"},
+};
+
+TEST_F(Checkpoints, BadIndexesAreRefused) {
+  put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
+  put("twin.safetensors", model(entry("c", 0) + entry("b", 4), 8, 'z'));
+  put("broken.safetensors", std::string("\x02\0\0\0\0\0\0\0{,", 10));
+  put("model.bin", "PK\x03\x04 and so on, as torch.save writes it");
+  put("sub/model.safetensors", model(entry("a", 0), 4, 'z'));
+  fs::create_symlink("../outside.safetensors", folder / "link.safetensors");
+  fs::create_directory_symlink("..", folder / "elsewhere");
+  ASSERT_EQ(mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
+  for (const BadIndex& bad : kBad) {
+    put("model.safetensors.index.json", bad.text);
+    const Error error = error_of(index());
+    EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(bad.status)) << bad.fault << ": " << error.message;
+    EXPECT_NE(error.message.find(bad.message), std::string::npos) << bad.fault << ": " << error.message;
+  }
+}
+
+TEST_F(Checkpoints, LinksStayInsideOrLeadToTheCache) {
+  const std::string index_text = mapping("model-00001-of-00002.safetensors");
+  put("model.safetensors.index.json", index_text);
+  fs::rename(folder / "model-00001-of-00002.safetensors", folder / "real.safetensors");
+  fs::create_symlink("real.safetensors", folder / "model-00001-of-00002.safetensors");
+  EXPECT_EQ(open(folder)->count_tensors(), 3U);
+
+  const fs::path cache = root / "models--x";
+  const fs::path snapshot = cache / "snapshots" / "0123";
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "blobs");
+  for (const char* const name :
+       {"real.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"}) {
+    fs::copy_file(folder / name, cache / "blobs" / name);
+  }
+  fs::create_symlink("../../blobs/model.safetensors.index.json", snapshot / "model.safetensors.index.json");
+  fs::create_symlink("../../blobs/real.safetensors", snapshot / "model-00001-of-00002.safetensors");
+  fs::create_symlink("../../blobs/model-00002-of-00002.safetensors", snapshot / "model-00002-of-00002.safetensors");
+  EXPECT_EQ(open(snapshot)->count_tensors(), 3U);
+
+  fs::rename(folder / "real.safetensors", root / "real.safetensors");
+  fs::remove(folder / "model-00001-of-00002.safetensors");
+  fs::create_symlink("../real.safetensors", folder / "model-00001-of-00002.safetensors");
+  EXPECT_EQ(error_of(folder).status, Status::shard);
+  OpenOptions asked;
+  asked.follow_links = true;
+  EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
+}
+
+TEST_F(Checkpoints, StaleSizesAreTaken) {
+  put("model.safetensors.index.json",
+      R"({"metadata":{"total_size":1},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+  EXPECT_EQ(open(index())->count_tensors(), 2U);
+}
+
+TEST_F(Checkpoints, HugeIndexesAreRefusedUnread) {
+  put("model.safetensors.index.json", "{");
+  fs::resize_file(index(), 100'000'001);
+  EXPECT_EQ(error_of(index()).status, Status::header_size);
+  OpenOptions small;
+  small.header.max_bytes = 100;
+  put("model.safetensors.index.json", kGood);
+  EXPECT_EQ(error_of(index(), small).status, Status::header_size);
+}
+
+TEST_F(Checkpoints, FoldersSayWhatIsMissing) {
+  const auto message_of = [this](const fs::path& path) { return error_of(path).message; };
+  fs::remove(folder / "model-00001-of-00002.safetensors");
+  EXPECT_NE(message_of(folder).find("shard 1 of 2 of 'model' is missing"), std::string::npos);
+  fs::remove(folder / "model-00002-of-00002.safetensors");
+  EXPECT_NE(message_of(folder).find("holds no safetensors file"), std::string::npos);
+  put("one.safetensors", model(entry("a", 0), 4, 'z'));
+  EXPECT_EQ(open(folder)->count_tensors(), 1U);
+  put("two.safetensors", model(entry("b", 0), 4, 'z'));
+  EXPECT_NE(message_of(folder).find("holds several models, 'one.safetensors' and 'two.safetensors'"), std::string::npos);
+  put("model.safetensors", model(entry("c", 0), 4, 'z'));
+  EXPECT_NE(open(folder)->tensor("c"), nullptr);
+  EXPECT_EQ(error_of(root / "nowhere").status, Status::open);
+}
+
+}  // namespace
+}  // namespace st::core

@@ -1,0 +1,377 @@
+// Plans inside the library: what the engine does when the system refuses, and what it says when it fails.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
+
+namespace st::core {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::byte pattern(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
+
+struct Shape {
+  const char* name;
+  std::uint64_t rows;
+  std::uint64_t columns;  // of U8
+};
+
+constexpr Shape kShapes[] = {
+    {"small", 1, 100}, {"wide", 7, 1'000'003}, {"tiny", 1, 1}, {"tall", 30'000, 16}, {"none", 0, 5}, {"odd", 3, 333'333},
+};
+
+// A file whose data byte i is pattern(i).
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::string& folder) : path_(folder + "/plan_test_" + std::to_string(getpid()) + ".safetensors") {
+    std::string header = "{";
+    std::uint64_t at = 0;
+    for (const Shape& shape : kShapes) {
+      const std::uint64_t end = at + shape.rows * shape.columns;
+      if (header.size() > 1) header += ",";
+      header += fmt::format(R"("{}":{{"dtype":"U8","shape":[{},{}],"data_offsets":[{},{}]}})", shape.name, shape.rows,
+                            shape.columns, at, end);
+      at = end;
+    }
+    header += "}";
+    const std::uint64_t length = header.size();
+    std::ofstream file(path_, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), sizeof length);
+    file << header;
+    for (std::uint64_t i = 0; i < at; ++i) file.put(static_cast<char>(pattern(i)));
+    file.close();
+    const int descriptor = ::open(path_.c_str(), O_RDONLY);
+    fsync(descriptor);
+    ::close(descriptor);
+  }
+  ~Checkpoint() { unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+  void evict() const {
+    const int descriptor = ::open(path_.c_str(), O_RDONLY);
+    posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(descriptor);
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string temporary_folder() {
+  const char* const folder = std::getenv("TMPDIR");
+  return folder != nullptr ? folder : "/tmp";
+}
+
+// All tensors whole, and columns of two of them, each in memory that is guarded on both sides.
+class Wishes {
+ public:
+  explicit Wishes(const File& file) : plan_(file) {
+    for (std::size_t i = 0; i < file.count_tensors(); ++i) add(*file.tensor_at(i), nullptr, nullptr, nullptr);
+    add(*file.tensor("tall"), kColumnBegin, kColumnEnd, nullptr);
+    add(*file.tensor("wide"), kBackwardBegin, nullptr, kBackwardStep);
+  }
+
+  Plan& plan() { return plan_; }
+
+  void expect_filled() const {
+    for (std::size_t i = 0; i < wanted_.size(); ++i) {
+      EXPECT_TRUE(plan_.complete(i)) << i;
+      EXPECT_TRUE(wanted_[i] == *destinations_[i]) << "destination " << i;
+    }
+    EXPECT_EQ(plan_.done(), plan_.total());
+  }
+
+ private:
+  static constexpr std::int64_t kColumnBegin[] = {10, 3};
+  static constexpr std::int64_t kColumnEnd[] = {-10, 9};
+  static constexpr std::int64_t kBackwardBegin[] = {5, -1};
+  static constexpr std::int64_t kBackwardStep[] = {-2, -1};
+  static constexpr std::size_t kGuard = 16;
+
+  void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step) {
+    const format::Slice slice = format::slice(tensor, begin, end, step);
+    Bytes all(kGuard, std::byte{0xEE});
+    all.resize(kGuard + slice.bytes);
+    for (std::uint64_t r = 0; r < format::run_count(slice); ++r) {
+      const format::Run run = format::run_at(slice, r);
+      for (std::uint64_t i = 0; i < slice.run_bytes; ++i) all[kGuard + run.dst + i] = pattern(tensor.begin + run.src + i);
+    }
+    all.resize(all.size() + kGuard, std::byte{0xEE});
+    destinations_.push_back(std::make_unique<Bytes>(all.size(), std::byte{0xEE}));
+    plan_.add(tensor, begin, end, step, destinations_.back()->data() + kGuard, slice.bytes);
+    wanted_.push_back(std::move(all));
+  }
+
+  Plan plan_;
+  std::vector<Bytes> wanted_;
+  std::vector<std::unique_ptr<Bytes>> destinations_;
+};
+
+void host_pool(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = n; i-- > 0;) threads.emplace_back(fn, arg, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+void serial_pool(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+  for (std::size_t i = n; i-- > 0;) fn(arg, i);
+}
+
+struct Case {
+  const char* name;
+  io::Mode mode;
+  io::Cache cache;
+  unsigned threads;
+  std::uint64_t chunk_bytes;
+  std::uint64_t gap_bytes;
+  decltype(HostPool::parallel_for) pool;
+  bool cold;
+};
+
+constexpr Case kCases[] = {
+    {"as it comes", io::Mode::automatic, io::Cache::automatic, 0, 0, 0, nullptr, false},
+    {"cold", io::Mode::automatic, io::Cache::automatic, 0, 0, 0, nullptr, true},
+    {"without a mapping", io::Mode::read, io::Cache::automatic, 0, 0, 0, nullptr, true},
+    {"through the cache", io::Mode::map, io::Cache::through, 0, 0, 0, nullptr, true},
+    {"around the cache", io::Mode::map, io::Cache::around, 0, 0, 0, nullptr, false},
+    {"around it, small chunks", io::Mode::map, io::Cache::around, 5, 65536, 0, nullptr, false},
+    {"around it, nothing read along", io::Mode::map, io::Cache::around, 4, 0, 1, nullptr, false},
+    {"everything read along", io::Mode::map, io::Cache::around, 4, 0, 1 << 30, nullptr, false},
+    {"one thread", io::Mode::read, io::Cache::automatic, 1, 0, 0, nullptr, false},
+    {"one thread, cold", io::Mode::read, io::Cache::automatic, 1, 0, 0, nullptr, true},
+    {"many threads", io::Mode::map, io::Cache::automatic, 40, 65536, 0, nullptr, true},
+    {"the host's pool", io::Mode::map, io::Cache::automatic, 0, 0, 0, host_pool, true},
+    {"a pool of one", io::Mode::map, io::Cache::automatic, 0, 65536, 0, serial_pool, true},
+};
+
+ReadOptions options_of(const Case& row) {
+  ReadOptions options;
+  options.threads = row.threads;
+  options.cache = row.cache;
+  options.chunk_bytes = row.chunk_bytes;
+  options.gap_bytes = row.gap_bytes;
+  options.pool.parallel_for = row.pool;
+  return options;
+}
+
+void expect_all_cases(const Checkpoint& checkpoint) {
+  for (const Case& row : kCases) {
+    SCOPED_TRACE(row.name);
+    OpenOptions open;
+    open.io = row.mode;
+    const FilePtr file = File::open(checkpoint.path().c_str(), open);
+    Wishes wishes(*file);
+    if (row.cold) checkpoint.evict();
+    wishes.plan().run(options_of(row));
+    wishes.expect_filled();
+  }
+}
+
+TEST(Plan, BringsTheSameBytesEveryWay) { expect_all_cases(Checkpoint(temporary_folder())); }
+
+// A filesystem in memory: nothing to go around of, and on older kernels no direct reads at all.
+TEST(Plan, WorksOnTmpfs) {
+  struct stat status {};
+  if (stat("/dev/shm", &status) != 0 || access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
+  expect_all_cases(Checkpoint("/dev/shm"));
+}
+
+TEST(Plan, ReadsFromMemoryAndFromCallbacks) {
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const auto read_at = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+    std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
+    return 0;
+  };
+  const FilePtr in_memory = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const FilePtr by_callback = File::open(io::Source::callbacks({read_at, nullptr, &bytes}, bytes.size()), {});
+  for (const FilePtr* const file : {&in_memory, &by_callback}) {
+    Wishes wishes(**file);
+    wishes.plan().run({});
+    wishes.expect_filled();
+  }
+}
+
+// A descriptor that points into an archive: offsets in the file are not offsets in the checkpoint.
+TEST(Plan, ReadsAFileInsideAFile) {
+  const Checkpoint checkpoint(temporary_folder());
+  const std::string archive = checkpoint.path() + ".archive";
+  {
+    std::ifstream from(checkpoint.path(), std::ios::binary);
+    std::ofstream to(archive, std::ios::binary);
+    to << std::string(1234, 'x') << from.rdbuf() << std::string(777, 'y');
+  }
+  const int descriptor = ::open(archive.c_str(), O_RDONLY);
+  fsync(descriptor);
+  posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  io::PlainFile plain = io::PlainFile::duplicate(descriptor);
+  const std::uint64_t size = plain.size() - 1234 - 777;
+  const FilePtr file = File::open(io::Source::file(std::move(plain), 1234, size), {});
+  for (const io::Cache cache : {io::Cache::automatic, io::Cache::around, io::Cache::through}) {
+    Wishes wishes(*file);
+    ReadOptions options;
+    options.cache = cache;
+    wishes.plan().run(options);
+    wishes.expect_filled();
+  }
+  ::close(descriptor);
+  unlink(archive.c_str());
+}
+
+// What another program saved over the path since is not what was opened: the mapping still holds it.
+TEST(Plan, ReadsTheFileThatWasOpenedAfterAnotherTookItsPath) {
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  unlink(checkpoint.path().c_str());
+  std::ofstream(checkpoint.path()) << "something else";
+  Wishes wishes(*file);
+  wishes.plan().run({});
+  wishes.expect_filled();
+}
+
+TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
+  const Checkpoint checkpoint(temporary_folder());
+  for (const io::Cache cache : {io::Cache::automatic, io::Cache::around}) {
+    OpenOptions open;
+    open.io = io::Mode::read;
+    const FilePtr file = File::open(checkpoint.path().c_str(), open);
+    const Tensor& odd = *file->tensor("odd");
+    const std::uint64_t cut = odd.shard->offset_of(odd) + 500'000;
+    ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(cut)), 0);
+    Bytes small(100);
+    Bytes large(odd.bytes());
+    Plan plan(*file);
+    plan.add(*file->tensor("small"), nullptr, nullptr, nullptr, small.data(), small.size());
+    plan.add(odd, nullptr, nullptr, nullptr, large.data(), large.size());
+    ReadOptions options;
+    options.cache = cache;
+    options.threads = 1;
+    try {
+      plan.run(options);
+      FAIL() << "read past the end";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status, Status::truncated);
+      EXPECT_EQ(error.offset, cut);
+      EXPECT_NE(error.message.find("tensor 'odd'"), std::string::npos) << error.message;
+      EXPECT_NE(error.message.find(checkpoint.path().substr(0, 40)), std::string::npos) << error.message;
+    }
+    EXPECT_TRUE(plan.complete(0));
+    EXPECT_FALSE(plan.complete(1));
+    EXPECT_FALSE(plan.complete(2));
+    ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(file->shard(0).source.size())), 0);
+  }
+}
+
+// A source so slow that every run would take seconds.
+struct SlowSource {
+  std::string bytes;
+  static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    const auto* const self = static_cast<SlowSource*>(ctx);
+    if (n > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::memcpy(dst, self->bytes.data() + offset, n);
+    return 0;
+  }
+};
+
+TEST(Plan, StopsWithinFiftyMillisecondsOfACancel) {
+  using Clock = std::chrono::steady_clock;
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  SlowSource slow{{std::istreambuf_iterator<char>(stream), {}}};
+  const FilePtr file = File::open(io::Source::callbacks({SlowSource::read_at, nullptr, &slow}, slow.bytes.size()), {});
+  for (const bool from_callback : {false, true}) {
+    Wishes wishes(*file);
+    ReadOptions options;
+    options.threads = 2;
+    options.chunk_bytes = 65536;
+    Clock::time_point cancelled;
+    options.ctx = &cancelled;
+    if (from_callback) {
+      options.progress = [](void* ctx, std::uint64_t done, std::uint64_t) -> std::int32_t {
+        if (done == 0) return 0;
+        *static_cast<Clock::time_point*>(ctx) = Clock::now();
+        return 1;
+      };
+    }
+    std::thread canceller([&] {
+      if (from_callback) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      cancelled = Clock::now();
+      wishes.plan().cancel();
+    });
+    try {
+      wishes.plan().run(options);
+      ADD_FAILURE() << "was not cancelled";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status, Status::cancelled) << error.message;
+    }
+    const Clock::time_point returned = Clock::now();
+    canceller.join();
+    EXPECT_LT(returned - cancelled, std::chrono::milliseconds(50));
+    EXPECT_LT(wishes.plan().done(), wishes.plan().total());
+    // And the cancel is used up.
+    ReadOptions again;
+    wishes.plan().run(again);
+    wishes.expect_filled();
+  }
+}
+
+TEST(Plan, TellsHowFarItIs) {
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  Wishes wishes(*file);
+  std::vector<std::uint64_t> seen;
+  ReadOptions options;
+  options.ctx = &seen;
+  options.progress = [](void* ctx, std::uint64_t done, std::uint64_t total) -> std::int32_t {
+    EXPECT_LE(done, total);
+    static_cast<std::vector<std::uint64_t>*>(ctx)->push_back(done);
+    return 0;
+  };
+  wishes.plan().run(options);
+  ASSERT_FALSE(seen.empty());
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_EQ(seen.back(), wishes.plan().total());
+}
+
+TEST(Plan, RefusesWhatDoesNotFit) {
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  const FilePtr other = File::open(checkpoint.path().c_str(), {});
+  Plan plan(*file);
+  Bytes memory(100);
+  const auto status_of = [&](const Tensor& tensor, void* dst, std::uint64_t bytes) {
+    try {
+      plan.add(tensor, nullptr, nullptr, nullptr, dst, bytes);
+      return Status::ok;
+    } catch (const Error& error) {
+      return error.status;
+    }
+  };
+  EXPECT_EQ(status_of(*file->tensor("small"), memory.data(), 99), Status::buffer_size);
+  EXPECT_EQ(status_of(*file->tensor("small"), memory.data(), 101), Status::buffer_size);
+  EXPECT_EQ(status_of(*file->tensor("small"), nullptr, 100), Status::argument);
+  EXPECT_EQ(status_of(*other->tensor("small"), memory.data(), 100), Status::argument);
+  EXPECT_EQ(plan.count(), 0U);
+  EXPECT_EQ(status_of(*file->tensor("none"), nullptr, 0), Status::ok);
+  plan.run({});
+  EXPECT_TRUE(plan.complete(0));
+}
+
+}  // namespace
+}  // namespace st::core

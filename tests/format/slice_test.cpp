@@ -1,0 +1,143 @@
+// Slices as loop nests: how they fold, what they refuse, and that no size of tensor makes them grow.
+// numpy's answers to 50,000 random ones are asked for in tests/reference/slices.py.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/slice.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+
+namespace st::format {
+namespace {
+
+using Dims = std::vector<std::uint64_t>;
+using Positions = std::vector<std::int64_t>;
+
+Tensor tensor_of(Dtype dtype, const Dims& dims) {
+  Tensor tensor;
+  tensor.name_text = "t";
+  tensor.name_bytes = 1;
+  tensor.dims = dims.data();
+  tensor.rank = static_cast<std::uint32_t>(dims.size());
+  tensor.dtype_number = static_cast<std::uint32_t>(dtype) & 31U;
+  tensor.end = element_count(dims).value() * info(dtype).bits / 8;
+  return tensor;
+}
+
+struct Folding {
+  const char* name;
+  Dtype dtype;
+  Dims dims;
+  Positions begin, end, step;
+  std::size_t levels;
+  std::uint64_t run_bytes;
+  std::uint64_t runs;
+};
+
+const std::vector<Folding> kFoldings = {
+    {"the whole is one run", Dtype::F32, {3, 4, 5}, {0, 0, 0}, {3, 4, 5}, {1, 1, 1}, 0, 240, 1},
+    {"first rows are one run", Dtype::F32, {3, 4, 5}, {1, 0, 0}, {3, 4, 5}, {1, 1, 1}, 0, 160, 1},
+    {"a scalar", Dtype::F64, {}, {}, {}, {}, 0, 8, 1},
+    {"a column is one level", Dtype::F32, {10'000'000, 2}, {0, 1}, {10'000'000, 2}, {1, 1}, 1, 4, 10'000'000},
+    {"two dimensions of a column fold", Dtype::F32, {3, 4, 5}, {0, 0, 2}, {3, 4, 3}, {1, 1, 1}, 1, 4, 12},
+    {"columns of some rows do not", Dtype::F32, {3, 4, 5}, {0, 1, 2}, {3, 3, 3}, {1, 1, 1}, 2, 4, 6},
+    {"every second element", Dtype::U8, {8}, {0}, {8}, {2}, 1, 1, 4},
+    {"dimensions of one vanish", Dtype::U8, {1, 8, 1}, {0, 2, 0}, {1, 6, -2}, {7, 1, -3}, 0, 4, 1},
+    {"all backwards is one level", Dtype::U8, {3, 4}, {2, 3}, {-9, -9}, {-1, -1}, 1, 1, 12},
+    {"nothing", Dtype::U8, {3, 4}, {2, 0}, {1, 4}, {1, 1}, 0, 0, 0},
+};
+
+TEST(Slice, Folds) {
+  for (const Folding& row : kFoldings) {
+    SCOPED_TRACE(row.name);
+    const Slice slice = format::slice(tensor_of(row.dtype, row.dims), row.begin.data(), row.end.data(), row.step.data());
+    EXPECT_EQ(slice.levels.size(), row.levels);
+    EXPECT_EQ(slice.run_bytes, row.run_bytes);
+    EXPECT_EQ(run_count(slice), row.runs);
+    EXPECT_EQ(slice.bytes, row.runs * row.run_bytes);
+  }
+}
+
+struct Refusal {
+  const char* name;
+  Dtype dtype;
+  Dims dims;
+  Positions begin, end, step;
+  Status status;
+};
+
+const std::vector<Refusal> kRefusals = {
+    {"a step of nothing", Dtype::F32, {4}, {0}, {4}, {0}, Status::argument},
+    {"half a byte", Dtype::F4, {4, 4}, {0, 0}, {4, 1}, {1, 1}, Status::misaligned},
+    {"every second half byte", Dtype::F4, {4, 4}, {0, 0}, {4, 4}, {1, 2}, Status::misaligned},
+    {"rows of a byte and a half", Dtype::F4, {4, 3}, {1, 0}, {3, 3}, {1, 1}, Status::misaligned},
+    {"every second such row", Dtype::F4, {4, 3}, {0, 0}, {4, 3}, {2, 1}, Status::misaligned},
+    {"six bits", Dtype::F6_E2M3, {4, 4}, {0, 0}, {4, 1}, {1, 1}, Status::misaligned},
+    {"four bits turned around", Dtype::F4, {4}, {3}, {-5}, {-1}, Status::misaligned},
+};
+
+TEST(Slice, Refuses) {
+  for (const Refusal& row : kRefusals) {
+    SCOPED_TRACE(row.name);
+    try {
+      (void)format::slice(tensor_of(row.dtype, row.dims), row.begin.data(), row.end.data(), row.step.data());
+      ADD_FAILURE() << "was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status, row.status) << error.message;
+      EXPECT_NE(error.message.find("tensor 't'"), std::string::npos);
+    }
+  }
+}
+
+TEST(Slice, TakesPartsOfSubByteTensorsThatAreWholeBytes) {
+  const Dims dims{4, 3};
+  const Positions begin{2, 0}, end{4, 3};
+  const Slice slice = format::slice(tensor_of(Dtype::F4, dims), begin.data(), end.data(), nullptr);
+  EXPECT_EQ(slice.src_begin, 3U);
+  EXPECT_EQ(slice.bytes, 3U);
+}
+
+TEST(Slice, SurvivesTheLargestShapes) {
+  const Dims huge{std::uint64_t{1} << 30, std::uint64_t{1} << 30};  // 2^60 bytes
+  const Positions begin{INT64_MIN, 1}, end{INT64_MAX, 2};
+  const Slice column = format::slice(tensor_of(Dtype::U8, huge), begin.data(), end.data(), nullptr);
+  EXPECT_EQ(run_count(column), huge[0]);
+  EXPECT_EQ(run_at(column, huge[0] - 1).src, (huge[0] - 1) * huge[1] + 1);
+  EXPECT_EQ(runs_that_fit(column, 5, 1000, 3 * huge[1] + 1), 4U);
+
+  const Dims hollow{0, UINT64_MAX, UINT64_MAX};
+  const Slice none = format::slice(tensor_of(Dtype::U8, hollow), nullptr, nullptr, nullptr);
+  EXPECT_EQ(none.bytes, 0U);
+  EXPECT_EQ(none.shape, hollow);
+}
+
+TEST(Slice, SaysNothingOfDtypesItDoesNotKnow) {
+  const Dims dims{4};
+  Tensor tensor = tensor_of(Dtype::U8, dims);
+  const char name[] = "F128";
+  const std::uint64_t with_name[] = {4, reinterpret_cast<std::uintptr_t>(name)};
+  tensor.dims = with_name;
+  tensor.dtype_number = 0;
+  tensor.end = 64;
+  EXPECT_EQ(format::slice(tensor, nullptr, nullptr, nullptr).bytes, 64U);
+  const std::int64_t one = 1;
+  EXPECT_THROW((void)format::slice(tensor, &one, nullptr, nullptr), Error);
+}
+
+TEST(Slice, GathersAcrossRows) {
+  const Dims dims{3, 5};
+  const Positions begin{0, 0}, end{3, 5}, step{1, 2};
+  const Slice slice = format::slice(tensor_of(Dtype::U8, dims), begin.data(), end.data(), step.data());
+  std::vector<std::byte> from(15), to(9, std::byte{99});
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i);
+  for (std::uint64_t first = 0, n = 0; first < 9; first += n) {  // in pieces that end inside rows
+    n = std::min<std::uint64_t>(4, 9 - first);
+    gather(slice, first, n, from.data() + run_at(slice, first).src, to.data());
+  }
+  const std::vector<int> wanted{0, 2, 4, 5, 7, 9, 10, 12, 14};
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(static_cast<int>(to[i]), wanted[i]);
+}
+
+}  // namespace
+}  // namespace st::format
