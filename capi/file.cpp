@@ -167,6 +167,13 @@ const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
   return header;
 }
 
+size_t st_count_warnings(const st_file* file) { return file_of(file).warnings().size(); }
+
+const char* st_get_warning(const st_file* file, size_t i) {
+  const auto warnings = file_of(file).warnings();
+  return i < warnings.size() ? warnings[i].c_str() : nullptr;
+}
+
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {
   const core::File& core = file_of(file);
   return shard < core.count_shards() ? core.shard(shard).source.size() : 0;
@@ -185,13 +192,6 @@ st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void
     require(dst, "dst");
     core.shard(shard).source.read_at(offset, dst, n);
   });
-}
-
-size_t st_count_warnings(const st_file* file) { return file_of(file).warnings().size(); }
-
-const char* st_get_warning(const st_file* file, size_t i) {
-  const auto warnings = file_of(file).warnings();
-  return i < warnings.size() ? warnings[i].c_str() : nullptr;
 }
 
 }  // extern "C"

@@ -42,8 +42,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app.footer(kExitCodes);
 
-  cli::add_meta(app);
   cli::add_show(app);
+  cli::add_meta(app);
+  cli::add_cat(app);
+  cli::add_extract(app);
   cli::add_convert(app);
   cli::add_hash(app);
 

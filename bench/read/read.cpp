@@ -1,11 +1,12 @@
 // How fast do a checkpoint's bytes get into the caller's memory? One load per process, one line about it; read.py runs
 // the loaders in turns and compares.
 //
-//   bench_read LOADER WHAT MEMORY PATH...
-//     LOADER  plan plan-through plan-around plan-1 plan-host loop | memcpy buffered direct io_uring | evict warm resident
+//   bench_read LOADER WHAT MEMORY MODEL FILE...
+//     LOADER  plan plan-through plan-around plan-exact plan-1 plan-host loop | memcpy buffered buffered-1 plain-loop direct
+//             io_uring | evict resident
 //     WHAT    all | tenth | column:TENSOR
 //     MEMORY  reused (touched before the clock starts) | fresh
-//   The library is given the first path; the others are only for those loaders that know nothing of checkpoints.
+//   MODEL is what the library opens; the files are for the loaders that know nothing of checkpoints.
 // SPDX-License-Identifier: Apache-2.0
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -106,6 +107,7 @@ st_read_options options_of(const std::string& loader) {
   st_read_options options = ST_INIT(st_read_options);
   if (loader == "plan-through") options.cache = ST_CACHE_THROUGH;
   if (loader == "plan-around") options.cache = ST_CACHE_AROUND;
+  if (loader == "plan-exact") options.gap_bytes = 1;
   if (loader == "plan-1") options.threads = 1;
   if (loader == "plan-host") options.parallel_for = on_host_threads;
   return options;
@@ -188,6 +190,7 @@ void roof(const std::string& loader, bool fresh, const std::vector<bench::RawFil
     if (fresh) buffer = new_buffer(room, error);
     if (loader == "memcpy") bench::copy_from(mappings, files, buffer.get(), cores);
     if (loader == "buffered") bench::pread_pool(files, buffer.get(), 4, kMiB, false);
+    if (loader == "plain-loop") bench::pread_pool(files, buffer.get(), 1, 8 * kMiB, false);
     if (loader == "buffered-1") bench::pread_pool(files, buffer.get(), 1, kMiB, false);
     if (loader == "direct") bench::pread_pool(files, buffer.get(), 16, 2 * kMiB, true);
     if (loader == "io_uring") done = bench::io_uring_pool(files, buffer.get(), 16, 2 * kMiB);
@@ -200,9 +203,9 @@ void roof(const std::string& loader, bool fresh, const std::vector<bench::RawFil
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() < 4) die("usage: bench_read LOADER all|tenth|column:TENSOR reused|fresh PATH...");
+  if (args.size() < 5) die("usage: bench_read LOADER all|tenth|column:TENSOR reused|fresh MODEL FILE...");
   const std::string& loader = args[0];
-  const auto files = bench::raw_files({args.begin() + (args.size() > 4 ? 4 : 3), args.end()});
+  const auto files = bench::raw_files({args.begin() + 4, args.end()});
   if (loader == "evict") {
     bench::evict(files);
   } else if (loader == "resident") {

@@ -156,9 +156,9 @@ typedef struct st_source {
 } st_source;
 
 /* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
- * A bintensors file is recognised by its content and opens alike, except with ST_OPEN_REFERENCE: the reference refuses it.
  * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
  * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
+ * A bintensors file is recognised by its content and opens alike, except with ST_OPEN_REFERENCE, since the reference refuses it.
  * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
 /* A whole file in the caller's memory, which must stay as it is until release (may be NULL) is called: exactly once, also when
@@ -229,11 +229,6 @@ ST_API const char *st_get_warning(const st_file *file, size_t i);               
  * mapping only (its path was replaced), the bytes of the file that was opened are read. */
 ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_size, st_error *err);
 
-/* The file itself, header included, as it was opened: to digest it with any library, or to send it on.  Bintensors digests are
- * those of the whole file, of the older layout from its data on, which begins 8 + st_get_header's length. */
-ST_API uint64_t  st_get_shard_size(const st_file *file, size_t shard);
-ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst, size_t n, st_error *err);
-
 /* A part of a tensor.  begin, end, step: st_tensor_rank values each, with Python's meaning: a negative position counts from the
  * end, what lies outside is cut off, a negative step goes backwards; NULL is open, as in [:].  Where parts of a byte would be
  * meant (dtypes below 8 bits), it is ST_ERR_MISALIGNED.
@@ -244,6 +239,11 @@ ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, 
 /* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
 ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                       void *dst, size_t dst_size, st_error *err);
+
+/* The file itself, header included, as it was opened: to digest it with any library, or to send it on.  Bintensors digests are
+ * those of the whole file, of the older layout from its data on, which begins 8 + st_get_header's length. */
+ST_API uint64_t  st_get_shard_size(const st_file *file, size_t shard);
+ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst, size_t n, st_error *err);
 
 typedef int32_t st_advice;
 enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };

@@ -48,12 +48,13 @@ class File {
   const Tensor* tensor(std::string_view name) const;  // nullptr when absent
 
   const std::pmr::vector<MetadataPair>& metadata() const { return catalog_ ? catalog_->metadata : first().metadata; }
-  bool has_metadata() const { return !metadata().empty() || first().has_metadata; }  // an empty map is not the same as none
+  // Also for an empty map, which is not the same as none.
+  bool has_metadata() const { return catalog_ ? !catalog_->metadata.empty() : first().has_metadata; }
   const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
 
-  std::span<const std::string> warnings() const;  // what is odd and no error
+  Format format() const { return shards_.empty() ? Format::safetensors : first().format; }
 
-  Format format() const { return first().format; }  // of the first shard
+  std::span<const std::string> warnings() const;  // what is odd and no error
 
   std::size_t count_shards() const { return shards_.size(); }
   const Shard& shard(std::size_t i) const { return shards_[i]; }

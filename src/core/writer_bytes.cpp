@@ -70,6 +70,8 @@ void Writer::begin(const char* path, const WriteOptions& options) {
   state_ = State::begun;
   or_give_up([&] {
     file_.set_size(file_size_);
+    const bool copies = std::any_of(tensors_.begin(), tensors_.end(), [](const Declared& tensor) { return tensor.source != nullptr; });
+    if (!copies) file_.reserve(file_size_);
     file_.write_at(0, header.data(), header.size());
   });
 }

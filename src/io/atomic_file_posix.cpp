@@ -142,6 +142,19 @@ void AtomicFile::set_size(std::uint64_t size) const {
   }
 }
 
+void AtomicFile::reserve(std::uint64_t size) const {
+#if defined(__linux__)
+  while (!in_order_ && size > 0 && fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) != 0) {
+    if (errno == EINTR) continue;
+    const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO;
+    if (full) fail_os(Status::write, errno, "{} of {} bytes", target_.shown, size);
+    return;  // not every filesystem can
+  }
+#else
+  static_cast<void>(size);
+#endif
+}
+
 void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
   int error = 0;
   if (!in_order_) {

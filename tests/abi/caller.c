@@ -27,7 +27,7 @@ struct guarded_options {
   unsigned char guard[kGuardBytes];
 };
 
-static int untouched(const unsigned char* guard) {
+static int untouched(const unsigned char *guard) {
   int i;
   for (i = 0; i < kGuardBytes; ++i) {
     if (guard[i] != kGuard) return 0;
@@ -43,11 +43,11 @@ static const unsigned char file[] =
 int main(void) {
   struct guarded_error e;
   struct guarded_options o;
-  st_file* opened = NULL;
-  const st_tensor* tensor;
+  st_file *opened = NULL;
+  const st_tensor *tensor;
   int16_t values[2] = {0, 0};
   size_t length = 0;
-  const char* value;
+  const char *value;
 
   memset(&e, kGuard, sizeof(e));
   memset(&o, kGuard, sizeof(o));

@@ -1,30 +1,15 @@
 /* Writing as a C program does it: whole, in pieces, from another file; what is refused; editing.
  * SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
-#include <safetensors/safetensors.h>
+#define _XOPEN_SOURCE 700
+#include "test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-static int failures;
-
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
-      ++failures;                                                               \
-    }                                                                           \
-  } while (0)
-
-#define CHECK_OK(call)                                                          \
-  do {                                                                          \
-    st_error err = ST_INIT(st_error);                                           \
-    if ((call) != ST_OK) {                                                      \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, err.message); \
-      ++failures;                                                               \
-    }                                                                           \
+#define CHECK_OK(call)                                    \
+  do {                                                    \
+    st_error err = ST_INIT(st_error);                     \
+    const int fine = (call) == ST_OK;                     \
+    test_check(fine, #call, fine ? "" : err.message, __LINE__); \
   } while (0)
 
 static const float kWeights[6] = {1, 2, 3, 4, 5, 6};
@@ -153,8 +138,8 @@ static void test_empty_map_is_not_none(const char *path) {
 }
 
 int main(void) {
-  char folder[] = "/tmp/writer-XXXXXX";
-  char a[64], b[64];
+  char folder[64], a[128], b[128];
+  snprintf(folder, sizeof folder, "%s/writer-XXXXXX", P_tmpdir);
   if (mkdtemp(folder) == NULL) return 1;
   snprintf(a, sizeof a, "%s/a.safetensors", folder);
   snprintf(b, sizeof b, "%s/b.safetensors", folder);
@@ -167,5 +152,5 @@ int main(void) {
   unlink(a);
   unlink(b);
   CHECK(rmdir(folder) == 0);
-  return failures == 0 ? 0 : 1;
+  return test_result();
 }

@@ -12,7 +12,7 @@
 
 static const char consumer_header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}  ";
 
-static size_t consumer_file(unsigned char* bytes) {
+static size_t consumer_file(unsigned char *bytes) {
   const float data[2] = {1.5F, -2.0F};
   const size_t length = sizeof(consumer_header) - 1;
   memset(bytes, 0, 8);
@@ -22,10 +22,10 @@ static size_t consumer_file(unsigned char* bytes) {
   return 8 + length + sizeof(data);
 }
 
-static int consumer_read(const unsigned char* bytes, size_t size) {
+static int consumer_read(const unsigned char *bytes, size_t size) {
   st_error error = ST_INIT(st_error);
   st_open_options options = ST_INIT(st_open_options);
-  st_file* file = NULL;
+  st_file *file = NULL;
   float values[2] = {0.0F, 0.0F};
   int right;
   if (st_open_memory(bytes, size, NULL, NULL, &options, &file, &error) != ST_OK) {
@@ -39,9 +39,9 @@ static int consumer_read(const unsigned char* bytes, size_t size) {
   return right;
 }
 
-static int consumer_refused(const unsigned char* bytes, size_t size) {
+static int consumer_refused(const unsigned char *bytes, size_t size) {
   st_error error = ST_INIT(st_error);
-  st_file* file = NULL;
+  st_file *file = NULL;
   const st_status status = st_open_memory(bytes, size, NULL, NULL, NULL, &file, &error);
   return status == ST_ERR_COVERAGE && error.status == status && error.message[0] != '\0' && file == NULL;
 }

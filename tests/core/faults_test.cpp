@@ -139,6 +139,7 @@ const std::map<std::string, std::vector<int>> kErrors{
     {"pwrite", {ENOSPC, EDQUOT, EIO, EFBIG, EINTR}},
     {"copy_file_range", {EXDEV, ENOSYS, EINVAL, EOPNOTSUPP, EPERM, EIO, ENOSPC, EINTR}},
     {"ftruncate", {EIO, ENOSPC, EFBIG, EPERM, EINTR}},
+    {"fallocate", {EOPNOTSUPP, ENOSYS, ENOSPC, EDQUOT, EIO, EINTR}},
     {"fsync", {EIO, ENOSPC, EDQUOT, EINTR}},
     {"close", {EIO, ENOSPC, EDQUOT, EINTR}},
     {"linkat", {EIO, ENOSPC, EEXIST, EACCES, ENOENT, EPERM}},

@@ -124,6 +124,12 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
 
 int ftruncate(int file, off_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
 int ftruncate64(int file, off64_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
+int fallocate(int file, int mode, off_t offset, off_t n) {
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+}
+int fallocate64(int file, int mode, off64_t offset, off64_t n) {
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+}
 int fsync(int file) { return static_cast<int>(call("fsync", SYS_fsync, file)); }
 int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
 int fchown(int file, uid_t owner, gid_t group) noexcept {

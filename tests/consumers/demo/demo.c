@@ -12,13 +12,13 @@
 
 enum { kPeriod = 65536, kStep = 977 };
 
-static size_t place_of(const st_file* file, const st_tensor* tensor) {
+static size_t place_of(const st_file *file, const st_tensor *tensor) {
   size_t place = 0;
   while (st_get_tensor_at(file, place) != tensor) ++place;
   return place;
 }
 
-static int check(const st_file* file, const st_tensor* tensor, const float* values) {
+static int check(const st_file *file, const st_tensor *tensor, const float *values) {
   const size_t turn = place_of(file, tensor) * kStep;
   const uint64_t count = st_tensor_elements(tensor);
   for (uint64_t j = 0; j < count; ++j) {
@@ -28,21 +28,21 @@ static int check(const st_file* file, const st_tensor* tensor, const float* valu
       return 1;
     }
   }
-  const uint64_t* shape = st_tensor_shape(tensor);
+  const uint64_t *shape = st_tensor_shape(tensor);
   printf("%s %s [%" PRIu64 ", %" PRIu64 "]: all %" PRIu64 " values are right\n", st_tensor_name(tensor, NULL),
          st_tensor_dtype_name(tensor), shape[0], shape[1], count);
   return 0;
 }
 
-static int demo(const st_file* file) {
+static int demo(const st_file *file) {
   st_error error = ST_INIT(st_error);
-  const st_tensor* tensor = st_get_tensor(file, "wte.weight");
+  const st_tensor *tensor = st_get_tensor(file, "wte.weight");
   if (st_count_tensors(file) != 160 || !tensor || st_tensor_rank(tensor) != 2) {
     fputs("this is not the checkpoint of the demo\n", stderr);
     return 1;
   }
   const size_t bytes = (size_t)st_tensor_bytes(tensor);
-  float* values = malloc(bytes);
+  float *values = malloc(bytes);
   int result = 1;
   if (!values || st_tensor_read(tensor, values, bytes, &error) != ST_OK) {
     fprintf(stderr, "%s\n", error.message);
@@ -55,9 +55,9 @@ static int demo(const st_file* file) {
   return result;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
   st_error error = ST_INIT(st_error);
-  st_file* file = NULL;
+  st_file *file = NULL;
   if (argc != 2) return 2;
   if (st_open(argv[1], NULL, &file, &error) != ST_OK) {
     fprintf(stderr, "%s: %s\n", st_status_name(error.status), error.message);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress.hpp"
+
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+constexpr auto kPatience = std::chrono::milliseconds(500);  // what is faster needs no bar
+constexpr auto kFrame = std::chrono::milliseconds(100);
+constexpr std::uint64_t kWidth = 30;
+
+void draw(const std::string& line) {
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+Progress::Progress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (visible_) draw("\r\x1b[K");
+}
+
+void Progress::show(std::uint64_t done, std::uint64_t total) {
+  const Clock::time_point now = Clock::now();
+  if (!terminal_ || now - begun_ < kPatience || now - drawn_ < kFrame || total == 0) return;
+  drawn_ = now;
+  visible_ = true;
+  const double share = static_cast<double>(done) / static_cast<double>(total);
+  const auto filled = static_cast<std::uint64_t>(share * kWidth);
+  const double seconds = std::chrono::duration<double>(now - begun_).count();
+  const auto rate = static_cast<std::uint64_t>(static_cast<double>(done) / seconds);
+  draw(fmt::format("\r{} [{:=<{}}{:<{}}] {:3.0f}% {} of {}, {}/s\x1b[K", what_, "", filled, "", kWidth - filled, share * 100,
+                   human_bytes(done), human_bytes(total), human_bytes(rate)));
+}
+
+}  // namespace cli
