@@ -97,7 +97,8 @@ void edit_metadata(const char* path, std::span<const MetadataChange> changes, co
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();
   const std::string_view old_header(raw, shard.header_bytes);
-  const std::string bytes = format::respell(shard.table.format, old_header, {list, alignment, options.header_reserve, aligned});
+  const std::string bytes =
+      format::respell(shard.table.format, old_header, {list, alignment, options.header_reserve, aligned});
 
   std::string old_bytes = bytes.substr(0, format::kLengthBytes);
   old_bytes += old_header;

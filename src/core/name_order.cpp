@@ -24,14 +24,16 @@ std::size_t common_bytes(std::span<const Item> items, std::size_t from) {
   for (const Item& item : items) {
     const std::string_view first = items.front().name.substr(0, std::min(most, item.name.size()));
     const auto start = static_cast<std::ptrdiff_t>(std::min(from, first.size()));
-    most = static_cast<std::size_t>(std::mismatch(first.begin() + start, first.end(), item.name.begin() + start).first - first.begin());
+    most = static_cast<std::size_t>(std::mismatch(first.begin() + start, first.end(), item.name.begin() + start).first -
+                                    first.begin());
   }
   return most;
 }
 
 std::uint64_t key_at(std::string_view name, std::size_t from) {
   std::uint64_t key = 0;
-  for (std::size_t i = from; i < from + 8; ++i) key = key << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0U);
+  for (std::size_t i = from; i < from + 8; ++i)
+    key = key << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0U);
   return key;
 }
 

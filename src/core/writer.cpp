@@ -47,8 +47,9 @@ std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape
 void Writer::set_metadata(std::string_view key, std::string_view value) {
   require_state(State::declaring, "set_metadata");
   format::check_metadata(key, value);
-  const auto place = std::lower_bound(metadata_.begin(), metadata_.end(), key,
-                                      [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
+  const auto place =
+      std::lower_bound(metadata_.begin(), metadata_.end(), key,
+                       [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
   if (place != metadata_.end() && place->key == key) {
     place->value = keep(value);
   } else {
@@ -132,9 +133,11 @@ std::string Writer::lay_out(const WriteOptions& options) {
     const Declared& tensor = tensors_[number];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
-      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text), tensor.bytes, begin);
+      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text),
+           tensor.bytes, begin);
     }
-    format::check_format(options.format, list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
+    format::check_format(options.format,
+                         list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
   }
   format::NewHeader header;
   header.tensors = list;

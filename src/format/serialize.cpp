@@ -52,8 +52,8 @@ std::size_t expected_bytes(const NewHeader& header) {
 
 [[noreturn]] void fail_text(std::string_view text, std::string_view what) {
   const std::size_t at = first_not_utf8(text);
-  fail(Status::utf8, "{} is not UTF-8: byte 0x{:02x} at {} of its {} bytes", what, static_cast<unsigned char>(text[at]), at,
-       text.size());
+  fail(Status::utf8, "{} is not UTF-8: byte 0x{:02x} at {} of its {} bytes", what, static_cast<unsigned char>(text[at]),
+       at, text.size());
 }
 
 }  // namespace
@@ -71,17 +71,19 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
   const auto elements = element_count(shape);
   std::uint64_t bits = 0;
   if (!elements || !checked_mul(*elements, info(dtype).bits, bits)) {
-    fail(Status::overflow, "tensor {}: the product of its {} dimensions does not fit in 64 bits", quoted(name), shape.size());
+    fail(Status::overflow, "tensor {}: the product of its {} dimensions does not fit in 64 bits", quoted(name),
+         shape.size());
   }
   if (bits % 8 != 0) {
-    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", quoted(name), *elements,
-         info(dtype).name, bits);
+    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", quoted(name),
+         *elements, info(dtype).name, bits);
   }
   return bits / 8;
 }
 
 void check_format(Format format, const NewTensor& tensor) {
-  if (format != Format::safetensors) fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
+  if (format != Format::safetensors)
+    fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 
