@@ -12,6 +12,12 @@
 
 namespace st::core {
 
+namespace {
+
+constexpr std::size_t kAhead = 8;  // so many tensors are fetched from memory while one is looked at
+
+}  // namespace
+
 Writer::Writer() : index_(std::pmr::new_delete_resource()), seed_(io::random_seed()) {}
 
 void Writer::require_state(State wanted, const char* call) const {
@@ -129,8 +135,9 @@ std::string Writer::lay_out(const WriteOptions& options) {
   std::vector<format::NewTensor> list;
   list.reserve(order_.size());
   std::uint64_t end = 0;
-  for (const std::uint32_t number : order_) {
-    const Declared& tensor = tensors_[number];
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    if (i + kAhead < order_.size()) __builtin_prefetch(&tensors_[order_[i + kAhead]]);
+    const Declared& tensor = tensors_[order_[i]];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
       fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text),

@@ -11,6 +11,8 @@ namespace st::format {
 
 namespace {
 
+constexpr std::size_t kAhead = 8;
+
 void append_entry(std::string& out, const NewTensor& tensor) {
   append_string(out, tensor.name);
   out += R"(:{"dtype":")";
@@ -34,10 +36,12 @@ void append_json(std::string& out, const NewHeader& header) {
   if (header.has_metadata) append_metadata(out, header.metadata);
   out.append(header.reserve, ' ');
   bool first = !header.has_metadata;
-  for (const NewTensor& tensor : header.tensors) {
+  for (std::size_t i = 0; i < header.tensors.size(); ++i) {
+    // Names lie in the order in which they were declared, which is not this one: each would be a wait for memory.
+    if (i + kAhead < header.tensors.size()) __builtin_prefetch(header.tensors[i + kAhead].name.data());
     if (!first) out += ',';
     first = false;
-    append_entry(out, tensor);
+    append_entry(out, header.tensors[i]);
   }
   out += '}';
 }
