@@ -25,7 +25,8 @@ st_status st_edit_metadata(const char* path, const char* const* keys, const char
       if (values[i] != nullptr) changes[i].value = values[i];
     }
     const st_write_options given = read_write_options(options, ST_WRITE_SYNC);
-    core::edit_metadata(path, changes, {(given.flags & ST_WRITE_SYNC) != 0, given.data_alignment, given.header_reserve});
+    core::edit_metadata(path, changes,
+                        {(given.flags & ST_WRITE_SYNC) != 0, given.data_alignment, given.header_reserve});
   });
 }
 

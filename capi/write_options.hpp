@@ -19,7 +19,8 @@ inline st_write_options read_write_options(const st_write_options* given, std::u
   if (options.reserved != 0) fail(Status::argument, "options.reserved is {}, not 0", options.reserved);
   const std::uint64_t alignment = options.data_alignment;
   if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > format::kMaxAlignment)) {
-    fail(Status::argument, "options.data_alignment is {}, not a power of two up to {}", alignment, format::kMaxAlignment);
+    fail(Status::argument, "options.data_alignment is {}, not a power of two up to {}", alignment,
+         format::kMaxAlignment);
   }
   return options;
 }

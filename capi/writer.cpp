@@ -25,7 +25,8 @@ void add(st_writer* writer, std::string_view name, st_dtype dtype, size_t rank, 
   require(writer, "writer");
   if (rank > 0) require(shape, "shape");
   const bool known = dtype > 0 && static_cast<std::size_t>(dtype) < kDtypes.size();
-  const std::size_t number = writer_of(writer).add(name, known ? static_cast<Dtype>(dtype) : Dtype::unknown, {shape, rank}, data);
+  const std::size_t number =
+      writer_of(writer).add(name, known ? static_cast<Dtype>(dtype) : Dtype::unknown, {shape, rank}, data);
   if (index != nullptr) *index = number;
 }
 
@@ -80,7 +81,8 @@ st_status st_writer_add_n(st_writer* writer, const char* name, size_t len, st_dt
   return guard(err, [&] { add(writer, text(name, len, "name"), dtype, rank, shape, data, index); });
 }
 
-st_status st_writer_add_tensor(st_writer* writer, const char* name, size_t len, const st_tensor* tensor, st_error* err) {
+st_status st_writer_add_tensor(st_writer* writer, const char* name, size_t len, const st_tensor* tensor,
+                               st_error* err) {
   return guard(err, [&] {
     require(writer, "writer");
     require(tensor, "tensor");
@@ -93,7 +95,8 @@ st_status st_writer_begin(st_writer* writer, const char* path, const st_write_op
   return guard(err, [&] {
     require(writer, "writer");
     require(path, "path");
-    const st_write_options given = read_write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
+    const st_write_options given =
+        read_write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
     core::WriteOptions core;
     core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
     core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;

@@ -94,10 +94,13 @@ void set(const MetaOptions& options) {
   }
   const Metadata before = safetensors::SafeOpen(options.path).metadata();
   edit(options, changes);
-  const bool has_format = before.contains("format") ||
-                          std::any_of(changes.begin(), changes.end(), [](const auto& change) { return change.first == "format"; });
+  const bool has_format =
+      before.contains("format") ||
+      std::any_of(changes.begin(), changes.end(), [](const auto& change) { return change.first == "format"; });
   if (before.empty() && !has_format) {
-    std::fprintf(stderr, "safetensors: note: metadata without 'format' makes transformers refuse a file; 'set format=pt' adds it\n");
+    std::fprintf(
+        stderr,
+        "safetensors: note: metadata without 'format' makes transformers refuse a file; 'set format=pt' adds it\n");
   }
 }
 

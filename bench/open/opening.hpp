@@ -16,6 +16,7 @@ namespace bench {
 struct OpenRow {
   const Case* tested = nullptr;
   Sample ours, crate, floor, stage_one, bintensors;  // of a model in shards: all shards, one after another
+  Sample ours_bintensors;                            // our reader on the bintensors file of the same table
   Sample checkpoint;                                 // all shards as one handle; zero where that does not open
 };
 

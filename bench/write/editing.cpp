@@ -31,7 +31,8 @@ void edit(const std::string& path, const std::string& key, const std::string& va
   const char* const keys[] = {key.c_str()};
   const char* const values[] = {value.c_str()};
   st_error error = ST_INIT(st_error);
-  if (st_edit_metadata(path.c_str(), keys, values, 1, nullptr, &error) != ST_OK) throw std::runtime_error(error.message);
+  if (st_edit_metadata(path.c_str(), keys, values, 1, nullptr, &error) != ST_OK)
+    throw std::runtime_error(error.message);
 }
 
 }  // namespace bench

@@ -54,7 +54,9 @@ struct Times {
 double cpu_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
@@ -88,15 +90,18 @@ struct Memory {
   }
 };
 
-void print(const std::string& title, const std::vector<bench::Way>& ways, const std::vector<Times>& times, std::size_t bytes) {
-  fmt::print("{}\n  {:8} {:>10} {:>10} {:>8} {:>8} {:>10} {:>10}\n", title, "way", "best ms", "median ms", "GB/s", "cpu s",
-             "x pwrite", "x crate");
+void print(const std::string& title, const std::vector<bench::Way>& ways, const std::vector<Times>& times,
+           std::size_t bytes) {
+  fmt::print("{}\n  {:8} {:>10} {:>10} {:>8} {:>8} {:>10} {:>10}\n", title, "way", "best ms", "median ms", "GB/s",
+             "cpu s", "x pwrite", "x crate");
   const auto crate = std::find_if(ways.begin(), ways.end(), [](const bench::Way& way) { return way.name == "crate"; });
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const double best = times[i].least();
-    const double to_crate = crate == ways.end() ? 0 : times[static_cast<std::size_t>(crate - ways.begin())].least() / best;
-    fmt::print("  {:8} {:10.1f} {:10.1f} {:8.2f} {:8.3f} {:10.2f} {:10.2f}\n", ways[i].name, best * 1e3, times[i].median() * 1e3,
-               static_cast<double>(bytes) / best / 1e9, times[i].least_cpu(), times[0].least() / best, to_crate);
+    const double to_crate =
+        crate == ways.end() ? 0 : times[static_cast<std::size_t>(crate - ways.begin())].least() / best;
+    fmt::print("  {:8} {:10.1f} {:10.1f} {:8.2f} {:8.3f} {:10.2f} {:10.2f}\n", ways[i].name, best * 1e3,
+               times[i].median() * 1e3, static_cast<double>(bytes) / best / 1e9, times[i].least_cpu(),
+               times[0].least() / best, to_crate);
   }
   fmt::print("\n");
 }
@@ -106,7 +111,8 @@ void large(std::size_t bytes, const Options& options) {
   const Memory memory(bytes);
   std::vector<bench::Input> tensors;
   for (std::size_t i = 0; i < kTensors; ++i) {
-    tensors.push_back({fmt::format("layers.{}.weight", i), memory.bytes.get() + i * (bytes / kTensors), bytes / kTensors});
+    tensors.push_back(
+        {fmt::format("layers.{}.weight", i), memory.bytes.get() + i * (bytes / kTensors), bytes / kTensors});
   }
   const auto ways = bench::ways(tensors);
   print(fmt::format("{} MiB in {} tensors", bytes / kMiB, kTensors), ways,
@@ -156,7 +162,8 @@ void streaming(const Options& options) {
   bench::stream(target, 4 * kGiB);
   const double wall = std::chrono::duration<double>(Clock::now() - start).count();
   fmt::print("streaming 4 GiB: peak {:.1f} MiB above the start, {:.2f} GB/s\n\n",
-             static_cast<double>(peak_resident() - before) / static_cast<double>(kMiB), static_cast<double>(4 * kGiB) / wall / 1e9);
+             static_cast<double>(peak_resident() - before) / static_cast<double>(kMiB),
+             static_cast<double>(4 * kGiB) / wall / 1e9);
   fflush(stdout);
   _exit(0);
 }
@@ -174,7 +181,8 @@ void editing(const Options& options) {
     }
     std::sort(times.begin(), times.end());
     fmt::print("one key of a 3 GiB sparse file, {}: best {:.3f} ms, median {:.3f} ms, worst {:.3f} ms\n",
-               room ? "with room, in place" : "without room, a new file", times.front(), times[times.size() / 2], times.back());
+               room ? "with room, in place" : "without room, a new file", times.front(), times[times.size() / 2],
+               times.back());
   }
   fs::remove(target);
 }
@@ -195,7 +203,9 @@ int main(int argc, char** argv) {
   CLI::App app{"What writing a safetensors file costs, beside the reference and a plain pwrite loop."};
   app.add_option("folder", options.folder, "where to write, on the disk to be measured")->capture_default_str();
   app.add_option("--only", options.only, "512, 2048, small, stream or edit");
-  app.add_option("--rounds", options.rounds, "how many turns each way has")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--rounds", options.rounds, "how many turns each way has")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     fs::create_directories(options.folder);

@@ -128,7 +128,8 @@ void stream(const std::string& path, std::size_t bytes) {
   constexpr std::size_t kTensors = 64;
   const std::vector<char> buffer(kPiece, 'x');
   const Writer writer;
-  for (std::size_t i = 0; i < kTensors; ++i) add(writer, fmt::format("layers.{}.weight", i).c_str(), bytes / kTensors, nullptr);
+  for (std::size_t i = 0; i < kTensors; ++i)
+    add(writer, fmt::format("layers.{}.weight", i).c_str(), bytes / kTensors, nullptr);
   begin(writer, path);
   for (std::size_t i = 0; i < kTensors; ++i) {
     for (std::size_t at = 0; at < bytes / kTensors; at += kPiece) put(writer, i, at, buffer.data(), kPiece);

@@ -77,6 +77,14 @@ Difference difference(std::string_view a, std::string_view b) {
   return {begin, end};
 }
 
+std::string respelled(const Shard& shard, std::string_view old_header, const Pairs& pairs, std::uint64_t alignment,
+                      std::uint64_t reserve) {
+  std::vector<MetadataPair> list;
+  for (const auto& [key, value] : pairs) list.push_back({key, value});
+  const bool aligned = shard.table.data_begin % alignment == 0;
+  return format::respell(shard.table.format, old_header, {list, alignment, reserve, aligned});
+}
+
 }  // namespace
 
 void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
@@ -88,17 +96,14 @@ void edit_metadata(const char* path, std::span<const MetadataChange> changes, co
   load(shard, io::Mode::read, reading);
 
   const Pairs pairs = changed(shard.table, changes);
-  const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(shard.table.data_begin));
-  const bool aligned = shard.table.data_begin % alignment == 0;
-  if (is_unchanged(shard.table, pairs) && aligned) return;
+  const std::uint64_t data_begin = shard.table.data_begin;
+  const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
+  if (is_unchanged(shard.table, pairs) && data_begin % alignment == 0) return;
 
-  std::vector<MetadataPair> list;
-  for (const auto& [key, value] : pairs) list.push_back({key, value});
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();
-  const std::string_view old_header(raw, shard.header.size());
-  const std::string bytes = format::respell(shard.table.format, old_header, {list, alignment, options.header_reserve, aligned});
-
+  const std::string_view old_header(raw, data_begin - format::kLengthBytes);
+  const std::string bytes = respelled(shard, old_header, pairs, alignment, options.header_reserve);
   std::string old_bytes = bytes.substr(0, format::kLengthBytes);
   old_bytes += old_header;
   const Difference change = difference(old_bytes, bytes);

@@ -8,7 +8,8 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kFew = 12;  // so many are compared from the front
+constexpr std::size_t kFew = 12;   // so many are compared from the front
+constexpr std::size_t kAhead = 8;  // so many names are fetched from memory while one is looked at
 
 struct Item {
   std::uint64_t key = 0;  // of the name's next bytes, zeros behind its end
@@ -20,18 +21,21 @@ bool key_before(const Item& a, const Item& b) { return a.key < b.key; }
 bool name_before(const Item& a, const Item& b) { return a.name < b.name; }
 
 std::size_t common_bytes(std::span<const Item> items, std::size_t from) {
-  std::size_t most = items.front().name.size();
-  for (const Item& item : items) {
-    const std::string_view first = items.front().name.substr(0, std::min(most, item.name.size()));
-    const auto start = static_cast<std::ptrdiff_t>(std::min(from, first.size()));
-    most = static_cast<std::size_t>(std::mismatch(first.begin() + start, first.end(), item.name.begin() + start).first - first.begin());
+  std::string_view common = items.front().name;
+  for (std::size_t i = 1; i < items.size(); ++i) {
+    if (i + kAhead < items.size()) __builtin_prefetch(items[i + kAhead].name.data() + from);
+    const std::string_view name = items[i].name;
+    std::size_t equal = std::min({from, common.size(), name.size()});
+    while (equal < common.size() && equal < name.size() && common[equal] == name[equal]) ++equal;
+    common = common.substr(0, equal);
   }
-  return most;
+  return common.size();
 }
 
 std::uint64_t key_at(std::string_view name, std::size_t from) {
   std::uint64_t key = 0;
-  for (std::size_t i = from; i < from + 8; ++i) key = key << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0U);
+  for (std::size_t i = from; i < from + 8; ++i)
+    key = key << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0U);
   return key;
 }
 

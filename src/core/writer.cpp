@@ -12,6 +12,12 @@
 
 namespace st::core {
 
+namespace {
+
+constexpr std::size_t kAhead = 8;  // so many tensors are fetched from memory while one is looked at
+
+}  // namespace
+
 Writer::Writer() : index_(std::pmr::new_delete_resource()), seed_(io::random_seed()) {}
 
 void Writer::require_state(State wanted, const char* call) const {
@@ -47,8 +53,9 @@ std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape
 void Writer::set_metadata(std::string_view key, std::string_view value) {
   require_state(State::declaring, "set_metadata");
   format::check_metadata(key, value);
-  const auto place = std::lower_bound(metadata_.begin(), metadata_.end(), key,
-                                      [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
+  const auto place =
+      std::lower_bound(metadata_.begin(), metadata_.end(), key,
+                       [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
   if (place != metadata_.end() && place->key == key) {
     place->value = keep(value);
   } else {
@@ -128,13 +135,16 @@ std::string Writer::lay_out(const WriteOptions& options) {
   std::vector<format::NewTensor> list;
   list.reserve(order_.size());
   std::uint64_t end = 0;
-  for (const std::uint32_t number : order_) {
-    const Declared& tensor = tensors_[number];
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    if (i + kAhead < order_.size()) __builtin_prefetch(&tensors_[order_[i + kAhead]]);
+    const Declared& tensor = tensors_[order_[i]];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
-      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text), tensor.bytes, begin);
+      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text),
+           tensor.bytes, begin);
     }
-    format::check_format(options.format, list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
+    format::check_format(options.format,
+                         list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
   }
   format::NewHeader header;
   header.tensors = list;

@@ -62,11 +62,11 @@ class Writer {
     std::string_view text;                 // its name, in arena_
     std::span<const std::uint64_t> shape;  // in arena_
     std::uint64_t bytes = 0;
-    std::uint64_t begin = 0;               // in the file, once begun
+    std::uint64_t begin = 0;  // in the file, once begun
     const void* data = nullptr;
     const Tensor* source = nullptr;
     Dtype dtype = Dtype::unknown;
-    bool given = false;                    // its bytes do not come through put()
+    bool given = false;  // its bytes do not come through put()
 
     std::string_view name() const { return text; }
   };
@@ -98,7 +98,7 @@ class Writer {
   std::vector<MetadataPair> metadata_;
   bool has_metadata_ = false;
 
-  std::vector<std::uint32_t> order_;    // numbers of tensors in data order
+  std::vector<std::uint32_t> order_;  // numbers of tensors in data order
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
   mutable Coverage coverage_;           // what came through put()

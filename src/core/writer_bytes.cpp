@@ -70,7 +70,8 @@ void Writer::begin(const char* path, const WriteOptions& options) {
   state_ = State::begun;
   or_give_up([&] {
     file_.set_size(file_size_);
-    const bool copies = std::any_of(tensors_.begin(), tensors_.end(), [](const Declared& tensor) { return tensor.source != nullptr; });
+    const bool copies =
+        std::any_of(tensors_.begin(), tensors_.end(), [](const Declared& tensor) { return tensor.source != nullptr; });
     if (!copies) file_.reserve(file_size_);
     file_.write_at(0, header.data(), header.size());
   });
@@ -78,10 +79,12 @@ void Writer::begin(const char* path, const WriteOptions& options) {
 
 void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const {
   require_state(State::begun, "put");
-  if (number >= tensors_.size()) fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
+  if (number >= tensors_.size())
+    fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
   const Declared& tensor = tensors_[number];
   if (at > tensor.bytes || n > tensor.bytes - at) {
-    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", quoted(tensor.text), n, at, tensor.bytes);
+    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", quoted(tensor.text), n, at,
+         tensor.bytes);
   }
   if (n == 0) return;
   if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", quoted(tensor.text));
@@ -141,7 +144,8 @@ void Writer::require_complete() const {
   }
   if (first == nullptr) return;
   const std::string more = others == 0 ? "" : fmt::format(", nor all bytes of {} other tensors", others);
-  fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", quoted(first->text), first_missing, first->bytes, more);
+  fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", quoted(first->text), first_missing,
+       first->bytes, more);
 }
 
 void Writer::finish() {

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "format/bintensors_decode.hpp"
@@ -77,6 +78,18 @@ void read_by_either(std::span<const char> header, std::uint64_t file_size, const
   read_as(Format::bintensors, header, file_size, options, table);
 }
 
+// Allowing unknown dtypes allows more headers to make sense by the wrong layout.
+void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options, Table& table) {
+  if (std::exchange(options.unknown_dtypes, false)) {
+    try {
+      return read_by_either(header, file_size, options, table);
+    } catch (const Error&) {
+      options.unknown_dtypes = true;
+    }
+  }
+  read_by_either(header, file_size, options, table);
+}
+
 // Tensors at the same place, which are empty, stand in the order of their names.
 void sort_ties(Table& table, std::uint64_t seed) {
   if (!sort_by_data(table)) return;
@@ -104,7 +117,7 @@ void terminate_strings(Table& table) {
 }  // namespace
 
 void read_bintensors(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
-  read_by_either(header, file_size, options, table);
+  read_with_known_dtypes_first(header, file_size, options, table);
   sort_ties(table, options.seed);
   terminate_strings(table);
 }

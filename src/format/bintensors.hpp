@@ -33,12 +33,16 @@ inline constexpr std::array kBintensorsDtypes{Dtype::BOOL, Dtype::U8,  Dtype::I8
                                               Dtype::U32,  Dtype::F32, Dtype::F64, Dtype::I64,     Dtype::U64};
 inline constexpr std::uint8_t kNoBintensorsCode = 0xFF;
 
-// kNoBintensorsCode for a dtype that the format does not have.
-constexpr std::uint8_t bintensors_code(Dtype dtype) {
-  for (std::size_t code = 0; code < kBintensorsDtypes.size(); ++code) {
-    if (kBintensorsDtypes[code] == dtype) return static_cast<std::uint8_t>(code);
+inline constexpr auto kBintensorsCodes = [] {
+  std::array<std::uint8_t, kDtypes.size()> codes{};
+  codes.fill(kNoBintensorsCode);
+  for (std::uint8_t code = 0; code < kBintensorsDtypes.size(); ++code) {
+    codes[static_cast<std::size_t>(kBintensorsDtypes[code])] = code;
   }
-  return kNoBintensorsCode;
-}
+  return codes;
+}();
+
+// kNoBintensorsCode for a dtype that the format does not have.
+constexpr std::uint8_t bintensors_code(Dtype dtype) { return kBintensorsCodes[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace st::format

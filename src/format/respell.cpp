@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/json.hpp"
 #include "format/header.hpp"
+#include "format/json.hpp"
 #include "format/text.hpp"
 
 namespace st::format {
@@ -22,7 +22,7 @@ struct Slot {
   std::size_t end = 0;
   std::size_t close = 0;  // one past the '}' that closes the header
   bool occupied = false;
-  bool alone = true;      // no other member
+  bool alone = true;  // no other member
 };
 
 Slot find_slot(std::string_view header) {

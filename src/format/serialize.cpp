@@ -13,6 +13,8 @@ namespace st::format {
 
 namespace {
 
+constexpr std::size_t kAhead = 8;
+
 void append_entry(std::string& out, const NewTensor& tensor) {
   append_string(out, tensor.name);
   out += R"(:{"dtype":")";
@@ -36,10 +38,12 @@ void append_json(std::string& out, const NewHeader& header) {
   if (header.has_metadata) append_metadata(out, header.metadata);
   out.append(header.reserve, ' ');
   bool first = !header.has_metadata;
-  for (const NewTensor& tensor : header.tensors) {
+  for (std::size_t i = 0; i < header.tensors.size(); ++i) {
+    // Names lie in the order in which they were declared, which is not this one: each would be a wait for memory.
+    if (i + kAhead < header.tensors.size()) __builtin_prefetch(header.tensors[i + kAhead].name.data());
     if (!first) out += ',';
     first = false;
-    append_entry(out, tensor);
+    append_entry(out, header.tensors[i]);
   }
   out += '}';
 }
@@ -54,8 +58,8 @@ std::size_t expected_bytes(const NewHeader& header) {
 
 [[noreturn]] void fail_text(std::string_view text, std::string_view what) {
   const std::size_t at = first_not_utf8(text);
-  fail(Status::utf8, "{} is not UTF-8: byte 0x{:02x} at {} of its {} bytes", what, static_cast<unsigned char>(text[at]), at,
-       text.size());
+  fail(Status::utf8, "{} is not UTF-8: byte 0x{:02x} at {} of its {} bytes", what, static_cast<unsigned char>(text[at]),
+       at, text.size());
 }
 
 }  // namespace
@@ -73,18 +77,20 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
   const auto elements = element_count(shape);
   std::uint64_t bits = 0;
   if (!elements || !checked_mul(*elements, info(dtype).bits, bits)) {
-    fail(Status::overflow, "tensor {}: the product of its {} dimensions does not fit in 64 bits", quoted(name), shape.size());
+    fail(Status::overflow, "tensor {}: the product of its {} dimensions does not fit in 64 bits", quoted(name),
+         shape.size());
   }
   if (bits % 8 != 0) {
-    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", quoted(name), *elements,
-         info(dtype).name, bits);
+    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", quoted(name),
+         *elements, info(dtype).name, bits);
   }
   return bits / 8;
 }
 
 void check_format(Format format, const NewTensor& tensor) {
   if (format == Format::bintensors) return check_bintensors(tensor);
-  if (format != Format::safetensors) fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
+  if (format != Format::safetensors)
+    fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
 }
 

@@ -29,8 +29,8 @@ struct NewHeader {
   std::span<const MetadataPair> metadata;  // written in this order
   bool has_metadata = false;               // an empty map is not the same as none
   Format format = Format::safetensors;
-  std::uint64_t data_alignment = 8;        // a power of two: longer padding moves the data there
-  std::uint64_t reserve = 0;               // bytes of white space behind the metadata, for edits in place
+  std::uint64_t data_alignment = 8;  // a power of two: longer padding moves the data there
+  std::uint64_t reserve = 0;         // bytes of white space behind the metadata, for edits in place
 };
 
 inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;

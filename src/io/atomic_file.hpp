@@ -70,7 +70,7 @@ class AtomicFile {
   CreateOptions options_;
   Descriptor file_;
   Descriptor folder_to_sync_;
-  std::string sibling_;             // the name the bytes have until they are the target; empty: none
+  std::string sibling_;  // the name the bytes have until they are the target; empty: none
   bool in_order_ = false;
   mutable std::uint64_t position_ = 0;  // of a stream
 };

@@ -160,7 +160,8 @@ void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n)
   if (!in_order_) {
     error = write_all_at(file_.get(), offset, data, n);
   } else if (offset != position_) {
-    fail_at(Status::state, offset, "{} takes its bytes in order: {} come next, not {}", target_.shown, position_, offset);
+    fail_at(Status::state, offset, "{} takes its bytes in order: {} come next, not {}", target_.shown, position_,
+            offset);
   } else {
     error = write_all(file_.get(), data, n);
     position_ += n;

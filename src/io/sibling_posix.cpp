@@ -17,7 +17,7 @@ namespace st::io {
 
 namespace {
 
-constexpr int kMostSiblings = 1000;    // that many writers of one target at once are a mistake
+constexpr int kMostSiblings = 1000;     // that many writers of one target at once are a mistake
 constexpr std::size_t kMostName = 255;  // bytes, on every filesystem that matters
 
 // Targets whose long names begin alike share a series. That is harmless: the locks decide.

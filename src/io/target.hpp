@@ -25,9 +25,9 @@ struct Target {
 
   Kind kind = Kind::absent;
   bool through_link = false;
-  Descriptor folder;    // for *at() calls only
-  std::string name;     // in that folder
-  std::string shown;    // the path as the caller gave it, quoted
+  Descriptor folder;      // for *at() calls only
+  std::string name;       // in that folder
+  std::string shown;      // the path as the caller gave it, quoted
   struct stat status {};  // unless absent
 };
 

@@ -35,8 +35,7 @@ class NoPipeSignal {
   NoPipeSignal& operator=(const NoPipeSignal&) = delete;
   ~NoPipeSignal() {
     const timespec now{};
-    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {
-    }
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {}
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
@@ -86,7 +85,8 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::u
   while (done < n) {
     off_t source = static_cast<off_t>(from_offset + done);
     off_t target = static_cast<off_t>(to_offset + done);
-    const ssize_t copied = copy_file_range(from, &source, to, &target, std::min<std::uint64_t>(n - done, kMostAtOnce), 0);
+    const ssize_t copied =
+        copy_file_range(from, &source, to, &target, std::min<std::uint64_t>(n - done, kMostAtOnce), 0);
     if (copied < 0 && errno == EINTR) continue;
     if (copied <= 0) break;
     done += static_cast<std::uint64_t>(copied);

@@ -5,10 +5,10 @@
 
 #include <unistd.h>
 
-#define CHECK_OK(call)                                    \
-  do {                                                    \
-    st_error err = ST_INIT(st_error);                     \
-    const int fine = (call) == ST_OK;                     \
+#define CHECK_OK(call)                                          \
+  do {                                                          \
+    st_error err = ST_INIT(st_error);                           \
+    const int fine = (call) == ST_OK;                           \
     test_check(fine, #call, fine ? "" : err.message, __LINE__); \
   } while (0)
 

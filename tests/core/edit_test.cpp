@@ -190,7 +190,8 @@ TEST_F(EditTest, keeps_what_this_library_does_not_know) {
   bytes[0] = static_cast<char>(header.size());
   std::ofstream(path, std::ios::binary) << bytes + header + "D";
   set("k", "v");
-  EXPECT_NE(contents(path).find(R"({"__metadata__":{"k":"v"},"t":{"dtype":"U8","extra":[1,{"x":2}],"shape")"), std::string::npos);
+  EXPECT_NE(contents(path).find(R"({"__metadata__":{"k":"v"},"t":{"dtype":"U8","extra":[1,{"x":2}],"shape")"),
+            std::string::npos);
   EXPECT_EQ(contents(path).back(), 'D');
 }
 

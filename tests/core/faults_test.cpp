@@ -29,8 +29,8 @@ using faults::Action;
 using faults::Plan;
 using st::core::EditOptions;
 using st::core::MetadataChange;
-using st::core::Writer;
 using st::core::WriteOptions;
+using st::core::Writer;
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -59,7 +59,8 @@ void write_file(const fs::path& path, unsigned seed, const WriteOptions& options
   const std::size_t pieces = writer.add("pieces", st::Dtype::I8, big_shape, nullptr);
   if (source) writer.add("copy", *source->tensor("b"));
   writer.begin(path.c_str(), options);
-  for (std::size_t at = big.size(); at > 0; at -= 1 << 16) writer.put(pieces, at - (1 << 16), big.data() + at - (1 << 16), 1 << 16);
+  for (std::size_t at = big.size(); at > 0; at -= 1 << 16)
+    writer.put(pieces, at - (1 << 16), big.data() + at - (1 << 16), 1 << 16);
   writer.finish();
 }
 
@@ -101,7 +102,9 @@ std::vector<Scenario> scenarios() {
     write_file(folder / kTarget, 1, {});
     write_file(folder / "other.safetensors", 7, {});
   };
-  const auto save = [](bool sync) { return [sync](const fs::path& folder) { write_file(folder / kTarget, 2, options(sync)); }; };
+  const auto save = [](bool sync) {
+    return [sync](const fs::path& folder) { write_file(folder / kTarget, 2, options(sync)); };
+  };
   const auto copy = [](const fs::path& folder) {
     write_file(folder / kTarget, 2, options(false), folder / "other.safetensors");
   };
@@ -129,7 +132,10 @@ std::vector<Scenario> scenarios() {
       {"edit in place, synced", old_file, change(true)},
       {"edit by new file", old_without_room, change(false)},
       {"edit by new file, synced", old_without_room, remove_and_grow},
-      {"edit by new file, named sibling, by hand", old_without_room, remove_and_grow, {SIZE_MAX, Action::none, 0, true, true}},
+      {"edit by new file, named sibling, by hand",
+       old_without_room,
+       remove_and_grow,
+       {SIZE_MAX, Action::none, 0, true, true}},
   };
 }
 
@@ -159,7 +165,8 @@ bool must_be_reported(const std::string& call, int error) {
 
 enum Exit { kDone = 0, kReported = 3, kNewInPlace = 4 };
 
-int child(const Scenario& scenario, const fs::path& folder, const Plan& plan, std::vector<std::string>* calls = nullptr) {
+int child(const Scenario& scenario, const fs::path& folder, const Plan& plan,
+          std::vector<std::string>* calls = nullptr) {
   int ends[2];
   if (pipe(ends) != 0) return -1;
   const pid_t pid = fork();
@@ -195,7 +202,8 @@ int child(const Scenario& scenario, const fs::path& folder, const Plan& plan, st
 
 std::set<std::string> names(const fs::path& folder) {
   std::set<std::string> found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) found.insert(entry.path().lexically_relative(folder));
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    found.insert(entry.path().lexically_relative(folder));
   return found;
 }
 

@@ -34,7 +34,8 @@ class WriterTest : public testing::Test {
   }
 
   // In memory if possible: ten thousand renames take a minute on a disk.
-  const fs::path folder = fs::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir()) / fmt::format("writer{}", getpid());
+  const fs::path folder =
+      fs::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir()) / fmt::format("writer{}", getpid());
 };
 
 Error error_of(auto&& body) {
@@ -46,11 +47,11 @@ Error error_of(auto&& body) {
   }
 }
 
-#define EXPECT_FAILS(expected_status, expected_message, ...)            \
-  do {                                                                  \
-    const Error error = error_of([&] { __VA_ARGS__; });                 \
-    EXPECT_EQ(error.status, expected_status);                           \
-    EXPECT_EQ(error.message, expected_message);                         \
+#define EXPECT_FAILS(expected_status, expected_message, ...) \
+  do {                                                       \
+    const Error error = error_of([&] { __VA_ARGS__; });      \
+    EXPECT_EQ(error.status, expected_status);                \
+    EXPECT_EQ(error.message, expected_message);              \
   } while (false)
 
 // ---- random tables -------------------------------------------------------------------------------------------------
@@ -88,8 +89,26 @@ class RandomTables {
 
  private:
   std::string text() {
-    static const std::array<std::string, 20> kPieces{"model", ".", "weight", "0", "1",    "10",     "\"",       "\\", "\n", "\t",
-                                                     "\x01",  "",  " ",      "/", "\x7f", "\xC3\xA9", "\xF0\x9F\x98\x80", "A",  "a",  std::string(1, '\0')};
+    static const std::array<std::string, 20> kPieces{"model",
+                                                     ".",
+                                                     "weight",
+                                                     "0",
+                                                     "1",
+                                                     "10",
+                                                     "\"",
+                                                     "\\",
+                                                     "\n",
+                                                     "\t",
+                                                     "\x01",
+                                                     "",
+                                                     " ",
+                                                     "/",
+                                                     "\x7f",
+                                                     "\xC3\xA9",
+                                                     "\xF0\x9F\x98\x80",
+                                                     "A",
+                                                     "a",
+                                                     std::string(1, '\0')};
     std::string made;
     for (std::size_t n = pick(7); n > 0; --n) made += kPieces[pick(kPieces.size())];
     return made;
@@ -150,7 +169,8 @@ void expect_same(const File& file, const RandomTable& table) {
     const Tensor* const tensor = file.tensor(expected.name);
     ASSERT_NE(tensor, nullptr);
     ASSERT_EQ(tensor->dtype(), expected.dtype);
-    ASSERT_TRUE(std::equal(tensor->shape().begin(), tensor->shape().end(), expected.shape.begin(), expected.shape.end()));
+    ASSERT_TRUE(
+        std::equal(tensor->shape().begin(), tensor->shape().end(), expected.shape.begin(), expected.shape.end()));
     ASSERT_EQ(tensor->bytes(), expected.data.size());
     std::string data(expected.data.size(), '\0');
     read(*tensor, data.data());
@@ -180,8 +200,9 @@ TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
     const FilePtr file = File::open(path().c_str(), open);
     ASSERT_NO_FATAL_FAILURE(expect_same(*file, table)) << i;
     // Tensors without bytes have no place of their own in the data, so that reading orders them by name.
-    const bool ordered = options.keep_order && std::any_of(table.tensors.begin(), table.tensors.end(),
-                                                           [](const RandomTensor& tensor) { return tensor.data.empty(); });
+    const bool ordered =
+        options.keep_order && std::any_of(table.tensors.begin(), table.tensors.end(),
+                                          [](const RandomTensor& tensor) { return tensor.data.empty(); });
     if (ordered) continue;
     write_again(*file, path("y.safetensors"), options);
     ASSERT_TRUE(contents(path()) == contents(path("y.safetensors"))) << i;
@@ -195,7 +216,8 @@ TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   Writer writer;
   writer.add("a", Dtype::F32, four, nullptr);
   EXPECT_FAILS(Status::duplicate, "tensor 'a' is given twice", writer.add("a", Dtype::U8, four, nullptr));
-  EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes", writer.add("b\xFF", Dtype::U8, four, nullptr));
+  EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes",
+               writer.add("b\xFF", Dtype::U8, four, nullptr));
   EXPECT_FAILS(Status::state, "put comes before begin", writer.put(0, 0, "", 0));
   EXPECT_FAILS(Status::state, "finish comes before begin", writer.finish());
   writer.add("__metadata__", Dtype::U8, four, nullptr);
@@ -239,7 +261,8 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
   const std::size_t b = writer.add("b", Dtype::U8, ten, nullptr);
   writer.begin(path().c_str(), {});
-  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put, nor all bytes of 1 other tensors", writer.finish());
+  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put, nor all bytes of 1 other tensors",
+               writer.finish());
   writer.put(a, 2, "23", 2);
   writer.put(a, 6, "6789", 4);
   writer.put(b, 0, "abcdefghij", 10);

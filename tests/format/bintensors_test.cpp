@@ -66,7 +66,7 @@ const std::vector<Bad> kBad{
     {"marker FF in a shape", "\0\1\1a\1\1\xff\0\4"s, 4, Status::schema, 14, "tensor 'a': 0xff"},
     {"more tensors than bytes", "\0\xfd\xff\xff\xff\xff\xff\xff\xff\xff    "s, 0, Status::schema, 9,
      "18446744073709551615 tensors, where 4 bytes are left"},
-    {"more dimensions than bytes", "\0\1\1a\1\xfc\0\0\0\x40    "s, 0, Status::schema, 13,
+    {"more dimensions than bytes", "\0\1\1a\1\xfc\0\0\0\x40    "s, 0, Status::schema, 18,
      "tensor 'a': 1073741824 dimensions, where 4 bytes are left"},
     {"more pairs than bytes", "\1\xfb\xff\xff  "s, 0, Status::schema, 9, "65535 metadata pairs, where 2 bytes"},
     {"a name longer than the header", "\0\1\x28" "abcdef"s, 0, Status::schema, 10, "a string of 40 bytes, where 6"},

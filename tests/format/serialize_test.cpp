@@ -78,20 +78,20 @@ Spec read_spec(const fs::path& path) {
     for (std::string dim; std::getline(dims, dim, ',');) item.shape.push_back(std::stoull(dim));
     const std::size_t i = spec.tensors.size();
     item.data.resize(check_tensor(item.name, item.dtype, item.shape));
-    for (std::size_t j = 0; j < item.data.size(); ++j) item.data[j] = static_cast<char>((31 * i + j + 17 * (j >> 8)) & 0xFF);
+    for (std::size_t j = 0; j < item.data.size(); ++j)
+      item.data[j] = static_cast<char>((31 * i + j + 17 * (j >> 8)) & 0xFF);
     spec.tensors.push_back(std::move(item));
   }
   return spec;
 }
 
 std::string file_of(Spec spec) {
-  std::sort(spec.tensors.begin(), spec.tensors.end(),
-            [](const Item& a, const Item& b) {
-              const auto key = [](const Item& item) {
-                return std::pair(dtype_order(Format::safetensors, item.dtype), std::string_view(item.name));
-              };
-              return key(a) < key(b);
-            });
+  std::sort(spec.tensors.begin(), spec.tensors.end(), [](const Item& a, const Item& b) {
+    const auto key = [](const Item& item) {
+      return std::pair(dtype_order(Format::safetensors, item.dtype), std::string_view(item.name));
+    };
+    return key(a) < key(b);
+  });
   std::vector<NewTensor> tensors;
   std::string data;
   for (const Item& item : spec.tensors) {
@@ -156,10 +156,11 @@ TEST(Serialize, escapes_as_the_reference_does) {
   const NewTensor tensor{name, {}, 0, 1, Dtype::U8};
   NewHeader header;
   header.tensors = {&tensor, 1};
-  EXPECT_EQ(serialized(header).substr(8, 198),
-            "{\"\\u0000\\u0001\\u0002\\u0003\\u0004\\u0005\\u0006\\u0007\\b\\t\\n\\u000b\\f\\r\\u000e\\u000f\\u0010\\u0011\\u0012"
-            "\\u0013\\u0014\\u0015\\u0016\\u0017\\u0018\\u0019\\u001a\\u001b\\u001c\\u001d\\u001e\\u001f !\\\"#$%&'()*+,-./\\\\\x7f/"
-            "\xC3\xA9\"");
+  EXPECT_EQ(
+      serialized(header).substr(8, 198),
+      "{\"\\u0000\\u0001\\u0002\\u0003\\u0004\\u0005\\u0006\\u0007\\b\\t\\n\\u000b\\f\\r\\u000e\\u000f\\u0010\\u0011\\u0012"
+      "\\u0013\\u0014\\u0015\\u0016\\u0017\\u0018\\u0019\\u001a\\u001b\\u001c\\u001d\\u001e\\u001f !\\\"#$%&'()*+,-./\\\\\x7f/"
+      "\xC3\xA9\"");
 }
 
 Status status_of(auto&& body) {
@@ -190,7 +191,10 @@ TEST(Serialize, refuses_what_no_reader_would_take) {
   EXPECT_EQ(check("a", Dtype::F6_E2M3, {4}), Status::ok);
   EXPECT_EQ(status_of([] { check_metadata("\xC0\x80", "v"); }), Status::utf8);
   EXPECT_EQ(status_of([] { check_metadata("k", "\x80"); }), Status::utf8);
-  EXPECT_EQ(status_of([] { check_format(Format::safetensors, {"__metadata__", {}, 0, 4, Dtype::F32}); }), Status::argument);
+  EXPECT_EQ(status_of([] {
+              check_format(Format::safetensors, {"__metadata__", {}, 0, 4, Dtype::F32});
+            }),
+            Status::argument);
 }
 
 TEST(Serialize, refuses_a_header_that_no_reader_would_take) {
@@ -227,11 +231,13 @@ TEST(Respell, changes_the_metadata_and_nothing_else) {
       {"none, with room", "{                            \"t\":{}}", R"({"__metadata__":{"k":"v"},   "t":{}})"},
       {"none, alone, with room", "{                                }", R"({"__metadata__":{"k":"v"}        })"},
       {"none, alone, room behind", "{}                              ", R"({"__metadata__":{"k":"v"}      })"},
-      {"room in front of it all", "           {\"__metadata__\":{},\"t\":{}}", R"({"__metadata__":{"k":"v"}    ,"t":{}})"},
+      {"room in front of it all", "           {\"__metadata__\":{},\"t\":{}}",
+       R"({"__metadata__":{"k":"v"}    ,"t":{}})"},
       {"null", R"({"__metadata__":null         ,"t":{}})", R"({"__metadata__":{"k":"v"}    ,"t":{}})"},
       {"room at the end", R"({"__metadata__":{},"t":{}}        )", R"({"__metadata__":{"k":"v"} ,"t":{}})"},
       {"no room", R"({"__metadata__":{},"t":{}}      )", R"({"__metadata__":{"k":"v"},"t":{}}       )"},
-      {"no room, reserve", R"({"__metadata__":{},"t":{}}      )", R"({"__metadata__":{"k":"v"}               ,"t":{}})", 10},
+      {"no room, reserve", R"({"__metadata__":{},"t":{}}      )", R"({"__metadata__":{"k":"v"}               ,"t":{}})",
+       10},
       {"name with an escape", R"({"__met\u0061data__":{"k":"w"},"t":{}})", R"({"__metadata__":{"k":"v"}     ,"t":{}})"},
   };
   for (const Case& c : cases) {

@@ -123,7 +123,9 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
 }
 
 int ftruncate(int file, off_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
-int ftruncate64(int file, off64_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
+int ftruncate64(int file, off64_t size) noexcept {
+  return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size));
+}
 int fallocate(int file, int mode, off_t offset, off_t n) {
   return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
 }
@@ -145,7 +147,8 @@ int renameat(int from, const char* path, int to, const char* name) noexcept {
   return static_cast<int>(call("renameat", SYS_renameat2, from, as_long(path), to, as_long(name), 0));
 }
 int renameat2(int from, const char* path, int to, const char* name, unsigned flags) noexcept {
-  return static_cast<int>(call("renameat2", SYS_renameat2, from, as_long(path), to, as_long(name), static_cast<long>(flags)));
+  return static_cast<int>(
+      call("renameat2", SYS_renameat2, from, as_long(path), to, as_long(name), static_cast<long>(flags)));
 }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // the C library has a struct of this name, too

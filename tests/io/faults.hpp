@@ -13,8 +13,8 @@ namespace faults {
 
 enum class Action {
   none,
-  fail,         // not done, -1 and `error`; a close is done nevertheless, as on Linux
-  cut_short,    // half of it is done
+  fail,       // not done, -1 and `error`; a close is done nevertheless, as on Linux
+  cut_short,  // half of it is done
   kill_before,
   kill_after,
 };

@@ -1,4 +1,4 @@
-/* Opens the checkpoint of make_gpt2.py, reads one tensor whole, and checks each of its values.
+/* Opens the checkpoint of make_gpt2.c, reads one tensor whole, and checks each of its values.
  *
  * The tensor is the largest, 38,597,376 values: copied out, compared with the view, and then value by value with the
  * formula that made it.

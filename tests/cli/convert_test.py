@@ -1,0 +1,149 @@
+"""`safetensors convert` and `safetensors hash`: there and back over the whole corpus, digests, and what is refused.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import hashlib
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from sample import file_bytes, run
+
+CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance"
+WORKED = CORPUS / "bintensors"
+LACKING = ("C64", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_convert_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def file(self, name, content):
+        (self.folder / name).write_bytes(content)
+        return self.path(name)
+
+    def content(self, name):
+        return (self.folder / name).read_bytes()
+
+    def convert(self, *arguments):
+        result = run("convert", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout
+
+    def refused(self, code, *arguments):
+        result = run(*arguments)
+        self.assertEqual((result.returncode, result.stdout), (code, b""), arguments)
+        self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]+\n\Z")
+        return result.stderr.decode()
+
+
+class Convert(Case):
+    def test_the_worked_example(self):
+        for name in ("worked_two_tensors.safetensors", "worked_two_tensors.bt", "worked_two_tensors_alpha.bt"):
+            self.convert(str(WORKED / name), self.path("a.bt"))
+            self.assertEqual(self.content("a.bt"), (WORKED / "worked_two_tensors.bt").read_bytes())
+            self.convert(str(WORKED / name), self.path("a.safetensors"))
+            self.assertEqual(self.content("a.safetensors"), (WORKED / "worked_two_tensors.safetensors").read_bytes())
+
+    def test_there_and_back_is_the_same_file(self):
+        """Every file of the corpus that is as the reference's writer spells it; the others become such a file first."""
+        same = plain = refused = 0
+        for path in sorted([*(CORPUS / "files").iterdir(), *(CORPUS / "writer").glob("*.safetensors")]):
+            if path.stat().st_size > 200_000 or run("show", str(path), "--json").returncode != 0:
+                continue
+            self.convert(str(path), self.path("plain.safetensors"))
+            result = run("convert", self.path("plain.safetensors"), self.path("there.bt"))
+            if result.returncode != 0:
+                self.assertRegex(result.stderr.decode(), f"has no dtype ({'|'.join(LACKING)}) ", path.name)
+                self.assertFalse((self.folder / "there.bt").exists(), path.name)
+                refused += 1
+                continue
+            self.convert(self.path("there.bt"), self.path("back.safetensors"))
+            self.assertEqual(self.content("back.safetensors"), self.content("plain.safetensors"), path.name)
+            plain += 1
+            same += self.content("plain.safetensors") == path.read_bytes()
+            os.remove(self.path("there.bt"))
+        print(f"{plain} files there and back unchanged, {same} of them as they lie in the corpus; {refused} refused for a dtype")
+        self.assertGreater(same, 5)
+        self.assertGreater(plain, 50)
+        self.assertGreater(refused, 5)
+
+    def test_no_metadata_and_an_empty_map_are_not_the_same(self):
+        for metadata in (None, {}, {"k": "v"}):
+            before = file_bytes([("a", "F32", [1], 4)], metadata)
+            self.convert(self.file("a.safetensors", before), self.path("a.bt"))
+            self.assertEqual(self.content("a.bt")[8], metadata is not None)
+            self.convert(self.path("a.bt"), self.path("b.safetensors"))
+            self.assertEqual(self.content("b.safetensors"), before)
+
+    def test_what_cannot_be_carried_is_refused_by_name(self):
+        path = self.file("c.safetensors", file_bytes([("spectrum", "C64", [1], 8)]))
+        kept = self.file("kept.bt", b"old")
+        self.assertIn("tensor 'spectrum': bintensors has no dtype C64", self.refused(2, "convert", path, kept))
+        self.assertEqual(self.content("kept.bt"), b"old")
+        header = b"\0\1\x0c__metadata__\1\1\1\0\1" + b" " * 3
+        path = self.file("m.bt", len(header).to_bytes(8, "little") + header + b"x")
+        self.assertIn("'__metadata__'", self.refused(2, "convert", path, self.path("m.safetensors")))
+        self.assertFalse((self.folder / "m.safetensors").exists())
+
+    def test_the_format_is_that_of_the_extension_or_as_said(self):
+        path = self.file("a.safetensors", file_bytes([("a", "F32", [1], 4)], None))
+        for name, options, first in (("a.bintensors", (), 0), ("A.BT", (), 0), ("a.bin", ("--to", "bintensors"), 0),
+                                     ("b.bt", ("--to", "safetensors"), ord("{"))):
+            self.convert(path, self.path(name), *options)
+            self.assertEqual(self.content(name)[8], first, name)
+        self.assertIn("--to", self.refused(2, "convert", path, self.path("a.bin")))
+        self.refused(2, "convert", path, self.path("a.bt"), "--to", "gguf")
+        self.assertEqual(self.convert(path, "-", "--to", "safetensors"), pathlib.Path(path).read_bytes())
+
+    def test_a_file_over_itself(self):
+        path = self.file("a.bt", (WORKED / "worked_two_tensors_alpha.bt").read_bytes())
+        self.convert(path, path)
+        self.assertEqual(self.content("a.bt"), (WORKED / "worked_two_tensors.bt").read_bytes())
+
+    def test_no_replace(self):
+        path = self.file("a.safetensors", file_bytes([("a", "F32", [1], 4)]))
+        self.convert(path, self.path("a.bt"), "--no-replace")
+        self.refused(3, "convert", path, self.path("a.bt"), "--no-replace")
+
+    def test_bad_and_absent_files(self):
+        line = self.refused(1, "convert", str(WORKED / "bad_hole.bt"), self.path("a.safetensors"))
+        self.assertIn("bad_hole.bt", line)
+        self.refused(3, "convert", self.path("absent.bt"), self.path("a.safetensors"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Hash(Case):
+    def hash(self, *arguments):
+        result = run("hash", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return result.stdout.decode()
+
+    def test_a_file_is_digested_whole(self):
+        content = file_bytes([("a", "U8", [3_000_001], 3_000_001)])
+        path = self.file("a.safetensors", content)
+        self.assertEqual(self.hash(path), f"{hashlib.sha256(content).hexdigest()}  {path}\n")
+        self.assertEqual(self.hash("--sha256", path), self.hash(path))
+        self.assertEqual(self.hash("--sha1", path), f"{hashlib.sha1(content).hexdigest()}  {path}\n")
+
+    def test_of_the_older_layout_the_data_alone(self):
+        paths = [str(WORKED / name) for name in ("worked_two_tensors.bt", "worked_two_tensors_alpha.bt")]
+        current, older = (pathlib.Path(path).read_bytes() for path in paths)
+        lines = self.hash(*paths).splitlines()
+        self.assertEqual(lines[0].split()[0], hashlib.sha256(current).hexdigest())
+        self.assertEqual(lines[1].split()[0], hashlib.sha256(older[-1216:]).hexdigest())
+
+    def test_of_a_broken_file_there_is_none(self):
+        self.refused(1, "hash", str(WORKED / "bad_missing_tail.bt"))
+        self.refused(3, "hash", self.path("absent"))
+        self.refused(2, "hash", "--sha1", "--sha256", str(WORKED / "worked_two_tensors.bt"))
+
+
+if __name__ == "__main__":
+    unittest.main()
