@@ -13,7 +13,9 @@
  *  5. Text is UTF-8, lengths are bytes; strings handed out are also NUL-terminated.  Paths are UTF-8 on every system.
  *  6. Every public struct begins with struct_size: set it to sizeof the struct (ST_INIT does).  A zero field means the
  *     default.  Fields are only ever appended.  Unknown flags are refused.
- *  7. The library prints nothing, never aborts, reads no environment, and starts threads only inside a call that says so. */
+ *  7. The library prints nothing, never aborts, reads no environment, and starts threads only inside a call that says so.
+ *     (simdjson, which it is built on, looks once at SIMDJSON_FORCE_IMPLEMENTATION.)
+ *  8. Everything is here since 0.1.0 unless it says otherwise. */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 
@@ -81,6 +83,7 @@ enum {
 };
 ST_API const char *st_status_name(st_status status);   /* "ST_ERR_JSON"; never NULL */
 
+/* Filled on failure, as far as struct_size reaches; left alone on success. */
 typedef struct st_error {        /* the caller's, on its stack: no error state is shared or thread-local             */
   uint32_t struct_size;
   st_status status;
@@ -98,15 +101,18 @@ enum {
   ST_I64 = 9, ST_F16 = 10, ST_BF16 = 11, ST_F32 = 12, ST_F64 = 13, ST_C64 = 14, ST_F8_E4M3 = 15, ST_F8_E5M2 = 16,
   ST_F8_E8M0 = 17, ST_F8_E4M3FNUZ = 18, ST_F8_E5M2FNUZ = 19, ST_F6_E2M3 = 20, ST_F6_E3M2 = 21, ST_F4 = 22
 };
-ST_API const char *st_dtype_name(st_dtype dtype);
-ST_API uint32_t    st_dtype_bits(st_dtype dtype);
-ST_API st_dtype    st_dtype_from_name(const char *name, size_t len);
+ST_API const char *st_dtype_name(st_dtype dtype);                        /* "BF16"; "UNKNOWN" for any other number */
+ST_API uint32_t    st_dtype_bits(st_dtype dtype);                        /* per element; 0 for any other number    */
+ST_API st_dtype    st_dtype_from_name(const char *name, size_t len);     /* or ST_DTYPE_UNKNOWN                    */
 
 /* ---- Opening ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct st_file st_file;       /* a checkpoint: one file or all shards of one model; immutable once open */
 typedef struct st_tensor st_tensor;   /* one entry; lives as long as its st_file                                 */
 
+/* Memory for what an open file keeps: headers, tables, names.  alloc returns size bytes aligned to align, or NULL, which ends
+ * the call with ST_ERR_NO_MEMORY; free gets the same size and align.  Both are called from several threads at once where many
+ * shards are opened, and free from whichever thread lets go of the file last. */
 typedef struct st_allocator {
   uint32_t struct_size;
   uint32_t flags;
@@ -126,41 +132,53 @@ enum {
 #define ST_OPEN_STRICT         (1u << 0)  /* refuse also what real writers do beside the format's text             */
 #define ST_OPEN_REFERENCE      (1u << 1)  /* exactly the reference implementation's verdicts                       */
 #define ST_OPEN_UNKNOWN_DTYPES (1u << 2)  /* list tensors whose dtype this build does not know, as raw bytes       */
+#define ST_OPEN_FOLLOW_LINKS   (1u << 3)  /* take shards also through links that leave the folder of their index   */
 
 typedef struct st_open_options {
   uint32_t struct_size;
   uint32_t flags;
   st_io io;
   uint32_t threads;                   /* to parse the headers of many shards at once; 0: choose */
-  uint64_t max_header_bytes;          /* 0: 100,000,000                                         */
+  uint64_t max_header_bytes;          /* 0, and at most: 100,000,000, the format's own limit    */
   const st_allocator *allocator;      /* copied; NULL: malloc                                   */
 } st_open_options;
 
-typedef struct st_source {            /* any random-access bytes: an archive, a network, a cache  */
+/* Any random-access bytes: an archive, a network, a cache.  read_at fills all n bytes at dst and returns 0, or something else,
+ * which the caller of the library finds in the message of ST_ERR_CALLBACK; it is called from many threads at once.  close (may be
+ * NULL) is called exactly once, also when opening fails.  The struct itself is copied. */
+typedef struct st_source {
   uint32_t struct_size;
   uint32_t flags;
   void *ctx;
   uint64_t size;
-  int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);   /* 0 on success; called from many threads */
+  int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);
   void (*close)(void *ctx);
 } st_source;
 
-/* path: a safetensors file, a *.safetensors.index.json, or a folder that holds either. */
+/* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
+ * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
+ * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
+ * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
-/* release is called exactly once, also when opening fails. */
+/* A whole file in the caller's memory, which must stay as it is until release (may be NULL) is called: exactly once, also when
+ * opening fails.  st_tensor_data points into it. */
 ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx), void *ctx,
                                 const st_open_options *options, st_file **out, st_error *err);
 /* size bytes from offset inside fd (size 0: to its end), which stays the caller's: a model inside an archive, or handed over by
  * another process, opens as zero-copy as a path.  fd is an int or, on Windows, a HANDLE. */
 ST_API st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_options *options, st_file **out, st_error *err);
 ST_API st_status st_open_source(const st_source *source, const st_open_options *options, st_file **out, st_error *err);
+/* Another count on the file, from any thread; each one needs its st_free.  NULL gives NULL. */
 ST_API st_file  *st_retain(const st_file *file);
 ST_API void      st_free(st_file *file);
 
 /* ---- Looking: nothing here can fail --------------------------------------------------------------------------------------- */
 
+/* Everything handed out here is borrowed from the file and lives as long as it does. */
+
 ST_API size_t           st_count_tensors(const st_file *file);
-ST_API const st_tensor *st_get_tensor_at(const st_file *file, size_t i);                /* in data order      */
+ST_API const st_tensor *st_get_tensor_at(const st_file *file, size_t i);                /* in data order, shard after
+                                                                                           shard; NULL past the last */
 ST_API const st_tensor *st_get_tensor(const st_file *file, const char *name);           /* NULL when absent   */
 ST_API const st_tensor *st_get_tensor_n(const st_file *file, const char *name, size_t len);
 
@@ -171,9 +189,11 @@ ST_API size_t          st_tensor_rank(const st_tensor *tensor);
 ST_API const uint64_t *st_tensor_shape(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_elements(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_bytes(const st_tensor *tensor);
-ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* absolute, in its file */
+ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* bytes, absolute, in its file */
 ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
-ST_API const void     *st_tensor_data(const st_tensor *tensor);                         /* NULL: read it instead */
+/* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is no
+ * mapping: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not. */
+ST_API const void     *st_tensor_data(const st_tensor *tensor);
 
 ST_API size_t      st_count_metadata(const st_file *file);
 /* A pair by number, in the order of the file: the key, or NULL past the last. */
@@ -184,15 +204,86 @@ ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_
 
 ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
-ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);       /* the raw JSON        */
+/* The header as the file spells it, padding included; made at the first call.  NULL past the last shard, and when memory runs
+ * out. */
+ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);
+
+/* What is odd and no error, a line each: a shard that holds tensors its index does not list. */
+ST_API size_t      st_count_warnings(const st_file *file);
+ST_API const char *st_get_warning(const st_file *file, size_t i);                       /* NULL past the last  */
 
 /* ---- Reading into the caller's memory ----------------------------------------------------------------------------------------- */
 
+/* All bytes of a tensor, from any thread.  dst_size: exactly st_tensor_bytes, else ST_ERR_BUFFER_SIZE.  A file that has become
+ * shorter since it was opened is ST_ERR_TRUNCATED; what dst holds after an error is not said.  Where the file lives on as a
+ * mapping only (its path was replaced), the bytes of the file that was opened are read. */
 ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_size, st_error *err);
+
+/* A part of a tensor.  begin, end, step: st_tensor_rank values each, with Python's meaning: a negative position counts from the
+ * end, what lies outside is cut off, a negative step goes backwards; NULL is open, as in [:].  Where parts of a byte would be
+ * meant (dtypes below 8 bits), it is ST_ERR_MISALIGNED.
+ * Tells, each where not NULL: the shape (st_tensor_rank values), the bytes of the packed result, and where it lies as it
+ * is (NULL: it is not contiguous, or the file is not mapped). */
+ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
+                                 uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
+/* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
+ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
+                                      void *dst, size_t dst_size, st_error *err);
 
 typedef int32_t st_advice;
 enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };
-ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);   /* a hint */
+/* A hint to the system about bytes that will soon be touched, or not again.  It drops nothing that was written to a view. */
+ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);
+
+/* ---- Plans: many reads as one pass over the files, sorted, merged, split, by several threads --------------------------------- */
+
+typedef struct st_plan st_plan;
+
+typedef int32_t st_cache;
+enum {
+  ST_CACHE_AUTO = 0,      /* copy what is in the page cache, read the rest around it; through it on network and FUSE mounts */
+  ST_CACHE_THROUGH = 1,   /* what is read stays in the page cache, for the next one to find                                */
+  ST_CACHE_AROUND = 2     /* direct reads, which leave the page cache alone; through it where a filesystem has none        */
+};
+
+typedef struct st_read_options {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint32_t threads;                   /* 0: choose; 1: only the calling thread */
+  st_cache cache;
+  uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
+  uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
+                                         since a disk reads on faster than it starts anew; 0: choose; 1: read nothing along */
+  void *ctx;                          /* for the two below                     */
+  /* About every 10 ms and at the end; non-zero cancels.  From one thread at a time, and unless parallel_for is the host's
+   * from the one that called st_plan_run. */
+  int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
+  /* The host's own pool, instead of threads of ours: calls fn(arg, i) for every i < n, in any order, on any threads, and
+   * returns after all. */
+  void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
+} st_read_options;
+
+/* The plan keeps its file open. */
+ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
+/* One destination, numbered in the order of these calls from 0.  The slice as above: three times NULL is the whole tensor.
+ * dst must live until the plan has run.  Where its address modulo 4096 equals st_tensor_offset (plus what is before the slice),
+ * a disk writes into it without a copy between. */
+ST_API st_status st_plan_add(st_plan *plan, const st_tensor *tensor, const int64_t *begin, const int64_t *end,
+                             const int64_t *step, void *dst, size_t dst_size, st_error *err);
+/* Starts threads, all gone when it returns.  The first error ends it and names tensor, file and offset.  Runs again when called
+ * again, and then reads everything again. */
+ST_API st_status st_plan_run(st_plan *plan, const st_read_options *options, st_error *err);
+/* These three from any thread, also while the plan runs. */
+ST_API void      st_plan_progress(const st_plan *plan, uint64_t *done, uint64_t *total);   /* bytes; each may be NULL */
+ST_API void      st_plan_cancel(const st_plan *plan);    /* the run, or when there is none the next one: ST_ERR_CANCELLED */
+ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: every byte of destination i is there, also after
+                                                                          a run that failed or was cancelled */
+ST_API void      st_plan_free(st_plan *plan);
+
+/* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
+ * reading into memory never touched before takes several times as long.  threads 0: choose; they are gone when it returns. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t threads, void **out, st_error *err);
+ST_API void      st_buffer_free(void *buffer);
 
 #ifdef __cplusplus
 }
