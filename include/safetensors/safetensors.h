@@ -226,7 +226,8 @@ ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_s
  * is (NULL: it is not contiguous, or the file is not mapped). */
 ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                  uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
-/* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
+/* dst_size: exactly the bytes of the part.  On the calling thread alone, without reading what the part leaves out, but for gaps
+ * that are read faster than skipped.  Many parts, and large ones, come sooner through a plan. */
 ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                       void *dst, size_t dst_size, st_error *err);
 
@@ -249,7 +250,7 @@ enum {
 typedef struct st_read_options {
   uint32_t struct_size;
   uint32_t flags;
-  uint32_t threads;                   /* 0: choose; 1: only the calling thread */
+  uint32_t threads;                   /* 0: choose; 1: only the calling thread; at most 1024 are taken */
   st_cache cache;
   uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
   uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
