@@ -5,6 +5,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "format/table.hpp"
 #include "safetensors/safetensors.h"
 
 namespace st {
@@ -15,6 +16,8 @@ constexpr bool same(Status core, st_status number) { return static_cast<st_statu
 constexpr bool same(Dtype core, st_dtype number) {
   return static_cast<st_dtype>(core) == number && info(core).dtype == core;
 }
+
+constexpr bool same(Format core, st_format number) { return static_cast<st_format>(core) == number; }
 
 static_assert(same(Status::ok, ST_OK));
 static_assert(same(Status::argument, ST_ERR_ARGUMENT) && same(Status::struct_size, ST_ERR_STRUCT_SIZE));
@@ -42,6 +45,9 @@ static_assert(same(Dtype::C64, ST_C64) && same(Dtype::F8_E4M3, ST_F8_E4M3) && sa
 static_assert(same(Dtype::F8_E8M0, ST_F8_E8M0) && same(Dtype::F8_E4M3FNUZ, ST_F8_E4M3FNUZ));
 static_assert(same(Dtype::F8_E5M2FNUZ, ST_F8_E5M2FNUZ) && same(Dtype::F6_E2M3, ST_F6_E2M3));
 static_assert(same(Dtype::F6_E3M2, ST_F6_E3M2) && same(Dtype::F4, ST_F4));
+
+static_assert(same(Format::safetensors, ST_FORMAT_SAFETENSORS) && same(Format::bintensors, ST_FORMAT_BINTENSORS));
+static_assert(same(Format::bintensors_old, ST_FORMAT_BINTENSORS_OLD));
 
 static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);

@@ -126,6 +126,10 @@ const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t l
   return handle(file_of(file).tensor({name, len}));
 }
 
+st_format st_get_format(const st_file* file) { return static_cast<st_format>(file_of(file).format()); }
+
+int32_t st_has_metadata(const st_file* file) { return file_of(file).has_metadata() ? 1 : 0; }
+
 size_t st_count_metadata(const st_file* file) { return file_of(file).metadata().size(); }
 
 const char* st_get_metadata_at(const st_file* file, size_t i, size_t* key_len, const char** value, size_t* value_len) {
@@ -168,6 +172,26 @@ size_t st_count_warnings(const st_file* file) { return file_of(file).warnings().
 const char* st_get_warning(const st_file* file, size_t i) {
   const auto warnings = file_of(file).warnings();
   return i < warnings.size() ? warnings[i].c_str() : nullptr;
+}
+
+uint64_t st_get_shard_size(const st_file* file, size_t shard) {
+  const core::File& core = file_of(file);
+  return shard < core.count_shards() ? core.shard(shard).source.size() : 0;
+}
+
+st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void* dst, size_t n, st_error* err) {
+  return guard(err, [&] {
+    require(file, "file");
+    const core::File& core = file_of(file);
+    if (shard >= core.count_shards()) fail(Status::range, "shard {} of {}", shard, core.count_shards());
+    const std::uint64_t size = core.shard(shard).source.size();
+    if (offset > size || n > size - offset) {
+      fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
+    }
+    if (n == 0) return;
+    require(dst, "dst");
+    core.shard(shard).source.read_at(offset, dst, n);
+  });
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/file.hpp"
+#include "core/writer.hpp"
 #include "safetensors/safetensors.h"
 
 namespace st::capi {
@@ -11,5 +12,8 @@ inline st_file* handle(core::FilePtr file) { return reinterpret_cast<st_file*>(f
 inline const core::File& file_of(const st_file* file) { return *reinterpret_cast<const core::File*>(file); }
 inline const st_tensor* handle(const Tensor* tensor) { return reinterpret_cast<const st_tensor*>(tensor); }
 inline const Tensor& tensor_of(const st_tensor* tensor) { return *reinterpret_cast<const Tensor*>(tensor); }
+inline st_writer* handle(core::Writer* writer) { return reinterpret_cast<st_writer*>(writer); }
+inline core::Writer& writer_of(st_writer* writer) { return *reinterpret_cast<core::Writer*>(writer); }
+inline const core::Writer& writer_of(const st_writer* writer) { return *reinterpret_cast<const core::Writer*>(writer); }
 
 }  // namespace st::capi

@@ -8,7 +8,10 @@
 namespace cli {
 
 void add_cat(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_extract(CLI::App& app);
+void add_hash(CLI::App& app);
+void add_meta(CLI::App& app);
 void add_show(CLI::App& app);
 
 }  // namespace cli

@@ -37,14 +37,17 @@ int complain(const std::string& line, cli::ExitCode code) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Look into safetensors files", "safetensors"};
+  CLI::App app{"Look into safetensors files, and convert them", "safetensors"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app.footer(kExitCodes);
 
   cli::add_show(app);
+  cli::add_meta(app);
   cli::add_cat(app);
   cli::add_extract(app);
+  cli::add_convert(app);
+  cli::add_hash(app);
 
   try {
     app.parse(argc, argv);

@@ -48,7 +48,11 @@ class File {
   const Tensor* tensor(std::string_view name) const;  // nullptr when absent
 
   const std::pmr::vector<MetadataPair>& metadata() const { return catalog_ ? catalog_->metadata : first().metadata; }
+  // Also for an empty map, which is not the same as none.
+  bool has_metadata() const { return catalog_ ? !catalog_->metadata.empty() : first().has_metadata; }
   const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
+
+  Format format() const { return shards_.empty() ? Format::safetensors : first().format; }
 
   std::span<const std::string> warnings() const;  // what is odd and no error
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "format/bintensors.hpp"
 #include "format/parse.hpp"
 #include "format/sniff.hpp"
 #include "format/utf8.hpp"
@@ -28,9 +29,15 @@ std::uint64_t little_endian_64(std::span<const char> bytes) {
   return value;
 }
 
-bool may_begin_json(std::span<const char> prefix) {
-  constexpr std::string_view kFirst = "{ \t\r\n";
-  return prefix.size() > kLengthBytes && kFirst.find(prefix[kLengthBytes]) != std::string_view::npos;
+bool is_bintensors(char first, const HeaderOptions& options) {
+  return options.rules != Rules::reference && may_begin_bintensors(first);
+}
+
+bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const HeaderOptions& options) {
+  constexpr std::string_view kJson = "{ \t\r\n";
+  if (prefix.size() <= kLengthBytes) return false;
+  const char first = prefix[kLengthBytes];
+  return kJson.find(first) != std::string_view::npos || (length > 0 && is_bintensors(first, options));
 }
 
 // A name that had to be unescaped no longer stands in the header.
@@ -70,7 +77,7 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
   }
   const std::uint64_t length = little_endian_64(prefix);
   const std::uint64_t limit = std::min(options.max_bytes, kMaxHeaderBytes);
-  if (length > limit || length > file_size - kLengthBytes || !may_begin_json(prefix)) {
+  if (length > limit || length > file_size - kLengthBytes || !may_begin_header(prefix, length, options)) {
     refuse_other_kinds(prefix, file_size);
   }
   if (length > limit) fail_at(Status::header_size, 0, "the header is {} bytes long, the limit is {}", length, limit);
@@ -83,6 +90,7 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
 
 void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   table.data_begin = kLengthBytes + header.size();
+  if (!header.empty() && is_bintensors(header.front(), options)) return read_bintensors(header, file_size, options, table);
   require_utf8({header.data(), header.size()}, kLengthBytes, "header");
   parse_header(header, options, table);
   index_names(table.metadata, table.metadata_index, header, options, "metadata key");
@@ -94,7 +102,8 @@ void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOp
 // A NUL is legal nowhere in a JSON header: whatever NUL stands there now was a closing quote.
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
-  if (table.format == Format::safetensors) std::replace(out, out + header.size(), '\0', '"');
+  if (table.format != Format::safetensors) return restore_bintensors(header, table, out);
+  std::replace(out, out + header.size(), '\0', '"');
 }
 
 }  // namespace st::format

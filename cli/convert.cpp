@@ -1,0 +1,103 @@
+// `safetensors convert A B`: the same tensors and metadata in the other format.
+//
+// The library's writer does the work: it refuses what the format cannot hold before it touches B, copies the bytes
+// inside the kernel where that is possible, and B appears whole or not at all.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "failure.hpp"
+
+namespace cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  safetensors convert model.safetensors model.bt\n"
+    "  safetensors convert model.bt model.safetensors\n"
+    "  safetensors convert model.bt - --to safetensors | ssh host 'cat > model.safetensors'";
+
+struct ConvertOptions {
+  std::string from;
+  std::string into;
+  std::string format;
+  bool no_replace = false;
+};
+
+struct NamedFormat {
+  std::string_view name;  // and extension
+  st_format format;
+};
+constexpr std::array<NamedFormat, 3> kFormats{{{"safetensors", ST_FORMAT_SAFETENSORS},
+                                               {"bintensors", ST_FORMAT_BINTENSORS},
+                                               {"bt", ST_FORMAT_BINTENSORS}}};
+
+st_format format_of(const ConvertOptions& options) {
+  std::string name = options.format;
+  if (name.empty()) {
+    const std::string extension = std::filesystem::path(options.into).extension().string();
+    name = extension.empty() ? "" : extension.substr(1);
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  }
+  for (const NamedFormat& known : kFormats) {
+    if (known.name == name) return known.format;
+  }
+  throw Failure{kUsage, options.into + ": not .safetensors, .bt or .bintensors: say which format with --to"};
+}
+
+struct FreeWriter {
+  void operator()(st_writer* writer) const { st_writer_free(writer); }
+};
+
+void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
+  st_error error = ST_INIT(st_error);
+  const auto check = [&error](st_status status) {
+    if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
+  };
+  st_writer* made = nullptr;
+  check(st_writer_new(&made, &error));
+  const std::unique_ptr<st_writer, FreeWriter> writer(made);
+  check(st_writer_copy_metadata(made, file.c_handle(), &error));
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    check(st_writer_add_tensor(made, nullptr, 0, st_get_tensor_at(file.c_handle(), i), &error));
+  }
+  check(st_writer_begin(made, into.c_str(), &options, &error));
+  check(st_writer_finish(made, &error));
+}
+
+void run(const ConvertOptions& options) {
+  st_write_options write = ST_INIT(st_write_options);
+  write.format = format_of(options);
+  if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
+  std::string at = options.from;
+  try {
+    const safetensors::SafeOpen file(options.from);
+    at = options.into;
+    convert(file, options.into == "-" ? "/dev/stdout" : options.into, write);
+  } catch (const safetensors::Error& error) {
+    throw failure_in(at, error);
+  }
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  const auto options = std::make_shared<ConvertOptions>();
+  CLI::App* command = app.add_subcommand("convert", "Write the same tensors and metadata in another format");
+  command->add_option("A", options->from, "A safetensors or bintensors file")->required();
+  command->add_option("B", options->into, "What to write: .safetensors, .bt or .bintensors; - for standard output")->required();
+  command->add_option("--to", options->format, "The format, whatever B is called")
+      ->option_text("FORMAT")
+      ->check(CLI::IsMember({"safetensors", "bintensors"}));
+  command->add_flag("--no-replace", options->no_replace, "An existing B is an error");
+  command->footer(kExamples);
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace cli

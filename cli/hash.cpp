@@ -1,0 +1,104 @@
+// `safetensors hash FILE`: a digest of the bytes that were opened, by OpenSSL.
+//
+// Of a file that breaks the format there is no digest: a sum that looks right for half a download is worse than
+// none. The bytes come through the library from the very file whose header was checked.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <openssl/evp.h>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "output.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+
+constexpr const char* kNotes =
+    "The digest is that of the whole file, as sha256sum's. Of bintensors' older layout it is that of the data\n"
+    "alone: in both cases what bintensors calls its checksum. Of a model in shards there is a line for each.\n"
+    "\n"
+    "Examples:\n"
+    "  safetensors hash model.safetensors > model.sha256 && sha256sum -c model.sha256\n"
+    "  safetensors hash --sha1 model.bt";
+
+struct HashOptions {
+  std::vector<std::string> paths;
+  bool sha1 = false;
+};
+
+class Digest {
+ public:
+  explicit Digest(const EVP_MD* kind) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    expect(context_ != nullptr && EVP_DigestInit_ex(context_.get(), kind, nullptr) == 1);
+  }
+
+  void add(const void* bytes, std::size_t n) { expect(EVP_DigestUpdate(context_.get(), bytes, n) == 1); }
+
+  std::string hex() {
+    unsigned char bytes[EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    expect(EVP_DigestFinal_ex(context_.get(), bytes, &size) == 1);
+    return fmt::format("{:02x}", fmt::join(bytes, bytes + size, ""));
+  }
+
+ private:
+  static void expect(bool good) {
+    if (!good) throw Failure{kDefect, "OpenSSL cannot make this digest"};  // as where a policy forbids SHA-1
+  }
+
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, const EVP_MD* kind) {
+  const st_file* const handle = file.c_handle();
+  const std::uint64_t size = st_get_shard_size(handle, shard);
+  std::uint64_t at = st_get_format(handle) == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
+  Digest digest(kind);
+  std::vector<unsigned char> piece(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size)));
+  while (at < size) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), size - at));
+    st_error error = ST_INIT(st_error);
+    const st_status status = st_read_shard(handle, shard, at, piece.data(), n, &error);
+    if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
+    digest.add(piece.data(), n);
+    at += n;
+  }
+  return digest.hex();
+}
+
+void hash(const std::string& path, const EVP_MD* kind, Output& out) {
+  try {
+    st_open_options options = ST_INIT(st_open_options);
+    options.io = ST_IO_READ;  // reads that a truncated file ends with an error, and not with a signal
+    const safetensors::SafeOpen file(path, options);
+    for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
+      out.print("{}  {}\n", digest_of(file, shard, kind), printable(file.shard_path(shard)));
+    }
+    out.flush();
+  } catch (const safetensors::Error& error) {
+    throw failure_in(path, error);
+  }
+}
+
+}  // namespace
+
+void add_hash(CLI::App& app) {
+  const auto options = std::make_shared<HashOptions>();
+  CLI::App* command = app.add_subcommand("hash", "Print a digest of a file, after checking it");
+  command->add_option("FILE", options->paths, "Files to digest, one line each")->required();
+  CLI::Option* const sha1 = command->add_flag("--sha1", options->sha1, "SHA-1, 40 digits");
+  command->add_flag("--sha256")->description("SHA-256, 64 digits (the default)")->excludes(sha1);
+  command->footer(kNotes);
+  command->callback([options] {
+    Output out;
+    for (const std::string& path : options->paths) hash(path, options->sha1 ? EVP_sha1() : EVP_sha256(), out);
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,155 @@
+// `safetensors meta FILE [get|set|rm]`: a file's metadata, looked at and changed.
+//
+// Changing never touches a tensor's byte, see st_edit_metadata. Several pairs are one change: all of them or none.
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "output.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  safetensors meta model.safetensors\n"
+    "  safetensors meta model.safetensors --json | jq .\n"
+    "  safetensors meta model.safetensors get format\n"
+    "  safetensors meta model.safetensors set format=pt 'title=A model'\n"
+    "  safetensors meta model.safetensors rm title";
+
+struct MetaOptions {
+  std::string path;
+  std::string key;
+  std::vector<std::string> pairs;
+  std::vector<std::string> keys;
+  std::uint64_t reserve = 0;
+  bool json = false;
+  bool sync = false;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+std::string json_text(const nlohmann::json& document) { return document.dump(-1, ' ', true) + "\n"; }
+
+void list(const MetaOptions& options) {
+  const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
+  Output out;
+  if (options.json) {
+    out.write(json_text(metadata.empty() ? nlohmann::json::object() : nlohmann::json(metadata)));
+  } else {
+    std::size_t width = 0;
+    for (const auto& [key, value] : metadata) width = std::max(width, width_of(shown(key, 100)));
+    for (const auto& [key, value] : metadata) out.print("{:{}}  {}\n", shown(key, 100), width, shown(value, 100));
+  }
+  out.flush();
+}
+
+// For scripts the value's own bytes and one end of line; a terminal would obey some of them.
+void get(const MetaOptions& options) {
+  const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
+  const auto found = metadata.find(options.key);
+  if (found == metadata.end()) throw Failure{kUsage, options.path + ": no metadata key " + shown(options.key, 100)};
+  Output out;
+  const bool as_it_is = isatty(STDOUT_FILENO) == 0;
+  out.write(options.json ? json_text(found->second) : (as_it_is ? found->second : printable(found->second)) + "\n");
+  out.flush();
+}
+
+void edit(const MetaOptions& options, const std::vector<std::pair<std::string, const char*>>& changes) {
+  std::vector<const char*> keys;
+  std::vector<const char*> values;
+  for (const auto& [key, value] : changes) {
+    keys.push_back(key.c_str());
+    values.push_back(value);
+  }
+  st_write_options writing = ST_INIT(st_write_options);
+  writing.flags = options.sync ? ST_WRITE_SYNC : 0;
+  writing.header_reserve = options.reserve;
+  st_error error = ST_INIT(st_error);
+  if (st_edit_metadata(options.path.c_str(), keys.data(), values.data(), keys.size(), &writing, &error) != ST_OK) {
+    throw safetensors::Error(error.status, error.message, error.offset, error.os_error);
+  }
+}
+
+void set(const MetaOptions& options) {
+  std::vector<std::pair<std::string, const char*>> changes;
+  for (const std::string& pair : options.pairs) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos) throw Failure{kUsage, "set wants KEY=VALUE, not " + shown(pair, 100)};
+    changes.emplace_back(pair.substr(0, equals), pair.c_str() + equals + 1);
+  }
+  const Metadata before = safetensors::SafeOpen(options.path).metadata();
+  edit(options, changes);
+  const bool has_format = before.contains("format") ||
+                          std::any_of(changes.begin(), changes.end(), [](const auto& change) { return change.first == "format"; });
+  if (before.empty() && !has_format) {
+    std::fprintf(stderr, "safetensors: note: metadata without 'format' makes transformers refuse a file; 'set format=pt' adds it\n");
+  }
+}
+
+void remove(const MetaOptions& options) {
+  std::vector<std::pair<std::string, const char*>> changes;
+  for (const std::string& key : options.keys) changes.emplace_back(key, nullptr);
+  edit(options, changes);
+}
+
+template <class Work>
+std::function<void()> on_file(const std::shared_ptr<MetaOptions>& options, const Work& work) {
+  return [options, work] {
+    try {
+      work(*options);
+    } catch (const safetensors::Error& error) {
+      throw failure_in(options->path, error);
+    }
+  };
+}
+
+void add_editing(CLI::App& command, MetaOptions& options) {
+  command.add_flag("--sync", options.sync, "Return when the change is on the disk, and survive a power cut");
+  command.add_option("--reserve", options.reserve, "Bytes of room for later changes, where a new file must be written")
+      ->option_text("N");
+}
+
+}  // namespace
+
+void add_meta(CLI::App& app) {
+  const auto options = std::make_shared<MetaOptions>();
+  CLI::App* const command = app.add_subcommand("meta", "List or change the metadata of a file");
+  command->add_option("FILE", options->path, "A .safetensors file")->required();
+  command->add_flag("--json", options->json, "An object of strings; {} when there is none");
+  command->footer(kExamples);
+  command->require_subcommand(0, 1);
+
+  CLI::App* const get_one = command->add_subcommand("get", "One value");
+  get_one->add_option("KEY", options->key)->required();
+  get_one->add_flag("--json", options->json, "As a JSON string");
+  CLI::App* const set_pairs = command->add_subcommand("set", "Set keys, all at once");
+  set_pairs->add_option("KEY=VALUE", options->pairs)->required();
+  add_editing(*set_pairs, *options);
+  CLI::App* const remove_keys = command->add_subcommand("rm", "Remove keys, all at once");
+  remove_keys->add_option("KEY", options->keys)->required();
+  add_editing(*remove_keys, *options);
+
+  get_one->callback(on_file(options, get));
+  set_pairs->callback(on_file(options, set));
+  remove_keys->callback(on_file(options, remove));
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) on_file(options, list)();
+  });
+}
+
+}  // namespace cli

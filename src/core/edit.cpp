@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/edit.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory_resource>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "core/shard.hpp"
+#include "format/respell.hpp"
+#include "format/serialize.hpp"
+#include "io/atomic_file.hpp"
+#include "io/edited_file.hpp"
+#include "io/random.hpp"
+
+namespace st::core {
+
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kSector = 512;
+
+using Pairs = std::map<std::string_view, std::string_view>;
+
+Pairs changed(const Table& table, std::span<const MetadataChange> changes) {
+  Pairs pairs;
+  for (const MetadataPair& pair : table.metadata) pairs[pair.key] = pair.value;
+  for (const MetadataChange& change : changes) {
+    if (change.value) {
+      format::check_metadata(change.key, *change.value);
+      pairs[change.key] = *change.value;
+    } else {
+      pairs.erase(change.key);
+    }
+  }
+  return pairs;
+}
+
+bool is_unchanged(const Table& table, const Pairs& pairs) {
+  if (pairs.size() != table.metadata.size()) return false;
+  return std::all_of(table.metadata.begin(), table.metadata.end(), [&](const MetadataPair& pair) {
+    const auto found = pairs.find(pair.key);
+    return found != pairs.end() && found->second == pair.value;
+  });
+}
+
+// What the position of the data is a multiple of.
+std::uint64_t alignment_of(std::uint64_t data_begin) {
+  const std::uint64_t lowest_bit = data_begin & (~data_begin + 1);
+  return std::clamp<std::uint64_t>(lowest_bit, 8, format::kMaxAlignment);
+}
+
+void write_new_file(const char* path, const Shard& shard, const std::string& header, bool sync) {
+  const std::uint64_t data = shard.source.size() - shard.table.data_begin;
+  io::AtomicFile file = io::AtomicFile::create(path, {true, sync});
+  file.set_size(header.size() + data);
+  file.write_at(0, header.data(), header.size());
+  file.copy_at(header.size(), shard.source, shard.table.data_begin, data);
+  file.commit();
+}
+
+// The bytes that differ between two beginnings of a file, as [begin, end); a different length is all of it.
+struct Difference {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  bool within(std::uint64_t unit) const { return begin == end || begin / unit == (end - 1) / unit; }
+};
+
+Difference difference(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return {0, SIZE_MAX};
+  const auto begin = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
+  if (begin == a.size()) return {};
+  const auto end = static_cast<std::size_t>(a.rend() - std::mismatch(a.rbegin(), a.rend(), b.rbegin()).first);
+  return {begin, end};
+}
+
+}  // namespace
+
+void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
+  io::EditedFile file = io::EditedFile::open(path);
+  Shard shard(std::pmr::new_delete_resource());
+  shard.source = file.take_source();
+  format::HeaderOptions reading;
+  reading.seed = io::random_seed();
+  load(shard, io::Mode::read, reading);
+
+  const Pairs pairs = changed(shard.table, changes);
+  const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(shard.table.data_begin));
+  const bool aligned = shard.table.data_begin % alignment == 0;
+  if (is_unchanged(shard.table, pairs) && aligned) return;
+
+  std::vector<MetadataPair> list;
+  for (const auto& [key, value] : pairs) list.push_back({key, value});
+  const char* const raw = raw_header(shard);
+  if (raw == nullptr) throw std::bad_alloc();
+  const std::string_view old_header(raw, shard.header.size());
+  const std::string bytes = format::respell(shard.table.format, old_header, {list, alignment, options.header_reserve, aligned});
+
+  std::string old_bytes = bytes.substr(0, format::kLengthBytes);
+  old_bytes += old_header;
+  const Difference change = difference(old_bytes, bytes);
+  if (!change.within(options.sync ? kSector : kBlock)) return write_new_file(path, shard, bytes, options.sync);
+  file.patch(change.begin, bytes.data() + change.begin, change.end - change.begin, options.sync);
+}
+
+}  // namespace st::core

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/name_order.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace st::core {
+
+namespace {
+
+constexpr std::size_t kFew = 12;  // so many are compared from the front
+
+struct Item {
+  std::uint64_t key = 0;  // of the name's next bytes, zeros behind its end
+  std::string_view name;
+  std::uint32_t number = 0;
+};
+
+bool key_before(const Item& a, const Item& b) { return a.key < b.key; }
+bool name_before(const Item& a, const Item& b) { return a.name < b.name; }
+
+std::size_t common_bytes(std::span<const Item> items, std::size_t from) {
+  std::size_t most = items.front().name.size();
+  for (const Item& item : items) {
+    const std::string_view first = items.front().name.substr(0, std::min(most, item.name.size()));
+    const auto start = static_cast<std::ptrdiff_t>(std::min(from, first.size()));
+    most = static_cast<std::size_t>(std::mismatch(first.begin() + start, first.end(), item.name.begin() + start).first - first.begin());
+  }
+  return most;
+}
+
+std::uint64_t key_at(std::string_view name, std::size_t from) {
+  std::uint64_t key = 0;
+  for (std::size_t i = from; i < from + 8; ++i) key = key << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0U);
+  return key;
+}
+
+// Groups on a list of their own, not in recursion: names may have as many bytes as they like.
+struct Group {
+  std::span<Item> items;
+  std::size_t depth = 0;  // bytes that all have in common
+};
+
+void sort_all(std::span<Item> items) {
+  std::vector<Group> groups{{items, 0}};
+  while (!groups.empty()) {
+    Group group = groups.back();
+    groups.pop_back();
+    if (group.items.size() <= kFew) {
+      std::sort(group.items.begin(), group.items.end(), name_before);
+      continue;
+    }
+    group.depth = common_bytes(group.items, group.depth);
+    for (Item& item : group.items) item.key = key_at(item.name, group.depth);
+    std::sort(group.items.begin(), group.items.end(), key_before);
+    // What still ties begins with the same eight bytes, or is a name that ends and others that go on with NULs.
+    if (group.items.front().key == group.items.back().key) {
+      std::sort(group.items.begin(), group.items.end(), name_before);
+      continue;
+    }
+    for (auto from = group.items.begin(); from != group.items.end();) {
+      const auto to = std::upper_bound(from, group.items.end(), *from, key_before);
+      if (to - from > 1) groups.push_back({{from, to}, group.depth});
+      from = to;
+    }
+  }
+}
+
+}  // namespace
+
+void sort_by_name(std::span<std::uint32_t> numbers, const std::function<std::string_view(std::uint32_t)>& name_of) {
+  std::vector<Item> items(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) items[i] = {0, name_of(numbers[i]), numbers[i]};
+  if (!std::is_sorted(items.begin(), items.end(), name_before)) sort_all(items);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = items[i].number;
+}
+
+}  // namespace st::core

@@ -1,0 +1,152 @@
+// Declaring and laying out; the bytes are in writer_bytes.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/writer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/checked.hpp"
+#include "core/name_order.hpp"
+#include "io/random.hpp"
+
+namespace st::core {
+
+Writer::Writer() : index_(std::pmr::new_delete_resource()), seed_(io::random_seed()) {}
+
+void Writer::require_state(State wanted, const char* call) const {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == wanted) return;
+  switch (state) {
+    case State::declaring: fail(Status::state, "{} comes before begin", call);
+    case State::begun: fail(Status::state, "{} comes after begin", call);
+    case State::finished: fail(Status::state, "{} comes after finish", call);
+    case State::failed: {
+      const std::lock_guard lock(failure_mutex_);
+      throw Error(*failure_);
+    }
+  }
+}
+
+std::string_view Writer::keep(std::string_view text) {
+  if (text.empty()) return {};
+  auto* const copy = static_cast<char*>(arena_.allocate(text.size(), 1));
+  std::memcpy(copy, text.data(), text.size());
+  return {copy, text.size()};
+}
+
+std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape) {
+  if (shape.empty()) return {};
+  auto* const copy = static_cast<std::uint64_t*>(arena_.allocate(shape.size_bytes(), alignof(std::uint64_t)));
+  std::memcpy(copy, shape.data(), shape.size_bytes());
+  return {copy, shape.size()};
+}
+
+// ---- declaring ---------------------------------------------------------------------------------------------------
+
+void Writer::set_metadata(std::string_view key, std::string_view value) {
+  require_state(State::declaring, "set_metadata");
+  format::check_metadata(key, value);
+  const auto place = std::lower_bound(metadata_.begin(), metadata_.end(), key,
+                                      [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
+  if (place != metadata_.end() && place->key == key) {
+    place->value = keep(value);
+  } else {
+    metadata_.insert(place, {keep(key), keep(value)});
+  }
+  has_metadata_ = true;
+}
+
+void Writer::keep_empty_metadata() {
+  require_state(State::declaring, "set_metadata");
+  has_metadata_ = true;
+}
+
+std::size_t Writer::add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data) {
+  const std::size_t number = declare(name, dtype, shape);
+  tensors_[number].data = data;
+  tensors_[number].given = data != nullptr || tensors_[number].bytes == 0;
+  return number;
+}
+
+std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
+  const std::size_t number = declare(name, tensor.dtype(), tensor.shape());
+  tensors_[number].source = &tensor;
+  tensors_[number].given = true;
+  return number;
+}
+
+std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
+  require_state(State::declaring, "add");
+  const std::uint64_t bytes = format::check_tensor(name, dtype, shape);
+  if (tensors_.size() == UINT32_MAX - 1) fail(Status::overflow, "a file of more than {} tensors", tensors_.size());
+  make_room();
+  const std::size_t number = tensors_.size();
+  Declared& tensor = tensors_.emplace_back();
+  tensor.text = name;
+  if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) != index_.kNone) {
+    tensors_.pop_back();
+    fail(Status::duplicate, "tensor {} is given twice", quoted(name));
+  }
+  tensor.text = keep(name);
+  tensor.shape = keep(shape);
+  tensor.bytes = bytes;
+  tensor.dtype = dtype;
+  return number;
+}
+
+// The index grows with the tensors, to four times as many each time.
+void Writer::make_room() {
+  if (tensors_.size() < index_room_) return;
+  const std::size_t room = std::max<std::size_t>(64, 4 * index_room_);
+  tensors_.reserve(room);
+  index_.reset(room, seed_);
+  for (std::uint32_t i = 0; i < tensors_.size(); ++i) index_.insert(tensors_.data(), i);
+  index_room_ = room;
+}
+
+// ---- laying out --------------------------------------------------------------------------------------------------
+
+std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const {
+  std::vector<std::uint32_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  if (options.keep_order) return order;
+  // By dtype first: a few kinds, each a list of names.
+  const auto rank = [&](std::uint32_t number) { return format::dtype_order(options.format, tensors_[number].dtype); };
+  const auto before = [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); };
+  if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
+  for (auto from = order.begin(); from != order.end();) {
+    const auto to = std::find_if(from, order.end(), [&](std::uint32_t number) { return rank(number) != rank(*from); });
+    sort_by_name({from, to}, [&](std::uint32_t number) { return tensors_[number].text; });
+    from = to;
+  }
+  return order;
+}
+
+// The first bytes of the file; every tensor learns its place.
+std::string Writer::lay_out(const WriteOptions& options) {
+  std::vector<format::NewTensor> list;
+  list.reserve(order_.size());
+  std::uint64_t end = 0;
+  for (const std::uint32_t number : order_) {
+    const Declared& tensor = tensors_[number];
+    const std::uint64_t begin = end;
+    if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
+      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text), tensor.bytes, begin);
+    }
+    format::check_format(options.format, list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
+  }
+  format::NewHeader header;
+  header.tensors = list;
+  header.metadata = metadata_;
+  header.has_metadata = has_metadata_;
+  header.format = options.format;
+  header.data_alignment = options.data_alignment;
+  header.reserve = options.header_reserve;
+  std::string bytes = format::serialize(header);
+  for (std::size_t i = 0; i < order_.size(); ++i) tensors_[order_[i]].begin = bytes.size() + list[i].begin;
+  file_size_ = bytes.size() + end;
+  return bytes;
+}
+
+}  // namespace st::core

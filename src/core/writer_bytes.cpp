@@ -1,0 +1,157 @@
+// Where the bytes of tensors go. A plain file takes them from anywhere at once; a stream (FIFO, device, standard
+// output) takes them front to back, so that given tensors are written as soon as it is their turn.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/writer.hpp"
+
+namespace st::core {
+
+namespace {
+
+constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying some thousand bytes
+
+}  // namespace
+
+// Small neighbours are gathered, so that a hundred thousand tensors are not as many system calls.
+class Writer::Gathering {
+ public:
+  explicit Gathering(const io::AtomicFile& file) : file_(file) {}
+
+  void add(std::uint64_t offset, const void* data, std::size_t n) {
+    if (offset != end_ || n > kGather - bytes_.size()) flush();
+    if (bytes_.empty()) begin_ = offset;
+    end_ = offset + n;
+    if (n > kGather / 2 && bytes_.empty()) {
+      file_.write_at(offset, data, n);
+      return;
+    }
+    if (bytes_.capacity() == 0) bytes_.reserve(kGather);
+    const auto* const from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + n);
+  }
+
+  void flush() {
+    if (!bytes_.empty()) file_.write_at(begin_, bytes_.data(), bytes_.size());
+    bytes_.clear();
+  }
+
+ private:
+  const io::AtomicFile& file_;
+  std::vector<std::byte> bytes_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t end_ = 0;
+};
+
+template <class Body>
+void Writer::or_give_up(const Body& body) const {
+  try {
+    body();
+  } catch (const Error& error) {
+    give_up(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    give_up({Status::no_memory, 0, kNowhere, "out of memory"});
+    throw;
+  }
+}
+
+void Writer::give_up(const Error& error) const {
+  const std::lock_guard lock(failure_mutex_);
+  if (!failure_) failure_ = error;
+  state_.store(State::failed, std::memory_order_release);
+}
+
+void Writer::begin(const char* path, const WriteOptions& options) {
+  require_state(State::declaring, "begin");
+  order_ = data_order(options);
+  const std::string header = lay_out(options);
+  file_ = io::AtomicFile::create(path, options.create);
+  state_ = State::begun;
+  or_give_up([&] {
+    file_.set_size(file_size_);
+    const bool copies = std::any_of(tensors_.begin(), tensors_.end(), [](const Declared& tensor) { return tensor.source != nullptr; });
+    if (!copies) file_.reserve(file_size_);
+    file_.write_at(0, header.data(), header.size());
+  });
+}
+
+void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const {
+  require_state(State::begun, "put");
+  if (number >= tensors_.size()) fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
+  const Declared& tensor = tensors_[number];
+  if (at > tensor.bytes || n > tensor.bytes - at) {
+    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", quoted(tensor.text), n, at, tensor.bytes);
+  }
+  if (n == 0) return;
+  if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", quoted(tensor.text));
+  or_give_up([&] {
+    const std::uint64_t offset = tensor.begin + at;
+    if (file_.in_order()) return put_in_order(tensor, offset, data, n);
+    claim(tensor, offset, n);
+    file_.write_at(offset, data, n);
+  });
+}
+
+void Writer::claim(const Declared& tensor, std::uint64_t offset, std::size_t n) const {
+  const auto twice = coverage_.claim(offset, offset + n);
+  if (!twice) return;
+  fail(Status::state, "tensor {}: bytes {}..{} were put twice", quoted(tensor.text), twice->begin - tensor.begin,
+       twice->end - tensor.begin);
+}
+
+void Writer::put_in_order(const Declared& tensor, std::uint64_t offset, const void* data, std::size_t n) const {
+  const std::lock_guard lock(stream_mutex_);
+  claim(tensor, offset, n);
+  write_given(offset);
+  file_.write_at(offset, data, n);
+}
+
+// Given tensors that lie before `stop` and are not written yet.
+void Writer::write_given(std::uint64_t stop) const {
+  Gathering small(file_);
+  for (; next_given_ < order_.size() && tensors_[order_[next_given_]].begin < stop; ++next_given_) {
+    const Declared& tensor = tensors_[order_[next_given_]];
+    if (tensor.bytes == 0 || !tensor.given) continue;
+    if (tensor.source == nullptr) {
+      small.add(tensor.begin, tensor.data, tensor.bytes);
+      continue;
+    }
+    small.flush();
+    const Shard& shard = *tensor.source->shard;
+    file_.copy_at(tensor.begin, shard.source, shard.offset_of(*tensor.source), tensor.bytes);
+  }
+  small.flush();
+}
+
+void Writer::require_complete() const {
+  const Declared* first = nullptr;
+  std::uint64_t first_missing = 0;
+  std::size_t others = 0;
+  for (const std::uint32_t number : order_) {
+    const Declared& tensor = tensors_[number];
+    const std::uint64_t missing = tensor.given ? 0 : coverage_.missing(tensor.begin, tensor.begin + tensor.bytes);
+    if (missing == 0) continue;
+    if (first != nullptr) {
+      ++others;
+      continue;
+    }
+    first = &tensor;
+    first_missing = missing;
+  }
+  if (first == nullptr) return;
+  const std::string more = others == 0 ? "" : fmt::format(", nor all bytes of {} other tensors", others);
+  fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", quoted(first->text), first_missing, first->bytes, more);
+}
+
+void Writer::finish() {
+  require_state(State::begun, "finish");
+  require_complete();
+  or_give_up([&] {
+    write_given(UINT64_MAX);
+    file_.commit();
+  });
+  state_ = State::finished;
+}
+
+}  // namespace st::core

@@ -1,0 +1,120 @@
+// Which layout a header has, by trying both, and what the table needs once that is settled.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/bintensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "base/error.hpp"
+#include "format/bintensors_decode.hpp"
+#include "format/sniff.hpp"
+#include "format/validate.hpp"
+
+namespace st::format {
+
+namespace {
+
+struct Reading {
+  std::optional<Error> fault;
+  bool only_spaces_follow = false;
+};
+
+Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
+                Table& table) {
+  table.format = layout;
+  table.tensors.clear();
+  table.metadata.clear();
+  table.arena.release();
+  table.has_metadata = false;
+  try {
+    const bool only_spaces_follow = decode_bintensors(layout, header, options, table);
+    validate(table, file_size);
+    return {std::nullopt, only_spaces_follow};
+  } catch (const Error& error) {
+    return {error, false};
+  }
+}
+
+bool is_of_grammar(const Error& fault) {
+  return fault.status == Status::schema || fault.status == Status::utf8 || fault.status == Status::dtype;
+}
+
+// Decoding breaks off early where the bytes are something else, so whichever came further was probably meant.
+bool came_further(const Error& a, const Error& b) {
+  if (is_of_grammar(a) != is_of_grammar(b)) return is_of_grammar(b);
+  return is_of_grammar(a) && a.offset > b.offset;
+}
+
+[[noreturn]] void fail_with_more_telling(Error& current, Error& older) {
+  const bool is_older = came_further(older, current);
+  Error& told = is_older ? older : current;
+  told.message.insert(0, is_older ? "as bintensors of the older layout: " : "as bintensors: ");
+  throw Error(told);
+}
+
+// A file of another kind may happen to announce a header that looks possible: gzip without a time does.
+void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
+  std::array<char, 64> first{};
+  for (std::size_t i = 0; i < kLengthBytes; ++i) first[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
+  const std::size_t n = std::min(header.size(), first.size() - kLengthBytes);
+  std::copy_n(header.begin(), n, first.begin() + kLengthBytes);
+  refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
+}
+
+// What follows the last entry may be anything, and a short list of empty tensors may make sense by both layouts. Then
+// it is the one that leaves only spaces over, as its writer did.
+void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  Reading current = read_as(Format::bintensors, header, file_size, options, table);
+  if (!current.fault && current.only_spaces_follow) return;
+  Reading older = read_as(Format::bintensors_old, header, file_size, options, table);
+  if (!older.fault && (current.fault || older.only_spaces_follow)) return;
+  if (current.fault) {
+    refuse_what_it_is(header, file_size);
+    fail_with_more_telling(*current.fault, *older.fault);
+  }
+  read_as(Format::bintensors, header, file_size, options, table);
+}
+
+// Tensors at the same place, which are empty, stand in the order of their names.
+void sort_ties(Table& table, std::uint64_t seed) {
+  if (!sort_by_data(table)) return;
+  table.index.reset(table.tensors.size(), seed);
+  for (std::uint32_t i = 0; i < table.tensors.size(); ++i) table.index.insert(table.tensors.data(), i);
+}
+
+// Strings handed out end with a NUL. In the current layout a name is followed by its dtype, which the table knows, so
+// that the NUL may take its place; everything else is copied.
+void terminate_strings(Table& table) {
+  for (Tensor& tensor : table.tensors) {
+    char* const end = const_cast<char*>(tensor.name_text) + tensor.name_bytes;
+    const bool known = table.format == Format::bintensors && tensor.dtype() != Dtype::unknown;
+    if (known && static_cast<unsigned char>(*end) == bintensors_code(tensor.dtype())) {
+      *end = '\0';
+    } else {
+      tensor.name_text = terminated_copy(table, tensor.name()).data();
+    }
+  }
+  for (MetadataPair& pair : table.metadata) {
+    pair = {terminated_copy(table, pair.key), terminated_copy(table, pair.value)};
+  }
+}
+
+}  // namespace
+
+void read_bintensors(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  read_by_either(header, file_size, options, table);
+  sort_ties(table, options.seed);
+  terminate_strings(table);
+}
+
+void restore_bintensors(std::span<const char> header, const Table& table, char* copy) {
+  for (const Tensor& tensor : table.tensors) {
+    const char* const end = tensor.name_text + tensor.name_bytes;
+    const bool inside = !std::less<>()(end, header.data()) && std::less<>()(end, header.data() + header.size());
+    if (inside) copy[end - header.data()] = static_cast<char>(bintensors_code(tensor.dtype()));
+  }
+}
+
+}  // namespace st::format

@@ -1,0 +1,272 @@
+// Decoding needs no more than a cursor: every number and string says its own length. What costs care is that counts
+// and lengths come from a stranger. Nothing is allocated for a count that the bytes behind it cannot hold, and an
+// entry whose name was there before is checked but not kept, so that memory stays within some ten bytes for each
+// byte of the header.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/bintensors_decode.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/error.hpp"
+#include "format/bintensors.hpp"
+#include "format/utf8.hpp"
+
+namespace st::format {
+
+namespace {
+
+constexpr std::uint64_t kLeastEntry = 4;  // dtype, rank, begin, end
+constexpr std::uint64_t kLeastName = 1;   // its length
+constexpr std::array<std::uint64_t, 1> kNoDims{};
+
+bool is_ascii(std::string_view text) {
+  unsigned char bits = 0;
+  for (const char c : text) bits |= static_cast<unsigned char>(c);
+  return bits < 0x80;
+}
+
+// ---- numbers and strings -------------------------------------------------------------------------------------------
+
+class Cursor {
+ public:
+  explicit Cursor(std::span<const char> header)
+      : begin_(header.data()), at_(begin_), end_(begin_ + header.size()) {}
+
+  std::uint64_t number() {
+    if (at_ == end_) fail_end();
+    const auto first = static_cast<unsigned char>(*at_);
+    if (first > kLargestByte) return long_number();
+    ++at_;
+    return first;
+  }
+
+  std::string_view string() {
+    const std::uint64_t place = offset();
+    const std::uint64_t size = number();
+    if (size > left()) fail_here(Status::schema, place, fmt::format("a string of {} bytes, where {} are left", size, left()));
+    const std::string_view text(at_, static_cast<std::size_t>(size));
+    if (!is_ascii(text) && !is_utf8(text)) {
+      fail_here(Status::utf8, offset() + first_not_utf8(text), fmt::format("a string that is not UTF-8: {}", quoted_bytes(text)));
+    }
+    at_ += size;
+    return text;
+  }
+
+  // Of items that take `least` bytes each, or more.
+  std::uint64_t count(std::uint64_t least, std::string_view what) {
+    const std::uint64_t place = offset();
+    const std::uint64_t n = number();
+    if (n > left() / least) fail_here(Status::schema, place, fmt::format("{} {}, where {} bytes are left", n, what, left()));
+    return n;
+  }
+
+  // How many of `n` items can have names that differ: there are 18,433 of less than three bytes, and every other
+  // takes three at least.
+  std::size_t distinct(std::uint64_t n, std::uint64_t least) const {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(n, 18'433 + left() / (least + 3)));
+  }
+
+  std::span<const char> rest() const { return {at_, end_}; }
+  std::uint64_t left() const { return static_cast<std::uint64_t>(end_ - at_); }
+  std::uint64_t offset() const { return kLengthBytes + static_cast<std::uint64_t>(at_ - begin_); }
+
+  // What is being read, for messages.
+  void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
+
+  [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const {
+    const std::string subject = subject_.data() == nullptr ? "" : "tensor " + quoted(subject_) + ": ";
+    fail_at(status, place, "{}{}", subject, what);
+  }
+
+ private:
+  static constexpr unsigned char kLargestByte = 250;  // above: how many bytes the number has
+
+  [[gnu::noinline]] std::uint64_t long_number() {
+    const auto marker = static_cast<unsigned char>(*at_);
+    if (marker > 0xFD) fail_here(Status::schema, offset(), fmt::format("0x{:02x} where a number begins", marker));
+    const std::size_t size = std::size_t{2} << (marker - 0xFB);
+    if (left() <= size) fail_end();
+    std::uint64_t value = 0;
+    for (std::size_t i = size; i > 0; --i) value = value << 8 | static_cast<unsigned char>(at_[i]);
+    at_ += 1 + size;
+    return value;
+  }
+
+  // A message is UTF-8 itself.
+  static std::string quoted_bytes(std::string_view text) {
+    std::string hex;
+    for (const char c : text.substr(0, 16)) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    return hex + (text.size() > 16 ? "..." : "");
+  }
+
+  [[noreturn, gnu::cold]] void fail_end() const { fail_here(Status::schema, offset(), "the header ends too early"); }
+
+  const char* const begin_;
+  const char* at_;
+  const char* const end_;
+  std::string_view subject_;
+};
+
+// ---- the two layouts -----------------------------------------------------------------------------------------------
+
+class Decoder {
+ public:
+  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table)
+      : in_(header), size_(header.size()), options_(options), table_(table) {}
+
+  bool current() {
+    metadata();
+    make_room(in_.count(kLeastName + kLeastEntry, "tensors"));
+    for (std::uint64_t i = 0; i < announced_; ++i) {
+      const std::uint64_t place = in_.offset();
+      const std::string_view name = in_.string();
+      in_.set_subject(name);
+      Tensor& tensor = table_.tensors.emplace_back();
+      entry(tensor);
+      in_.set_subject({});
+      if (!give_name(table_.tensors.size() - 1, name, place)) table_.tensors.pop_back();
+    }
+    return finish();
+  }
+
+  bool older() {
+    metadata();
+    make_room(in_.count(kLeastEntry + kLeastName + 1, "tensors"));
+    for (std::uint64_t i = 0; i < announced_; ++i) {
+      if (table_.tensors.size() == table_.tensors.capacity()) too_many();
+      entry(table_.tensors.emplace_back());
+    }
+    const std::uint64_t place = in_.offset();
+    const std::uint64_t names = in_.number();
+    if (names != announced_) in_.fail_here(Status::schema, place, fmt::format("{} names for {} tensors", names, announced_));
+    for (std::uint64_t i = 0; i < names; ++i) name();
+    return finish();
+  }
+
+ private:
+  void metadata() {
+    if (in_.number() == 0) return;
+    table_.has_metadata = true;
+    const std::uint64_t n = in_.count(2, "metadata pairs");
+    const std::size_t room = in_.distinct(n, 2);
+    table_.metadata.reserve(std::min<std::size_t>(room, 1024));
+    table_.metadata_index.reset(room, options_.seed);
+    for (std::uint64_t i = 0; i < n; ++i) pair();
+  }
+
+  // The last value of a key counts, as in the original.
+  void pair() {
+    const std::uint64_t place = in_.offset();
+    auto& pairs = table_.metadata;
+    const std::string_view key = in_.string();
+    pairs.push_back({key, in_.string()});
+    const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
+    if (earlier == NameIndex<MetadataPair>::kNone) return;
+    if (options_.rules == Rules::strict) {
+      in_.fail_here(Status::duplicate, place, fmt::format("metadata key {} is given twice", quoted(key)));
+    }
+    pairs[earlier] = pairs.back();
+    pairs.pop_back();
+  }
+
+  void make_room(std::uint64_t count) {
+    announced_ = count;
+    const std::size_t room = in_.distinct(count, kLeastName + kLeastEntry);
+    table_.tensors.reserve(room + 1);
+    table_.index.reset(room, options_.seed);
+  }
+
+  void entry(Tensor& tensor) {
+    tensor.shard = options_.shard;
+    const std::uint64_t place = in_.offset();
+    const std::uint64_t code = in_.number();
+    const bool known = code < kBintensorsDtypes.size();
+    if (!known && !options_.unknown_dtypes) in_.fail_here(Status::dtype, place, fmt::format("dtype {} is unknown", code));
+    tensor.dtype_number = static_cast<std::uint32_t>(known ? kBintensorsDtypes[code] : Dtype::unknown) & 0x1F;
+    const std::uint64_t rank = in_.count(1, "dimensions");
+    std::uint64_t* const dims = words(rank + (known ? 0 : 1));
+    for (std::uint64_t i = 0; i < rank; ++i) dims[i] = in_.number();
+    if (!known) dims[rank] = reinterpret_cast<std::uintptr_t>(terminated_copy(table_, std::to_string(code)).data());
+    tensor.dims = rank > 0 || !known ? dims : kNoDims.data();
+    tensor.rank = static_cast<std::uint32_t>(rank);
+    tensor.begin = in_.number();
+    tensor.end = in_.number();
+  }
+
+  // An entry of the older layout's list of names.
+  void name() {
+    const std::uint64_t place = in_.offset();
+    const std::string_view name = in_.string();
+    in_.set_subject(name);
+    const std::uint64_t number = in_.number();
+    if (number >= announced_) {
+      in_.fail_here(Status::schema, place, fmt::format("it is number {} of {} tensors", number, announced_));
+    }
+    const Tensor& tensor = table_.tensors[static_cast<std::size_t>(number)];
+    if (tensor.name_text != nullptr) {
+      in_.fail_here(Status::duplicate, place, fmt::format("it has the same number as {}", quoted(tensor.name())));
+    }
+    in_.set_subject({});
+    give_name(static_cast<std::size_t>(number), name, place);
+  }
+
+  // false when another tensor has this name. Said in finish(), since faults of the decoding come first.
+  bool give_name(std::size_t number, std::string_view name, std::uint64_t place) {
+    Tensor& tensor = table_.tensors[number];
+    tensor.name_text = name.data();
+    tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
+    if (table_.index.insert(table_.tensors.data(), static_cast<std::uint32_t>(number)) == NameIndex<Tensor>::kNone) return true;
+    if (twice_.data() == nullptr) {
+      twice_ = name;
+      twice_place_ = place;
+    }
+    return false;
+  }
+
+  bool finish() const {
+    if (twice_.data() != nullptr) fail_at(Status::duplicate, twice_place_, "tensor {} is given twice", quoted(twice_));
+    const std::span<const char> rest = in_.rest();
+    const auto other = std::find_if(rest.begin(), rest.end(), [](char c) { return c != ' '; });
+    const bool only_spaces = other == rest.end();
+    if (options_.rules == Rules::strict && (!only_spaces || size_ % 8 != 0)) {
+      in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
+                    "the header is not padded with spaces to a multiple of 8 bytes");
+    }
+    return only_spaces;
+  }
+
+  [[noreturn]] void too_many() const {
+    in_.fail_here(Status::schema, in_.offset(), fmt::format("{} tensors, for which there are not enough names", announced_));
+  }
+
+  std::uint64_t* words(std::uint64_t n) {
+    return static_cast<std::uint64_t*>(
+        table_.arena.allocate(static_cast<std::size_t>(n) * sizeof(std::uint64_t), alignof(std::uint64_t)));
+  }
+
+  Cursor in_;
+  const std::size_t size_;
+  const HeaderOptions& options_;
+  Table& table_;
+  std::uint64_t announced_ = 0;
+  std::string_view twice_;
+  std::uint64_t twice_place_ = 0;
+};
+
+}  // namespace
+
+std::string_view terminated_copy(Table& table, std::string_view text) {
+  auto* const to = static_cast<char*>(table.arena.allocate(text.size() + 1, 1));
+  std::copy(text.begin(), text.end(), to);
+  to[text.size()] = '\0';
+  return {to, text.size()};
+}
+
+bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
+  Decoder decoder(header, options, table);
+  return layout == Format::bintensors ? decoder.current() : decoder.older();
+}
+
+}  // namespace st::format

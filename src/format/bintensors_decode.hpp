@@ -1,0 +1,20 @@
+// The grammar of a bintensors header (FORMAT.md 3), from bytes to entries that have names of their own, but are not yet
+// checked against one another.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "format/header.hpp"
+
+namespace st::format {
+
+// Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
+// a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
+bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
+
+// In the table's arena, with a NUL behind it.
+std::string_view terminated_copy(Table& table, std::string_view text);
+
+}  // namespace st::format

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/respell.hpp"
+
+#include <algorithm>
+#include <memory_resource>
+#include <vector>
+
+#include "base/error.hpp"
+#include "format/json.hpp"
+#include "format/header.hpp"
+#include "format/text.hpp"
+
+namespace st::format {
+
+namespace {
+
+// Where in the text the metadata goes: [begin, end) holds the old member and the white space around it, or only
+// white space.
+struct Slot {
+  std::size_t brace = 0;  // the '{' that opens the header
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t close = 0;  // one past the '}' that closes the header
+  bool occupied = false;
+  bool alone = true;      // no other member
+};
+
+Slot find_slot(std::string_view header) {
+  std::vector<char> text(header.begin(), header.end());
+  text.resize(text.size() + kPadding);
+  std::pmr::monotonic_buffer_resource strings;
+  Scanner in({text.data(), header.size()}, kLengthBytes, &strings);
+  const auto here = [&] {
+    in.peek();
+    return static_cast<std::size_t>(in.at() - in.begin());
+  };
+  Slot slot;
+  slot.brace = here();
+  in.expect('{');
+  slot.begin = slot.brace + 1;
+  slot.end = here();
+  if (!in.take('}')) {
+    std::size_t begin = slot.begin;
+    do {
+      const bool metadata = in.string() == "__metadata__";
+      in.expect(':');
+      in.skip_value(1);
+      const std::size_t end = here();
+      if (metadata) {
+        slot.begin = begin;
+        slot.end = end;
+        slot.occupied = true;
+      } else {
+        slot.alone = false;
+      }
+      begin = end + 1;
+    } while (in.take(','));
+    in.expect('}');
+  }
+  slot.close = static_cast<std::size_t>(in.at() - in.begin());
+  return slot;
+}
+
+// The pieces of the new text; white space goes between the second and the third.
+struct Pieces {
+  std::string_view before;
+  std::string member;
+  std::string_view after;
+
+  std::size_t size() const { return before.size() + member.size() + after.size(); }
+};
+
+std::string join(const Pieces& pieces, std::uint64_t length, bool spaces_at_end) {
+  std::string out(kLengthBytes, '\0');
+  out.reserve(kLengthBytes + length);
+  store_length(out.data(), length);
+  const std::size_t spaces = length - pieces.size();
+  out += pieces.before;
+  out += pieces.member;
+  if (!spaces_at_end) out.append(spaces, ' ');
+  out += pieces.after;
+  if (spaces_at_end) out.append(spaces, ' ');
+  return out;
+}
+
+}  // namespace
+
+std::string respell(Format format, std::string_view header, const Respelling& respelling) {
+  if (format != Format::safetensors) fail(Status::unsupported, "only the metadata of safetensors files can be edited");
+  const Slot slot = find_slot(header);
+  const std::size_t room = respelling.keep_length ? header.size() : 0;
+  Pieces pieces{header.substr(0, slot.begin), {}, header.substr(slot.end)};
+  append_metadata(pieces.member, respelling.metadata);
+  if (!slot.occupied && !slot.alone) pieces.member += ',';
+  if (pieces.size() <= room) return join(pieces, room, false);  // where the metadata is
+
+  if (slot.begin == slot.brace + 1 && slot.brace > 0) {  // or in front of the header
+    pieces.before = {};
+    pieces.member.insert(pieces.member.begin(), '{');
+    if (pieces.size() <= room) return join(pieces, room, false);
+  }
+  pieces.after = header.substr(slot.end, slot.close - slot.end);
+  if (pieces.size() <= room) return join(pieces, room, false);  // or at its end: all entries move
+
+  const std::uint64_t least = pieces.size() + std::min(respelling.reserve, kMaxHeaderBytes);
+  return join(pieces, padded_length(least, respelling.data_alignment), respelling.reserve == 0);
+}
+
+}  // namespace st::format

@@ -1,0 +1,78 @@
+// A file that arrives whole or not at all.
+//
+// The bytes go to a sibling of the target that has no name where the system can make such a file; commit() puts it
+// in the target's place with one link or rename. Until then the old file is untouched, and a process killed at any
+// moment leaves it so. Killed between giving the sibling a name and renaming it, or on a system without nameless
+// files, a process leaves that sibling behind: ".NAME.st-new-0". It was locked, and the lock died with the process;
+// so the next writer of the same target can tell it from the work of a living one, and removes it.
+//
+// A new file gets its mode from the umask, a replaced one hands its mode and owner on. A symbolic link is followed.
+// Other hard links to a replaced file keep the old bytes, and so does whoever has it open or mapped.
+//
+// FIFOs, devices and standard output have nothing to replace: they are written through, in order.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "io/descriptor.hpp"
+#include "io/source.hpp"
+#include "io/target.hpp"
+
+namespace st::io {
+
+struct CreateOptions {
+  bool replace = true;  // false: an existing path is an error
+  bool sync = false;    // commit() returns when the file and its name are on the disk
+};
+
+class AtomicFile {
+ public:
+  // Throws Status::open; nothing of the target has changed then.
+  static AtomicFile create(const char* path, const CreateOptions& options);
+
+  AtomicFile() = default;
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();  // without commit() nothing is left behind
+
+  // Bytes can only be written one after the other, from one thread at a time.
+  bool in_order() const { return in_order_; }
+
+  // How long the file will be. Refuses what the process may not write instead of letting a signal end it.
+  void set_size(std::uint64_t size) const;
+  // Takes the space for it at once, where the filesystem can: a full disk is known before the first byte, and writing
+  // into space that is there is a third faster. Not for bytes that are copied from files, which may be shared.
+  void reserve(std::uint64_t size) const;
+
+  // From any number of threads, unless in_order().
+  void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
+  // Bytes of another file or memory; they do not pass through this process where the kernel can copy.
+  void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
+
+  // Throws with the old file in place, except where the message says that the new one is: only the folder could
+  // not be synced then. After a failure the file is given up; nothing is tried again.
+  void commit();
+
+ private:
+  void open_stream();
+  void open_sibling();
+  bool open_nameless(mode_t mode);
+  void open_named(mode_t mode);
+  void keep_owner_and_mode() const;
+  void finish_bytes();
+  void publish();
+  void sync_folder() const;
+  void drop() noexcept;
+
+  Target target_;
+  CreateOptions options_;
+  Descriptor file_;
+  Descriptor folder_to_sync_;
+  std::string sibling_;             // the name the bytes have until they are the target; empty: none
+  bool in_order_ = false;
+  mutable std::uint64_t position_ = 0;  // of a stream
+};
+
+}  // namespace st::io

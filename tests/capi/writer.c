@@ -1,0 +1,156 @@
+/* Writing as a C program does it: whole, in pieces, from another file; what is refused; editing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700
+#include "test.h"
+
+#include <unistd.h>
+
+#define CHECK_OK(call)                                    \
+  do {                                                    \
+    st_error err = ST_INIT(st_error);                     \
+    const int fine = (call) == ST_OK;                     \
+    test_check(fine, #call, fine ? "" : err.message, __LINE__); \
+  } while (0)
+
+static const float kWeights[6] = {1, 2, 3, 4, 5, 6};
+static const uint64_t kShape[2] = {2, 3};
+
+static float weight(const char *path, const char *name, size_t i) {
+  st_file *file = NULL;
+  float values[6] = {0};
+  if (st_open(path, NULL, &file, NULL) != ST_OK) return -1;
+  const st_tensor *tensor = st_get_tensor(file, name);
+  if (tensor == NULL || st_tensor_read(tensor, values, sizeof values, NULL) != ST_OK) values[i] = -2;
+  st_free(file);
+  return values[i];
+}
+
+static void test_whole_and_pieces(const char *path) {
+  st_writer *writer = NULL;
+  size_t index = 99;
+  CHECK_OK(st_writer_new(&writer, &err));
+  CHECK_OK(st_writer_set_metadata(writer, "format", "pt", &err));
+  CHECK_OK(st_writer_add(writer, "whole", ST_F32, 2, kShape, kWeights, NULL, &err));
+  CHECK_OK(st_writer_add(writer, "pieces", ST_F32, 2, kShape, NULL, &index, &err));
+  CHECK(index == 1);
+  CHECK_OK(st_writer_begin(writer, path, NULL, &err));
+  CHECK_OK(st_writer_put(writer, index, 8, kWeights + 2, 16, &err));
+  CHECK(st_writer_finish(writer, NULL) == ST_ERR_STATE);
+  CHECK_OK(st_writer_put(writer, index, 0, kWeights, 8, &err));
+  CHECK_OK(st_writer_finish(writer, &err));
+  st_writer_free(writer);
+  CHECK(weight(path, "whole", 5) == 6 && weight(path, "pieces", 1) == 2);
+}
+
+static void test_copy_and_rename(const char *from, const char *to) {
+  st_file *file = NULL;
+  st_writer *writer = NULL;
+  CHECK_OK(st_open(from, NULL, &file, &err));
+  CHECK_OK(st_writer_new(&writer, &err));
+  CHECK_OK(st_writer_copy_metadata(writer, file, &err));
+  CHECK_OK(st_writer_add_tensor(writer, NULL, 0, st_get_tensor(file, "whole"), &err));
+  CHECK_OK(st_writer_add_tensor(writer, "a\0b", 3, st_get_tensor(file, "pieces"), &err));
+  CHECK_OK(st_writer_begin(writer, to, NULL, &err));
+  CHECK_OK(st_writer_finish(writer, &err));
+  st_writer_free(writer);
+  st_free(file);
+  CHECK(weight(to, "whole", 3) == 4);
+  CHECK_OK(st_open(to, NULL, &file, &err));
+  CHECK(st_get_tensor_n(file, "a\0b", 3) != NULL);
+  CHECK(strcmp(st_get_metadata(file, "format", NULL), "pt") == 0);
+  st_free(file);
+}
+
+static void test_refused(const char *path) {
+  st_writer *writer = NULL;
+  st_write_options options = ST_INIT(st_write_options);
+  CHECK_OK(st_writer_new(&writer, &err));
+  CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "x", NULL, &err));
+  CHECK(st_writer_add(writer, "a", ST_U8, 0, NULL, "x", NULL, NULL) == ST_ERR_DUPLICATE);
+  CHECK(st_writer_add(writer, NULL, ST_U8, 0, NULL, "x", NULL, NULL) == ST_ERR_ARGUMENT);
+  CHECK(st_writer_add(writer, "b", ST_U8, 1, NULL, "x", NULL, NULL) == ST_ERR_ARGUMENT);
+  CHECK(st_writer_add(writer, "b", 23, 0, NULL, "x", NULL, NULL) == ST_ERR_DTYPE);
+  CHECK(st_writer_add(writer, "b", -1, 0, NULL, "x", NULL, NULL) == ST_ERR_DTYPE);
+  CHECK(st_writer_add(writer, "b", ST_F4, 0, NULL, "x", NULL, NULL) == ST_ERR_MISALIGNED);
+  options.flags = 1u << 30;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_UNSUPPORTED);
+  options.flags = 0;
+  options.format = 77;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_UNSUPPORTED);
+  options.format = 0;
+  options.data_alignment = 24;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
+  options.data_alignment = UINT64_C(1) << 21;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
+  options.data_alignment = 0;
+  options.header_reserve = UINT64_MAX;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_HEADER_SIZE);
+  options.header_reserve = 0;
+  options.flags = ST_WRITE_NO_REPLACE;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_OPEN);
+  CHECK(st_writer_put(writer, 0, 0, "x", 1, NULL) == ST_ERR_STATE);
+  CHECK(st_writer_new(NULL, NULL) == ST_ERR_ARGUMENT);
+  CHECK(st_writer_begin(NULL, path, NULL, NULL) == ST_ERR_ARGUMENT);
+  st_writer_free(writer);
+  st_writer_free(NULL);
+}
+
+static void test_abandoned(const char *path) {
+  st_writer *writer = NULL;
+  CHECK_OK(st_writer_new(&writer, &err));
+  CHECK_OK(st_writer_add(writer, "other", ST_F32, 2, kShape, kWeights, NULL, &err));
+  CHECK_OK(st_writer_begin(writer, path, NULL, &err));
+  st_writer_free(writer);
+  CHECK(weight(path, "whole", 0) == 1);
+}
+
+static void test_edit(const char *path) {
+  const char *const keys[] = {"note", "format"};
+  const char *const values[] = {"hello", NULL};
+  st_write_options options = ST_INIT(st_write_options);
+  st_file *file = NULL;
+  CHECK_OK(st_edit_metadata(path, keys, values, 2, NULL, &err));
+  options.flags = ST_WRITE_KEEP_ORDER;
+  CHECK(st_edit_metadata(path, keys, values, 2, &options, NULL) == ST_ERR_UNSUPPORTED);
+  CHECK(st_edit_metadata("/nonexistent", keys, values, 2, NULL, NULL) == ST_ERR_OPEN);
+  CHECK(st_edit_metadata(path, NULL, values, 2, NULL, NULL) == ST_ERR_ARGUMENT);
+  CHECK_OK(st_edit_metadata(path, NULL, NULL, 0, NULL, &err));
+  CHECK_OK(st_open(path, NULL, &file, &err));
+  CHECK(st_count_metadata(file) == 1 && strcmp(st_get_metadata(file, "note", NULL), "hello") == 0);
+  st_free(file);
+  CHECK(weight(path, "pieces", 4) == 5);
+}
+
+static void test_empty_map_is_not_none(const char *path) {
+  st_file *file = NULL;
+  size_t len = 0;
+  for (int with_map = 0; with_map < 2; ++with_map) {
+    st_writer *writer = NULL;
+    CHECK_OK(st_writer_new(&writer, &err));
+    if (with_map) CHECK_OK(st_writer_set_metadata(writer, NULL, NULL, &err));
+    CHECK_OK(st_writer_begin(writer, path, NULL, &err));
+    CHECK_OK(st_writer_finish(writer, &err));
+    st_writer_free(writer);
+    CHECK_OK(st_open(path, NULL, &file, &err));
+    CHECK(strncmp(st_get_header(file, 0, &len), with_map ? "{\"__metadata__\":{}}" : "{}", with_map ? 19 : 2) == 0);
+    st_free(file);
+  }
+}
+
+int main(void) {
+  char folder[64], a[128], b[128];
+  snprintf(folder, sizeof folder, "%s/writer-XXXXXX", P_tmpdir);
+  if (mkdtemp(folder) == NULL) return 1;
+  snprintf(a, sizeof a, "%s/a.safetensors", folder);
+  snprintf(b, sizeof b, "%s/b.safetensors", folder);
+  test_whole_and_pieces(a);
+  test_copy_and_rename(a, b);
+  test_refused(a);
+  test_abandoned(a);
+  test_edit(a);
+  test_empty_map_is_not_none(b);
+  unlink(a);
+  unlink(b);
+  CHECK(rmdir(folder) == 0);
+  return test_result();
+}

@@ -1,0 +1,94 @@
+"""`safetensors meta`: listing, getting, setting and removing, and that the tensors stay what they were.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from sample import file_bytes, run
+
+TENSORS = [("a", "U8", [5], 5), ("b", "F32", [2], 8)]
+DATA = bytes(range(13))
+
+
+class Meta(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_meta_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.path = self.folder / "model.safetensors"
+
+    def write(self, metadata):
+        self.path.write_bytes(file_bytes(TENSORS, metadata, DATA))
+
+    def meta(self, *arguments, code=0, note=False):
+        result = run("meta", str(self.path), *arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(bool(result.stderr), code != 0 or note, result.stderr)
+        return result.stdout.decode()
+
+    def listed(self):
+        return json.loads(self.meta("--json"))
+
+    def check_tensors(self):
+        bytes_now = self.path.read_bytes()
+        self.assertEqual(bytes_now[-len(DATA):], DATA)
+        self.assertEqual((8 + int.from_bytes(bytes_now[:8], "little")) % 8, 0)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["model.safetensors"])
+
+    def test_nothing_is_an_empty_object(self):
+        for metadata in (None, {}):
+            self.write(metadata)
+            self.assertEqual(self.meta("--json"), "{}\n")
+            self.assertEqual(self.meta(), "")
+
+    def test_listing(self):
+        self.write({"format": "pt", "long key": "a\tb"})
+        self.assertEqual(self.meta(), "format    pt\nlong key  \"a\\tb\"\n")
+        self.assertEqual(self.listed(), {"format": "pt", "long key": "a\tb"})
+
+    def test_get_gives_the_very_bytes(self):
+        self.write({"k": "line\nline\x1b[0m é"})
+        self.assertEqual(self.meta("get", "k"), "line\nline\x1b[0m é\n")
+        self.assertEqual(json.loads(self.meta("get", "k", "--json")), "line\nline\x1b[0m é")
+        self.assertEqual(self.meta("get", "absent", code=2), "")
+
+    def test_set_and_remove(self):
+        self.write({"format": "pt"})
+        self.meta("set", "a=1", "b==2=", "c=")
+        self.assertEqual(self.listed(), {"format": "pt", "a": "1", "b": "=2=", "c": ""})
+        self.check_tensors()
+        self.meta("rm", "a", "c", "never there")
+        self.assertEqual(self.listed(), {"format": "pt", "b": "=2="})
+        self.check_tensors()
+        self.meta("set", "--sync", "--reserve", "300", "note=" + "n" * 200)
+        inode = self.path.stat().st_ino
+        self.meta("set", "more=" + "m" * 200)
+        self.assertEqual(self.path.stat().st_ino, inode)
+        self.assertEqual(self.listed()["more"], "m" * 200)
+        self.check_tensors()
+
+    def test_a_note_where_transformers_would_refuse_the_file(self):
+        self.write(None)
+        self.meta("set", "a=1", note=True)
+        self.write(None)
+        self.meta("set", "a=1", "format=pt")
+
+    def test_wrong_usage(self):
+        self.write({})
+        before = self.path.read_bytes()
+        self.meta("set", "no equals sign", code=2)
+        self.meta("set", code=2)
+        self.meta("rm", code=2)
+        self.assertEqual(self.path.read_bytes(), before)
+        self.path.write_bytes(b"not a file of tensors")
+        self.meta("set", "a=1", code=1)
+        self.path.unlink()
+        self.meta("set", "a=1", code=3)
+
+
+if __name__ == "__main__":
+    unittest.main()

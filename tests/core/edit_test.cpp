@@ -1,0 +1,238 @@
+// Editing metadata: what is changed where, and what a process that is killed leaves.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/edit.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "core/file.hpp"
+#include "core/writer.hpp"
+
+namespace st::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+ino_t inode(const std::string& path) {
+  struct stat status {};
+  stat(path.c_str(), &status);
+  return status.st_ino;
+}
+
+class EditTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder); }
+  void TearDown() override { fs::remove_all(folder); }
+
+  void make(const WriteOptions& options, std::size_t tensors = 3, const std::string& note = {}) const {
+    Writer writer;
+    writer.set_metadata("format", "pt");
+    if (!note.empty()) writer.set_metadata("note", note);
+    for (std::size_t i = 0; i < tensors; ++i) {
+      writer.add(fmt::format("tensor.{:06}", i), Dtype::U8, shape_, data_.data());
+    }
+    writer.begin(path.c_str(), options);
+    writer.finish();
+  }
+
+  void set(std::string_view key, std::string_view value, const EditOptions& options = {}) const {
+    const MetadataChange change{key, value};
+    edit_metadata(path.c_str(), {&change, 1}, options);
+  }
+
+  void remove(std::string_view key) const {
+    const MetadataChange change{key, std::nullopt};
+    edit_metadata(path.c_str(), {&change, 1}, {});
+  }
+
+  std::string value(std::string_view key) const {
+    const FilePtr file = File::open(path.c_str(), {});
+    const MetadataPair* const pair = file->metadata(key);
+    return pair == nullptr ? "(none)" : std::string(pair->value);
+  }
+
+  void expect_tensors(std::size_t tensors = 3) const {
+    const FilePtr file = File::open(path.c_str(), {});
+    ASSERT_EQ(file->count_tensors(), tensors);
+    for (std::size_t i = 0; i < tensors; ++i) {
+      std::string got(data_.size(), ' ');
+      read(*file->tensor_at(i), got.data());
+      ASSERT_EQ(got, data_);
+    }
+  }
+
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("edit{}", getpid());
+  const std::string path = folder / "x.safetensors";
+
+ private:
+  const std::array<std::uint64_t, 1> shape_{100};
+  const std::string data_ = std::string(100, 'd');
+};
+
+TEST_F(EditTest, with_room_in_place) {
+  WriteOptions options;
+  options.header_reserve = 200;
+  make(options, 1000);
+  const ino_t before = inode(path);
+  const auto size = fs::file_size(path);
+  set("note", "hello");
+  EXPECT_EQ(value("note"), "hello");
+  set("note", "");
+  set("other", "x");
+  remove("note");
+  remove("never there");
+  EXPECT_EQ(value("note"), "(none)");
+  EXPECT_EQ(value("other"), "x");
+  EXPECT_EQ(value("format"), "pt");
+  EXPECT_EQ(inode(path), before);
+  EXPECT_EQ(fs::file_size(path), size);
+  expect_tensors(1000);
+}
+
+TEST_F(EditTest, without_room_by_a_new_file_that_is_what_the_writer_would_have_written) {
+  make({});
+  const ino_t before = inode(path);
+  set("note", std::string(1000, 'n'));
+  EXPECT_NE(inode(path), before);
+  expect_tensors();
+  const std::string edited = contents(path);
+  make({}, 3, std::string(1000, 'n'));
+  EXPECT_EQ(contents(path), edited);
+}
+
+TEST_F(EditTest, what_was_removed_is_room_for_what_comes) {
+  make({});
+  set("note", std::string(300, 'n'));
+  const ino_t before = inode(path);
+  remove("note");
+  set("other", std::string(200, 'o'));
+  EXPECT_EQ(inode(path), before);
+  EXPECT_EQ(value("other"), std::string(200, 'o'));
+  expect_tensors();
+}
+
+TEST_F(EditTest, keeps_the_alignment_of_the_data) {
+  WriteOptions options;
+  options.data_alignment = 4096;
+  make(options);
+  set("note", std::string(5000, 'n'));
+  const FilePtr file = File::open(path.c_str(), {});
+  EXPECT_EQ(file->shard(0).table.data_begin % 4096, 0U);
+  expect_tensors();
+}
+
+TEST_F(EditTest, gives_the_data_an_alignment_if_asked) {
+  make({});
+  EditOptions options;
+  options.data_alignment = 256;
+  set("format", "pt", options);
+  EXPECT_EQ(File::open(path.c_str(), {})->shard(0).table.data_begin % 256, 0U);
+  expect_tensors();
+}
+
+TEST_F(EditTest, leaves_room_for_the_next_edit_if_asked) {
+  make({}, 1000);
+  EditOptions options;
+  options.header_reserve = 500;
+  set("note", "1", options);
+  const ino_t before = inode(path);
+  set("note", std::string(400, '2'));
+  EXPECT_EQ(inode(path), before);
+  expect_tensors(1000);
+}
+
+// Changes that one write cannot do whole are done by a new file, though there is room.
+TEST_F(EditTest, not_in_place_over_more_than_one_block_or_for_a_power_cut_one_sector) {
+  WriteOptions options;
+  options.header_reserve = 10'000;
+  make(options);
+  ino_t before = inode(path);
+  set("note", std::string(3000, 'n'));
+  EXPECT_EQ(inode(path), before);
+  set("note", std::string(3000, 'm'), {true, 0, 0});
+  EXPECT_NE(inode(path), before);
+  before = inode(path);
+  set("note", std::string(6000, 'n'));
+  EXPECT_NE(inode(path), before);
+  set("a", "b");
+  before = inode(path);
+  set("a", "c", {true, 0, 0});
+  EXPECT_EQ(inode(path), before);
+  expect_tensors();
+}
+
+TEST_F(EditTest, without_a_change_nothing_is_written) {
+  make({});
+  const auto before = fs::last_write_time(path);
+  set("format", "pt");
+  remove("absent");
+  EXPECT_EQ(fs::last_write_time(path), before);
+}
+
+TEST_F(EditTest, keeps_what_this_library_does_not_know) {
+  const std::string header = R"({"t":{"dtype":"U8","extra":[1,{"x":2}],"shape":[1],"data_offsets":[0,1]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  std::ofstream(path, std::ios::binary) << bytes + header + "D";
+  set("k", "v");
+  EXPECT_NE(contents(path).find(R"({"__metadata__":{"k":"v"},"t":{"dtype":"U8","extra":[1,{"x":2}],"shape")"), std::string::npos);
+  EXPECT_EQ(contents(path).back(), 'D');
+}
+
+TEST_F(EditTest, two_edits_at_once_do_not_mix) {
+  make({});
+  const int held = open(path.c_str(), O_RDWR);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  try {
+    set("a", "b");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status, Status::state);
+  }
+  close(held);
+}
+
+// The header is one of the two whatever moment the kill comes; 400 moments.
+TEST_F(EditTest, killed_at_any_moment_leaves_a_whole_header) {
+  WriteOptions options;
+  options.header_reserve = 3500;
+  make(options);
+  const ino_t before = inode(path);
+  const std::string a(1500, 'a');
+  const std::string b(3000, 'b');
+  std::mt19937 random(1);
+  for (int i = 0; i < 400; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      for (;;) {
+        set("note", a);
+        set("note", b);
+      }
+    }
+    usleep(std::uniform_int_distribution<useconds_t>(500, 2500)(random));
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    const std::string now = value("note");
+    ASSERT_TRUE(now == a || now == b || now == "(none)");
+  }
+  EXPECT_EQ(inode(path), before);
+  expect_tensors();
+}
+
+}  // namespace
+}  // namespace st::core

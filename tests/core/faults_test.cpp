@@ -1,0 +1,307 @@
+// Whatever fails, and whenever the process dies: the target is the old file or the new one, complete.
+//
+// Every scenario is first run to learn its system calls, then once for each call and each thing that can happen to
+// it. After a reported failure nothing may be left beside the target; after a kill, the next writer must succeed and
+// leave nothing either.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "../io/faults.hpp"
+#include "core/edit.hpp"
+#include "core/file.hpp"
+#include "core/writer.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using faults::Action;
+using faults::Plan;
+using st::core::EditOptions;
+using st::core::MetadataChange;
+using st::core::Writer;
+using st::core::WriteOptions;
+
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string pattern(std::size_t n, unsigned seed) {
+  std::string bytes(n, '\0');
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<char>((i * 31 + seed + (i >> 8)) & 0xFF);
+  return bytes;
+}
+
+// Tensors by pointer, in pieces and copied from another file.
+void write_file(const fs::path& path, unsigned seed, const WriteOptions& options, const fs::path& other = {}) {
+  const std::string big = pattern(3 << 16, seed);
+  const std::string small = pattern(100, seed + 1);
+  const std::uint64_t big_shape[] = {3 << 16};
+  const std::uint64_t small_shape[] = {100};
+  st::core::FilePtr source;
+  if (!other.empty()) source = st::core::File::open(other.c_str(), {});
+  Writer writer;
+  writer.set_metadata("format", "pt");
+  writer.set_metadata("seed", std::to_string(seed));
+  writer.add("a", st::Dtype::U8, small_shape, small.data());
+  writer.add("b", st::Dtype::U8, big_shape, big.data());
+  const std::size_t pieces = writer.add("pieces", st::Dtype::I8, big_shape, nullptr);
+  if (source) writer.add("copy", *source->tensor("b"));
+  writer.begin(path.c_str(), options);
+  for (std::size_t at = big.size(); at > 0; at -= 1 << 16) writer.put(pieces, at - (1 << 16), big.data() + at - (1 << 16), 1 << 16);
+  writer.finish();
+}
+
+struct Scenario {
+  std::string name;
+  std::function<void(const fs::path& folder)> prepare;
+  std::function<void(const fs::path& folder)> run;
+  Plan kernel{};  // what the kernel lacks
+};
+
+constexpr const char* kTarget = "model.safetensors";
+
+WriteOptions options(bool sync, bool replace = true) {
+  WriteOptions chosen;
+  chosen.create.sync = sync;
+  chosen.create.replace = replace;
+  return chosen;
+}
+
+void edit(const fs::path& folder, const EditOptions& how, std::string_view value) {
+  const MetadataChange change{"note", value};
+  st::core::edit_metadata((folder / kTarget).c_str(), {&change, 1}, how);
+}
+
+std::vector<Scenario> scenarios() {
+  const auto nothing = [](const fs::path&) {};
+  const auto old_file = [](const fs::path& folder) {
+    WriteOptions roomy;
+    roomy.header_reserve = 300;
+    write_file(folder / kTarget, 1, roomy);
+  };
+  const auto old_without_room = [](const fs::path& folder) { write_file(folder / kTarget, 1, {}); };
+  const auto link = [](const fs::path& folder) {
+    fs::create_directory(folder / "real");
+    write_file(folder / "real" / "blob", 1, {});
+    fs::create_symlink("real/blob", folder / kTarget);
+  };
+  const auto two_files = [](const fs::path& folder) {
+    write_file(folder / kTarget, 1, {});
+    write_file(folder / "other.safetensors", 7, {});
+  };
+  const auto save = [](bool sync) { return [sync](const fs::path& folder) { write_file(folder / kTarget, 2, options(sync)); }; };
+  const auto copy = [](const fs::path& folder) {
+    write_file(folder / kTarget, 2, options(false), folder / "other.safetensors");
+  };
+  const auto only_new = [](const fs::path& folder) { write_file(folder / kTarget, 2, options(true, false)); };
+  const auto change = [](bool sync) { return [sync](const fs::path& folder) { edit(folder, {sync}, "a new note"); }; };
+  const auto remove_and_grow = [](const fs::path& folder) { edit(folder, {true}, std::string(5000, 'n')); };
+
+  Plan old_kernel;
+  old_kernel.no_nameless_files = true;
+  Plan no_copies;
+  no_copies.no_kernel_copies = true;
+  return {
+      {"new", nothing, save(false)},
+      {"new, synced", nothing, save(true)},
+      {"new, not replacing", nothing, only_new},
+      {"replacing", old_file, save(false)},
+      {"replacing, synced", old_file, save(true)},
+      {"through a link", link, save(true)},
+      {"copying", two_files, copy},
+      {"copying by hand", two_files, copy, no_copies},
+      {"new, named sibling", nothing, save(true), old_kernel},
+      {"new, not replacing, named sibling", nothing, only_new, old_kernel},
+      {"replacing, named sibling", old_file, save(true), old_kernel},
+      {"edit in place", old_file, change(false)},
+      {"edit in place, synced", old_file, change(true)},
+      {"edit by new file", old_without_room, change(false)},
+      {"edit by new file, synced", old_without_room, remove_and_grow},
+      {"edit by new file, named sibling, by hand", old_without_room, remove_and_grow, {SIZE_MAX, Action::none, 0, true, true}},
+  };
+}
+
+const std::map<std::string, std::vector<int>> kErrors{
+    {"open nameless", {EOPNOTSUPP, EISDIR, ENOSPC, EMFILE, EACCES, EIO}},
+    {"create", {ENOSPC, EDQUOT, EACCES, EROFS, EMFILE, EIO}},
+    {"pwrite", {ENOSPC, EDQUOT, EIO, EFBIG, EINTR}},
+    {"copy_file_range", {EXDEV, ENOSYS, EINVAL, EOPNOTSUPP, EPERM, EIO, ENOSPC, EINTR}},
+    {"ftruncate", {EIO, ENOSPC, EFBIG, EPERM, EINTR}},
+    {"fallocate", {EOPNOTSUPP, ENOSYS, ENOSPC, EDQUOT, EIO, EINTR}},
+    {"fsync", {EIO, ENOSPC, EDQUOT, EINTR}},
+    {"close", {EIO, ENOSPC, EDQUOT, EINTR}},
+    {"linkat", {EIO, ENOSPC, EEXIST, EACCES, ENOENT, EPERM}},
+    {"renameat", {EIO, ENOSPC, EACCES, EPERM, EXDEV, EROFS}},
+    {"renameat2", {EIO, EINVAL, ENOSYS, EEXIST, ENOSPC}},
+    {"unlinkat", {EACCES, EIO}},
+    {"fchmod", {EPERM, EIO}},
+    {"fchown", {EPERM}},
+    {"flock", {ENOLCK, EOPNOTSUPP}},
+};
+
+// These may never end in success when they fail; the others have another way, or do not matter.
+bool must_be_reported(const std::string& call, int error) {
+  if (error == EINTR) return false;
+  return call == "pwrite" || call == "ftruncate" || call == "fsync" || call == "renameat" || call == "create";
+}
+
+enum Exit { kDone = 0, kReported = 3, kNewInPlace = 4 };
+
+int child(const Scenario& scenario, const fs::path& folder, const Plan& plan, std::vector<std::string>* calls = nullptr) {
+  int ends[2];
+  if (pipe(ends) != 0) return -1;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    int code = kDone;
+    faults::arm(plan);
+    try {
+      scenario.run(folder);
+    } catch (const st::Error& error) {
+      const auto says = [&](const char* words) { return error.message.find(words) != std::string::npos; };
+      code = says("in its place") || says("new header is written") ? kNewInPlace : kReported;
+    }
+    faults::disarm();
+    for (const std::string& call : faults::calls()) {
+      const std::string line = call + '\n';
+      if (calls != nullptr && write(ends[1], line.data(), line.size()) < 0) _exit(9);
+    }
+    _exit(code);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (calls != nullptr) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) calls->push_back(line);
+  }
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::set<std::string> names(const fs::path& folder) {
+  std::set<std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) found.insert(entry.path().lexically_relative(folder));
+  return found;
+}
+
+class Trial {
+ public:
+  explicit Trial(const Scenario& scenario) : scenario_(scenario) {
+    const std::string base = testing::TempDir() + "faults" + std::to_string(getpid());
+    folder_ = base + "/work";
+    fs::create_directories(folder_);
+    fresh();
+    names_before_ = names(folder_);
+    old_ = contents(folder_ / kTarget);
+    EXPECT_EQ(child(scenario_, folder_, scenario_.kernel, &calls_), kDone);
+    new_ = contents(folder_ / kTarget);
+    names_after_ = names(folder_);
+    EXPECT_TRUE(old_ != new_);
+  }
+  ~Trial() { fs::remove_all(folder_.parent_path()); }
+
+  const std::vector<std::string>& calls() const { return calls_; }
+
+  void expect_whole(std::size_t at, Action action, int error) {
+    fresh();
+    Plan plan = scenario_.kernel;
+    plan.at = at;
+    plan.action = action;
+    plan.error = error;
+    SCOPED_TRACE(scenario_.name + ": call " + std::to_string(at) + ", " + calls_[at] + ", action " +
+                 std::to_string(static_cast<int>(action)) + ", errno " + std::to_string(error));
+    const int result = child(scenario_, folder_, plan);
+    const std::string now = contents(folder_ / kTarget);
+    const auto beside = names(folder_);
+    if (action == Action::kill_before || action == Action::kill_after) {
+      ASSERT_EQ(result, -SIGKILL);
+      ASSERT_TRUE(now == old_ || now == new_) << now.size() << " bytes";
+      expect_next_writer_succeeds();
+      return;
+    }
+    if (result == kDone) {
+      ASSERT_FALSE(action == Action::fail && must_be_reported(calls_[at], error));
+      ASSERT_TRUE(now == new_);
+    } else if (result == kNewInPlace) {
+      ASSERT_TRUE(calls_[at] == "fsync" || calls_[at] == "close");
+      ASSERT_TRUE(now == new_);
+    } else {
+      ASSERT_EQ(result, kReported);
+      ASSERT_NE(error, EINTR);
+      ASSERT_NE(action, Action::cut_short);
+      ASSERT_TRUE(now == old_);
+    }
+    // A sibling that could not be removed, because removing it is what failed, may stay.
+    if (calls_[at] == "unlinkat") return;
+    ASSERT_EQ(beside, now == old_ ? names_before_ : names_after_);
+  }
+
+ private:
+  void fresh() {
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+    scenario_.prepare(folder_);
+  }
+
+  void expect_next_writer_succeeds() {
+    if (scenario_.name.find("not replacing") != std::string::npos && contents(folder_ / kTarget) == new_) return;
+    ASSERT_EQ(child(scenario_, folder_, scenario_.kernel), kDone);
+    ASSERT_TRUE(contents(folder_ / kTarget) == new_);
+    ASSERT_EQ(names(folder_), names_after_);
+  }
+
+  const Scenario scenario_;
+  fs::path folder_;
+  std::vector<std::string> calls_;
+  std::string old_;
+  std::string new_;
+  std::set<std::string> names_before_;
+  std::set<std::string> names_after_;
+};
+
+TEST(Faults, leave_the_old_file_or_the_new_one) {
+  std::size_t points = 0;
+  std::size_t failures = 0;
+  std::size_t kills = 0;
+  for (const Scenario& scenario : scenarios()) {
+    Trial trial(scenario);
+    ASSERT_FALSE(HasFailure()) << scenario.name;
+    for (std::size_t at = 0; at < trial.calls().size(); ++at) {
+      ++points;
+      const std::string& call = trial.calls()[at];
+      ASSERT_TRUE(kErrors.contains(call)) << call;
+      for (const int error : kErrors.at(call)) {
+        trial.expect_whole(at, Action::fail, error);
+        ++failures;
+      }
+      if (call == "pwrite" || call == "copy_file_range") {
+        trial.expect_whole(at, Action::cut_short, 0);
+        ++failures;
+      }
+      for (const Action kill : {Action::kill_before, Action::kill_after}) {
+        trial.expect_whole(at, kill, 0);
+        ++kills;
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+  RecordProperty("points", static_cast<int>(points));
+  std::printf("%zu points, %zu failures, %zu kills\n", points, failures, kills);
+}
+
+}  // namespace

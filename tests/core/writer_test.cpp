@@ -1,0 +1,390 @@
+// The writer: what it writes is read back the same, what it refuses leaves no trace, and it counts every byte.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/writer.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "core/file.hpp"
+
+namespace st::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class WriterTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder); }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string path(const char* name = "x.safetensors") const { return folder / name; }
+  std::size_t count() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+
+  // In memory if possible: ten thousand renames take a minute on a disk.
+  const fs::path folder = fs::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir()) / fmt::format("writer{}", getpid());
+};
+
+Error error_of(auto&& body) {
+  try {
+    body();
+    return {Status::ok, 0, 0, ""};
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+#define EXPECT_FAILS(expected_status, expected_message, ...)            \
+  do {                                                                  \
+    const Error error = error_of([&] { __VA_ARGS__; });                 \
+    EXPECT_EQ(error.status, expected_status);                           \
+    EXPECT_EQ(error.message, expected_message);                         \
+  } while (false)
+
+// ---- random tables -------------------------------------------------------------------------------------------------
+
+struct RandomTensor {
+  std::string name;
+  Dtype dtype{};
+  std::vector<std::uint64_t> shape;
+  std::string data;
+};
+
+struct RandomTable {
+  std::vector<RandomTensor> tensors;
+  std::map<std::string, std::string> metadata;
+  bool has_metadata = false;
+};
+
+class RandomTables {
+ public:
+  RandomTable next() {
+    RandomTable table;
+    std::map<std::string, int> names;
+    for (std::size_t n = pick(12); n > 0; --n) names[text()];
+    names.erase("__metadata__");
+    for (const auto& [name, unused] : names) table.tensors.push_back(tensor(name));
+    std::shuffle(table.tensors.begin(), table.tensors.end(), random_);
+    table.has_metadata = pick(3) != 0;
+    if (table.has_metadata) {
+      for (std::size_t n = pick(4); n > 0; --n) table.metadata[text()] = text();
+    }
+    return table;
+  }
+
+  std::size_t pick(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
+
+ private:
+  std::string text() {
+    static const std::array<std::string, 20> kPieces{"model", ".", "weight", "0", "1",    "10",     "\"",       "\\", "\n", "\t",
+                                                     "\x01",  "",  " ",      "/", "\x7f", "\xC3\xA9", "\xF0\x9F\x98\x80", "A",  "a",  std::string(1, '\0')};
+    std::string made;
+    for (std::size_t n = pick(7); n > 0; --n) made += kPieces[pick(kPieces.size())];
+    return made;
+  }
+
+  RandomTensor tensor(const std::string& name) {
+    RandomTensor made{name, static_cast<Dtype>(1 + pick(22)), {}, {}};
+    std::uint64_t elements = 1;
+    for (std::size_t rank = pick(5); rank > 0; --rank) {
+      made.shape.push_back(pick(6));
+      elements *= made.shape.back();
+    }
+    if (elements * info(made.dtype).bits % 8 != 0) {
+      made.shape.push_back(4);
+      elements *= 4;
+    }
+    made.data.resize(elements * info(made.dtype).bits / 8);
+    for (char& byte : made.data) byte = static_cast<char>(pick(256));
+    return made;
+  }
+
+  std::mt19937_64 random_{20240911};
+};
+
+WriteOptions random_options(RandomTables& random) {
+  WriteOptions options;
+  options.keep_order = random.pick(4) == 0;
+  options.data_alignment = std::uint64_t{8} << random.pick(4) * random.pick(4);
+  options.header_reserve = random.pick(3) == 0 ? random.pick(200) : 0;
+  return options;
+}
+
+void write(const RandomTable& table, const std::string& path, const WriteOptions& options, RandomTables& random) {
+  Writer writer;
+  if (table.has_metadata) writer.keep_empty_metadata();
+  for (const auto& [key, value] : table.metadata) writer.set_metadata(key, value);
+  std::vector<std::pair<std::size_t, const RandomTensor*>> later;
+  for (const RandomTensor& tensor : table.tensors) {
+    const bool now = random.pick(2) == 0;
+    const std::size_t number = writer.add(tensor.name, tensor.dtype, tensor.shape, now ? tensor.data.data() : nullptr);
+    if (!now) later.emplace_back(number, &tensor);
+  }
+  writer.begin(path.c_str(), options);
+  for (const auto& [number, tensor] : later) {
+    const std::size_t middle = random.pick(tensor->data.size() + 1);
+    writer.put(number, middle, tensor->data.data() + middle, tensor->data.size() - middle);
+    writer.put(number, 0, tensor->data.data(), middle);
+  }
+  writer.finish();
+}
+
+void expect_same(const File& file, const RandomTable& table) {
+  ASSERT_EQ(file.count_tensors(), table.tensors.size());
+  ASSERT_EQ(file.has_metadata(), table.has_metadata);
+  ASSERT_EQ(file.metadata().size(), table.metadata.size());
+  for (const MetadataPair& pair : file.metadata()) ASSERT_EQ(table.metadata.at(std::string(pair.key)), pair.value);
+  for (const RandomTensor& expected : table.tensors) {
+    const Tensor* const tensor = file.tensor(expected.name);
+    ASSERT_NE(tensor, nullptr);
+    ASSERT_EQ(tensor->dtype(), expected.dtype);
+    ASSERT_TRUE(std::equal(tensor->shape().begin(), tensor->shape().end(), expected.shape.begin(), expected.shape.end()));
+    ASSERT_EQ(tensor->bytes(), expected.data.size());
+    std::string data(expected.data.size(), '\0');
+    read(*tensor, data.data());
+    ASSERT_EQ(data, expected.data);
+  }
+}
+
+// From the file just read: names, metadata and order as they are there, bytes copied through.
+void write_again(const File& file, const std::string& path, const WriteOptions& options) {
+  Writer writer;
+  if (file.has_metadata()) writer.keep_empty_metadata();
+  for (const MetadataPair& pair : file.metadata()) writer.set_metadata(pair.key, pair.value);
+  for (std::size_t i = 0; i < file.count_tensors(); ++i) writer.add(file.tensor_at(i)->name(), *file.tensor_at(i));
+  writer.begin(path.c_str(), options);
+  writer.finish();
+}
+
+TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
+  RandomTables random;
+  for (int i = 0; i < 10'000; ++i) {
+    const RandomTable table = random.next();
+    WriteOptions options = random_options(random);
+    write(table, path(), options, random);
+    OpenOptions open;
+    open.header.rules = format::Rules::strict;
+    open.io = i % 2 == 0 ? io::Mode::map : io::Mode::read;
+    const FilePtr file = File::open(path().c_str(), open);
+    ASSERT_NO_FATAL_FAILURE(expect_same(*file, table)) << i;
+    // Tensors without bytes have no place of their own in the data, so that reading orders them by name.
+    const bool ordered = options.keep_order && std::any_of(table.tensors.begin(), table.tensors.end(),
+                                                           [](const RandomTensor& tensor) { return tensor.data.empty(); });
+    if (ordered) continue;
+    write_again(*file, path("y.safetensors"), options);
+    ASSERT_TRUE(contents(path()) == contents(path("y.safetensors"))) << i;
+  }
+}
+
+// ---- what is refused -----------------------------------------------------------------------------------------------
+
+TEST_F(WriterTest, refuses_before_the_target_is_touched) {
+  const std::array<std::uint64_t, 1> four{4};
+  Writer writer;
+  writer.add("a", Dtype::F32, four, nullptr);
+  EXPECT_FAILS(Status::duplicate, "tensor 'a' is given twice", writer.add("a", Dtype::U8, four, nullptr));
+  EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes", writer.add("b\xFF", Dtype::U8, four, nullptr));
+  EXPECT_FAILS(Status::state, "put comes before begin", writer.put(0, 0, "", 0));
+  EXPECT_FAILS(Status::state, "finish comes before begin", writer.finish());
+  writer.add("__metadata__", Dtype::U8, four, nullptr);
+  EXPECT_FAILS(Status::argument, "a tensor cannot be called '__metadata__'", writer.begin(path().c_str(), {}));
+  EXPECT_EQ(count(), 0U);
+}
+
+TEST_F(WriterTest, refuses_more_bytes_than_a_file_can_hold) {
+  const std::array<std::uint64_t, 1> huge{std::uint64_t{1} << 60};
+  Writer writer;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) writer.add(name, Dtype::U8, huge, nullptr);
+  const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
+  EXPECT_EQ(error.status, Status::overflow);
+  EXPECT_EQ(count(), 0U);
+}
+
+TEST_F(WriterTest, refuses_a_header_over_the_limit) {
+  const std::string name(50'000'000, 'n');
+  Writer writer;
+  writer.add(fmt::format("{}1", name), Dtype::U8, {}, nullptr);
+  writer.add(fmt::format("{}2", name), Dtype::U8, {}, nullptr);
+  const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
+  EXPECT_EQ(error.status, Status::header_size);
+  EXPECT_EQ(count(), 0U);
+}
+
+TEST_F(WriterTest, can_begin_elsewhere_after_a_path_that_cannot_be_opened) {
+  Writer writer;
+  writer.add("a", Dtype::U8, {}, "x");
+  EXPECT_EQ(error_of([&] { writer.begin(path("missing/x").c_str(), {}); }).os_error, ENOENT);
+  writer.begin(path().c_str(), {});
+  writer.finish();
+  EXPECT_EQ(File::open(path().c_str(), {})->count_tensors(), 1U);
+}
+
+// ---- every byte once -----------------------------------------------------------------------------------------------
+
+TEST_F(WriterTest, says_which_bytes_are_missing) {
+  const std::array<std::uint64_t, 1> ten{10};
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
+  const std::size_t b = writer.add("b", Dtype::U8, ten, nullptr);
+  writer.begin(path().c_str(), {});
+  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put, nor all bytes of 1 other tensors", writer.finish());
+  writer.put(a, 2, "23", 2);
+  writer.put(a, 6, "6789", 4);
+  writer.put(b, 0, "abcdefghij", 10);
+  EXPECT_FAILS(Status::state, "tensor 'a': 4 of its 10 bytes were never put", writer.finish());
+  EXPECT_EQ(count(), 0U);
+  writer.put(a, 4, "45", 2);
+  writer.put(a, 0, "01", 2);
+  writer.finish();
+  std::string data(10, ' ');
+  read(*File::open(path().c_str(), {})->tensor("a"), data.data());
+  EXPECT_EQ(data, "0123456789");
+}
+
+TEST_F(WriterTest, a_byte_put_twice_ends_it) {
+  const std::array<std::uint64_t, 1> ten{10};
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
+  writer.begin(path().c_str(), {});
+  writer.put(a, 0, "01234", 5);
+  const std::string message = "tensor 'a': bytes 4..5 were put twice";
+  EXPECT_FAILS(Status::state, message, writer.put(a, 4, "45", 2));
+  EXPECT_FAILS(Status::state, message, writer.put(a, 5, "56789", 5));
+  EXPECT_FAILS(Status::state, message, writer.finish());
+  EXPECT_EQ(count(), 0U);
+}
+
+TEST_F(WriterTest, refuses_ranges_outside_the_tensor) {
+  const std::array<std::uint64_t, 1> ten{10};
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
+  writer.begin(path().c_str(), {});
+  EXPECT_FAILS(Status::range, "tensor 'a': 2 bytes at 9 do not lie inside its 10 bytes", writer.put(a, 9, "ab", 2));
+  EXPECT_EQ(error_of([&] { writer.put(a, UINT64_MAX, "ab", 2); }).status, Status::range);
+  EXPECT_EQ(error_of([&] { writer.put(a, 1, "ab", SIZE_MAX); }).status, Status::range);
+  EXPECT_EQ(error_of([&] { writer.put(7, 0, "ab", 2); }).status, Status::range);
+  writer.put(a, 0, "0123456789", 10);
+  writer.finish();
+  EXPECT_FAILS(Status::state, "finish comes after finish", writer.finish());
+}
+
+TEST_F(WriterTest, many_threads_put_at_once) {
+  constexpr std::size_t kThreads = 16;
+  constexpr std::size_t kTensors = 64;
+  constexpr std::size_t kBytes = 10'007;
+  constexpr std::size_t kPiece = 501;
+  const std::array<std::uint64_t, 1> shape{kBytes};
+  std::vector<std::string> data(kTensors);
+  Writer writer;
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    for (std::size_t j = 0; j < kBytes; ++j) data[i] += static_cast<char>((i * 7 + j * 13) & 0xFF);
+    writer.add(fmt::format("t{}", i), Dtype::U8, shape, nullptr);
+  }
+  writer.begin(path().c_str(), {});
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::size_t piece = thread; piece * kPiece < kTensors * kBytes; piece += kThreads) {
+        std::size_t at = piece * kPiece;
+        const std::size_t end = std::min(at + kPiece, kTensors * kBytes);
+        while (at < end) {
+          const std::size_t tensor = at / kBytes;
+          const std::size_t inside = at % kBytes;
+          const std::size_t n = std::min(end - at, kBytes - inside);
+          writer.put(tensor, inside, data[tensor].data() + inside, n);
+          at += n;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  writer.finish();
+  const FilePtr file = File::open(path().c_str(), {});
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    std::string got(kBytes, ' ');
+    read(*file->tensor(fmt::format("t{}", i)), got.data());
+    EXPECT_TRUE(got == data[i]) << i;
+  }
+}
+
+TEST_F(WriterTest, the_first_failure_reaches_every_thread) {
+  constexpr std::size_t kThreads = 8;
+  const std::array<std::uint64_t, 1> shape{kThreads};
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, shape, nullptr);
+  const Error first = error_of([&] { writer.begin("/dev/full", {}); });
+  EXPECT_EQ(first.os_error, ENOSPC);
+  std::array<Error, kThreads> errors;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] { errors[i] = error_of([&] { writer.put(a, i, "x", 1); }); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Error& error : errors) EXPECT_EQ(error.message, first.message);
+}
+
+// ---- copying through -----------------------------------------------------------------------------------------------
+
+TEST_F(WriterTest, saving_over_the_file_that_is_open_is_safe) {
+  const std::array<std::uint64_t, 1> shape{100'000};
+  const std::string data(100'000, 'd');
+  {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, data.data());
+    writer.begin(path().c_str(), {});
+    writer.finish();
+  }
+  for (const io::Mode mode : {io::Mode::map, io::Mode::read}) {
+    OpenOptions options;
+    options.io = mode;
+    const FilePtr file = File::open(path().c_str(), options);
+    Writer writer;
+    writer.add("renamed", *file->tensor_at(0));
+    writer.begin(path().c_str(), {});
+    writer.finish();
+    std::string got(data.size(), ' ');
+    read(*file->tensor_at(0), got.data());
+    EXPECT_TRUE(got == data);
+    const FilePtr now = File::open(path().c_str(), {});
+    read(*now->tensor("renamed"), got.data());
+    EXPECT_TRUE(got == data);
+  }
+}
+
+TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
+  const std::string data = "0123456789";
+  const std::array<std::uint64_t, 1> shape{10};
+  Writer first;
+  first.add("a", Dtype::U8, shape, data.data());
+  first.begin(path().c_str(), {});
+  first.finish();
+  std::string bytes = contents(path());
+  const io::CallbackBytes calls{[](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+                                  static_cast<std::string*>(ctx)->copy(static_cast<char*>(dst), n, offset);
+                                  return 0;
+                                },
+                                nullptr, &bytes};
+  const FilePtr memory = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const FilePtr callbacks = File::open(io::Source::callbacks(calls, bytes.size()), {});
+  Writer writer;
+  writer.add("m", *memory->tensor("a"));
+  writer.add("c", *callbacks->tensor("a"));
+  writer.begin(path("y").c_str(), {});
+  writer.finish();
+  EXPECT_TRUE(contents(path("y")).ends_with(data + data));
+}
+
+}  // namespace
+}  // namespace st::core

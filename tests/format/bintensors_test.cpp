@@ -1,0 +1,262 @@
+// Both layouts of bintensors: headers spelled byte by byte, each with what must come of it.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/bintensors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "format/serialize.hpp"
+
+namespace st::format {
+namespace {
+
+using namespace std::string_literals;
+
+struct Read {
+  std::vector<char> header;
+  Table table{std::pmr::new_delete_resource()};
+};
+
+// As a file is opened, without the file: `data` bytes follow the header.
+std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+  auto result = std::make_unique<Read>();
+  const std::uint64_t size = kLengthBytes + header.size() + data;
+  std::string prefix(kLengthBytes, '\0');
+  for (std::size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
+  prefix = (prefix + header + std::string(std::min<std::uint64_t>(data, 64), '\1')).substr(0, 64);
+  EXPECT_EQ(measure(prefix, size, options), header.size());
+  result->header.assign(header.begin(), header.end());
+  result->header.resize(header.size() + kPadding);
+  read_header({result->header.data(), header.size()}, size, options, result->table);
+  return result;
+}
+
+Error fault_of(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+  try {
+    read(header, data, options);
+    return {Status::ok, 0, kNowhere, {}};
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+// ---- what is refused --------------------------------------------------------------------------------------------------
+
+struct Bad {
+  const char* name;
+  std::string header;
+  std::uint64_t data;
+  Status status;
+  std::uint64_t offset;
+  const char* says;
+};
+
+const std::vector<Bad> kBad{
+    {"one byte", "\0"s, 0, Status::schema, 9, "ends too early"},
+    {"ends after the metadata", "\1\0"s, 0, Status::schema, 10, "ends too early"},
+    {"ends in a number", "\0\1\1a\1\1\xfb\1"s, 0, Status::schema, 14, "tensor 'a': the header ends too early"},
+    {"ends in an offset", "\0\1\1a\1\1\4\0"s, 4, Status::schema, 16, "tensor 'a': the header ends too early"},
+    {"marker FE", "\0\xfe"s, 0, Status::schema, 9, "0xfe"},
+    {"marker FF in a shape", "\0\1\1a\1\1\xff\0\4"s, 4, Status::schema, 14, "tensor 'a': 0xff"},
+    {"more tensors than bytes", "\0\xfd\xff\xff\xff\xff\xff\xff\xff\xff    "s, 0, Status::schema, 9,
+     "18446744073709551615 tensors, where 4 bytes are left"},
+    {"more dimensions than bytes", "\0\1\1a\1\xfc\0\0\0\x40    "s, 0, Status::schema, 13,
+     "tensor 'a': 1073741824 dimensions, where 4 bytes are left"},
+    {"more pairs than bytes", "\1\xfb\xff\xff  "s, 0, Status::schema, 9, "65535 metadata pairs, where 2 bytes"},
+    {"a name longer than the header", "\0\1\x28" "abcdef"s, 0, Status::schema, 10, "a string of 40 bytes, where 6"},
+    {"a name that is not UTF-8", "\0\1\3a\xc0\x80\1\1\1\0\1"s, 1, Status::utf8, 12, "not UTF-8: 61c080"},
+    {"a value that is not UTF-8", "\1\1\1k\1\xff\0"s, 0, Status::utf8, 13, "not UTF-8: ff"},
+    {"an unknown dtype", "\0\1\1a\x0f\1\1\0\1"s, 1, Status::dtype, 12, "tensor 'a': dtype 15 is unknown"},
+    {"a name twice", "\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2, Status::duplicate, 17, "tensor 'a' is given twice"},
+    {"a name twice, then a fault of the bytes", "\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\1b\x10\0\0\0"s, 2, Status::dtype, 26, "dtype 16"},
+    {"a hole", "\0\1\1a\1\1\1\1\2"s, 2, Status::offsets, 18, "leave a hole"},
+    {"an overlap", "\0\2\1a\1\1\2\0\2\1b\1\1\2\1\3"s, 3, Status::offsets, 25, "tensor 'b': offsets 1..3 overlap"},
+    {"backwards", "\0\1\1a\1\1\1\0\0\0"s, 0, Status::tensor_size, 18, "takes 1 bytes, offsets 0..0 hold 0"},
+    {"listed out of order", "\0\2\1a\1\1\1\1\2\1b\1\1\1\0\1"s, 2, Status::offsets, 25, "tensor 'a'"},
+    {"a product beyond 64 bits", "\0\1\1a\1\2\xfd\0\0\0\0\0\0\0\x80\2\0\1"s, 1, Status::overflow, 26, "more than 2^64-1 bits"},
+    {"too short for its shape", "\0\1\1a\5\1\2\0\3"s, 3, Status::tensor_size, 17, "I16 [2] takes 4 bytes, offsets 0..3 hold 3"},
+    {"a byte left over", "\0\1\1a\1\1\1\0\1"s, 2, Status::coverage, 18, "has 1 more bytes"},
+    {"a byte missing", "\0\1\1a\1\1\2\0\2"s, 1, Status::coverage, 18, "18 of 19 bytes"},
+    {"older: a number out of range", "\0\1\x0b\1\1\0\4\1\1a\1"s, 4, Status::schema, 16,
+     "older layout: tensor 'a': it is number 1 of 1 tensors"},
+    {"older: more names than tensors", "\0\1\x0d\1\1\0\x08\2\1a\0\1b\0"s, 8, Status::schema, 15, "older layout: 2 names for 1 tensors"},
+    {"older: a name twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1a\1"s, 16, Status::duplicate, 24,
+     "older layout: tensor 'a' is given twice"},
+    {"older: a number twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1b\0"s, 16, Status::duplicate, 24,
+     "older layout: tensor 'b': it has the same number as 'a'"},
+    {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22, "older layout: truncated download? the file has 22"},
+    {"gzip without a time", std::string("\0\3"s + std::string(0x88b1f - 2, '\xff')), 8, Status::format, 0, "gzip"},
+};
+
+TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
+  for (const Bad& bad : kBad) {
+    const Error error = fault_of(bad.header, bad.data);
+    EXPECT_EQ(error.status, bad.status) << bad.name << ": " << error.message;
+    EXPECT_EQ(error.offset, bad.offset) << bad.name << ": " << error.message;
+    EXPECT_NE(error.message.find(bad.says), std::string::npos) << bad.name << ": " << error.message;
+  }
+}
+
+std::string raw_header(const Read& file, std::size_t size) {
+  std::string raw(size, '?');
+  restore_header({file.header.data(), size}, file.table, raw.data());
+  return raw;
+}
+
+// Cut or changed anywhere, a header is refused, or read as what it is.
+void expect_refused_or_kept(const std::string& header) {
+  try {
+    EXPECT_EQ(raw_header(*read(header, 6), header.size()), header);
+  } catch (const Error& error) {
+    EXPECT_NE(error.status, Status::internal);
+  }
+}
+
+TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
+  const std::string current = "\1\1\1k\1v\2\1a\1\1\2\0\2\1b\x0b\2\1\1\2\6\0"s;
+  const std::string older = "\1\1\1k\1v\2\1\1\2\0\2\x0b\2\1\1\2\6\2\1a\0\1b\1"s;
+  for (const std::string& header : {current, older}) {
+    EXPECT_EQ(fault_of(header, 6).message, "");
+    for (std::size_t at = 1; at < header.size(); ++at) {
+      expect_refused_or_kept(header.substr(0, at));
+      for (int byte = 0; byte < 256; ++byte) {
+        std::string changed = header;
+        changed[at] = static_cast<char>(byte);
+        expect_refused_or_kept(changed);
+      }
+    }
+  }
+}
+
+// ---- what is taken ----------------------------------------------------------------------------------------------------
+
+TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
+  const std::string tensor = "\1\1a\1\1\1\0\1"s;
+  EXPECT_EQ(fault_of("\0"s + tensor, 1).message, "");                              // no padding, no multiple of 8
+  EXPECT_EQ(fault_of("\0"s + tensor + "\xff\0x"s, 1).message, "");                 // any bytes as padding
+  EXPECT_EQ(fault_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");        // longer numbers than needed
+  EXPECT_EQ(fault_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");                  // also a dtype's
+  EXPECT_EQ(fault_of("\1\0"s + tensor, 1).message, "");                            // an empty map
+  EXPECT_EQ(fault_of("\0\0"s, 0).message, "");                                     // nothing at all
+}
+
+TEST(Bintensors, AnEmptyMapIsNotTheSameAsNone) {
+  EXPECT_FALSE(read("\0\0"s, 0)->table.has_metadata);
+  EXPECT_TRUE(read("\1\0\0"s, 0)->table.has_metadata);
+}
+
+TEST(Bintensors, OfAMetadataKeyGivenTwiceTheLastCounts) {
+  const std::string header = "\1\3\1k\1a\1l\1b\1k\1c\0"s;
+  const auto read_back = read(header, 0);
+  ASSERT_EQ(read_back->table.metadata.size(), 2u);
+  EXPECT_EQ(read_back->table.metadata[0].key, "k");
+  EXPECT_EQ(read_back->table.metadata[0].value, "c");
+  HeaderOptions strict;
+  strict.rules = Rules::strict;
+  EXPECT_EQ(fault_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
+}
+
+TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
+  HeaderOptions strict;
+  strict.rules = Rules::strict;
+  EXPECT_EQ(fault_of("\0\0      "s, 0, strict).status, Status::ok);
+  EXPECT_EQ(fault_of("\0\0     "s, 0, strict).status, Status::schema);
+  EXPECT_EQ(fault_of("\0\0     \0"s, 0, strict).status, Status::schema);
+}
+
+TEST(Bintensors, StringsEndWithANulAndTheRawHeaderIsKept) {
+  const std::string current = "\1\1\1k\1v\3\0\0\1\1\0\1\1b\xfb\1\0\1\1\1\2\4name\x0b\0\2\6"s;
+  const std::string older = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;
+  for (const std::string& header : {current, older}) {
+    const auto file = read(header, 6);
+    EXPECT_EQ(file->table.format, header == current ? Format::bintensors : Format::bintensors_old);
+    for (const Tensor& tensor : file->table.tensors) {
+      EXPECT_EQ(std::strlen(tensor.name_text), tensor.name_bytes);
+      EXPECT_EQ(&file->table.tensors[file->table.index.find(file->table.tensors.data(), tensor.name())], &tensor);
+    }
+    EXPECT_STREQ(file->table.metadata[0].key.data(), "k");
+    EXPECT_STREQ(file->table.metadata[0].value.data(), "v");
+    EXPECT_EQ(raw_header(*file, header.size()), header);
+  }
+}
+
+// I8 [3,2,1,0], called "name"; or, by the current layout, I8 [0] called "\4\3" and then other bytes.
+TEST(Bintensors, WhereBothLayoutsMakeSenseTheOneThatLeavesOnlySpacesIsTaken) {
+  const std::string header = "\0\1\2\4\3\2\1\0\0\0\1\4name\0"s;
+  EXPECT_EQ(read(header, 0)->table.format, Format::bintensors_old);
+  EXPECT_EQ(read(header + " ", 0)->table.format, Format::bintensors_old);
+  const auto current = read(header + "x", 0);
+  EXPECT_EQ(current->table.format, Format::bintensors);
+  EXPECT_EQ(current->table.tensors.at(0).name(), "\4\3");
+}
+
+TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
+  const auto file = read("\0\3\1c\1\1\0\0\0\1a\1\1\0\0\0\1b\1\1\0\0\0"s, 0);
+  std::string names;
+  for (const Tensor& tensor : file->table.tensors) names += tensor.name();
+  EXPECT_EQ(names, "abc");
+  EXPECT_EQ(file->table.index.find(file->table.tensors.data(), "c"), 2u);
+}
+
+TEST(Bintensors, UnknownDtypesAreListedByNumberWhenAskedFor) {
+  HeaderOptions options;
+  options.unknown_dtypes = true;
+  const auto file = read("\0\1\1a\x11\1\2\0\3"s, 3, options);
+  EXPECT_EQ(file->table.tensors[0].dtype(), Dtype::unknown);
+  EXPECT_STREQ(file->table.tensors[0].dtype_name(), "17");
+}
+
+// ---- what is written --------------------------------------------------------------------------------------------------
+
+TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
+  const std::vector<std::uint64_t> shape{3, 70000, 0, 300};
+  const std::vector<std::uint64_t> large{std::uint64_t{1} << 33};
+  const std::vector<NewTensor> tensors{{"", {}, 0, 8, Dtype::U64}, {"empty", shape, 8, 8, Dtype::F8_E4M3},
+                                       {"large", large, 8, 8 + (std::uint64_t{1} << 33), Dtype::BOOL}};
+  const std::vector<MetadataPair> metadata{{"", ""}, {"k", std::string_view("v\0w", 3)}};
+  NewHeader header;
+  header.tensors = tensors;
+  header.metadata = metadata;
+  header.has_metadata = true;
+  header.format = Format::bintensors;
+  header.data_alignment = 4096;
+  const std::string bytes = serialize(header);
+  EXPECT_EQ(bytes.size() % 4096, 0u);
+  const auto file = read(bytes.substr(kLengthBytes), 8 + (std::uint64_t{1} << 33));
+  ASSERT_EQ(file->table.tensors.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(file->table.tensors[i].name(), tensors[i].name);
+    EXPECT_EQ(file->table.tensors[i].dtype(), tensors[i].dtype);
+    EXPECT_TRUE(std::ranges::equal(file->table.tensors[i].shape(), tensors[i].shape));
+    EXPECT_EQ(file->table.tensors[i].end, tensors[i].end);
+  }
+  EXPECT_EQ(file->table.metadata[1].value, metadata[1].value);
+}
+
+TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {
+  std::size_t refused = 0;
+  for (const DtypeInfo& dtype : kDtypes) {
+    if (dtype.dtype == Dtype::unknown) continue;
+    try {
+      check_format(Format::bintensors, {"w", {}, 0, 0, dtype.dtype});
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_EQ(error.status, Status::unsupported);
+      EXPECT_EQ(error.message, fmt::format("tensor 'w': bintensors has no dtype {}", dtype.name));
+    }
+  }
+  EXPECT_EQ(refused, 22u - kBintensorsDtypes.size());
+}
+
+TEST(BintensorsWriting, AlsoATensorCalledMetadataIsHeld) {
+  EXPECT_NO_THROW(check_format(Format::bintensors, {"__metadata__", {}, 0, 1, Dtype::U8}));
+}
+
+}  // namespace
+}  // namespace st::format

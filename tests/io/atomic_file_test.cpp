@@ -1,0 +1,329 @@
+// What the target is before, while and after it is written: modes, links, leftovers, and things that are no files.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
+#include "faults.hpp"
+
+namespace st::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+void write(const std::string& path, const std::string& text, const CreateOptions& options = {}) {
+  AtomicFile file = AtomicFile::create(path.c_str(), options);
+  file.set_size(text.size());
+  file.write_at(0, text.data(), text.size());
+  file.commit();
+}
+
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  EXPECT_EQ(lstat(path.c_str(), &status), 0);
+  return status.st_mode & 07777;
+}
+
+Error error_of(auto&& body) {
+  try {
+    body();
+    return {Status::ok, 0, 0, ""};
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+// Once as the kernel is, once as if it had no nameless files.
+class AtomicFileTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder);
+    faults::Plan kernel;
+    kernel.no_nameless_files = GetParam();
+    kernel.only_refusals = true;
+    faults::arm(kernel);
+    umask(022);
+  }
+  void TearDown() override {
+    faults::disarm();
+    fs::remove_all(folder);
+  }
+  std::string path(const char* name = "x") const { return folder / name; }
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder)) found.insert(entry.path().filename());
+    return found;
+  }
+
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("atomic{}", getpid());
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, AtomicFileTest, testing::Values(false, true), [](const auto& kernel) {
+  return kernel.param ? std::string("without_nameless_files") : std::string("as_it_is");
+});
+
+using Names = std::set<std::string>;
+
+TEST_P(AtomicFileTest, nothing_is_there_until_commit_and_nothing_is_left_without_it) {
+  put(path("old"), "old");
+  {
+    AtomicFile file = AtomicFile::create(path("old").c_str(), {});
+    file.write_at(0, "new", 3);
+    EXPECT_EQ(contents(path("old")), "old");
+    AtomicFile absent = AtomicFile::create(path("absent").c_str(), {});
+    EXPECT_FALSE(fs::exists(path("absent")));
+  }
+  EXPECT_EQ(names(), Names{"old"});
+  write(path("old"), "new");
+  EXPECT_EQ(contents(path("old")), "new");
+  EXPECT_EQ(names(), Names{"old"});
+}
+
+TEST_P(AtomicFileTest, a_new_file_has_the_mode_that_the_umask_leaves) {
+  for (const mode_t mask : {0U, 022U, 027U, 077U}) {
+    umask(mask);
+    fs::remove(path());
+    write(path(), "x");
+    EXPECT_EQ(mode_of(path()), 0666U & ~mask);
+  }
+}
+
+TEST_P(AtomicFileTest, a_replaced_file_keeps_its_mode) {
+  for (const mode_t mode : {0600U, 0640U, 0644U, 0666U, 0755U}) {
+    umask(077);
+    put(path(), "old");
+    chmod(path().c_str(), mode);
+    write(path(), "new");
+    EXPECT_EQ(mode_of(path()), mode);
+    EXPECT_EQ(contents(path()), "new");
+  }
+}
+
+TEST_P(AtomicFileTest, a_replaced_file_keeps_its_owner) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may give files away";
+  put(path(), "old");
+  ASSERT_EQ(chown(path().c_str(), 12345, 23456), 0);
+  write(path(), "new");
+  struct stat status {};
+  stat(path().c_str(), &status);
+  EXPECT_EQ(status.st_uid, 12345U);
+  EXPECT_EQ(status.st_gid, 23456U);
+}
+
+TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
+  fs::create_directory(path("real"));
+  put(path("real/blob"), "old");
+  fs::create_symlink("real/blob", path("a"));
+  fs::create_symlink("a", path("b"));
+  write(path("b"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("a")) && fs::is_symlink(path("b")));
+  EXPECT_EQ(contents(path("real/blob")), "new");
+  fs::create_symlink("real/later", path("dangling"));
+  write(path("dangling"), "made");
+  EXPECT_EQ(contents(path("real/later")), "made");
+  fs::create_symlink("loop", path("loop"));
+  EXPECT_EQ(error_of([&] { write(path("loop"), "x"); }).os_error, ELOOP);
+}
+
+TEST_P(AtomicFileTest, a_hard_link_keeps_the_old_bytes) {
+  put(path("a"), "old");
+  fs::create_hard_link(path("a"), path("b"));
+  write(path("a"), "new");
+  EXPECT_EQ(contents(path("b")), "old");
+}
+
+TEST_P(AtomicFileTest, an_existing_path_is_an_error_if_asked) {
+  CreateOptions options;
+  options.replace = false;
+  put(path(), "old");
+  EXPECT_EQ(error_of([&] { write(path(), "new", options); }).os_error, EEXIST);
+  fs::create_symlink("nowhere", path("dangling"));
+  EXPECT_EQ(error_of([&] { write(path("dangling"), "new", options); }).os_error, EEXIST);
+  // Somebody is faster, after the file was begun.
+  AtomicFile file = AtomicFile::create(path("race").c_str(), options);
+  put(path("race"), "first");
+  EXPECT_EQ(error_of([&] { file.commit(); }).os_error, EEXIST);
+  EXPECT_EQ(contents(path("race")), "first");
+  file = {};
+  EXPECT_EQ(names(), (Names{"dangling", "race", "x"}));
+}
+
+TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.write_at(0, "mine", 4);
+  put(path(), "theirs");
+  file.commit();
+  EXPECT_EQ(contents(path()), "mine");
+  EXPECT_EQ(names(), Names{"x"});
+}
+
+TEST_P(AtomicFileTest, what_can_never_be_written_is_refused) {
+  fs::create_directory(path("folder"));
+  EXPECT_EQ(error_of([&] { write(path("folder"), "x"); }).os_error, EISDIR);
+  EXPECT_EQ(error_of([&] { write(path("folder") + "/", "x"); }).os_error, EISDIR);
+  EXPECT_EQ(error_of([&] { write("", "x"); }).os_error, ENOENT);
+  EXPECT_EQ(error_of([&] { write(path("no/x"), "x"); }).os_error, ENOENT);
+  put(path("file"), "");
+  EXPECT_EQ(error_of([&] { write(path("file/x"), "x"); }).os_error, ENOTDIR);
+  EXPECT_EQ(error_of([&] { write(path(std::string(256, 'n').c_str()), "x"); }).os_error, ENAMETOOLONG);
+}
+
+TEST_P(AtomicFileTest, the_longest_name_works) {
+  const std::string name(255, 'n');
+  write(path(name.c_str()), "1");
+  write(path(name.c_str()), "2");
+  EXPECT_EQ(contents(path(name.c_str())), "2");
+  EXPECT_EQ(names(), Names{name});
+}
+
+TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
+  put(path(), "old");
+  chmod(path().c_str(), 0444);
+  chmod(folder.c_str(), 0777);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (geteuid() == 0 && setuid(12345) != 0) _exit(9);
+    _exit(error_of([&] { write(path(), "new"); }).os_error);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), EACCES);
+  EXPECT_EQ(contents(path()), "old");
+}
+
+// ---- leftovers -----------------------------------------------------------------------------------------------------
+
+TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
+  put(path(".x.st-new-0"), "litter");
+  put(path(".x.st-new-1"), "litter");
+  write(path(), "new");
+  EXPECT_EQ(names(), Names{"x"});
+}
+
+TEST_P(AtomicFileTest, what_a_living_writer_holds_is_not) {
+  put(path(".x.st-new-0"), "in use");
+  const int held = open(path(".x.st-new-0").c_str(), O_RDONLY);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  put(path(), "old");
+  write(path(), "new");
+  EXPECT_EQ(names(), (Names{".x.st-new-0", "x"}));
+  EXPECT_EQ(contents(path(".x.st-new-0")), "in use");
+  close(held);
+}
+
+TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
+  fs::create_symlink("elsewhere", path(".x.st-new-0"));
+  fs::create_directory(path(".x.st-new-1"));
+  put(path(), "old");
+  write(path(), "new");
+  EXPECT_EQ(names(), (Names{".x.st-new-0", ".x.st-new-1", "x"}));
+  EXPECT_EQ(contents(path()), "new");
+}
+
+TEST_P(AtomicFileTest, many_writers_of_one_target_leave_one_whole_file) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 25; ++round) write(path(), std::string(100'000, static_cast<char>('a' + i)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::string bytes = contents(path());
+  EXPECT_EQ(bytes, std::string(100'000, bytes.at(0)));
+  EXPECT_EQ(names(), Names{"x"});
+}
+
+// ---- streams -------------------------------------------------------------------------------------------------------
+
+TEST_P(AtomicFileTest, a_fifo_is_written_through_in_order) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = contents(path()); });
+  AtomicFile file = AtomicFile::create(path().c_str(), {true, true});
+  EXPECT_TRUE(file.in_order());
+  file.set_size(200'000);
+  const std::string text(100'000, 'a');
+  file.write_at(0, text.data(), text.size());
+  EXPECT_EQ(error_of([&] { file.write_at(0, "x", 1); }).status, Status::state);
+  file.write_at(text.size(), text.data(), text.size());
+  file.commit();
+  reader.join();
+  EXPECT_EQ(got, text + text);
+  EXPECT_EQ(names(), Names{"x"});
+}
+
+TEST_P(AtomicFileTest, a_fifo_whose_reader_leaves_is_an_error_and_no_signal) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  std::thread reader([&] { close(open(path().c_str(), O_RDONLY)); });
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  reader.join();
+  const std::string text(1 << 20, 'a');
+  EXPECT_EQ(error_of([&] { file.write_at(0, text.data(), text.size()); }).os_error, EPIPE);
+}
+
+TEST_P(AtomicFileTest, devices) {
+  write("/dev/null", "gone");
+  const Error full = error_of([&] { write("/dev/full", "x"); });
+  EXPECT_EQ(full.os_error, ENOSPC);
+  EXPECT_EQ(full.message, "'/dev/full': writing 1 bytes at 0: No space left on device");
+}
+
+TEST_P(AtomicFileTest, standard_output_goes_on_where_it_is) {
+  put(path(), "before ");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(open(path().c_str(), O_WRONLY | O_APPEND), 1);
+    write("/dev/stdout", "after");
+    _exit(0);
+  }
+  waitpid(pid, nullptr, 0);
+  EXPECT_EQ(contents(path()), "before after");
+}
+
+// ---- limits --------------------------------------------------------------------------------------------------------
+
+TEST_P(AtomicFileTest, a_file_over_the_size_limit_is_an_error_and_no_signal) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const rlimit small{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &small);
+    _exit(error_of([&] { write(path(), std::string(1001, 'x')); }).os_error);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), EFBIG);
+  EXPECT_EQ(names(), Names{});
+}
+
+TEST_P(AtomicFileTest, the_folder_may_move_while_the_file_is_written) {
+  fs::create_directory(path("a"));
+  AtomicFile file = AtomicFile::create(path("a/x").c_str(), {});
+  file.write_at(0, "x", 1);
+  fs::rename(path("a"), path("b"));
+  file.commit();
+  EXPECT_EQ(contents(path("b/x")), "x");
+}
+
+}  // namespace
+}  // namespace st::io

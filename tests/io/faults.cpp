@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faults.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+
+namespace faults {
+
+namespace {
+
+bool armed = false;
+Plan plan;
+std::vector<std::string> seen;
+
+}  // namespace
+
+void arm(const Plan& next) {
+  seen.clear();
+  seen.reserve(4096);
+  plan = next;
+  armed = true;
+}
+
+void disarm() { armed = false; }
+
+const std::vector<std::string>& calls() { return seen; }
+
+namespace {
+
+// What becomes of this call.
+Action next(const char* name) {
+  if (!armed || plan.only_refusals) return Action::none;
+  seen.emplace_back(name);
+  if (seen.size() - 1 != plan.at) return Action::none;
+  if (plan.action == Action::kill_before) kill(getpid(), SIGKILL);
+  if (plan.action == Action::fail) errno = plan.error;
+  return plan.action;
+}
+
+long done(Action action, long result) {
+  if (action == Action::kill_after) kill(getpid(), SIGKILL);
+  return result;
+}
+
+long call(const char* name, long number, long a, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  const Action action = next(name);
+  if (action == Action::fail) return -1;
+  return done(action, syscall(number, a, b, c, d, e, f));
+}
+
+// Calls with a length in `n`.
+long sized(const char* name, std::size_t n, long (*run)(std::size_t n, const long* args), const long* args) {
+  const Action action = next(name);
+  if (action == Action::fail) return -1;
+  return done(action, run(action == Action::cut_short ? (n + 1) / 2 : n, args));
+}
+
+long as_long(const void* pointer) { return reinterpret_cast<long>(pointer); }
+
+int open_in(int folder, const char* path, int flags, mode_t mode) {
+  const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+  if (armed && nameless && plan.no_nameless_files) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  if (!nameless && (flags & O_CREAT) == 0) return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+  return static_cast<int>(call(nameless ? "open nameless" : "create", SYS_openat, folder, as_long(path), flags, mode));
+}
+
+long run_pwrite(std::size_t n, const long* a) { return syscall(SYS_pwrite64, a[0], a[1], n, a[2]); }
+long run_write(std::size_t n, const long* a) { return syscall(SYS_write, a[0], a[1], n); }
+long run_copy(std::size_t n, const long* a) { return syscall(SYS_copy_file_range, a[0], a[1], a[2], a[3], n, a[4]); }
+
+ssize_t any_pwrite(int file, const void* data, std::size_t n, off_t offset) {
+  const long args[] = {file, as_long(data), offset};
+  return sized("pwrite", n, run_pwrite, args);
+}
+
+}  // namespace
+
+}  // namespace faults
+
+using namespace faults;
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return open_in(AT_FDCWD, path, flags, mode);
+}
+
+int openat(int folder, const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return open_in(folder, path, flags, mode);
+}
+
+ssize_t pwrite(int file, const void* data, size_t n, off_t offset) { return any_pwrite(file, data, n, offset); }
+ssize_t pwrite64(int file, const void* data, size_t n, off64_t offset) { return any_pwrite(file, data, n, offset); }
+
+ssize_t write(int file, const void* data, size_t n) {
+  const long args[] = {file, as_long(data)};
+  return sized("write", n, run_write, args);
+}
+
+ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t n, unsigned flags) {
+  if (armed && plan.no_kernel_copies) {
+    errno = EXDEV;
+    return -1;
+  }
+  const long args[] = {from, as_long(from_offset), to, as_long(to_offset), static_cast<long>(flags)};
+  return sized("copy_file_range", n, run_copy, args);
+}
+
+int ftruncate(int file, off_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
+int ftruncate64(int file, off64_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
+int fallocate(int file, int mode, off_t offset, off_t n) {
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+}
+int fallocate64(int file, int mode, off64_t offset, off64_t n) {
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+}
+int fsync(int file) { return static_cast<int>(call("fsync", SYS_fsync, file)); }
+int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
+int fchown(int file, uid_t owner, gid_t group) noexcept {
+  return static_cast<int>(call("fchown", SYS_fchown, file, owner, group));
+}
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  return static_cast<int>(call("unlinkat", SYS_unlinkat, folder, as_long(path), flags));
+}
+int linkat(int from, const char* path, int to, const char* name, int flags) noexcept {
+  return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
+}
+int renameat(int from, const char* path, int to, const char* name) noexcept {
+  return static_cast<int>(call("renameat", SYS_renameat2, from, as_long(path), to, as_long(name), 0));
+}
+int renameat2(int from, const char* path, int to, const char* name, unsigned flags) noexcept {
+  return static_cast<int>(call("renameat2", SYS_renameat2, from, as_long(path), to, as_long(name), static_cast<long>(flags)));
+}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // the C library has a struct of this name, too
+int flock(int file, int operation) noexcept { return static_cast<int>(call("flock", SYS_flock, file, operation)); }
+#pragma GCC diagnostic pop
+
+int close(int file) {
+  const Action action = next("close");
+  const int error = errno;
+  const long result = syscall(SYS_close, file);
+  if (action == Action::fail) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(done(action, result));
+}
+
+}  // extern "C"

@@ -1,0 +1,38 @@
+// System calls that fail, or at which the process dies, on demand.
+//
+// The program's own definitions of write(), rename() and the like stand before the C library's, so that the library
+// under test, linked into it, calls these. A test forks, arms one fault in the child, and looks at the disk.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace faults {
+
+enum class Action {
+  none,
+  fail,         // not done, -1 and `error`; a close is done nevertheless, as on Linux
+  cut_short,    // half of it is done
+  kill_before,
+  kill_after,
+};
+
+struct Plan {
+  std::size_t at = SIZE_MAX;  // which call, counted from 0
+  Action action = Action::none;
+  int error = 0;
+  bool no_nameless_files = false;  // O_TMPFILE is refused every time
+  bool no_kernel_copies = false;   // so is copy_file_range
+  bool only_refusals = false;      // no call is counted or fails; for threads
+};
+
+void arm(const Plan& plan);
+
+// The calls since arm() that change something, or can report that something was not changed.
+const std::vector<std::string>& calls();
+
+void disarm();
+
+}  // namespace faults
