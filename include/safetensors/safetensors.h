@@ -296,9 +296,11 @@ ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: eve
                                                                           a run that failed or was cancelled */
 ST_API void      st_plan_free(st_plan *plan);
 
+#define ST_BUFFER_LAZY (1u << 0)  /* pages come as they are filled: the sooner way when a plan follows at once */
+
 /* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
- * reading into memory never touched before takes several times as long.  threads 0: choose; they are gone when it returns. */
-ST_API st_status st_buffer_new(uint64_t size, uint32_t threads, void **out, st_error *err);
+ * reading into small pages never touched before takes several times as long.  threads to make it, gone when it returns; 0: choose. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out, st_error *err);
 ST_API void      st_buffer_free(void *buffer);
 
 /* ---- Writing ---------------------------------------------------------------------------------------------------------------------- */
