@@ -87,10 +87,12 @@ int32_t st_plan_is_complete(const st_plan* plan, size_t i) { return plan_of(plan
 
 void st_plan_free(st_plan* plan) { delete reinterpret_cast<core::Plan*>(plan); }
 
-st_status st_buffer_new(uint64_t size, uint32_t threads, void** out, st_error* err) {
+st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void** out, st_error* err) {
   return guard(err, [&] {
     require(out, "out");
-    *out = io::new_buffer(size, threads);
+    refuse_unknown_flags(flags, ST_BUFFER_LAZY, "st_buffer_new");
+    const bool lazy = (flags & ST_BUFFER_LAZY) != 0;
+    *out = io::new_buffer(size, lazy ? io::Pages::as_they_are_touched : io::Pages::at_once, threads);
   });
 }
 

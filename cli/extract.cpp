@@ -151,7 +151,7 @@ class Copier {
     st_error error = ST_INIT(st_error);
     if (bytes > room_) {
       st_buffer_free(std::exchange(memory_, nullptr));
-      check(st_buffer_new(bytes, 0, &memory_, &error), error);
+      check(st_buffer_new(bytes, 0, 0, &memory_, &error), error);
       room_ = bytes;
     }
     st_plan* made = nullptr;

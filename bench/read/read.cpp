@@ -143,9 +143,9 @@ struct FreeBuffer {
 };
 using Buffer = std::unique_ptr<char, FreeBuffer>;
 
-Buffer new_buffer(std::uint64_t bytes, st_error& error) {
+Buffer new_buffer(std::uint64_t bytes, bool fresh, st_error& error) {
   void* memory = nullptr;
-  must(st_buffer_new(bytes, 0, &memory, &error), error);
+  must(st_buffer_new(bytes, fresh ? ST_BUFFER_LAZY : 0, 0, &memory, &error), error);
   return Buffer(static_cast<char*>(memory));
 }
 
@@ -158,7 +158,7 @@ void load(const std::string& loader, const std::string& what, bool fresh, const 
     must(st_open(path.c_str(), nullptr, &file, &error), error);
     items = items_of(file, what, error);
     const std::uint64_t bytes = place(items);
-    if (!buffer) buffer = new_buffer(bytes, error);
+    if (!buffer) buffer = new_buffer(bytes, fresh, error);
   };
   if (!fresh) {  // the memory from an earlier model
     prepare();
@@ -184,10 +184,10 @@ void roof(const std::string& loader, bool fresh, const std::vector<bench::RawFil
   const std::uint64_t room = files.back().at + files.back().size + 2 * kPage;
   const auto mappings = loader == "memcpy" ? bench::populated_mappings(files) : std::vector<const char*>();
   Buffer buffer;
-  if (!fresh) buffer = new_buffer(room, error);
+  if (!fresh) buffer = new_buffer(room, fresh, error);
   bool done = true;
   const Cost cost = bench::measure([&] {
-    if (fresh) buffer = new_buffer(room, error);
+    if (fresh) buffer = new_buffer(room, fresh, error);
     if (loader == "memcpy") bench::copy_from(mappings, files, buffer.get(), cores);
     if (loader == "buffered") bench::pread_pool(files, buffer.get(), 4, kMiB, false);
     if (loader == "plain-loop") bench::pread_pool(files, buffer.get(), 1, 8 * kMiB, false);

@@ -236,7 +236,8 @@ ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_s
  * is (NULL: it is not contiguous, or the file is not mapped). */
 ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                  uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
-/* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
+/* dst_size: exactly the bytes of the part.  On the calling thread alone, without reading what the part leaves out, but for gaps
+ * that are read faster than skipped.  Many parts, and large ones, come sooner through a plan. */
 ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                       void *dst, size_t dst_size, st_error *err);
 
@@ -264,7 +265,7 @@ enum {
 typedef struct st_read_options {
   uint32_t struct_size;
   uint32_t flags;
-  uint32_t threads;                   /* 0: choose; 1: only the calling thread */
+  uint32_t threads;                   /* 0: choose; 1: only the calling thread; at most 1024 are taken */
   st_cache cache;
   uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
   uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
@@ -295,9 +296,11 @@ ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: eve
                                                                           a run that failed or was cancelled */
 ST_API void      st_plan_free(st_plan *plan);
 
+#define ST_BUFFER_LAZY (1u << 0)  /* pages come as they are filled: the sooner way when a plan follows at once */
+
 /* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
- * reading into memory never touched before takes several times as long.  threads 0: choose; they are gone when it returns. */
-ST_API st_status st_buffer_new(uint64_t size, uint32_t threads, void **out, st_error *err);
+ * reading into small pages never touched before takes several times as long.  threads to make it, gone when it returns; 0: choose. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out, st_error *err);
 ST_API void      st_buffer_free(void *buffer);
 
 /* ---- Writing ---------------------------------------------------------------------------------------------------------------------- */

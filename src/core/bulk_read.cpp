@@ -14,6 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kWaiters = 16;                       // readers of disks and networks; they sleep most of the time
 constexpr unsigned kMostCopiers = 16;                   // enough for the memory of any machine
+constexpr unsigned kMostThreads = 1024;                 // whatever the caller says
 constexpr std::uint64_t kBytesPerReader = 512 * 1024;   // less is not worth a thread
 constexpr auto kPromptly = std::chrono::milliseconds(20);  // how long nobody listens to a cancel
 
@@ -31,7 +32,7 @@ bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
 }
 
 unsigned count_readers(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options) {
-  if (options.threads != 0) return options.threads;
+  if (options.threads != 0) return std::min(options.threads, kMostThreads);
   std::uint64_t bytes = 0;
   for (const Want& want : wants) bytes += want.bytes;
   const std::uint64_t worth = bytes / kBytesPerReader + 1;

@@ -1,7 +1,8 @@
-// Memory to read tensors into: huge pages where the system has them, all there before the first byte arrives.
+// Memory to read tensors into: huge pages where the system has them, there before the first byte arrives.
 //
 // Into memory that is touched for the first time, reading spends more time on page faults than on the disk: four
-// kilobytes each, one after another.
+// kilobytes each, one after another. Huge pages alone mend most of that. Those that are filled at once had better come
+// while they are filled, and are cleared in the processor's cache; the others had better be there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +13,10 @@ namespace st::io {
 
 inline constexpr std::size_t kBufferAlignment = std::size_t{2} << 20;
 
+enum class Pages : std::uint8_t { at_once, as_they_are_touched };
+
 // Zeroed, aligned to kBufferAlignment. Throws Status::no_memory. threads 0: choose.
-std::byte* new_buffer(std::uint64_t bytes, unsigned threads);
+std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads);
 void free_buffer(std::byte* buffer) noexcept;  // null is fine
 
 }  // namespace st::io

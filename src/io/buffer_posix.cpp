@@ -36,7 +36,7 @@ void populate(std::byte* begin, std::size_t bytes) {
 
 }  // namespace
 
-std::byte* new_buffer(std::uint64_t bytes, unsigned threads) {
+std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
   // Whole huge pages: the system gives none for a part of one.
@@ -51,6 +51,7 @@ std::byte* new_buffer(std::uint64_t bytes, unsigned threads) {
 #if defined(MADV_HUGEPAGE)
   madvise(buffer, static_cast<std::size_t>(size), MADV_HUGEPAGE);
 #endif
+  if (pages == Pages::as_they_are_touched) return buffer;
   const auto pieces = static_cast<std::size_t>((size + kPopulateBytes - 1) / kPopulateBytes);
   parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
     const std::uint64_t at = i * kPopulateBytes;

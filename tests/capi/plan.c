@@ -158,7 +158,7 @@ static void test_buffers(void) {
   void *buffer = NULL;
   size_t i;
   for (i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
-    CHECK(st_buffer_new(sizes[i], i % 2 == 0 ? 0 : 2, &buffer, &err) == ST_OK);
+    CHECK(st_buffer_new(sizes[i], i / 2 % 2 == 0 ? 0 : ST_BUFFER_LAZY, i % 2 == 0 ? 0 : 2, &buffer, &err) == ST_OK);
     CHECK((uintptr_t)buffer % (2 << 20) == 0);
     if (sizes[i] > 0) {
       CHECK(((unsigned char *)buffer)[0] == 0 && ((unsigned char *)buffer)[sizes[i] - 1] == 0);
@@ -167,9 +167,10 @@ static void test_buffers(void) {
     st_buffer_free(buffer);
   }
   st_buffer_free(NULL);
-  CHECK(st_buffer_new(UINT64_MAX, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
-  CHECK(st_buffer_new((uint64_t)1 << 62, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
-  CHECK(st_buffer_new(1, 0, NULL, &err) == ST_ERR_ARGUMENT);
+  CHECK(st_buffer_new(UINT64_MAX, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
+  CHECK(st_buffer_new((uint64_t)1 << 62, 0, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
+  CHECK(st_buffer_new(1, 2, 0, &buffer, &err) == ST_ERR_UNSUPPORTED);
+  CHECK(st_buffer_new(1, 0, 0, NULL, &err) == ST_ERR_ARGUMENT);
 }
 
 int main(void) {
