@@ -32,7 +32,8 @@ core::Allocator allocator_of(const st_allocator* given) {
   if (given == nullptr) return {};
   const st_allocator allocator = read_struct(given, "st_allocator");
   refuse_unknown_flags(allocator.flags, 0, "st_allocator");
-  if (allocator.alloc == nullptr || allocator.free == nullptr) fail(Status::argument, "st_allocator.alloc or .free is NULL");
+  if (allocator.alloc == nullptr || allocator.free == nullptr)
+    fail(Status::argument, "st_allocator.alloc or .free is NULL");
   return {allocator.ctx, allocator.alloc, allocator.free};
 }
 
@@ -118,9 +119,7 @@ size_t st_count_tensors(const st_file* file) { return file_of(file).count_tensor
 
 const st_tensor* st_get_tensor_at(const st_file* file, size_t i) { return handle(file_of(file).tensor_at(i)); }
 
-const st_tensor* st_get_tensor(const st_file* file, const char* name) {
-  return handle(file_of(file).tensor(name));
-}
+const st_tensor* st_get_tensor(const st_file* file, const char* name) { return handle(file_of(file).tensor(name)); }
 
 const st_tensor* st_get_tensor_n(const st_file* file, const char* name, size_t len) {
   return handle(file_of(file).tensor({name, len}));

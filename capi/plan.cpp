@@ -60,8 +60,8 @@ st_status st_plan_new(const st_file* file, st_plan** out, st_error* err) {
   });
 }
 
-st_status st_plan_add(st_plan* plan, const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step,
-                      void* dst, size_t dst_size, st_error* err) {
+st_status st_plan_add(st_plan* plan, const st_tensor* tensor, const int64_t* begin, const int64_t* end,
+                      const int64_t* step, void* dst, size_t dst_size, st_error* err) {
   return guard(err, [&] {
     require(plan, "plan");
     require(tensor, "tensor");

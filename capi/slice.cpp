@@ -28,14 +28,15 @@ st_status st_tensor_slice(const st_tensor* tensor, const int64_t* begin, const i
   });
 }
 
-st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step, void* dst,
-                               size_t dst_size, st_error* err) {
+st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, const int64_t* end, const int64_t* step,
+                               void* dst, size_t dst_size, st_error* err) {
   return guard(err, [&] {
     require(tensor, "tensor");
     const Tensor& core = tensor_of(tensor);
     const format::Slice slice = format::slice(core, begin, end, step);
     if (dst_size != slice.bytes) {
-      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", quoted(core.name()), slice.bytes, dst_size);
+      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", quoted(core.name()), slice.bytes,
+           dst_size);
     }
     if (dst_size == 0) return;
     require(dst, "dst");

@@ -46,7 +46,8 @@ st_status st_tensor_read(const st_tensor* tensor, void* dst, size_t dst_size, st
     require(tensor, "tensor");
     const Tensor& core = tensor_of(tensor);
     if (dst_size != core.bytes()) {
-      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", quoted(core.name()), core.bytes(), dst_size);
+      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", quoted(core.name()), core.bytes(),
+           dst_size);
     }
     if (dst_size == 0) return;
     require(dst, "dst");

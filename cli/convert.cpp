@@ -34,9 +34,8 @@ struct NamedFormat {
   std::string_view name;  // and extension
   st_format format;
 };
-constexpr std::array<NamedFormat, 3> kFormats{{{"safetensors", ST_FORMAT_SAFETENSORS},
-                                               {"bintensors", ST_FORMAT_BINTENSORS},
-                                               {"bt", ST_FORMAT_BINTENSORS}}};
+constexpr std::array<NamedFormat, 3> kFormats{
+    {{"safetensors", ST_FORMAT_SAFETENSORS}, {"bintensors", ST_FORMAT_BINTENSORS}, {"bt", ST_FORMAT_BINTENSORS}}};
 
 st_format format_of(const ConvertOptions& options) {
   std::string name = options.format;
@@ -91,7 +90,8 @@ void add_convert(CLI::App& app) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write the same tensors and metadata in another format");
   command->add_option("A", options->from, "A safetensors or bintensors file")->required();
-  command->add_option("B", options->into, "What to write: .safetensors, .bt or .bintensors; - for standard output")->required();
+  command->add_option("B", options->into, "What to write: .safetensors, .bt or .bintensors; - for standard output")
+      ->required();
   command->add_option("--to", options->format, "The format, whatever B is called")
       ->option_text("FORMAT")
       ->check(CLI::IsMember({"safetensors", "bintensors"}));

@@ -135,8 +135,8 @@ class Copier {
   }
 
   bool in_whole_bytes(const Slice& slice) const {
-    return st_tensor_slice(tensor_.c_handle(), slice.begin.data(), slice.end.data(), slice.step.data(), nullptr, nullptr, nullptr,
-                           nullptr) != ST_ERR_MISALIGNED;
+    return st_tensor_slice(tensor_.c_handle(), slice.begin.data(), slice.end.data(), slice.step.data(), nullptr,
+                           nullptr, nullptr, nullptr) != ST_ERR_MISALIGNED;
   }
 
   // The position that a slice begins at, counted from the front.

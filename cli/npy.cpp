@@ -31,8 +31,8 @@ std::string descr(const safetensors::Tensor& tensor) {
   }
   const std::uint32_t bits = st_dtype_bits(static_cast<st_dtype>(tensor.dtype()));
   if (bits == 8 || bits == 16) return fmt::format("|V{}", bits / 8);
-  throw Failure{kUsage, fmt::format("tensor {} is {}, for which .npy has no type: take the raw bytes", shown(tensor.name(), 80),
-                                    tensor.dtype_name())};
+  throw Failure{kUsage, fmt::format("tensor {} is {}, for which .npy has no type: take the raw bytes",
+                                    shown(tensor.name(), 80), tensor.dtype_name())};
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   const auto filled = static_cast<std::uint64_t>(share * kWidth);
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(done) / seconds);
-  draw(fmt::format("\r{} [{:=<{}}{:<{}}] {:3.0f}% {} of {}, {}/s\x1b[K", what_, "", filled, "", kWidth - filled, share * 100,
-                   human_bytes(done), human_bytes(total), human_bytes(rate)));
+  draw(fmt::format("\r{} [{:=<{}}{:<{}}] {:3.0f}% {} of {}, {}/s\x1b[K", what_, "", filled, "", kWidth - filled,
+                   share * 100, human_bytes(done), human_bytes(total), human_bytes(rate)));
 }
 
 }  // namespace cli

@@ -34,7 +34,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 std::int64_t integer(std::string_view text, std::string_view part) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) fail(part, "neither N, nor BEGIN:END, nor BEGIN:END:STEP");
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(part, "neither N, nor BEGIN:END, nor BEGIN:END:STEP");
   return value;
 }
 

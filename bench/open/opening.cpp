@@ -74,18 +74,19 @@ OpenRow measure_open(const Case& tested, int rounds, Memory memory) {
 }
 
 void print(const std::vector<OpenRow>& rows) {
-  fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n", "",
-             "tensors", "header", "ours", "median", "ns/t", "crate", "/ours", "floor", "ours/", "stage 1", "ours/",
+  fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
+             "", "tensors", "header", "ours", "median", "ns/t", "crate", "/ours", "floor", "ours/", "stage 1", "ours/",
              "bintens.", "/ours", "our bt", "crate/");
   for (const OpenRow& row : rows) {
     const Case& tested = *row.tested;
     const double per_tensor = row.ours.min_ns / static_cast<double>(tested.tensors);
-    fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
-               tested.name, tested.tensors, tested.header_bytes, time_text(row.ours),
-               time_text({row.ours.median_ns, 0}), per_tensor, time_text(row.crate), ratio_text(row.crate, row.ours),
-               time_text(row.floor), ratio_text(row.ours, row.floor), time_text(row.stage_one),
-               ratio_text(row.ours, row.stage_one), time_text(row.bintensors), ratio_text(row.bintensors, row.ours),
-               time_text(row.ours_bintensors), ratio_text(row.bintensors, row.ours_bintensors));
+    fmt::print(
+        "{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
+        tested.name, tested.tensors, tested.header_bytes, time_text(row.ours), time_text({row.ours.median_ns, 0}),
+        per_tensor, time_text(row.crate), ratio_text(row.crate, row.ours), time_text(row.floor),
+        ratio_text(row.ours, row.floor), time_text(row.stage_one), ratio_text(row.ours, row.stage_one),
+        time_text(row.bintensors), ratio_text(row.bintensors, row.ours), time_text(row.ours_bintensors),
+        ratio_text(row.bintensors, row.ours_bintensors));
     if (row.checkpoint.min_ns != 0) fmt::print("  as one handle {:>20} {}\n", "", time_text(row.checkpoint));
   }
 }

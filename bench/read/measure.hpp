@@ -45,16 +45,17 @@ Cost measure(const Work& work) {
   const Cost before = now();
   work();
   const Cost after = now();
-  return {after.seconds - before.seconds, after.cpu - before.cpu, after.faults - before.faults, after.disk - before.disk,
-          after.read - before.read};
+  return {after.seconds - before.seconds, after.cpu - before.cpu, after.faults - before.faults,
+          after.disk - before.disk, after.read - before.read};
 }
 
 // One line that read.py understands.
 inline void report(const Cost& cost, std::uint64_t bytes, std::uint64_t checksum) {
-  std::printf("{\"seconds\": %.6f, \"cpu\": %.6f, \"faults\": %ld, \"disk\": %llu, \"read\": %llu, \"bytes\": %llu, \"checksum\": \"%016llx\"}\n",
-              cost.seconds, cost.cpu, cost.faults, static_cast<unsigned long long>(cost.disk),
-              static_cast<unsigned long long>(cost.read), static_cast<unsigned long long>(bytes),
-              static_cast<unsigned long long>(checksum));
+  std::printf(
+      "{\"seconds\": %.6f, \"cpu\": %.6f, \"faults\": %ld, \"disk\": %llu, \"read\": %llu, \"bytes\": %llu, \"checksum\": \"%016llx\"}\n",
+      cost.seconds, cost.cpu, cost.faults, static_cast<unsigned long long>(cost.disk),
+      static_cast<unsigned long long>(cost.read), static_cast<unsigned long long>(bytes),
+      static_cast<unsigned long long>(checksum));
 }
 
 }  // namespace bench

@@ -60,7 +60,8 @@ Item column_of(const st_file* file, const std::string& name, st_error& error) {
   if (tensor == nullptr || st_tensor_rank(tensor) != 2) die("no matrix of that name");
   const auto columns = static_cast<std::int64_t>(st_tensor_shape(tensor)[1]);
   Item item{tensor, {0, columns / 4}, {INT64_MAX, columns / 2}, 0, 0};
-  must(st_tensor_slice(tensor, item.begin.data(), item.end.data(), nullptr, nullptr, &item.bytes, nullptr, &error), error);
+  must(st_tensor_slice(tensor, item.begin.data(), item.end.data(), nullptr, nullptr, &item.bytes, nullptr, &error),
+       error);
   return item;
 }
 
@@ -113,7 +114,8 @@ st_read_options options_of(const std::string& loader) {
   return options;
 }
 
-void read_by_plan(const st_file* file, const std::vector<Item>& items, char* dst, const std::string& loader, st_error& error) {
+void read_by_plan(const st_file* file, const std::vector<Item>& items, char* dst, const std::string& loader,
+                  st_error& error) {
   const st_read_options options = options_of(loader);
   st_plan* plan = nullptr;
   must(st_plan_new(file, &plan, &error), error);
@@ -133,7 +135,9 @@ void read_in_a_loop(const std::vector<Item>& items, char* dst, st_error& error) 
     if (item.begin.empty()) {
       must(st_tensor_read(item.tensor, dst + item.at, item.bytes, &error), error);
     } else {
-      must(st_tensor_read_slice(item.tensor, item.begin.data(), item.end.data(), nullptr, dst + item.at, item.bytes, &error), error);
+      must(st_tensor_read_slice(item.tensor, item.begin.data(), item.end.data(), nullptr, dst + item.at, item.bytes,
+                                &error),
+           error);
     }
   }
 }

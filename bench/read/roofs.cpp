@@ -35,7 +35,8 @@ struct Chunk {
 std::vector<Chunk> chunks_of(const std::vector<RawFile>& files, std::uint64_t bytes) {
   std::vector<Chunk> chunks;
   for (std::size_t f = 0; f < files.size(); ++f) {
-    for (std::uint64_t at = 0; at < files[f].size; at += bytes) chunks.push_back({f, at, std::min(bytes, files[f].size - at)});
+    for (std::uint64_t at = 0; at < files[f].size; at += bytes)
+      chunks.push_back({f, at, std::min(bytes, files[f].size - at)});
   }
   return chunks;
 }
@@ -112,7 +113,8 @@ class Ring {
 
   // Submits what is queued and waits for at least one; tells the slots that are free again.
   void wait(std::vector<unsigned>& free_slots) {
-    if (syscall(SYS_io_uring_enter, descriptor_, queued_, 1, IORING_ENTER_GETEVENTS, nullptr, 0) < 0) die("io_uring_enter");
+    if (syscall(SYS_io_uring_enter, descriptor_, queued_, 1, IORING_ENTER_GETEVENTS, nullptr, 0) < 0)
+      die("io_uring_enter");
     queued_ = 0;
     unsigned head = *cq_head_;
     for (; head != __atomic_load_n(cq_tail_, __ATOMIC_ACQUIRE); ++head) {
@@ -133,7 +135,9 @@ class Ring {
     return static_cast<char*>(mapping);
   }
   template <class T>
-  T* at(std::size_t offset) const { return reinterpret_cast<T*>(rings_ + offset); }
+  T* at(std::size_t offset) const {
+    return reinterpret_cast<T*>(rings_ + offset);
+  }
 
   int descriptor_ = -1;
   char* rings_ = nullptr;
@@ -182,7 +186,8 @@ std::vector<const char*> populated_mappings(const std::vector<RawFile>& files) {
   return mappings;
 }
 
-void copy_from(const std::vector<const char*>& mappings, const std::vector<RawFile>& files, char* dst, unsigned threads) {
+void copy_from(const std::vector<const char*>& mappings, const std::vector<RawFile>& files, char* dst,
+               unsigned threads) {
   const auto chunks = chunks_of(files, std::uint64_t{8} << 20);
   on_threads(threads, chunks.size(), [&](std::size_t i) {
     const Chunk& chunk = chunks[i];
@@ -190,7 +195,8 @@ void copy_from(const std::vector<const char*>& mappings, const std::vector<RawFi
   });
 }
 
-void pread_pool(const std::vector<RawFile>& files, char* dst, unsigned threads, std::uint64_t chunk_bytes, bool direct) {
+void pread_pool(const std::vector<RawFile>& files, char* dst, unsigned threads, std::uint64_t chunk_bytes,
+                bool direct) {
   const auto descriptors = open_all(files, direct ? O_DIRECT : 0);
   const auto chunks = chunks_of(files, chunk_bytes);
   on_threads(threads, chunks.size(), [&](std::size_t i) {
@@ -241,7 +247,8 @@ double resident_share(const std::vector<RawFile>& files) {
     if (mincore(mapping, bytes, present.data()) != 0) die("mincore");
     munmap(mapping, bytes);
     pages += present.size();
-    resident += static_cast<std::uint64_t>(std::count_if(present.begin(), present.end(), [](unsigned char p) { return (p & 1) != 0; }));
+    resident += static_cast<std::uint64_t>(
+        std::count_if(present.begin(), present.end(), [](unsigned char p) { return (p & 1) != 0; }));
   }
   return static_cast<double>(resident) / static_cast<double>(pages);
 }

@@ -19,7 +19,8 @@ std::vector<RawFile> raw_files(const std::vector<std::string>& paths);
 std::uint64_t total_size(const std::vector<RawFile>& files);
 
 std::vector<const char*> populated_mappings(const std::vector<RawFile>& files);
-void copy_from(const std::vector<const char*>& mappings, const std::vector<RawFile>& files, char* dst, unsigned threads);
+void copy_from(const std::vector<const char*>& mappings, const std::vector<RawFile>& files, char* dst,
+               unsigned threads);
 void pread_pool(const std::vector<RawFile>& files, char* dst, unsigned threads, std::uint64_t chunk, bool direct);
 bool io_uring_pool(const std::vector<RawFile>& files, char* dst, unsigned depth, std::uint64_t chunk);  // false: denied
 

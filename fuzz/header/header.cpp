@@ -105,10 +105,8 @@ void check_refused(const st::Error& error, std::string_view file) {
     require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7F, "a message is one line");
   // An offset without a place in the header would send its reader to the wrong byte. Bintensors is not text as a whole.
   if (error.status != st::Status::utf8 || st::format::may_begin_bintensors(file[8])) return;
-  require(!st::format::is_utf8(file.substr(8).substr(0, error.offset - 8 + 1)),
-          "the text up to the bad byte is bad");
-  require(st::format::is_utf8(file.substr(8, error.offset - 8)),
-          "the text before the bad byte is good");
+  require(!st::format::is_utf8(file.substr(8).substr(0, error.offset - 8 + 1)), "the text up to the bad byte is bad");
+  require(st::format::is_utf8(file.substr(8, error.offset - 8)), "the text before the bad byte is good");
 }
 
 // ---- one reading --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ std::string quoted(std::string_view name) {
     std::size_t end = at + 1;  // of the character at `at`
     while (end < name.size() && continues_character(name[end])) ++end;
     const std::string_view character = name.substr(at, end - at);
-    const std::string shown = is_control(name[at]) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(name[at])) : std::string(character);
+    const std::string shown =
+        is_control(name[at]) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(name[at])) : std::string(character);
     if (text.size() + shown.size() > kQuotedBytes) return text + "...'";
     text += shown;
     at = end;

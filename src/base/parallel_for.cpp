@@ -77,7 +77,8 @@ void parallel_for(std::size_t n, unsigned threads, const std::function<void(std:
 void parallel_for(std::size_t n, unsigned threads, const HostPool& pool, const std::function<void(std::size_t)>& body) {
   if (pool.parallel_for == nullptr) return parallel_for(n, threads, body);
   Rounds rounds(body);
-  pool.parallel_for(pool.ctx, n, [](void* arg, std::size_t i) { static_cast<Rounds*>(arg)->call(i); }, &rounds);
+  pool.parallel_for(
+      pool.ctx, n, [](void* arg, std::size_t i) { static_cast<Rounds*>(arg)->call(i); }, &rounds);
   rounds.rethrow();
 }
 

@@ -12,10 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kWaiters = 16;                       // readers of disks and networks; they sleep most of the time
-constexpr unsigned kMostCopiers = 16;                   // enough for the memory of any machine
-constexpr unsigned kMostThreads = 1024;                 // whatever the caller says
-constexpr std::uint64_t kBytesPerReader = 512 * 1024;   // less is not worth a thread
+constexpr unsigned kWaiters = 16;                          // readers of disks and networks; they sleep most of the time
+constexpr unsigned kMostCopiers = 16;                      // enough for the memory of any machine
+constexpr unsigned kMostThreads = 1024;                    // whatever the caller says
+constexpr std::uint64_t kBytesPerReader = 512 * 1024;      // less is not worth a thread
 constexpr auto kPromptly = std::chrono::milliseconds(20);  // how long nobody listens to a cancel
 
 bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
@@ -88,7 +88,8 @@ class Worker {
 
 }  // namespace
 
-void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options, BulkReader& reader) {
+void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options,
+              BulkReader& reader) {
   if (wants.empty()) return;
   const unsigned readers = count_readers(wants, files, options);
   PieceQueue queue(wants, files, {readers, options.chunk_bytes, options.gap_bytes});

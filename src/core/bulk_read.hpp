@@ -39,6 +39,7 @@ class BulkReader : public Receiver {
 
 // `wants` sorted by (file, begin), none empty. Throws the first error, which names file, tensor and offset; returns
 // early when stopped.
-void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options, BulkReader& reader);
+void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options,
+              BulkReader& reader);
 
 }  // namespace st::core

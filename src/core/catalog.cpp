@@ -36,7 +36,8 @@ void gather(std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog
   }
 }
 
-void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index, const std::pmr::deque<Shard>& shards) {
+void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,
+                  const std::pmr::deque<Shard>& shards) {
   auto& all = catalog.metadata;
   for (const auto& [key, value] : of_index) all.push_back({keep(catalog.arena, key), keep(catalog.arena, value)});
   if (shards.empty()) return;

@@ -22,8 +22,8 @@ struct Catalog {
   std::pmr::monotonic_buffer_resource arena;  // what metadata points to
   std::pmr::vector<TensorRef> tensors;        // shard after shard, each in data order
   NameIndex<TensorRef> index;
-  std::pmr::vector<MetadataPair> metadata;    // the index file's, then what the first shard adds
-  std::vector<std::string> warnings;          // what is odd and no error
+  std::pmr::vector<MetadataPair> metadata;  // the index file's, then what the first shard adds
+  std::vector<std::string> warnings;        // what is odd and no error
 
   explicit Catalog(std::pmr::memory_resource* memory)
       : arena(memory), tensors(memory), index(memory), metadata(memory) {}
@@ -33,6 +33,7 @@ struct Catalog {
 void gather(std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog);
 
 // What the index says of the model, then what the first shard says besides.
-void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index, const std::pmr::deque<Shard>& shards);
+void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,
+                  const std::pmr::deque<Shard>& shards);
 
 }  // namespace st::core

@@ -54,7 +54,8 @@ void require_complete_set(const std::vector<std::string>& files, std::string_vie
            quoted(files.front()), quoted(files[i]));
     }
     if (shard.number != i + 1) {
-      fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), i + 1, first.count, quoted(first.name));
+      fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), i + 1, first.count,
+           quoted(first.name));
     }
   }
   if (files.size() != first.count) {
@@ -88,14 +89,16 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
   }
   // The usual name wins where there are several.
   for (auto* const names : {&indexes, &models}) {
-    const auto usual = std::find_if(names->begin(), names->end(), [](const auto& name) { return name.starts_with("model.safetensors"); });
+    const auto usual = std::find_if(names->begin(), names->end(),
+                                    [](const auto& name) { return name.starts_with("model.safetensors"); });
     if (usual != names->end()) *names = {*usual};
   }
   if (indexes.size() == 1) return {path, indexes.front(), {}};
   if (indexes.empty() && models.size() == 1) return {path, {}, models};
   if (indexes.size() + models.size() > 1) {
     const auto& several = indexes.empty() ? models : indexes;
-    fail(Status::open, "folder {} holds several models, {} and {}: open one of them", quoted(path), quoted(several[0]), quoted(several[1]));
+    fail(Status::open, "folder {} holds several models, {} and {}: open one of them", quoted(path), quoted(several[0]),
+         quoted(several[1]));
   }
   if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", quoted(path));
   require_complete_set(shards, path);

@@ -12,8 +12,8 @@ namespace st::core {
 
 struct Checkpoint {
   std::string folder;
-  std::string index;                // file name of the index in the folder; empty when there is none
-  std::vector<std::string> files;   // without an index: the model's files
+  std::string index;               // file name of the index in the folder; empty when there is none
+  std::vector<std::string> files;  // without an index: the model's files
 };
 
 bool is_index_name(std::string_view path);

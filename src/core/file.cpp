@@ -42,7 +42,8 @@ const Tensor* File::tensor(std::string_view name) const {
 
 const MetadataPair* File::metadata(std::string_view key) const {
   if (catalog_) {
-    const auto pair = std::find_if(catalog_->metadata.begin(), catalog_->metadata.end(), [key](const auto& p) { return p.key == key; });
+    const auto pair = std::find_if(catalog_->metadata.begin(), catalog_->metadata.end(),
+                                   [key](const auto& p) { return p.key == key; });
     return pair == catalog_->metadata.end() ? nullptr : &*pair;
   }
   const std::uint32_t number = first().metadata_index.find(first().metadata.data(), key);

@@ -40,7 +40,8 @@ struct Claims {
 };
 
 // Every tensor that the index puts into this shard is there, once. Returns how many of the shard's tensors it lists.
-void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict, std::string& warning) {
+void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict,
+                  std::string& warning) {
   const Table& table = shard.table;
   std::pmr::vector<bool> listed(table.tensors.size(), false, shard.memory);
   const auto say = [&](Status status, std::string_view name, std::string_view what) {

@@ -14,12 +14,12 @@ constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // how often the page cache
 constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct: what keeps a fast disk busy, over all readers
 constexpr std::uint64_t kLeastDirect = 1 * kMiB;
 constexpr std::uint64_t kMostDirect = 16 * kMiB;
-constexpr std::uint64_t kCopyBytes = 8 * kMiB;       // few threads in one huge page of the destination
+constexpr std::uint64_t kCopyBytes = 8 * kMiB;  // few threads in one huge page of the destination
 constexpr std::uint64_t kWaitBytes = 1 * kMiB;
-constexpr std::uint64_t kRunWindow = 256 * kKiB;     // copied runs: what stays in the cache of a core
+constexpr std::uint64_t kRunWindow = 256 * kKiB;  // copied runs: what stays in the cache of a core
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
 constexpr std::uint64_t kLeastPiece = 128 * kKiB;
-constexpr std::size_t kMostParts = 400;              // of small tensors in one piece
+constexpr std::size_t kMostParts = 400;  // of small tensors in one piece
 
 // Unwanted bytes between two wanted ranges that are read along rather than skipped: as many as arrive in the time that one
 // more request takes. Copied, that is a system call; a disk with 16 requests under way gave 64,000 of 4 KiB in a second,
@@ -67,9 +67,9 @@ bool PieceQueue::next(Piece& piece) {
   if (want_ == wants_.size()) return false;
   const Want& want = wants_[want_];
   enter_file(want.file);
-  const std::uint64_t at =
-      want.slice == nullptr ? want.begin + taken_
-                            : want.begin + format::run_at(*want.slice, run_).src - want.slice->src_begin + taken_;
+  const std::uint64_t at = want.slice == nullptr
+                               ? want.begin + taken_
+                               : want.begin + format::run_at(*want.slice, run_).src - want.slice->src_begin + taken_;
   piece.file = &files_[file_];
   piece.way = way_at(at);
   piece.gap = cutting_.gap_bytes != 0 ? cutting_.gap_bytes : piece.way == io::Way::copy ? kCopyGap : kDiskGap;

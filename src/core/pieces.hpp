@@ -19,11 +19,11 @@ namespace st::core {
 
 // One stretch of a file and where it goes, or the stretch that holds the runs of a slice.
 struct Want {
-  std::size_t file = 0;    // into the queue's files
+  std::size_t file = 0;     // into the queue's files
   std::uint64_t begin = 0;  // absolute
   std::uint64_t bytes = 0;  // of the stretch
   std::byte* dst = nullptr;
-  std::size_t entry = 0;    // of the plan
+  std::size_t entry = 0;                 // of the plan
   const format::Slice* slice = nullptr;  // null: the stretch itself
 };
 
@@ -37,12 +37,12 @@ struct Part {
 struct Piece {
   io::BulkFile* file = nullptr;
   io::Way way = io::Way::copy;
-  std::vector<Part> parts;     // ascending, close to one another, none overlaps; empty: runs of a slice instead
+  std::vector<Part> parts;  // ascending, close to one another, none overlaps; empty: runs of a slice instead
   const Want* want = nullptr;
   std::uint64_t first_run = 0;
   std::uint64_t runs = 0;
-  std::uint64_t room = 0;      // how much of the file to fetch at once for them
-  std::uint64_t gap = 0;       // what may be fetched along between them
+  std::uint64_t room = 0;  // how much of the file to fetch at once for them
+  std::uint64_t gap = 0;   // what may be fetched along between them
 };
 
 struct Cutting {
@@ -76,8 +76,8 @@ class PieceQueue {
   const Cutting cutting_;
 
   std::mutex mutex_;
-  std::size_t want_ = 0;        // the next one, and how far it is cut:
-  std::uint64_t taken_ = 0;     // bytes of the stretch, or of the run
+  std::size_t want_ = 0;     // the next one, and how far it is cut:
+  std::uint64_t taken_ = 0;  // bytes of the stretch, or of the run
   std::uint64_t run_ = 0;
   std::size_t file_ = SIZE_MAX;
   std::uint64_t file_end_ = 0;   // of what is wanted of it

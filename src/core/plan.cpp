@@ -25,9 +25,8 @@ std::uint64_t extent(const format::Slice& slice) {
 
 // In the order of the files and of their bytes; afterwards only the files that are wanted have a number.
 std::deque<io::BulkFile> open_files(std::vector<Want>& wants, const File& checkpoint, io::Cache cache) {
-  std::sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
-    return a.file != b.file ? a.file < b.file : a.begin < b.begin;
-  });
+  std::sort(wants.begin(), wants.end(),
+            [](const Want& a, const Want& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; });
   std::deque<io::BulkFile> files;
   std::size_t shard = SIZE_MAX;
   for (Want& want : wants) {
@@ -61,13 +60,17 @@ class SliceReading final : public BulkReader {
 }  // namespace
 
 Plan::Entry::Entry(Entry&& other) noexcept
-    : tensor(other.tensor), dst(other.dst), begin(other.begin), bytes(other.bytes), strided(std::move(other.strided)),
+    : tensor(other.tensor),
+      dst(other.dst),
+      begin(other.begin),
+      bytes(other.bytes),
+      strided(std::move(other.strided)),
       left(other.left.load()) {}
 
 Plan::Plan(const File& file) : file_(&file) { file.retain(); }
 
-void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step, void* dst,
-               std::uint64_t dst_bytes) {
+void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
+               void* dst, std::uint64_t dst_bytes) {
   if (!belongs_to(tensor, *file_)) fail(Status::argument, "tensor {} is not of the plan's file", quoted(tensor.name()));
   Entry entry;
   entry.tensor = &tensor;
@@ -80,8 +83,8 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
     if (!slice.contiguous()) entry.strided = std::make_unique<format::Slice>(std::move(slice));
   }
   if (dst_bytes != entry.bytes) {
-    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", quoted(tensor.name()), entry.bytes,
-         dst_bytes);
+    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", quoted(tensor.name()),
+         entry.bytes, dst_bytes);
   }
   if (dst == nullptr && dst_bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", quoted(tensor.name()));
   std::uint64_t sum = 0;

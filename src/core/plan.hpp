@@ -22,8 +22,8 @@ class Plan {
   Plan(Plan&&) = delete;
 
   // Null arrays are open slices, as in format::slice(). The destination gets exactly the slice's bytes.
-  void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step, void* dst,
-           std::uint64_t dst_bytes);
+  void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
+           void* dst, std::uint64_t dst_bytes);
 
   // Throws the first error; Status::cancelled when it was told to stop. May be called again, and reads all again.
   void run(const ReadOptions& options);
@@ -41,7 +41,7 @@ class Plan {
   struct Entry {
     const Tensor* tensor = nullptr;
     std::byte* dst = nullptr;
-    std::uint64_t begin = 0;                 // relative to the tensor
+    std::uint64_t begin = 0;  // relative to the tensor
     std::uint64_t bytes = 0;
     std::unique_ptr<format::Slice> strided;  // null: all bytes from `begin` on
     std::atomic<std::uint64_t> left{0};      // of the last run

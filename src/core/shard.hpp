@@ -23,7 +23,7 @@ struct Shard {
   std::string path;        // as the caller or the index spells it; empty for memory and descriptors
   std::size_t number = 0;  // its place among the shards
   io::Source source;
-  core::Text header;       // names live here
+  core::Text header;                               // names live here
   mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
 

@@ -79,7 +79,8 @@ void read_by_either(std::span<const char> header, std::uint64_t file_size, const
 }
 
 // Allowing unknown dtypes allows more headers to make sense by the wrong layout.
-void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options, Table& table) {
+void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options,
+                                  Table& table) {
   if (std::exchange(options.unknown_dtypes, false)) {
     try {
       return read_by_either(header, file_size, options, table);

@@ -87,8 +87,7 @@ struct Numbers {
 
 class Cursor {
  public:
-  explicit Cursor(std::span<const char> header)
-      : begin_(header.data()), at_(begin_), end_(begin_ + header.size()) {}
+  explicit Cursor(std::span<const char> header) : begin_(header.data()), at_(begin_), end_(begin_ + header.size()) {}
 
   Numbers numbers() const { return {at_, end_}; }
 
@@ -108,10 +107,12 @@ class Cursor {
   std::string_view string() {
     const std::uint64_t place = offset();
     const std::uint64_t size = number();
-    if (size > left()) fail_here(Status::schema, place, fmt::format("a string of {} bytes, where {} are left", size, left()));
+    if (size > left())
+      fail_here(Status::schema, place, fmt::format("a string of {} bytes, where {} are left", size, left()));
     const std::string_view text(at_, static_cast<std::size_t>(size));
     if (!is_ascii(text) && !is_utf8(text)) {
-      fail_here(Status::utf8, offset() + first_not_utf8(text), fmt::format("a string that is not UTF-8: {}", quoted_bytes(text)));
+      fail_here(Status::utf8, offset() + first_not_utf8(text),
+                fmt::format("a string that is not UTF-8: {}", quoted_bytes(text)));
     }
     at_ += size;
     return text;
@@ -121,7 +122,8 @@ class Cursor {
   std::uint64_t count(std::uint64_t least, std::string_view what) {
     const std::uint64_t place = offset();
     const std::uint64_t n = number();
-    if (n > left() / least) fail_here(Status::schema, place, fmt::format("{} {}, where {} bytes are left", n, what, left()));
+    if (n > left() / least)
+      fail_here(Status::schema, place, fmt::format("{} {}, where {} bytes are left", n, what, left()));
     return n;
   }
 
@@ -195,7 +197,8 @@ class Decoder {
     }
     const std::uint64_t place = in_.offset();
     const std::uint64_t names = in_.number();
-    if (names != announced_) in_.fail_here(Status::schema, place, fmt::format("{} names for {} tensors", names, announced_));
+    if (names != announced_)
+      in_.fail_here(Status::schema, place, fmt::format("{} names for {} tensors", names, announced_));
     for (std::uint64_t i = 0; i < names; ++i) name();
     return finish();
   }
@@ -260,7 +263,8 @@ class Decoder {
 
   [[noreturn, gnu::cold]] void fail_rank(const Numbers& numbers, std::uint64_t rank) {
     in_.resume(numbers);
-    in_.fail_here(Status::schema, in_.offset(), fmt::format("{} dimensions, where {} bytes are left", rank, in_.left()));
+    in_.fail_here(Status::schema, in_.offset(),
+                  fmt::format("{} dimensions, where {} bytes are left", rank, in_.left()));
   }
 
   // An entry of the older layout's list of names.
@@ -285,7 +289,8 @@ class Decoder {
     Tensor& tensor = table_.tensors[number];
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
-    if (table_.index.insert(table_.tensors.data(), static_cast<std::uint32_t>(number)) == NameIndex<Tensor>::kNone) return true;
+    if (table_.index.insert(table_.tensors.data(), static_cast<std::uint32_t>(number)) == NameIndex<Tensor>::kNone)
+      return true;
     if (twice_.data() == nullptr) {
       twice_ = name;
       twice_place_ = place;
@@ -306,7 +311,8 @@ class Decoder {
   }
 
   [[noreturn]] void too_many() const {
-    in_.fail_here(Status::schema, in_.offset(), fmt::format("{} tensors, for which there are not enough names", announced_));
+    in_.fail_here(Status::schema, in_.offset(),
+                  fmt::format("{} tensors, for which there are not enough names", announced_));
   }
 
   std::uint64_t* words(std::size_t n) {

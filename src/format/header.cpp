@@ -90,7 +90,8 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
 
 void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   table.data_begin = kLengthBytes + header.size();
-  if (!header.empty() && is_bintensors(header.front(), options)) return read_bintensors(header, file_size, options, table);
+  if (!header.empty() && is_bintensors(header.front(), options))
+    return read_bintensors(header, file_size, options, table);
   require_utf8({header.data(), header.size()}, kLengthBytes, "header");
   parse_header(header, options, table);
   index_names(table.metadata, table.metadata_index, header, options, "metadata key");

@@ -26,10 +26,10 @@ enum class Rules : std::uint8_t {
 
 struct HeaderOptions {
   Rules rules = Rules::standard;
-  bool unknown_dtypes = false;                   // list them as raw bytes instead of refusing the file
+  bool unknown_dtypes = false;  // list them as raw bytes instead of refusing the file
   std::uint64_t max_bytes = kMaxHeaderBytes;
-  std::uint64_t seed = 0;                        // keys the name index
-  const Shard* shard = nullptr;                  // goes into every Tensor
+  std::uint64_t seed = 0;        // keys the name index
+  const Shard* shard = nullptr;  // goes into every Tensor
 };
 
 // `prefix` holds the first min(64, file_size) bytes of the file. Returns N, the bytes of the header after the length.

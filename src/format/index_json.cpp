@@ -21,8 +21,11 @@ struct ShardName {
 class IndexParser {
  public:
   IndexParser(std::span<char> text, const HeaderOptions& options, IndexFile& index)
-      : in_(text, 0, &index.arena), index_(index), known_(index.shards.get_allocator().resource()),
-        names_(index.shards.get_allocator().resource()), seed_(options.seed) {
+      : in_(text, 0, &index.arena),
+        index_(index),
+        known_(index.shards.get_allocator().resource()),
+        names_(index.shards.get_allocator().resource()),
+        seed_(options.seed) {
     in_.set_document("index");
   }
 
@@ -156,7 +159,9 @@ void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& i
 }
 
 void require_safe_name(std::string_view name) {
-  const auto refuse = [name](std::string_view why) { fail(Status::shard, "index: shard name {} {}", quoted(name), why); };
+  const auto refuse = [name](std::string_view why) {
+    fail(Status::shard, "index: shard name {} {}", quoted(name), why);
+  };
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (name.empty()) refuse("is empty");
   if (name.find('\0') != name.npos) refuse("holds a NUL");

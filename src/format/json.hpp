@@ -24,8 +24,8 @@
 
 namespace st::format {
 
-inline constexpr std::size_t kPadding = 64;    // readable zero bytes behind every text that is scanned
-inline constexpr unsigned kMaxDepth = 127;     // containers open at once, the outermost counted
+inline constexpr std::size_t kPadding = 64;  // readable zero bytes behind every text that is scanned
+inline constexpr unsigned kMaxDepth = 127;   // containers open at once, the outermost counted
 
 class Scanner {
  public:
@@ -159,7 +159,8 @@ inline EightDigits eight_digits(const char* text) {
   digits <<= 64 - 8 * count;  // the missing digits become zeros in front
   digits = digits * 10 + (digits >> 8);
   digits = ((digits & 0x000000FF000000FF) * 0x000F424000000064 +
-            ((digits >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >> 32;
+            ((digits >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >>
+           32;
   return {digits, count};
 }
 

@@ -77,8 +77,10 @@ class HeaderParser {
     if (tensors.size() < tensors.capacity()) return;
     const auto read = static_cast<double>(in_.at() - in_.begin());
     const auto all = static_cast<double>(text_.size());
-    const double expected = tensors.empty() ? std::min(64.0, all / 48) : static_cast<double>(tensors.size()) * all / read;
-    tensors.reserve(tensors.size() + 16 + static_cast<std::size_t>((expected - static_cast<double>(tensors.size())) * 1.0625));
+    const double expected =
+        tensors.empty() ? std::min(64.0, all / 48) : static_cast<double>(tensors.size()) * all / read;
+    tensors.reserve(tensors.size() + 16 +
+                    static_cast<std::size_t>((expected - static_cast<double>(tensors.size())) * 1.0625));
   }
 
   void entry(Tensor& tensor) {
@@ -234,7 +236,8 @@ class HeaderParser {
     do {
       const std::string_view key = in_.string();
       in_.expect(':');
-      if (in_.peek() != '"') wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + quoted(key));
+      if (in_.peek() != '"')
+        wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + quoted(key));
       const std::string_view value = in_.string();
       terminate(key);
       terminate(value);

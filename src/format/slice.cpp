@@ -113,8 +113,8 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
-      fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know", quoted(tensor.name()),
-           tensor.dtype_name());
+      fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know",
+           quoted(tensor.name()), tensor.dtype_name());
     }
   }
   slice.bytes = slice.run_bytes = tensor.bytes();
@@ -122,7 +122,8 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
 }
 
 template <std::size_t kBytes>
-void copy_fixed(std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst, std::ptrdiff_t dst_stride) {
+void copy_fixed(std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst,
+                std::ptrdiff_t dst_stride) {
   for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, kBytes);
 }
 

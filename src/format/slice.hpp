@@ -21,14 +21,14 @@ struct SliceLevel {
   std::uint64_t count = 0;       // at least 2
   std::uint64_t src_stride = 0;  // bytes
   std::uint64_t dst_stride = 0;
-  bool backwards = false;        // in the destination
+  bool backwards = false;  // in the destination
 };
 
 struct Slice {
   std::vector<std::uint64_t> shape;
-  std::uint64_t bytes = 0;        // of the result, which is packed
-  std::uint64_t src_begin = 0;    // the first run, relative to the tensor
-  std::uint64_t dst_begin = 0;    // and where it goes
+  std::uint64_t bytes = 0;      // of the result, which is packed
+  std::uint64_t src_begin = 0;  // the first run, relative to the tensor
+  std::uint64_t dst_begin = 0;  // and where it goes
   std::uint64_t run_bytes = 0;
   std::vector<SliceLevel> levels;  // the innermost first; none: a single run
 

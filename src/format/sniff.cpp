@@ -31,10 +31,16 @@ constexpr std::array kKinds{
     Kind{0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file, as Keras and older TensorFlow write"},
     Kind{0, "\x1f\x8b"sv, "gzip-compressed: unpack it first"},
     Kind{0, "\x28\xb5\x2f\xfd"sv, "zstd-compressed: unpack it first"},
-    Kind{0, "\xfd" "7zXZ"sv, "xz-compressed: unpack it first"},
+    Kind{0,
+         "\xfd"
+         "7zXZ"sv,
+         "xz-compressed: unpack it first"},
     Kind{0, "BZh"sv, "bzip2-compressed: unpack it first"},
     Kind{4, "TFL3"sv, "a TensorFlow Lite model"},
-    Kind{0, "\x7f" "ELF"sv, "an executable or library (ELF)"},
+    Kind{0,
+         "\x7f"
+         "ELF"sv,
+         "an executable or library (ELF)"},
 };
 
 constexpr std::array kHtml{"<!doctype"sv, "<html"sv, "<head"sv, "<?xml"sv};
@@ -42,8 +48,8 @@ constexpr std::array kHtml{"<!doctype"sv, "<html"sv, "<head"sv, "<?xml"sv};
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool starts_with_lower(std::string_view text, std::string_view word) {
-  return text.size() >= word.size() && std::equal(word.begin(), word.end(), text.begin(),
-                                                  [](char a, char b) { return a == lower(b); });
+  return text.size() >= word.size() &&
+         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return a == lower(b); });
 }
 
 bool is_html(std::string_view text) {
@@ -55,7 +61,8 @@ bool is_html(std::string_view text) {
 
 // Protocols 2 to 5: an opcode, the protocol, and then a frame, a tuple, a dictionary or a long.
 bool is_pickle(std::string_view text) {
-  return text.size() >= 3 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && "\x95}](c\x8aX"sv.find(text[2]) != text.npos;
+  return text.size() >= 3 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 &&
+         "\x95}](c\x8aX"sv.find(text[2]) != text.npos;
 }
 
 }  // namespace
@@ -67,11 +74,13 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
       fail_at(Status::format, 0, "not a safetensors file: it is {}", kind.what);
     }
   }
-  if (is_pickle(text)) fail_at(Status::format, 0, "not a safetensors file: it is a Python pickle: convert it to safetensors");
+  if (is_pickle(text))
+    fail_at(Status::format, 0, "not a safetensors file: it is a Python pickle: convert it to safetensors");
   if (is_html(text)) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
-  if (text.starts_with("{")) fail_at(Status::format, 0, "not a safetensors file: it is JSON text without a length in front");
+  if (text.starts_with("{"))
+    fail_at(Status::format, 0, "not a safetensors file: it is JSON text without a length in front");
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });
   if (zeros && text.size() > 8) {
     fail_at(Status::format, 0, "not a safetensors file: it begins with zeros, as an unfinished download of {} does",

@@ -23,12 +23,12 @@ struct Shard;  // where a tensor's bytes are: core/shard.hpp. This layer only ca
 // 48 bytes, because a hundred thousand of them are written while a user waits.
 struct Tensor {
   const Shard* shard = nullptr;
-  const char* name_text = nullptr;       // NUL-terminated
-  std::uint64_t begin = 0;               // relative to the first data byte
-  std::uint64_t end = 0;                 // one past
-  const std::uint64_t* dims = nullptr;   // rank of them; for an unknown dtype one more word, see dtype_name()
+  const char* name_text = nullptr;      // NUL-terminated
+  std::uint64_t begin = 0;              // relative to the first data byte
+  std::uint64_t end = 0;                // one past
+  const std::uint64_t* dims = nullptr;  // rank of them; for an unknown dtype one more word, see dtype_name()
   std::uint32_t rank = 0;
-  std::uint32_t name_bytes : 27 = 0;     // a header, and so a name, has at most 100,000,000 bytes
+  std::uint32_t name_bytes : 27 = 0;  // a header, and so a name, has at most 100,000,000 bytes
   std::uint32_t dtype_number : 5 = 0;
 
   std::string_view name() const { return {name_text, name_bytes}; }
@@ -42,7 +42,7 @@ struct Tensor {
 enum class Format : std::uint8_t { safetensors = 1, bintensors = 2, bintensors_old = 3 };
 
 struct MetadataPair {
-  std::string_view key;    // both NUL-terminated
+  std::string_view key;  // both NUL-terminated
   std::string_view value;
 
   std::string_view name() const { return key; }
@@ -54,8 +54,8 @@ struct Table {
   std::pmr::vector<MetadataPair> metadata;    // in the order of the file
   NameIndex<Tensor> index;
   NameIndex<MetadataPair> metadata_index;
-  std::uint64_t data_begin = 0;               // absolute, in the file
-  bool has_metadata = false;                  // an empty map is not the same as none
+  std::uint64_t data_begin = 0;  // absolute, in the file
+  bool has_metadata = false;     // an empty map is not the same as none
   Format format = Format::safetensors;
 
   explicit Table(std::pmr::memory_resource* memory)

@@ -40,9 +40,11 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
   // Whole huge pages: the system gives none for a part of one.
-  const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
+  const std::uint64_t size =
+      round_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
   const auto mapped = static_cast<std::size_t>(size + kBufferAlignment + page);
-  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapping =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) fail_os(Status::no_memory, errno, "a buffer of {} bytes", bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uint64_t skipped = round_up(address + page, kBufferAlignment) - address;

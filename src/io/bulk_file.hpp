@@ -21,9 +21,9 @@ namespace st::io {
 enum class Cache : std::uint8_t { automatic, through, around };
 
 enum class Way : std::uint8_t {
-  copy,     // in the page cache, or in memory anyway
-  wait,     // through the page cache, from a disk or a network: slow, and worth many readers
-  direct,   // around the page cache
+  copy,    // in the page cache, or in memory anyway
+  wait,    // through the page cache, from a disk or a network: slow, and worth many readers
+  direct,  // around the page cache
 };
 
 struct Segment {

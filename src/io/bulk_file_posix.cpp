@@ -22,7 +22,7 @@ namespace {
 // 4 GB/s directly and 2.8 through the cache, and the cache 18.
 constexpr std::uint64_t kHotOneIn = 3;
 
-constexpr std::uint64_t kUsualAlignment = 4096;   // enough for every disk that does not say otherwise
+constexpr std::uint64_t kUsualAlignment = 4096;  // enough for every disk that does not say otherwise
 constexpr std::uint64_t kMostAlignment = 65536;
 
 #if defined(O_DIRECT)
@@ -223,8 +223,8 @@ bool BulkFile::read_descriptor(int descriptor, std::uint64_t offset, std::span<c
     if (got > 0) {
       filling.advance(static_cast<std::size_t>(got));
     } else if (got == 0) {
-      fail_at(Status::truncated, at, "{} ends at byte {}: it has become shorter since it was opened",
-              shown(source_), at);
+      fail_at(Status::truncated, at, "{} ends at byte {}: it has become shorter since it was opened", shown(source_),
+              at);
     } else if (errno != EINTR) {
       if (direct && direct_refused(errno)) return false;
       throw Error{Status::read, errno, at,

@@ -25,7 +25,8 @@ std::string real_path(int descriptor) {
   std::array<char, PATH_MAX> path{};
   const std::string link = fmt::format("/proc/self/fd/{}", descriptor);
   const ssize_t n = readlink(link.c_str(), path.data(), path.size());
-  return n <= 0 || static_cast<std::size_t>(n) == path.size() ? std::string() : std::string(path.data(), static_cast<std::size_t>(n));
+  return n <= 0 || static_cast<std::size_t>(n) == path.size() ? std::string()
+                                                              : std::string(path.data(), static_cast<std::size_t>(n));
 }
 
 // CACHE/models--x/snapshots/REVISION[/...] -> CACHE/models--x, or nothing.

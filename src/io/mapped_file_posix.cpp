@@ -71,7 +71,8 @@ void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const
   if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
   std::byte* const first = data_ + offset;
   const std::size_t slack = below_page(first);
-  madvise(first - slack, static_cast<std::size_t>(n) + slack, advice == Advice::will_need ? MADV_WILLNEED : MADV_DONTNEED);
+  madvise(first - slack, static_cast<std::size_t>(n) + slack,
+          advice == Advice::will_need ? MADV_WILLNEED : MADV_DONTNEED);
 }
 
 bool Mapping::copy_out(std::uint64_t offset, void* dst, std::size_t n) const {

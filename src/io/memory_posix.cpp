@@ -13,7 +13,9 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLarge = 2 * kHugePage;
 
-std::size_t alignment_of(std::size_t bytes, std::size_t asked) { return bytes >= kLarge ? std::max(asked, kHugePage) : asked; }
+std::size_t alignment_of(std::size_t bytes, std::size_t asked) {
+  return bytes >= kLarge ? std::max(asked, kHugePage) : asked;
+}
 
 }  // namespace
 

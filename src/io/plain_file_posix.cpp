@@ -75,7 +75,8 @@ std::optional<PlainFile> PlainFile::try_adopt(int descriptor, std::string path, 
   struct stat status {};
   if (fstat(descriptor, &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
   if (S_ISDIR(status.st_mode)) return std::nullopt;
-  if (!S_ISREG(status.st_mode)) fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(status.st_mode));
+  if (!S_ISREG(status.st_mode))
+    fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(status.st_mode));
   const MountKind mount = mount_kind(descriptor, status.st_dev);
   if (mount == MountKind::kernel) fail(Status::open, "{} is made by the kernel, not a file of tensors", file.shown());
   file.remote_ = mount == MountKind::remote;
@@ -179,10 +180,12 @@ void PlainFile::read_from(int descriptor, std::uint64_t offset, void* dst, std::
     const ssize_t got = pread(descriptor, at, std::min(n, kMostAtOnce), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      throw Error{Status::read, errno, offset, fmt::format("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(errno))};
+      throw Error{Status::read, errno, offset,
+                  fmt::format("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(errno))};
     }
     if (got == 0) {
-      fail_at(Status::truncated, offset, "{} ends at byte {}: it has become shorter since it was opened", shown(), offset);
+      fail_at(Status::truncated, offset, "{} ends at byte {}: it has become shorter since it was opened", shown(),
+              offset);
     }
     at += got;
     offset += static_cast<std::uint64_t>(got);

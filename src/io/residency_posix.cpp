@@ -71,7 +71,8 @@ std::optional<Residency> ask_mincore(int descriptor, std::uint64_t offset, std::
     munmap(window, length);
     if (!told) return std::nullopt;
     const auto pages = static_cast<std::ptrdiff_t>((length + page - 1) / page);
-    const auto there = std::count_if(present.begin(), present.begin() + pages, [](unsigned char p) { return (p & 1) != 0; });
+    const auto there =
+        std::count_if(present.begin(), present.begin() + pages, [](unsigned char p) { return (p & 1) != 0; });
     answer.resident += static_cast<std::uint64_t>(there) * page;
   }
   answer.resident = std::min(answer.resident, n);

@@ -24,8 +24,7 @@ static void save(const char *path, unsigned char fill) {
 static int all_are(unsigned char fill, const void *bytes, size_t size) {
   const unsigned char *at = bytes;
   size_t i;
-  for (i = 0; i < size && at[i] == fill; ++i) {
-  }
+  for (i = 0; i < size && at[i] == fill; ++i) {}
   return i == size;
 }
 

@@ -34,7 +34,8 @@ static int make_sparse(const char *path, uint64_t body) {
   size_t n, i;
   const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
   n = (size_t)snprintf(header, sizeof header,
-                       "{\"body\":{\"dtype\":\"U8\",\"shape\":[%" PRIu64 "],\"data_offsets\":[0,%" PRIu64 "]},"
+                       "{\"body\":{\"dtype\":\"U8\",\"shape\":[%" PRIu64 "],\"data_offsets\":[0,%" PRIu64
+                       "]},"
                        "\"tail\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}}",
                        body, body, body, body + 4);
   for (i = 0; i < 8; ++i) length[i] = (unsigned char)((uint64_t)n >> (8 * i));
@@ -72,7 +73,8 @@ static void opens_in_every_mode(const char *path) {
       continue;
     }
     look_at_both_ends(out, kModes[io], st_tensor_data(st_get_tensor(out, "tail")) != NULL);
-    CHECK_FOR(kModes[io], io == ST_IO_AUTO || (io == ST_IO_READ) == (st_tensor_data(st_get_tensor(out, "tail")) == NULL));
+    CHECK_FOR(kModes[io],
+              io == ST_IO_AUTO || (io == ST_IO_READ) == (st_tensor_data(st_get_tensor(out, "tail")) == NULL));
     st_free(out);
   }
 }

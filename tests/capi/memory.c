@@ -22,7 +22,8 @@ enum { FRONT = 64 }; /* room for a block's own record, without disturbing its al
 static void *allocate(void *ctx, size_t size, size_t align) {
   ledger *book = ctx;
   ++book->calls;
-  if (book->fails_at != 0 && (book->calls == book->fails_at || (book->from_there && book->calls > book->fails_at))) return NULL;
+  if (book->fails_at != 0 && (book->calls == book->fails_at || (book->from_there && book->calls > book->fails_at)))
+    return NULL;
   CHECK(align != 0 && (align & (align - 1)) == 0 && align <= FRONT);
   unsigned char *memory = test_alloc(size + FRONT);
   block own;
@@ -67,12 +68,13 @@ typedef struct sample {
 static test_bytes many_tensors(size_t count, const char *prefix) {
   char *header = test_alloc(count * 120 + 400);
   size_t at = 0, i;
-  at += (size_t)sprintf(header, "{\"__metadata__\":{\"k\":\"v\",\"e\\n\":\"\\u00e9\"},\"deep\":{\"dtype\":\"U8\",\"shape\":[0");
+  at += (size_t)sprintf(header,
+                        "{\"__metadata__\":{\"k\":\"v\",\"e\\n\":\"\\u00e9\"},\"deep\":{\"dtype\":\"U8\",\"shape\":[0");
   for (i = 0; i < 40; ++i) at += (size_t)sprintf(header + at, ",1");
   at += (size_t)sprintf(header + at, "],\"data_offsets\":[0,0]}");
   for (i = 0; i < count; ++i) {
-    at += (size_t)sprintf(header + at, ",\"%s%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%u,%u]}", prefix, (unsigned)i, (unsigned)i,
-                          (unsigned)i + 1);
+    at += (size_t)sprintf(header + at, ",\"%s%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%u,%u]}", prefix,
+                          (unsigned)i, (unsigned)i, (unsigned)i + 1);
   }
   strcpy(header + at, "}");
   test_bytes file = test_file(header, count);
@@ -151,8 +153,8 @@ static void memory_is_in_proportion(const sample *given) {
   CHECK(open_sample(given, &book, &out, NULL) == ST_OK);
   const size_t header = (size_t)st_tensor_offset(st_get_tensor_at(out, 0)) - 8;
   const size_t tensors = st_count_tensors(out);
-  printf("%u tensors: peak of %u bytes, header %u, %.1f a tensor beyond it\n", (unsigned)tensors, (unsigned)book.peak, (unsigned)header,
-         ((double)book.peak - (double)header) / (double)tensors);
+  printf("%u tensors: peak of %u bytes, header %u, %.1f a tensor beyond it\n", (unsigned)tensors, (unsigned)book.peak,
+         (unsigned)header, ((double)book.peak - (double)header) / (double)tensors);
   CHECK(book.peak <= header + tensors * 100);
   st_free(out);
 }

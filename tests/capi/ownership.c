@@ -145,7 +145,8 @@ static int32_t read_far(void *ctx, uint64_t offset, void *dst, size_t n) {
   const test_bytes *file = ctx;
   memset(dst, 0, n);
   if (offset + n > furthest) furthest = offset + n;
-  if (offset < file->size) memcpy(dst, file->data + offset, n < file->size - offset ? n : (size_t)(file->size - offset));
+  if (offset < file->size)
+    memcpy(dst, file->data + offset, n < file->size - offset ? n : (size_t)(file->size - offset));
   return 0;
 }
 

@@ -18,8 +18,9 @@ static void check(int holds, const char *what, int line) {
 enum { kRows = 1000, kColumns = 6, kBytes = kRows * kColumns };
 
 static st_file *open_sample(unsigned char **bytes, st_error *err) {
-  const char header[] = "{\"m\":{\"dtype\":\"U8\",\"shape\":[1000,6],\"data_offsets\":[0,6000]},"
-                        "\"f4\":{\"dtype\":\"F4\",\"shape\":[2,2],\"data_offsets\":[6000,6002]}}";
+  const char header[] =
+      "{\"m\":{\"dtype\":\"U8\",\"shape\":[1000,6],\"data_offsets\":[0,6000]},"
+      "\"f4\":{\"dtype\":\"F4\",\"shape\":[2,2],\"data_offsets\":[6000,6002]}}";
   const size_t header_size = sizeof header - 1, size = 8 + header_size + kBytes + 2;
   st_file *file = NULL;
   size_t i;
@@ -53,7 +54,8 @@ static void test_slices(const st_file *file) {
 
   CHECK(st_tensor_slice(m, rows_begin, rows_end, NULL, NULL, &bytes, &view, NULL) == ST_OK);
   CHECK(bytes == 12 && view == data + kBytes - 12);
-  CHECK(st_tensor_slice(m, NULL, NULL, NULL, shape, NULL, NULL, NULL) == ST_OK && shape[0] == kRows && shape[1] == kColumns);
+  CHECK(st_tensor_slice(m, NULL, NULL, NULL, shape, NULL, NULL, NULL) == ST_OK && shape[0] == kRows &&
+        shape[1] == kColumns);
 
   shape[0] = 77;
   CHECK(st_tensor_slice(m, NULL, NULL, zero, shape, NULL, NULL, &err) == ST_ERR_ARGUMENT && shape[0] == 77);
@@ -87,9 +89,12 @@ static void run_backwards(void *ctx, size_t n, void (*fn)(void *arg, size_t i), 
 static void test_plans(st_file *file) {
   const st_tensor *m = st_get_tensor(file, "m");
   const unsigned char *data = st_tensor_data(m);
-  const int64_t begin[] = {10, -1}, end[] = {0, -3}, step[] = {-5, -1};  /* rows 10 and 5, columns 5 and 4 */
+  const int64_t begin[] = {10, -1}, end[] = {0, -3}, step[] = {-5, -1}; /* rows 10 and 5, columns 5 and 4 */
   unsigned char *whole = malloc(kBytes), corner[4] = {0};
-  struct { st_read_options known; uint64_t later; } longer;
+  struct {
+    st_read_options known;
+    uint64_t later;
+  } longer;
   st_read_options options = ST_INIT(st_read_options);
   st_error err = ST_INIT(st_error);
   st_plan *plan = NULL;
@@ -102,7 +107,7 @@ static void test_plans(st_file *file) {
   CHECK(st_plan_add(plan, m, begin, end, step, corner, sizeof corner, &err) == ST_OK);
   CHECK(st_plan_add(plan, m, begin, end, step, corner, 5, &err) == ST_ERR_BUFFER_SIZE);
   CHECK(st_plan_add(plan, NULL, NULL, NULL, NULL, whole, kBytes, &err) == ST_ERR_ARGUMENT);
-  st_free(file);  /* the plan keeps it */
+  st_free(file); /* the plan keeps it */
   st_plan_progress(plan, &done, &total);
   CHECK(done == 0 && total == kBytes + 4);
   CHECK(!st_plan_is_complete(plan, 0) && !st_plan_is_complete(plan, 1) && !st_plan_is_complete(plan, 2));
@@ -128,7 +133,7 @@ static void test_plans(st_file *file) {
   CHECK(strstr(err.message, "0 of 6004") != NULL);
   CHECK(st_plan_run(plan, NULL, &err) == ST_OK && st_plan_is_complete(plan, 0));
   options.parallel_for = NULL;
-  options.progress = cancel_at_once;  /* all is there before it is asked */
+  options.progress = cancel_at_once; /* all is there before it is asked */
   CHECK(st_plan_run(plan, &options, &err) == ST_OK || st_plan_is_complete(plan, 0) + st_plan_is_complete(plan, 1) < 2);
 
   options.progress = NULL;
@@ -138,12 +143,12 @@ static void test_plans(st_file *file) {
   options.cache = 3;
   CHECK(st_plan_run(plan, &options, &err) == ST_ERR_UNSUPPORTED);
   options.cache = ST_CACHE_AUTO;
-  options.struct_size = (uint32_t)offsetof(st_read_options, ctx);  /* an older caller */
+  options.struct_size = (uint32_t)offsetof(st_read_options, ctx); /* an older caller */
   options.parallel_for = run_backwards;
   calls = 0;
   CHECK(st_plan_run(plan, &options, &err) == ST_OK && calls == 0);
   memset(&longer, 0, sizeof longer);
-  longer.known.struct_size = sizeof longer;  /* a newer caller, who asks for nothing new */
+  longer.known.struct_size = sizeof longer; /* a newer caller, who asks for nothing new */
   CHECK(st_plan_run(plan, &longer.known, &err) == ST_OK);
   longer.later = 1;
   CHECK(st_plan_run(plan, &longer.known, &err) == ST_ERR_STRUCT_SIZE);

@@ -68,7 +68,8 @@ static void data_order_is_by_place_and_then_by_name(void) {
       "\"empty.b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
       "\"first\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
       "\"empty.a\":{\"dtype\":\"F64\",\"shape\":[7,0],\"data_offsets\":[4,4]},"
-      "\"a0\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 6, 0);
+      "\"a0\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+      6, 0);
   size_t i;
   CHECK(st_count_tensors(file) == 7);
   for (i = 0; i < 7; ++i) {
@@ -99,7 +100,8 @@ static void a_name_is_any_string(void) {
   for (i = 0; i < sizeof kNames / sizeof kNames[0]; ++i) {
     char header[200];
     size_t len = 99;
-    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", kNames[i].spelled);
+    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+             kNames[i].spelled);
     st_file *file = open_text(header, 1, 0);
     const st_tensor *tensor = st_get_tensor_n(file, kNames[i].name, kNames[i].len);
     CHECK_FOR(kNames[i].spelled, tensor != NULL && tensor == st_get_tensor_at(file, 0));
@@ -114,7 +116,8 @@ static void names_that_differ_only_behind_a_nul(void) {
   st_file *file = open_text(
       "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
       "\"a\\u0000\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
-      "\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}", 3, 0);
+      "\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+      3, 0);
   CHECK(st_get_tensor(file, "a") == st_get_tensor_at(file, 0));
   CHECK(st_get_tensor_n(file, "a\0", 2) == st_get_tensor_at(file, 1));
   CHECK(st_get_tensor_n(file, "a\0b", 3) == st_get_tensor_at(file, 2));
@@ -128,7 +131,8 @@ static void metadata_in_the_order_of_the_file(void) {
   size_t len = 99;
   CHECK(st_count_metadata(file) == 3);
   CHECK(strcmp(st_get_metadata_at(file, 0, NULL, &value, &len), "z") == 0 && strcmp(value, "1") == 0 && len == 1);
-  CHECK(strcmp(st_get_metadata_at(file, 1, NULL, &value, &len), "a\n") == 0 && len == 3 && memcmp(value, "x\0y", 4) == 0);
+  CHECK(strcmp(st_get_metadata_at(file, 1, NULL, &value, &len), "a\n") == 0 && len == 3 &&
+        memcmp(value, "x\0y", 4) == 0);
   CHECK(strcmp(st_get_metadata_at(file, 2, NULL, NULL, NULL), "") == 0);
   CHECK(strcmp(st_get_metadata(file, "", &len), "") == 0 && len == 0);
   CHECK(memcmp(st_get_metadata(file, "a\n", &len), "x\0y", 4) == 0 && len == 3);
@@ -136,7 +140,8 @@ static void metadata_in_the_order_of_the_file(void) {
   st_free(file);
   file = open_text("{\"__metadata__\":{\"a\\u0000b\":\"1\",\"a\":\"2\"}}", 0, 0);
   CHECK(memcmp(st_get_metadata_at(file, 0, &len, NULL, NULL), "a\0b", 4) == 0 && len == 3);
-  CHECK(strcmp(st_get_metadata_n(file, "a\0b", 3, NULL), "1") == 0 && strcmp(st_get_metadata(file, "a", NULL), "2") == 0);
+  CHECK(strcmp(st_get_metadata_n(file, "a\0b", 3, NULL), "1") == 0 &&
+        strcmp(st_get_metadata(file, "a", NULL), "2") == 0);
   st_free(file);
 }
 
@@ -145,7 +150,8 @@ static void by_the_reference_the_last_of_two_counts(void) {
       "{\"__metadata__\":{\"k\":\"1\",\"l\":\"2\",\"k\":\"3\"},"
       "\"a\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[50,80]},"
       "\"b\":[\"U8\",[1],[2,3]],"
-      "\"\\u0061\":{\"dtype\":{\"U16\":null},\"shape\":[1],\"data_offsets\":[0,2]}}", 3, ST_OPEN_REFERENCE);
+      "\"\\u0061\":{\"dtype\":{\"U16\":null},\"shape\":[1],\"data_offsets\":[0,2]}}",
+      3, ST_OPEN_REFERENCE);
   CHECK(st_count_tensors(file) == 2 && st_count_metadata(file) == 2);
   CHECK(st_tensor_dtype(st_get_tensor(file, "a")) == ST_U16 && st_tensor_bytes(st_get_tensor(file, "a")) == 2);
   CHECK(st_tensor_dtype(st_get_tensor(file, "b")) == ST_U8);
@@ -159,18 +165,36 @@ static void every_dtype(void) {
     st_dtype dtype;
     uint32_t bits;
   } kDtypes[] = {
-      {"BOOL", ST_BOOL, 8}, {"F4", ST_F4, 4}, {"F6_E2M3", ST_F6_E2M3, 6}, {"F6_E3M2", ST_F6_E3M2, 6}, {"U8", ST_U8, 8},
-      {"I8", ST_I8, 8}, {"F8_E5M2", ST_F8_E5M2, 8}, {"F8_E4M3", ST_F8_E4M3, 8}, {"F8_E8M0", ST_F8_E8M0, 8},
-      {"F8_E4M3FNUZ", ST_F8_E4M3FNUZ, 8}, {"F8_E5M2FNUZ", ST_F8_E5M2FNUZ, 8}, {"I16", ST_I16, 16}, {"U16", ST_U16, 16},
-      {"F16", ST_F16, 16}, {"BF16", ST_BF16, 16}, {"I32", ST_I32, 32}, {"U32", ST_U32, 32}, {"F32", ST_F32, 32},
-      {"C64", ST_C64, 64}, {"F64", ST_F64, 64}, {"I64", ST_I64, 64}, {"U64", ST_U64, 64},
+      {"BOOL", ST_BOOL, 8},
+      {"F4", ST_F4, 4},
+      {"F6_E2M3", ST_F6_E2M3, 6},
+      {"F6_E3M2", ST_F6_E3M2, 6},
+      {"U8", ST_U8, 8},
+      {"I8", ST_I8, 8},
+      {"F8_E5M2", ST_F8_E5M2, 8},
+      {"F8_E4M3", ST_F8_E4M3, 8},
+      {"F8_E8M0", ST_F8_E8M0, 8},
+      {"F8_E4M3FNUZ", ST_F8_E4M3FNUZ, 8},
+      {"F8_E5M2FNUZ", ST_F8_E5M2FNUZ, 8},
+      {"I16", ST_I16, 16},
+      {"U16", ST_U16, 16},
+      {"F16", ST_F16, 16},
+      {"BF16", ST_BF16, 16},
+      {"I32", ST_I32, 32},
+      {"U32", ST_U32, 32},
+      {"F32", ST_F32, 32},
+      {"C64", ST_C64, 64},
+      {"F64", ST_F64, 64},
+      {"I64", ST_I64, 64},
+      {"U64", ST_U64, 64},
   };
   size_t i;
   CHECK(sizeof kDtypes / sizeof kDtypes[0] == 22);
   for (i = 0; i < 22; ++i) {
     const uint32_t bytes = kDtypes[i].bits * 4 / 8;
     char header[200];
-    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[4],\"data_offsets\":[0,%u]}}", kDtypes[i].name, (unsigned)bytes);
+    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[4],\"data_offsets\":[0,%u]}}", kDtypes[i].name,
+             (unsigned)bytes);
     st_file *file = open_text(header, bytes, 0);
     const st_tensor *tensor = st_get_tensor_at(file, 0);
     CHECK_FOR(kDtypes[i].name, st_tensor_dtype(tensor) == kDtypes[i].dtype && st_tensor_bytes(tensor) == bytes);
@@ -197,7 +221,8 @@ static void unknown_dtypes_are_listed_when_asked_for(void) {
   CHECK(st_tensor_dtype(a) == ST_DTYPE_UNKNOWN && strcmp(st_tensor_dtype_name(a), "F2") == 0);
   CHECK(st_tensor_rank(a) == 1 && st_tensor_shape(a)[0] == 5 && st_tensor_elements(a) == 5 && st_tensor_bytes(a) == 3);
   CHECK(st_tensor_read(a, read, sizeof read, NULL) == ST_OK && read[2] == 2);
-  CHECK(st_tensor_dtype(st_get_tensor(file, "b")) == ST_DTYPE_UNKNOWN && st_tensor_dtype_name(st_get_tensor(file, "b"))[0] == 'e');
+  CHECK(st_tensor_dtype(st_get_tensor(file, "b")) == ST_DTYPE_UNKNOWN &&
+        st_tensor_dtype_name(st_get_tensor(file, "b"))[0] == 'e');
   CHECK(st_tensor_dtype(st_get_tensor(file, "c")) == ST_U8);
   CHECK(strcmp(st_get_header(file, 0, NULL), header) == 0);
   st_free(file);

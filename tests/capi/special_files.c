@@ -26,7 +26,8 @@ static void make_special_files(void) {
   CHECK(sock >= 0 && bind(sock, (struct sockaddr *)&address, sizeof address) == 0);
   close(sock);
   CHECK(mkfifo("pipe.safetensors", 0600) == 0 && mkdir("folder", 0700) == 0);
-  CHECK(symlink("loop", "loop") == 0 && symlink("nowhere", "dangling") == 0 && symlink("pipe.safetensors", "link to a pipe") == 0);
+  CHECK(symlink("loop", "loop") == 0 && symlink("nowhere", "dangling") == 0 &&
+        symlink("pipe.safetensors", "link to a pipe") == 0);
   test_save("empty", "", 0);
 }
 
@@ -96,9 +97,11 @@ static void every_path_is_refused_at_once(void) {
       const double took = fastest_try(kPaths[i].path, &options, &err);
       CHECK_FOR(kPaths[i].path, took < MILLISECONDS);
       CHECK_FOR(kPaths[i].path, err.message[0] != '\0' && strchr(err.message, '\n') == NULL);
-      if (kPaths[i].status != 0) CHECK_FOR(kPaths[i].path, err.status == kPaths[i].status && err.os_error == kPaths[i].os_error);
+      if (kPaths[i].status != 0)
+        CHECK_FOR(kPaths[i].path, err.status == kPaths[i].status && err.os_error == kPaths[i].os_error);
       if (err.status == ST_ERR_OPEN) CHECK_FOR(err.message, strstr(err.message, kPaths[i].path) != NULL);
-      if (io == ST_IO_AUTO) printf("%-46s %6.2f ms  %s: %s\n", kPaths[i].path, took, st_status_name(err.status), err.message);
+      if (io == ST_IO_AUTO)
+        printf("%-46s %6.2f ms  %s: %s\n", kPaths[i].path, took, st_status_name(err.status), err.message);
     }
   }
 }
@@ -115,8 +118,11 @@ static void every_descriptor_is_refused_at_once(void) {
   static const struct {
     const char *path;
     int flags;
-  } kOpened[] = {{"pipe.safetensors", O_RDWR}, {"folder", O_RDONLY | O_DIRECTORY}, {"/dev/zero", O_RDONLY},
-                 {"/proc/self/status", O_RDONLY}, {"empty", O_RDONLY}};
+  } kOpened[] = {{"pipe.safetensors", O_RDWR},
+                 {"folder", O_RDONLY | O_DIRECTORY},
+                 {"/dev/zero", O_RDONLY},
+                 {"/proc/self/status", O_RDONLY},
+                 {"empty", O_RDONLY}};
   int sockets[2], pipes[2];
   size_t i;
   st_file *out = NULL;

@@ -52,7 +52,7 @@ static st_status open_with_allocator(const void *given, st_error *err) {
 typedef struct kind {
   const char *name;
   size_t size;
-  size_t whole;  /* up to here a struct may be cut off and still say all that is needed */
+  size_t whole; /* up to here a struct may be cut off and still say all that is needed */
   size_t flags;
   st_status (*open)(const void *given, st_error *err);
 } kind;
@@ -86,10 +86,12 @@ static void make(const kind *which, uint32_t size, unsigned char *room, unsigned
 static void shorter_structs_are_extended_with_zeros(const kind *which) {
   unsigned char room[ROOM];
   uint32_t size;
-  for (size = sizeof(uint32_t); size <= which->size; size = size < 8 ? 8 : size + 8) { /* no header ends inside a pointer */
-    make(which, size, room, 0xEE); /* what lies beyond must not be read */
+  for (size = sizeof(uint32_t); size <= which->size;
+       size = size < 8 ? 8 : size + 8) { /* no header ends inside a pointer */
+    make(which, size, room, 0xEE);       /* what lies beyond must not be read */
     const st_status status = which->open(room, NULL);
-    CHECK_FOR(which->name, size < which->whole ? status == ST_ERR_ARGUMENT || status == ST_ERR_TRUNCATED : status == ST_OK);
+    CHECK_FOR(which->name,
+              size < which->whole ? status == ST_ERR_ARGUMENT || status == ST_ERR_TRUNCATED : status == ST_OK);
   }
 }
 

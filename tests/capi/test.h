@@ -62,7 +62,8 @@ static inline void test_release(test_bytes *file) {
   file->data = NULL;
 }
 
-static inline st_status test_open(const test_bytes *file, const st_open_options *options, st_file **out, st_error *err) {
+static inline st_status test_open(const test_bytes *file, const st_open_options *options, st_file **out,
+                                  st_error *err) {
   return st_open_memory(file->data, file->size, NULL, NULL, options, out, err);
 }
 
@@ -75,8 +76,8 @@ static inline void test_save(const char *path, const void *data, size_t size) {
 }
 
 /* Two tensors, 'w' F32 [2,2] at 0..16 and 'b' BF16 [2] at 16..20, named in the other order. */
-#define TEST_TWO                                               \
-  "{\"__metadata__\":{\"format\":\"pt\"},"                     \
+#define TEST_TWO                                                       \
+  "{\"__metadata__\":{\"format\":\"pt\"},"                             \
   "\"b\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[16,20]}," \
   "\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}"
 

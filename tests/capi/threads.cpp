@@ -37,8 +37,9 @@ std::string write_sample() {
   std::string header = "{";
   for (unsigned t = 0; t < kTensors; ++t) {
     char entry[200];
-    std::snprintf(entry, sizeof entry, "%s\"t%u\":{\"dtype\":\"U8\",\"shape\":[%llu,%llu],\"data_offsets\":[%llu,%llu]}",
-                  t == 0 ? "" : ",", t, 0ULL + kRows, 0ULL + kColumns, t * kTensorBytes + 0ULL, (t + 1) * kTensorBytes + 0ULL);
+    std::snprintf(entry, sizeof entry,
+                  "%s\"t%u\":{\"dtype\":\"U8\",\"shape\":[%llu,%llu],\"data_offsets\":[%llu,%llu]}", t == 0 ? "" : ",",
+                  t, 0ULL + kRows, 0ULL + kColumns, t * kTensorBytes + 0ULL, (t + 1) * kTensorBytes + 0ULL);
     header += entry;
   }
   header += "}";
@@ -83,7 +84,8 @@ void run_plan(const st_file* file, unsigned seed, bool cancel, std::vector<unsig
   check(st_plan_new(file, &plan, &err) == ST_OK, "plan", &err);
   for (unsigned t = 0; t < kTensors; ++t) {
     check(st_plan_add(plan, st_get_tensor_at(file, t), nullptr, nullptr, nullptr, memory.data() + t * kTensorBytes,
-                      kTensorBytes, &err) == ST_OK, "add", &err);
+                      kTensorBytes, &err) == ST_OK,
+          "add", &err);
   }
   st_read_options options = ST_INIT(st_read_options);
   options.threads = 1 + seed % 4;

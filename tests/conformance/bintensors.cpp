@@ -51,7 +51,8 @@ TEST(Bintensors, TheVerdictAndTheStatusAreThoseOfTheOriginal) {
     EXPECT_TRUE(kStatuses.at(row[2]).contains(st_status_name(first.status))) << row[0] << ": " << first.message;
     for (const Way& way : kWays) {
       const Outcome outcome = way.open(path, bytes, 0);
-      EXPECT_TRUE(outcome == first) << row[0] << ", " << way.name << ": " << outcome.message << ", not " << first.message;
+      EXPECT_TRUE(outcome == first) << row[0] << ", " << way.name << ": " << outcome.message << ", not "
+                                    << first.message;
     }
   }
 }
@@ -110,7 +111,8 @@ void expect_worked_example(const st_file* file) {
 }
 
 TEST(Bintensors, TheWorkedExampleSaysTheSameInEveryFormat) {
-  for (const char* const name : {"worked_two_tensors.safetensors", "worked_two_tensors.bt", "worked_two_tensors_alpha.bt"}) {
+  for (const char* const name :
+       {"worked_two_tensors.safetensors", "worked_two_tensors.bt", "worked_two_tensors_alpha.bt"}) {
     SCOPED_TRACE(name);
     expect_worked_example(open(kFolder + name).get());
   }
@@ -134,7 +136,8 @@ void rewrite(const std::string& from, const std::string& to, st_format format) {
 
 TEST(Bintensors, TheWorkedExampleIsWrittenByteForByte) {
   const std::string path = testing::TempDir() + "st_worked_example";
-  for (const char* const from : {"worked_two_tensors.safetensors", "worked_two_tensors.bt", "worked_two_tensors_alpha.bt"}) {
+  for (const char* const from :
+       {"worked_two_tensors.safetensors", "worked_two_tensors.bt", "worked_two_tensors_alpha.bt"}) {
     rewrite(kFolder + from, path, ST_FORMAT_BINTENSORS);
     EXPECT_EQ(bytes_of(path), bytes_of(kFolder + "worked_two_tensors.bt")) << from;
     rewrite(kFolder + from, path, 0);

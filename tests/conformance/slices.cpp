@@ -14,7 +14,7 @@ namespace {
 
 struct Parsed {
   std::vector<std::int64_t> begin, end, step;
-  std::vector<bool> dropped;     // an index, not a range
+  std::vector<bool> dropped;  // an index, not a range
   bool index_outside = false;
   bool too_many = false;
 };
@@ -78,12 +78,13 @@ std::string answer(const st_tensor* tensor, const std::string& spec) {
   std::vector<std::uint64_t> shape(parsed.begin.size());
   std::uint64_t bytes = 0;
   const void* view = nullptr;
-  const st_status status = st_tensor_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(), shape.data(), &bytes,
-                                           &view, &error);
+  const st_status status = st_tensor_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(),
+                                           shape.data(), &bytes, &view, &error);
   if (status == ST_ERR_MISALIGNED) return "err MisalignedSlice";
   if (status != ST_OK) return error.message;
   std::string data(bytes, '\0');
-  EXPECT_EQ(st_tensor_read_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(), data.data(), bytes, &error),
+  EXPECT_EQ(st_tensor_read_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(), data.data(), bytes,
+                                 &error),
             ST_OK)
       << error.message;
   if (view != nullptr) {
@@ -126,10 +127,17 @@ struct Known {
   const char* shape;
 };
 constexpr Known kKnown[] = {
-    {"x", "2:1", "[0, 4, 5]"},        {"x", "3:3", "[0, 4, 5]"},       {"x", "(2:", "[0, 4, 5]"},
-    {"x", "0:0,0:1", "[0, 1, 5]"},    {"x", "1:3,2:2,1:2", "[2, 0, 1]"}, {"x", "(18446744073709551615:", "[0, 4, 5]"},
-    {"x", "0:0:2", "[0, 4, 5]"},      {"u", ":9", "[8]"},              {"u", "2:1", "[0]"},
-    {"z", ":,:", "[2, 0, 3]"},        {"z", ":,:,1:2", "[2, 0, 1]"},
+    {"x", "2:1", "[0, 4, 5]"},
+    {"x", "3:3", "[0, 4, 5]"},
+    {"x", "(2:", "[0, 4, 5]"},
+    {"x", "0:0,0:1", "[0, 1, 5]"},
+    {"x", "1:3,2:2,1:2", "[2, 0, 1]"},
+    {"x", "(18446744073709551615:", "[0, 4, 5]"},
+    {"x", "0:0:2", "[0, 4, 5]"},
+    {"u", ":9", "[8]"},
+    {"u", "2:1", "[0]"},
+    {"z", ":,:", "[2, 0, 3]"},
+    {"z", ":,:,1:2", "[2, 0, 1]"},
 };
 
 const Known* known(const std::string& tensor, const std::string& spec) {

@@ -109,7 +109,8 @@ TEST_F(Checkpoints, MayListTensorsThatTheIndexForgot) {
   const FilePtr file = open(index());
   EXPECT_EQ(file->count_tensors(), 3U);
   ASSERT_EQ(file->warnings().size(), 1U);
-  EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'b'"), std::string::npos);
+  EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'b'"),
+            std::string::npos);
   OpenOptions strict;
   strict.header.rules = format::Rules::strict;
   EXPECT_EQ(error_of(index(), strict).status, Status::shard);
@@ -138,9 +139,12 @@ const BadIndex kBad[] = {
     {"share", mapping("\\\\\\\\server\\\\share"), Status::shard, "backslash"},
     {"NUL", mapping("model\\u0000.safetensors"), Status::shard, "NUL"},
     {"empty name", mapping(""), Status::shard, "is empty"},
-    {"missing shard", mapping("model-00009-of-00002.safetensors"), Status::shard, "'model-00009-of-00002.safetensors' is missing"},
-    {"tensor missing in shard", mapping("model-00002-of-00002.safetensors"), Status::shard, "tensor 'a' is not in its shard"},
-    {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard, "is in two shards"},
+    {"missing shard", mapping("model-00009-of-00002.safetensors"), Status::shard,
+     "'model-00009-of-00002.safetensors' is missing"},
+    {"tensor missing in shard", mapping("model-00002-of-00002.safetensors"), Status::shard,
+     "tensor 'a' is not in its shard"},
+    {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard,
+     "is in two shards"},
     {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
     {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
     {"folder as shard", mapping("sub"), Status::open, "is a folder"},
@@ -150,7 +154,8 @@ const BadIndex kBad[] = {
     {"weight_map absent", "{}", Status::schema, "has no weight_map"},
     {"weight_map a list", R"({"weight_map":[]})", Status::schema, "weight_map is not an object"},
     {"weight_map twice", R"({"weight_map":{},"weight_map":{}})", Status::duplicate, "weight_map is given twice"},
-    {"metadata twice", R"({"metadata":{},"metadata":{},"weight_map":{}})", Status::duplicate, "metadata is given twice"},
+    {"metadata twice", R"({"metadata":{},"metadata":{},"weight_map":{}})", Status::duplicate,
+     "metadata is given twice"},
     {"metadata a list", R"({"metadata":[],"weight_map":{}})", Status::schema, "metadata is not an object"},
     {"file a number", R"({"weight_map":{"a":1}})", Status::schema, "no file name for tensor 'a'"},
     {"file null", R"({"weight_map":{"a":null}})", Status::schema, "no file name for tensor 'a'"},
@@ -236,7 +241,8 @@ TEST_F(Checkpoints, FoldersSayWhatIsMissing) {
   put("one.safetensors", model(entry("a", 0), 4, 'z'));
   EXPECT_EQ(open(folder)->count_tensors(), 1U);
   put("two.safetensors", model(entry("b", 0), 4, 'z'));
-  EXPECT_NE(message_of(folder).find("holds several models, 'one.safetensors' and 'two.safetensors'"), std::string::npos);
+  EXPECT_NE(message_of(folder).find("holds several models, 'one.safetensors' and 'two.safetensors'"),
+            std::string::npos);
   put("model.safetensors", model(entry("c", 0), 4, 'z'));
   EXPECT_NE(open(folder)->tensor("c"), nullptr);
   EXPECT_EQ(error_of(root / "nowhere").status, Status::open);

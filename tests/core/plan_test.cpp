@@ -38,13 +38,15 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {
-    {"small", 1, 100}, {"wide", 7, 1'000'003}, {"tiny", 1, 1}, {"tall", 30'000, 16}, {"none", 0, 5}, {"odd", 3, 333'333},
+    {"small", 1, 100},    {"wide", 7, 1'000'003}, {"tiny", 1, 1},
+    {"tall", 30'000, 16}, {"none", 0, 5},         {"odd", 3, 333'333},
 };
 
 // A file whose data byte i is pattern(i).
 class Checkpoint {
  public:
-  explicit Checkpoint(const std::string& folder) : path_(folder + "/plan_test_" + std::to_string(getpid()) + ".safetensors") {
+  explicit Checkpoint(const std::string& folder)
+      : path_(folder + "/plan_test_" + std::to_string(getpid()) + ".safetensors") {
     std::string header = "{";
     std::uint64_t at = 0;
     for (const Shape& shape : kShapes) {
@@ -115,7 +117,8 @@ class Wishes {
     all.resize(kGuard + slice.bytes);
     for (std::uint64_t r = 0; r < format::run_count(slice); ++r) {
       const format::Run run = format::run_at(slice, r);
-      for (std::uint64_t i = 0; i < slice.run_bytes; ++i) all[kGuard + run.dst + i] = pattern(tensor.begin + run.src + i);
+      for (std::uint64_t i = 0; i < slice.run_bytes; ++i)
+        all[kGuard + run.dst + i] = pattern(tensor.begin + run.src + i);
     }
     all.resize(all.size() + kGuard, std::byte{0xEE});
     destinations_.push_back(std::make_unique<Bytes>(all.size(), std::byte{0xEE}));

@@ -69,28 +69,36 @@ const std::vector<Bad> kBad{
     {"more dimensions than bytes", "\0\1\1a\1\xfc\0\0\0\x40    "s, 0, Status::schema, 18,
      "tensor 'a': 1073741824 dimensions, where 4 bytes are left"},
     {"more pairs than bytes", "\1\xfb\xff\xff  "s, 0, Status::schema, 9, "65535 metadata pairs, where 2 bytes"},
-    {"a name longer than the header", "\0\1\x28" "abcdef"s, 0, Status::schema, 10, "a string of 40 bytes, where 6"},
+    {"a name longer than the header",
+     "\0\1\x28"
+     "abcdef"s,
+     0, Status::schema, 10, "a string of 40 bytes, where 6"},
     {"a name that is not UTF-8", "\0\1\3a\xc0\x80\1\1\1\0\1"s, 1, Status::utf8, 12, "not UTF-8: 61c080"},
     {"a value that is not UTF-8", "\1\1\1k\1\xff\0"s, 0, Status::utf8, 13, "not UTF-8: ff"},
     {"an unknown dtype", "\0\1\1a\x0f\1\1\0\1"s, 1, Status::dtype, 12, "tensor 'a': dtype 15 is unknown"},
     {"a name twice", "\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2, Status::duplicate, 17, "tensor 'a' is given twice"},
-    {"a name twice, then a fault of the bytes", "\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\1b\x10\0\0\0"s, 2, Status::dtype, 26, "dtype 16"},
+    {"a name twice, then a fault of the bytes", "\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\1b\x10\0\0\0"s, 2, Status::dtype, 26,
+     "dtype 16"},
     {"a hole", "\0\1\1a\1\1\1\1\2"s, 2, Status::offsets, 18, "leave a hole"},
     {"an overlap", "\0\2\1a\1\1\2\0\2\1b\1\1\2\1\3"s, 3, Status::offsets, 25, "tensor 'b': offsets 1..3 overlap"},
     {"backwards", "\0\1\1a\1\1\1\0\0\0"s, 0, Status::tensor_size, 18, "takes 1 bytes, offsets 0..0 hold 0"},
     {"listed out of order", "\0\2\1a\1\1\1\1\2\1b\1\1\1\0\1"s, 2, Status::offsets, 25, "tensor 'a'"},
-    {"a product beyond 64 bits", "\0\1\1a\1\2\xfd\0\0\0\0\0\0\0\x80\2\0\1"s, 1, Status::overflow, 26, "more than 2^64-1 bits"},
-    {"too short for its shape", "\0\1\1a\5\1\2\0\3"s, 3, Status::tensor_size, 17, "I16 [2] takes 4 bytes, offsets 0..3 hold 3"},
+    {"a product beyond 64 bits", "\0\1\1a\1\2\xfd\0\0\0\0\0\0\0\x80\2\0\1"s, 1, Status::overflow, 26,
+     "more than 2^64-1 bits"},
+    {"too short for its shape", "\0\1\1a\5\1\2\0\3"s, 3, Status::tensor_size, 17,
+     "I16 [2] takes 4 bytes, offsets 0..3 hold 3"},
     {"a byte left over", "\0\1\1a\1\1\1\0\1"s, 2, Status::coverage, 18, "has 1 more bytes"},
     {"a byte missing", "\0\1\1a\1\1\2\0\2"s, 1, Status::coverage, 18, "18 of 19 bytes"},
     {"older: a number out of range", "\0\1\x0b\1\1\0\4\1\1a\1"s, 4, Status::schema, 16,
      "older layout: tensor 'a': it is number 1 of 1 tensors"},
-    {"older: more names than tensors", "\0\1\x0d\1\1\0\x08\2\1a\0\1b\0"s, 8, Status::schema, 15, "older layout: 2 names for 1 tensors"},
+    {"older: more names than tensors", "\0\1\x0d\1\1\0\x08\2\1a\0\1b\0"s, 8, Status::schema, 15,
+     "older layout: 2 names for 1 tensors"},
     {"older: a name twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1a\1"s, 16, Status::duplicate, 24,
      "older layout: tensor 'a' is given twice"},
     {"older: a number twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1b\0"s, 16, Status::duplicate, 24,
      "older layout: tensor 'b': it has the same number as 'a'"},
-    {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22, "older layout: truncated download? the file has 22"},
+    {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22,
+     "older layout: truncated download? the file has 22"},
     {"gzip without a time", std::string("\0\3"s + std::string(0x88b1f - 2, '\xff')), 8, Status::format, 0, "gzip"},
 };
 
@@ -138,12 +146,12 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
 
 TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
   const std::string tensor = "\1\1a\1\1\1\0\1"s;
-  EXPECT_EQ(fault_of("\0"s + tensor, 1).message, "");                              // no padding, no multiple of 8
-  EXPECT_EQ(fault_of("\0"s + tensor + "\xff\0x"s, 1).message, "");                 // any bytes as padding
-  EXPECT_EQ(fault_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");        // longer numbers than needed
-  EXPECT_EQ(fault_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");                  // also a dtype's
-  EXPECT_EQ(fault_of("\1\0"s + tensor, 1).message, "");                            // an empty map
-  EXPECT_EQ(fault_of("\0\0"s, 0).message, "");                                     // nothing at all
+  EXPECT_EQ(fault_of("\0"s + tensor, 1).message, "");                        // no padding, no multiple of 8
+  EXPECT_EQ(fault_of("\0"s + tensor + "\xff\0x"s, 1).message, "");           // any bytes as padding
+  EXPECT_EQ(fault_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");  // longer numbers than needed
+  EXPECT_EQ(fault_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");            // also a dtype's
+  EXPECT_EQ(fault_of("\1\0"s + tensor, 1).message, "");                      // an empty map
+  EXPECT_EQ(fault_of("\0\0"s, 0).message, "");                               // nothing at all
 }
 
 TEST(Bintensors, AnEmptyMapIsNotTheSameAsNone) {
@@ -217,7 +225,8 @@ TEST(Bintensors, UnknownDtypesAreListedByNumberWhenAskedFor) {
 TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
   const std::vector<std::uint64_t> shape{3, 70000, 0, 300};
   const std::vector<std::uint64_t> large{std::uint64_t{1} << 33};
-  const std::vector<NewTensor> tensors{{"", {}, 0, 8, Dtype::U64}, {"empty", shape, 8, 8, Dtype::F8_E4M3},
+  const std::vector<NewTensor> tensors{{"", {}, 0, 8, Dtype::U64},
+                                       {"empty", shape, 8, 8, Dtype::F8_E4M3},
                                        {"large", large, 8, 8 + (std::uint64_t{1} << 33), Dtype::BOOL}};
   const std::vector<MetadataPair> metadata{{"", ""}, {"k", std::string_view("v\0w", 3)}};
   NewHeader header;

@@ -51,7 +51,8 @@ const std::vector<Folding> kFoldings = {
 TEST(Slice, Folds) {
   for (const Folding& row : kFoldings) {
     SCOPED_TRACE(row.name);
-    const Slice slice = format::slice(tensor_of(row.dtype, row.dims), row.begin.data(), row.end.data(), row.step.data());
+    const Slice slice =
+        format::slice(tensor_of(row.dtype, row.dims), row.begin.data(), row.end.data(), row.step.data());
     EXPECT_EQ(slice.levels.size(), row.levels);
     EXPECT_EQ(slice.run_bytes, row.run_bytes);
     EXPECT_EQ(run_count(slice), row.runs);
