@@ -11,7 +11,7 @@ namespace st::capi {
 
 namespace {
 
-constexpr std::uint64_t kLeastChunk = 64 * 1024;
+constexpr std::uint64_t kLeastChunk = std::uint64_t{64} * 1024;
 constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
 constexpr std::uint64_t kChunkStep = 4096;  // direct reads stay aligned from chunk to chunk
 
