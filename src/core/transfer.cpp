@@ -9,7 +9,6 @@ namespace st::core {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::align_val_t kScratchAlignment{65536};  // the most that a disk may ask for
 
 // Below this, copying out of the scratch memory is cheaper than making the disk write to one more address.

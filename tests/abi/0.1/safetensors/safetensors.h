@@ -158,6 +158,7 @@ typedef struct st_source {
 /* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
  * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
  * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
+ * A bintensors file is recognised by its content and opens alike, except with ST_OPEN_REFERENCE, since the reference refuses it.
  * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
 /* A whole file in the caller's memory, which must stay as it is until release (may be NULL) is called: exactly once, also when
@@ -195,6 +196,15 @@ ST_API size_t          st_tensor_shard(const st_tensor *tensor);                
  * mapping: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not. */
 ST_API const void     *st_tensor_data(const st_tensor *tensor);
 
+typedef int32_t st_format;
+enum {
+  ST_FORMAT_SAFETENSORS = 1,
+  ST_FORMAT_BINTENSORS = 2,      /* binary header, else alike: .bt, .bintensors                              */
+  ST_FORMAT_BINTENSORS_OLD = 3   /* its layout before 0.1, which is read and not written                     */
+};
+ST_API st_format   st_get_format(const st_file *file);
+
+ST_API int32_t     st_has_metadata(const st_file *file);          /* 0: none, which is not the same as an empty map */
 ST_API size_t      st_count_metadata(const st_file *file);
 /* A pair by number, in the order of the file: the key, or NULL past the last. */
 ST_API const char *st_get_metadata_at(const st_file *file, size_t i, size_t *key_len, const char **value, size_t *value_len);
@@ -226,9 +236,15 @@ ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_s
  * is (NULL: it is not contiguous, or the file is not mapped). */
 ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                  uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
-/* Reads no more of the file than the part takes.  dst_size: exactly its bytes. */
+/* dst_size: exactly the bytes of the part.  On the calling thread alone, without reading what the part leaves out, but for gaps
+ * that are read faster than skipped.  Many parts, and large ones, come sooner through a plan. */
 ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
                                       void *dst, size_t dst_size, st_error *err);
+
+/* The file itself, header included, as it was opened: to digest it with any library, or to send it on.  Bintensors digests are
+ * those of the whole file, of the older layout from its data on, which begins 8 + st_get_header's length. */
+ST_API uint64_t  st_get_shard_size(const st_file *file, size_t shard);
+ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst, size_t n, st_error *err);
 
 typedef int32_t st_advice;
 enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };
@@ -249,7 +265,7 @@ enum {
 typedef struct st_read_options {
   uint32_t struct_size;
   uint32_t flags;
-  uint32_t threads;                   /* 0: choose; 1: only the calling thread */
+  uint32_t threads;                   /* 0: choose; 1: only the calling thread; at most 1024 are taken */
   st_cache cache;
   uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
   uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
@@ -280,10 +296,76 @@ ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: eve
                                                                           a run that failed or was cancelled */
 ST_API void      st_plan_free(st_plan *plan);
 
+#define ST_BUFFER_LAZY (1u << 0)  /* pages come as they are filled: the sooner way when a plan follows at once */
+
 /* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
- * reading into memory never touched before takes several times as long.  threads 0: choose; they are gone when it returns. */
-ST_API st_status st_buffer_new(uint64_t size, uint32_t threads, void **out, st_error *err);
+ * reading into small pages never touched before takes several times as long.  threads to make it, gone when it returns; 0: choose. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out, st_error *err);
 ST_API void      st_buffer_free(void *buffer);
+
+/* ---- Writing ---------------------------------------------------------------------------------------------------------------------- */
+
+/* A file appears under its path whole, in one step, or not at all: until st_writer_finish succeeds the path keeps what it had.
+ * The bytes are those that the reference implementation writes; the same calls make the same bytes everywhere.
+ *
+ *   declare: set_metadata, add   ->   st_writer_begin   ->   st_writer_put, from any number of threads   ->   st_writer_finish
+ *
+ * A file that is replaced hands on its mode and, where the system allows, its owner; a new one gets its mode from the umask.
+ * A symbolic link is followed and stays.  Other hard links, mappings and open descriptors keep the old file, so saving over
+ * a file that is open through this library is safe.  A FIFO, a device or /dev/stdout is written through in data order: there
+ * st_writer_put must come in that order (ST_WRITE_KEEP_ORDER: the order of st_writer_add), or is refused.
+ * The first failure of put or finish ends the writer: every later call returns it again, and nothing replaces the target. */
+typedef struct st_writer st_writer;
+
+#define ST_WRITE_SYNC       (1u << 0)  /* the file and its name are on the disk when finish returns     */
+#define ST_WRITE_KEEP_ORDER (1u << 1)  /* data in the order of st_writer_add, not the reference's order */
+#define ST_WRITE_NO_REPLACE (1u << 2)  /* an existing path is an error                                  */
+
+typedef struct st_write_options {
+  uint32_t struct_size;
+  uint32_t flags;
+  st_format format;                   /* 0: safetensors; or ST_FORMAT_BINTENSORS, which lacks some dtypes   */
+  uint32_t reserved;                  /* 0                                                                  */
+  uint64_t data_alignment;            /* 0: 8; else a power of two up to 1 MiB: longer padding of the header */
+  uint64_t header_reserve;            /* room in the header, so that metadata can be edited in place         */
+} st_write_options;
+
+ST_API st_status st_writer_new(st_writer **out, st_error *err);
+
+/* The last value of a key counts; keys are written in byte order.  key NULL: a map without pairs, instead of no map. */
+ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value, st_error *err);
+ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len, const char *value, size_t value_len,
+                                          st_error *err);
+/* As the file has it, map or none, over what was set before. */
+ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file, st_error *err);
+
+/* data is read by finish and must stay until then.  NULL: the bytes come through st_writer_put, to *index.  index may be NULL.
+ * Refused here: a name given twice or not UTF-8, an unknown dtype, more than 2^64 bytes, sub-byte elements that end inside a
+ * byte; by st_writer_begin: a name that the format keeps for itself, a header over 100,000,000 bytes. */
+ST_API st_status st_writer_add(st_writer *writer, const char *name, st_dtype dtype, size_t rank, const uint64_t *shape,
+                               const void *data, size_t *index, st_error *err);
+ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len, st_dtype dtype, size_t rank,
+                                 const uint64_t *shape, const void *data, size_t *index, st_error *err);
+/* A tensor of an open file, under its own name or (not NULL) another.  Its bytes are copied by finish, inside the kernel where
+ * that is possible; the file must stay open until then. */
+ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len, const st_tensor *tensor, st_error *err);
+
+/* Lays the file out, checks all that was declared before the path is touched, and opens.  May wait for the reader of a FIFO. */
+ST_API st_status st_writer_begin(st_writer *writer, const char *path, const st_write_options *options, st_error *err);
+/* n bytes of tensor `index`, from its byte `at`.  Pieces come in any order, each byte once.  Any number of threads. */
+ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data, size_t n, st_error *err);
+/* Refused (ST_ERR_STATE) while bytes are missing: the message says of which tensor, and how many. */
+ST_API st_status st_writer_finish(st_writer *writer, st_error *err);
+ST_API void      st_writer_free(st_writer *writer);             /* before finish: nothing is left behind */
+
+/* Sets keys[i] to values[i], or removes it where the value is NULL; a missing key to remove is no error.  No tensor's byte is
+ * touched and the data stays as aligned as it was.  If the header has room where its metadata is (st_write_options.header_reserve,
+ * or what removed pairs left) the file is changed in place, by one write that a killed process has done or not done; otherwise
+ * the data is copied by the kernel into a new file that replaces the old one.  With ST_WRITE_SYNC that holds for a power cut too.
+ * In place, all hard links see the change.  Of options only ST_WRITE_SYNC, data_alignment and header_reserve (room that a new
+ * file gets) apply. */
+ST_API st_status st_edit_metadata(const char *path, const char *const *keys, const char *const *values, size_t n,
+                                  const st_write_options *options, st_error *err);
 
 #ifdef __cplusplus
 }
