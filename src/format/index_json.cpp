@@ -21,55 +21,70 @@ struct ShardName {
 class IndexParser {
  public:
   IndexParser(std::span<char> text, const HeaderOptions& options, IndexFile& index)
-      : in_(text, 0, &index.arena),
+      : json_(text, 0, &index.arena),
         index_(index),
         known_(index.shards.get_allocator().resource()),
         names_(index.shards.get_allocator().resource()),
         seed_(options.seed) {
-    in_.set_document("index");
+    json_.document = "index";
   }
 
   void index() {
-    if (!in_.take('{')) wrong_type(0, "is not an object");
-    if (!in_.take('}')) {
+    Scanner in(json_);
+    if (!in.take('{')) wrong_type(in, 0, "is not an object");
+    if (!in.take('}')) {
       do {
-        member();
-      } while (in_.take(','));
-      in_.expect('}');
+        in = member(in);
+      } while (in.take(','));
+      in.expect('}');
     }
-    in_.expect_end();
-    if (!weight_map_seen_) in_.fail_here(Status::schema, 0, "has no weight_map");
+    in.expect_end();
+    if (!weight_map_seen_) json_.fail_here(Status::schema, 0, "has no weight_map");
     sort_shards();
   }
 
  private:
-  void member() {
-    const std::uint64_t offset = in_.offset();
-    const std::string_view name = in_.string();
-    in_.expect(':');
+  Scanner member(Scanner in) {
+    const std::uint64_t offset = in.offset();
+    const std::string_view name = in.string();
+    in.expect(':');
     if (name == "weight_map") {
-      if (weight_map_seen_) in_.fail_here(Status::duplicate, offset, "weight_map is given twice");
+      if (weight_map_seen_) json_.fail_here(Status::duplicate, offset, "weight_map is given twice");
       weight_map_seen_ = true;
-      weight_map();
-    } else if (name == "metadata") {
-      if (metadata_seen_) in_.fail_here(Status::duplicate, offset, "metadata is given twice");
-      metadata_seen_ = true;
-      metadata();
-    } else {
-      in_.skip_value(1);
+      return weight_map(in);
     }
+    if (name == "metadata") {
+      if (metadata_seen_) json_.fail_here(Status::duplicate, offset, "metadata is given twice");
+      metadata_seen_ = true;
+      return metadata(in);
+    }
+    in.skip_value(1);
+    return in;
   }
 
-  void weight_map() {
-    if (!in_.take('{')) wrong_type(1, "weight_map is not an object");
-    if (in_.take('}')) return;
+  Scanner weight_map(Scanner in) {
+    if (!in.take('{')) wrong_type(in, 1, "weight_map is not an object");
+    if (in.take('}')) return in;
     do {
-      const std::string_view tensor = in_.string();
-      in_.expect(':');
-      if (in_.peek() != '"') wrong_type(2, "weight_map gives no file name for tensor " + quoted(tensor));
-      index_.entries.push_back({tensor, shard_number(in_.string())});
-    } while (in_.take(','));
-    in_.expect('}');
+      const std::string_view tensor = in.string();
+      in.expect(':');
+      if (in.peek() != '"') wrong_type(in, 2, "weight_map gives no file name for tensor " + quoted(tensor));
+      if (index_.entries.size() == index_.entries.capacity()) make_room(in.at());
+      index_.entries.push_back({tensor, shard_number(in.string())});
+    } while (in.take(','));
+    in.expect('}');
+    return in;
+  }
+
+  // For all entries, as far as those read so far tell how long one is.
+  void make_room(const char* at) {
+    auto& entries = index_.entries;
+    const auto read = static_cast<double>(at - json_.begin);
+    const auto all = static_cast<double>(json_.end - json_.begin);
+    const double expected =
+        entries.empty() ? std::min(64.0, all / 8) : static_cast<double>(entries.size()) * all / read;
+    entries.reserve(entries.size() + 16 +
+                    static_cast<std::size_t>((expected - static_cast<double>(entries.size())) * 1.0625));
   }
 
   // Neighbours are mostly in the same file.
@@ -94,24 +109,25 @@ class IndexParser {
     for (std::uint32_t i = 0; i < names_.size(); ++i) known_.insert(names_.data(), i);
   }
 
-  void metadata() {
-    if (!in_.take('{')) wrong_type(1, "metadata is not an object");
-    if (in_.take('}')) return;
+  Scanner metadata(Scanner in) {
+    if (!in.take('{')) wrong_type(in, 1, "metadata is not an object");
+    if (in.take('}')) return in;
     do {
-      const std::string_view key = in_.string();
-      in_.expect(':');
-      const bool is_string = in_.peek() == '"';
-      const char* const first = in_.at();
+      const std::string_view key = in.string();
+      in.expect(':');
+      const bool is_string = in.peek() == '"';
+      const char* const first = in.at();
       std::string_view value;
       if (is_string) {
-        value = in_.string();
+        value = in.string();
       } else {
-        in_.skip_value(2);
-        value = {first, static_cast<std::size_t>(in_.at() - first)};
+        in.skip_value(2);
+        value = {first, static_cast<std::size_t>(in.at() - first)};
       }
       index_.metadata.push_back({keep(key), keep(value)});
-    } while (in_.take(','));
-    in_.expect('}');
+    } while (in.take(','));
+    in.expect('}');
+    return in;
   }
 
   std::string_view keep(std::string_view text) {
@@ -133,14 +149,14 @@ class IndexParser {
     for (IndexEntry& entry : index_.entries) entry.shard = place[entry.shard];
   }
 
-  [[noreturn, gnu::cold]] void wrong_type(unsigned depth, std::string_view what) {
-    in_.peek();
-    const std::uint64_t offset = in_.offset();
-    in_.skip_value(depth);
-    in_.fail_here(Status::schema, offset, what);
+  [[noreturn, gnu::cold]] void wrong_type(Scanner in, unsigned depth, std::string_view what) const {
+    in.peek();
+    const std::uint64_t offset = in.offset();
+    in.skip_value(depth);
+    json_.fail_here(Status::schema, offset, what);
   }
 
-  Scanner in_;
+  JsonText json_;
   IndexFile& index_;
   NameIndex<ShardName> known_;
   std::pmr::vector<ShardName> names_;

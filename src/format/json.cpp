@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <charconv>
@@ -30,23 +31,24 @@ bool fits_double(std::uint64_t digits, std::int64_t exponent) {
 
 }  // namespace
 
-void Scanner::skip_space() {
-  while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
+Scanner Scanner::after_space(Scanner in) {
+  while (*in.at_ == ' ' || *in.at_ == '\n' || *in.at_ == '\r' || *in.at_ == '\t') ++in.at_;
+  return in;
 }
 
-bool Scanner::long_integer(std::uint64_t& value) {
-  peek();
-  char* at = at_;
+// Of any length, and by any byte order.
+Scanner Scanner::after_long_integer(Scanner in, std::uint64_t& value) {
+  char* at = in.at_;
   std::uint64_t sum = 0;
   for (; is_digit(*at); ++at) {
     const auto digit = static_cast<std::uint64_t>(*at - '0');
-    if (__builtin_mul_overflow(sum, std::uint64_t{10}, &sum) || __builtin_add_overflow(sum, digit, &sum)) return false;
+    if (__builtin_mul_overflow(sum, std::uint64_t{10}, &sum) || __builtin_add_overflow(sum, digit, &sum)) return in;
   }
-  const bool leading_zero = *at_ == '0' && at - at_ > 1;
-  if (at == at_ || leading_zero || *at == '.' || *at == 'e' || *at == 'E') return false;
+  const bool leading_zero = *in.at_ == '0' && at - in.at_ > 1;
+  if (leading_zero || *at == '.' || *at == 'e' || *at == 'E') return in;
   value = sum;
-  at_ = at;
-  return true;
+  in.at_ = at;
+  return in;
 }
 
 // ---- strings --------------------------------------------------------------------------------------------------------
@@ -113,7 +115,7 @@ void Scanner::skip_string() {
       return;
     }
     if (*at_ != '\\') {
-      fail_json(at_, at_ >= end_ ? "the text ends inside a string" : "raw control byte in a string");
+      fail_json(at_, at_ >= text_->end ? "the text ends inside a string" : "raw control byte in a string");
     }
     char utf8[4];
     unescape(utf8);
@@ -121,29 +123,30 @@ void Scanner::skip_string() {
 }
 
 // Checked first, then decoded: the text is never shorter than what it stands for, so one allocation is enough.
-std::string_view Scanner::escaped_string(char* first) {
-  at_ = first;
-  skip_string();
-  char* const after = at_;
+Scanner Scanner::after_escaped(Scanner in, char* first, std::string_view& decoded) {
+  in.at_ = first;
+  in.skip_string();
+  char* const after = in.at_;
   const auto most = static_cast<std::size_t>(after - first);  // with the closing quote: room for a NUL
-  auto* const out = static_cast<char*>(strings_->allocate(most, 1));
+  auto* const out = static_cast<char*>(in.text_->strings->allocate(most, 1));
   std::size_t size = 0;
-  at_ = first;
-  while (at_ + 1 < after) {
-    char* const plain = at_;
-    at_ = plain_end(at_);
-    const auto n = static_cast<std::size_t>(at_ - plain);
+  in.at_ = first;
+  while (in.at_ + 1 < after) {
+    char* const plain = in.at_;
+    in.at_ = plain_end(in.at_);
+    const auto n = static_cast<std::size_t>(in.at_ - plain);
     std::memcpy(out + size, plain, n);
     size += n;
-    if (*at_ != '\\') break;
+    if (*in.at_ != '\\') break;
     char utf8[4];
-    const std::size_t bytes = unescape(utf8);
+    const std::size_t bytes = in.unescape(utf8);
     std::memcpy(out + size, utf8, bytes);
     size += bytes;
   }
-  at_ = after;
+  in.at_ = after;
   out[size] = '\0';
-  return {out, size};
+  decoded = {out, size};
+  return in;
 }
 
 // ---- values that are dropped -----------------------------------------------------------------------------------------
@@ -194,66 +197,67 @@ void Scanner::skip_number() {
 }
 
 void Scanner::skip_key() {
-  if (peek() != '"') fail_expected('"');
+  if (peek() != '"') fail_expected(*this, '"');
   ++at_;
   skip_string();
   expect(':');
 }
 
-void Scanner::skip_value(unsigned depth) {
+Scanner Scanner::after_value(Scanner in, unsigned depth) {
   const unsigned outside = depth;
   std::bitset<kMaxDepth + 1> in_object;
   for (;;) {
-    const char c = peek();
+    const char c = in.peek();
     if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) fail_json(at_, "nested deeper than 127 containers");
-      ++at_;
+      if (++depth > kMaxDepth) in.fail_json(in.at_, "nested deeper than 127 containers");
+      ++in.at_;
       in_object[depth] = c == '{';
-      if (!take(c == '{' ? '}' : ']')) {
-        if (in_object[depth]) skip_key();
+      if (!in.take(c == '{' ? '}' : ']')) {
+        if (in_object[depth]) in.skip_key();
         continue;
       }
       --depth;
     } else if (c == '"') {
-      ++at_;
-      skip_string();
+      ++in.at_;
+      in.skip_string();
     } else if (c == '-' || is_digit(c)) {
-      skip_number();
+      in.skip_number();
     } else {
-      skip_word(c == 't' ? "true" : c == 'f' ? "false" : "null");
+      in.skip_word(c == 't' ? "true" : c == 'f' ? "false" : "null");
     }
     for (;; --depth) {  // close what ends here
-      if (depth == outside) return;
-      if (take(',')) break;
-      expect(in_object[depth] ? '}' : ']');
+      if (depth == outside) return in;
+      if (in.take(',')) break;
+      in.expect(in_object[depth] ? '}' : ']');
     }
-    if (in_object[depth]) skip_key();
+    if (in_object[depth]) in.skip_key();
   }
 }
 
 void Scanner::expect_end() {
   peek();
-  if (at_ != end_) fail_json(at_, "more text after the end of the object");
+  if (at_ != text_->end) fail_json(at_, "more text after the end of the object");
 }
 
 // ---- errors ------------------------------------------------------------------------------------------------------------
 
-void Scanner::fail_here(Status status, std::uint64_t offset, std::string_view what) const {
-  if (subject_.data() == nullptr) fail_at(status, offset, "{}: {}", document_, what);
-  fail_at(status, offset, "tensor {}: {}", quoted(subject_), what);
+void JsonText::fail_here(Status status, std::uint64_t offset, std::string_view what) const {
+  if (tensor.data() == nullptr) fail_at(status, offset, "{}: {}", document, what);
+  fail_at(status, offset, "tensor {}: {}", quoted(tensor), what);
 }
 
 void Scanner::fail_json(const char* where, std::string_view what) const {
-  if (where >= end_) where = end_;
-  const std::uint64_t offset = offset_of(where);
-  fail_here(Status::json, offset, fmt::format("{} (byte {} of the file)", what, offset));
+  const std::uint64_t offset = text_->offset_of(std::min<const char*>(where, text_->end));
+  text_->fail_here(Status::json, offset, fmt::format("{} (byte {} of the file)", what, offset));
 }
 
-void Scanner::fail_expected(char c) const {
-  if (at_ >= end_) fail_json(at_, fmt::format("the text ends where '{}' was expected", c));
-  const auto found = static_cast<unsigned char>(*at_);
-  if (found < 0x20 || found >= 0x7F) fail_json(at_, fmt::format("expected '{}' and not byte 0x{:02x}", c, found));
-  fail_json(at_, fmt::format("expected '{}' and not '{}'", c, *at_));
+void Scanner::fail_expected(Scanner in, char c) {
+  if (in.at_ >= in.text_->end) in.fail_json(in.at_, fmt::format("the text ends where '{}' was expected", c));
+  const auto found = static_cast<unsigned char>(*in.at_);
+  if (found < 0x20 || found >= 0x7F) {
+    in.fail_json(in.at_, fmt::format("expected '{}' and not byte 0x{:02x}", c, found));
+  }
+  in.fail_json(in.at_, fmt::format("expected '{}' and not '{}'", c, *in.at_));
 }
 
 }  // namespace st::format

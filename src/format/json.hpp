@@ -27,23 +27,38 @@ namespace st::format {
 inline constexpr std::size_t kPadding = 64;  // readable zero bytes behind every text that is scanned
 inline constexpr unsigned kMaxDepth = 127;   // containers open at once, the outermost counted
 
+// The text, and what messages say of it.
+struct JsonText {
+  char* begin;
+  char* end;
+  std::uint64_t origin;                // where in the file it begins
+  std::pmr::memory_resource* strings;  // where unescaped strings go
+  std::string_view document = "header";
+  std::string_view tensor = {};  // the one being read
+
+  JsonText(std::span<char> text, std::uint64_t begins_at, std::pmr::memory_resource* memory)
+      : begin(text.data()), end(text.data() + text.size()), origin(begins_at), strings(memory) {}
+
+  std::uint64_t offset_of(const char* p) const { return origin + static_cast<std::uint64_t>(p - begin); }
+
+  // A bad value of the right grammar. Throws.
+  [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t offset, std::string_view what) const;
+};
+
+// A place in the text: a value of two words, meant to live in registers. Written through memory, the place costs more
+// than the reading, for every token waits for it. So all that a tensor runs through is inline, and what is slow or rare
+// takes a scanner and returns one; a function that took its address would send it back to memory.
 class Scanner {
  public:
-  // `origin`: where in the file the text begins, for messages. Unescaped strings go to `strings`.
-  Scanner(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings)
-      : at_(text.data()), begin_(text.data()), end_(text.data() + text.size()), origin_(origin), strings_(strings) {}
-
-  // What is being read, for messages: "tensor 'x'", or else the document. The views are kept, not copied.
-  void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
-  void set_document(std::string_view document) { document_ = document; }
+  explicit Scanner(const JsonText& text) : at_(text.begin), text_(&text) {}
 
   // The next byte that is not white space; 0 at the end.
-  char peek() {
-    if (static_cast<unsigned char>(*at_) <= ' ') skip_space();
+  [[gnu::always_inline]] char peek() {
+    if (static_cast<unsigned char>(*at_) <= ' ') *this = after_space(*this);
     return *at_;
   }
 
-  bool take(char c) {
+  [[gnu::always_inline]] bool take(char c) {
     if (*at_ != c && (static_cast<unsigned char>(*at_) > ' ' || peek() != c)) return false;
     ++at_;
     return true;
@@ -51,67 +66,91 @@ class Scanner {
 
   // The bytes exactly as given; the caller has peeked, so that no white space is in front.
   template <std::size_t N>
-  bool take_exactly(const char (&text)[N]) {
+  [[gnu::always_inline]] bool take_exactly(const char (&text)[N]) {
     static_assert(N - 1 <= kPadding);
     if (std::memcmp(at_, text, N - 1) != 0) return false;
     at_ += N - 1;
     return true;
   }
 
-  void expect(char c) {
-    if (!take(c)) fail_expected(c);
+  // So many bytes, whose meaning the caller knows.
+  [[gnu::always_inline]] void skip(std::size_t bytes) { at_ += bytes; }
+
+  [[gnu::always_inline]] void expect(char c) {
+    if (!take(c)) fail_expected(*this, c);
   }
 
   // A string, decoded.
-  std::string_view string() {
-    if (peek() != '"') fail_expected('"');
+  [[gnu::always_inline]] std::string_view string() {
+    if (peek() != '"') fail_expected(*this, '"');
     char* const first = at_ + 1;
     at_ = plain_end(first);
-    if (*at_ != '"') return escaped_string(first);
-    return {first, static_cast<std::size_t>(at_++ - first)};
+    if (*at_ == '"') return {first, static_cast<std::size_t>(at_++ - first)};
+    std::string_view decoded;
+    *this = after_escaped(*this, first, decoded);
+    return decoded;
   }
 
   // Plain digits in 0..2^64-1. false, and nothing consumed, for anything else.
-  bool integer(std::uint64_t& value);
+  [[gnu::always_inline]] bool integer(std::uint64_t& value) {
+    peek();
+    return digits(value);
+  }
+
+  // The same, where no white space may be in front.
+  [[gnu::always_inline]] bool digits(std::uint64_t& value) {
+    int count = 0;
+    if (!read_digits(value, count)) return false;
+    at_ += count;
+    return true;
+  }
+
+  // The same for numbers of which most have as many digits as the one before, `usual`. The processor goes on behind
+  // the guess and checks it meanwhile; where the next token begins, is otherwise known only when this one is read.
+  [[gnu::always_inline]] bool digits(std::uint64_t& value, int& usual) {
+    int count = 0;
+    if (!read_digits(value, count)) return false;
+    int step = usual;
+    asm("" : "+r"(step));  // or the compiler sees that it is the count, and uses that
+    if (count != usual) [[unlikely]] {
+      usual = count;
+      step = count;
+    }
+    at_ += step;
+    return true;
+  }
 
   // Any value, checked to the last byte and dropped. `depth`: containers open around it.
-  void skip_value(unsigned depth);
+  void skip_value(unsigned depth) { *this = after_value(*this, depth); }
 
   void expect_end();  // only white space may follow
 
-  std::uint64_t offset() const { return offset_of(at_); }
+  const JsonText& text() const { return *text_; }
+  std::uint64_t offset() const { return text_->offset_of(at_); }
   const char* at() const { return at_; }
-  const char* begin() const { return begin_; }
-  const char* end() const { return end_; }
-
-  // A bad value of the right grammar. Throws.
-  [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t offset, std::string_view what) const;
 
  private:
-  std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - begin_); }
+  [[gnu::always_inline]] bool read_digits(std::uint64_t& value, int& count);
 
   // The first of a quote, a backslash or a control byte.
   static char* plain_end(char* from);
 
-  bool long_integer(std::uint64_t& value);
-  void skip_space();
+  static Scanner after_space(Scanner in);
+  static Scanner after_value(Scanner in, unsigned depth);
+  static Scanner after_escaped(Scanner in, char* first, std::string_view& decoded);
+  static Scanner after_long_integer(Scanner in, std::uint64_t& value);  // stays where it is when there is none
+
   void skip_string();
   void skip_number();
   void skip_word(std::string_view word);
   void skip_key();
-  std::string_view escaped_string(char* first);
   std::size_t unescape(char (&utf8)[4]);
   std::uint32_t hex4();
-  [[noreturn, gnu::cold]] void fail_expected(char c) const;
+  [[noreturn, gnu::cold]] static void fail_expected(Scanner in, char c);
   [[noreturn, gnu::cold]] void fail_json(const char* where, std::string_view what) const;
 
   char* at_;
-  char* const begin_;
-  char* const end_;
-  const std::uint64_t origin_;
-  std::pmr::memory_resource* const strings_;
-  std::string_view subject_;
-  std::string_view document_ = "header";
+  const JsonText* text_;
 };
 
 // ---- the two loops that every tensor runs through ----------------------------------------------------------------
@@ -127,7 +166,7 @@ inline std::uint64_t special_bytes(const char* from) {
 }
 #endif
 
-inline char* Scanner::plain_end(char* from) {
+[[gnu::always_inline]] inline char* Scanner::plain_end(char* from) {
 #if defined(__SSE2__)
   // The first step is for dtypes; names end in the second, whatever their length, so that nothing is mispredicted.
   if (const std::uint64_t found = special_bytes(from); found != 0) return from + std::countr_zero(found);
@@ -148,7 +187,7 @@ struct EightDigits {
   int count;  // of digits in front of the first byte that is none, at most 8
 };
 
-inline EightDigits eight_digits(const char* text) {
+[[gnu::always_inline]] inline EightDigits eight_digits(const char* text) {
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, text, 8);
   std::uint64_t digits = bytes ^ 0x3030303030303030;
@@ -164,23 +203,25 @@ inline EightDigits eight_digits(const char* text) {
   return {digits, count};
 }
 
-inline bool Scanner::integer(std::uint64_t& value) {
-  if constexpr (std::endian::native != std::endian::little) return long_integer(value);
-  constexpr std::array<std::uint64_t, 9> kPowers{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
-  peek();
-  auto [number, count] = eight_digits(at_);
-  if (count == 8) {
+inline constexpr std::array<std::uint64_t, 9> kPowersOfTen{1,       10,        100,        1'000,      10'000,
+                                                           100'000, 1'000'000, 10'000'000, 100'000'000};
+
+inline bool Scanner::read_digits(std::uint64_t& value, int& count) {
+  auto [number, digits] = eight_digits(at_);
+  if (digits == 8) {
     const auto [low, more] = eight_digits(at_ + 8);
-    if (more == 8) return long_integer(value);
-    number = number * kPowers[static_cast<std::size_t>(more)] + low;
-    count += more;
+    number = number * kPowersOfTen[static_cast<std::size_t>(more)] + low;
+    digits += more;
   }
-  const char next = at_[count];
-  const bool leading_zero = *at_ == '0' && count > 1;
-  if (count == 0 || leading_zero || next == '.' || (next | 0x20) == 'e') return false;
+  const char next = at_[digits];
+  const bool plain = digits != 0 && digits != 16 && (*at_ != '0' || digits == 1) && next != '.' && (next | 0x20) != 'e';
+  if (std::endian::native != std::endian::little || !plain) [[unlikely]] {
+    number = 0;
+    digits = static_cast<int>(after_long_integer(*this, number).at_ - at_);
+  }
   value = number;
-  at_ += count;
-  return true;
+  count = digits;
+  return digits != 0;
 }
 
 }  // namespace st::format

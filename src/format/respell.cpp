@@ -29,10 +29,11 @@ Slot find_slot(std::string_view header) {
   std::vector<char> text(header.begin(), header.end());
   text.resize(text.size() + kPadding);
   std::pmr::monotonic_buffer_resource strings;
-  Scanner in({text.data(), header.size()}, kLengthBytes, &strings);
+  const JsonText json({text.data(), header.size()}, kLengthBytes, &strings);
+  Scanner in(json);
   const auto here = [&] {
     in.peek();
-    return static_cast<std::size_t>(in.at() - in.begin());
+    return static_cast<std::size_t>(in.at() - json.begin);
   };
   Slot slot;
   slot.brace = here();
@@ -57,7 +58,7 @@ Slot find_slot(std::string_view header) {
     } while (in.take(','));
     in.expect('}');
   }
-  slot.close = static_cast<std::size_t>(in.at() - in.begin());
+  slot.close = static_cast<std::size_t>(in.at() - json.begin);
   return slot;
 }
 

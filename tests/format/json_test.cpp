@@ -18,13 +18,15 @@ class Text {
  public:
   explicit Text(std::string_view text) : bytes_(text.begin(), text.end()), size_(text.size()) {
     bytes_.resize(size_ + kPadding, '\0');
+    json_.emplace(std::span(bytes_.data(), size_), 0, &arena_);
   }
-  Scanner scanner() { return {{bytes_.data(), size_}, 0, &arena_}; }
+  Scanner scanner() { return Scanner(*json_); }
 
  private:
   std::vector<char> bytes_;
   std::size_t size_;
   std::pmr::monotonic_buffer_resource arena_;
+  std::optional<JsonText> json_;
 };
 
 // Where the error points; nothing when `read` throws none.
