@@ -51,10 +51,11 @@ template <class Item>
 void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
                  const HeaderOptions& options, std::string_view what) {
   index.reset(items.size(), options.seed);
+  HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (kept != i) items[kept] = items[i];
-    const std::uint32_t earlier = index.insert(items.data(), static_cast<std::uint32_t>(kept));
+    const std::uint32_t earlier = index.insert_hashed(items.data(), static_cast<std::uint32_t>(kept), hashes.next());
     if (earlier == NameIndex<Item>::kNone) {
       ++kept;
       continue;

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -31,11 +32,17 @@ class NameIndex {
 
   // kNone after putting `number` under its name, or the number that has this name already.
   std::uint32_t insert(const Item* items, std::uint32_t number) {
-    const std::string_view name = items[number].name();
-    return insert_hashed(items, number, static_cast<std::uint32_t>(hash_name(name, seed_)));
+    return insert_hashed(items, number, hash(items[number].name()));
   }
 
-  // The same, for an item that stood in another index of the same seed.
+  std::uint32_t hash(std::string_view name) const { return static_cast<std::uint32_t>(hash_name(name, seed_)); }
+
+  // Fetches the place of a name, which will be wanted soon.
+  void prefetch(std::uint32_t hash) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[first_slot(hash)], 1);
+  }
+
+  // The same as insert(), for an item whose hash is known, also from another index of the same seed.
   std::uint32_t insert_hashed(const Item* items, std::uint32_t number, std::uint32_t hash) {
     const std::string_view name = items[number].name();
     Slot& slot = slots_[probe(items, name, hash)];
@@ -44,9 +51,10 @@ class NameIndex {
     return kNone;
   }
 
-  std::uint32_t find(const Item* items, std::string_view name) const {
-    if (slots_.empty()) return kNone;
-    return slots_[probe(items, name, static_cast<std::uint32_t>(hash_name(name, seed_)))].number;
+  std::uint32_t find(const Item* items, std::string_view name) const { return find_hashed(items, name, hash(name)); }
+
+  std::uint32_t find_hashed(const Item* items, std::string_view name, std::uint32_t hash) const {
+    return slots_.empty() ? kNone : slots_[probe(items, name, hash)].number;
   }
 
   // Calls visit(hash, number) for every name, in no order.
@@ -63,9 +71,11 @@ class NameIndex {
     std::uint32_t number;  // kNone: free
   };
 
+  std::size_t first_slot(std::uint32_t hash) const { return (std::uint64_t{hash} * slots_.size()) >> 32; }
+
   // The slot that holds the name, or the free one where it would go.
   std::size_t probe(const Item* items, std::string_view name, std::uint32_t hash) const {
-    std::size_t at = (std::uint64_t{hash} * slots_.size()) >> 32;
+    std::size_t at = first_slot(hash);
     while (slots_[at].number != kNone && !(slots_[at].hash == hash && items[slots_[at].number].name() == name)) {
       if (++at == slots_.size()) at = 0;
     }
@@ -74,6 +84,39 @@ class NameIndex {
 
   std::pmr::vector<Slot> slots_;
   std::uint64_t seed_ = 0;
+};
+
+// The hashes of a list of names, one after another. A few of them are made ahead and their places fetched, so that
+// nobody waits for memory.
+template <class Item, class NameAt>
+class HashesAhead {
+ public:
+  HashesAhead(const NameIndex<Item>& index, std::size_t count, NameAt name_at)
+      : index_(index), name_at_(name_at), count_(count) {
+    for (std::size_t i = 0; i < kAhead; ++i) make(i);
+  }
+
+  std::uint32_t next() {
+    const std::uint32_t hash = hashes_[at_ % kAhead];
+    make(at_ + kAhead);
+    ++at_;
+    return hash;
+  }
+
+ private:
+  static constexpr std::size_t kAhead = 8;
+
+  void make(std::size_t i) {
+    if (i >= count_) return;
+    hashes_[i % kAhead] = index_.hash(name_at_(i));
+    index_.prefetch(hashes_[i % kAhead]);
+  }
+
+  const NameIndex<Item>& index_;
+  NameAt name_at_;
+  std::size_t count_;
+  std::size_t at_ = 0;
+  std::array<std::uint32_t, kAhead> hashes_{};
 };
 
 }  // namespace st
