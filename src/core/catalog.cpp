@@ -2,6 +2,7 @@
 #include "core/catalog.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace st::core {
@@ -15,25 +16,56 @@ std::string_view keep(std::pmr::memory_resource& memory, std::string_view text) 
   return {copy, text.size()};
 }
 
+// The names were hashed when their shard was read; only their places are new. They are put there a few at a time, so
+// that nobody waits for memory.
+class Places {
+ public:
+  explicit Places(Catalog& catalog) : catalog_(catalog) {}
+
+  void add(std::uint32_t hash, std::uint32_t number) {
+    catalog_.index.prefetch(hash);
+    few_[count_++] = {hash, number};
+    if (count_ == few_.size()) flush();
+  }
+
+  void flush() {
+    const auto& tensors = catalog_.tensors;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const auto [hash, number] = few_[i];
+      const std::uint32_t other = catalog_.index.insert_hashed(tensors.data(), number, hash);
+      if (other == catalog_.index.kNone) continue;
+      fail(Status::shard, "tensor {} is in two shards, {} and {}", quoted(tensors[other].name()),
+           quoted(tensors[other].tensor->shard->path), quoted(tensors[number].tensor->shard->path));
+    }
+    count_ = 0;
+  }
+
+ private:
+  struct Known {
+    std::uint32_t hash;
+    std::uint32_t number;
+  };
+
+  Catalog& catalog_;
+  std::array<Known, 16> few_{};
+  std::size_t count_ = 0;
+};
+
 }  // namespace
 
-void gather(std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog) {
+void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog) {
   std::size_t count = 0;
   for (const Shard& shard : shards) count += shard.table.tensors.size();
+  if (count >= UINT32_MAX) fail(Status::overflow, "a checkpoint of {} tensors", count);
   catalog.tensors.reserve(count);
   catalog.index.reset(count, seed);
-  for (Shard& shard : shards) {
+  Places places(catalog);
+  for (const Shard& shard : shards) {
     const auto first = static_cast<std::uint32_t>(catalog.tensors.size());
     for (const Tensor& tensor : shard.table.tensors) catalog.tensors.push_back({&tensor});
-    // The names were hashed when the shard was read; only their places are new.
-    shard.table.index.for_each([&](std::uint32_t hash, std::uint32_t number) {
-      const std::uint32_t other = catalog.index.insert_hashed(catalog.tensors.data(), first + number, hash);
-      if (other == NameIndex<TensorRef>::kNone) return;
-      fail(Status::shard, "tensor {} is in two shards, {} and {}", quoted(catalog.tensors[other].name()),
-           quoted(catalog.tensors[other].tensor->shard->path), quoted(shard.path));
-    });
-    shard.table.index = NameIndex<Tensor>(shard.memory);
+    shard.table.index.for_each([&](std::uint32_t hash, std::uint32_t number) { places.add(hash, first + number); });
   }
+  places.flush();
 }
 
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,

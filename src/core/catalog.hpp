@@ -14,7 +14,7 @@
 namespace st::core {
 
 struct TensorRef {
-  const Tensor* tensor;
+  const Tensor* tensor = nullptr;
   std::string_view name() const { return tensor->name(); }
 };
 
@@ -29,8 +29,8 @@ struct Catalog {
       : arena(memory), tensors(memory), index(memory), metadata(memory) {}
 };
 
-// Moves the shards' own indexes into one. Throws Status::shard when a name is in two of them.
-void gather(std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog);
+// Puts the tensors of all shards under one index. Throws Status::shard when a name is in two of them.
+void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog);
 
 // What the index says of the model, then what the first shard says besides.
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,

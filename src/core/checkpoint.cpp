@@ -105,4 +105,13 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
   return {path, {}, shards};
 }
 
+std::vector<std::string> likely_shards(const std::vector<std::string>& names, std::string_view index) {
+  std::vector<std::string> likely;
+  if (!take_ending(index, kIndexEnding)) return likely;
+  for (const std::string& name : names) {
+    if (const auto shard = numbered_shard(name); shard && shard->name == index) likely.push_back(name);
+  }
+  return likely;
+}
+
 }  // namespace st::core

@@ -25,4 +25,8 @@ Checkpoint checkpoint_of_index(std::string_view path);
 // what is there when that is nothing or not clear.
 Checkpoint checkpoint_of_folder(const std::string& path);
 
+// The numbered shards in the folder that the model of this index would have, ascending by bytes: a guess at what the
+// index is going to say.
+std::vector<std::string> likely_shards(const std::vector<std::string>& names, std::string_view index);
+
 }  // namespace st::core

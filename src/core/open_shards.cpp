@@ -1,0 +1,174 @@
+// Opening all shards of a model, on several threads.
+//
+// All headers are read now, so that looking can never fail later. The index alone says which shards there are; but it
+// is read as slowly as some shards, so that those which the folder shows are opened meanwhile, and the guess is dropped
+// when the index says otherwise. Then what the index says of each shard is held against it, while all tensors get their
+// places in the catalog.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/parallel_for.hpp"
+#include "core/checkpoint.hpp"
+#include "core/file.hpp"
+#include "format/index_json.hpp"
+#include "io/folder.hpp"
+#include "io/random.hpp"
+
+namespace st::core {
+
+namespace {
+
+unsigned threads_of(const OpenOptions& options) { return options.threads != 0 ? options.threads : hardware_threads(); }
+
+Text read_text(const io::PlainFile& file, const OpenOptions& options, std::pmr::memory_resource* memory) {
+  const std::uint64_t limit = std::min(options.header.max_bytes, format::kMaxHeaderBytes);
+  if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
+  Text text(static_cast<std::size_t>(file.size()), memory);
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
+
+// What the index says of each shard: the entries' numbers, shard after shard.
+struct Claims {
+  std::pmr::vector<std::uint32_t> entries;
+  std::pmr::vector<std::size_t> first;  // per shard, and one more
+
+  Claims(const format::IndexFile& index, std::pmr::memory_resource* memory)
+      : entries(index.entries.size(), memory), first(index.shards.size() + 2, memory) {
+    for (const format::IndexEntry& entry : index.entries) ++first[entry.shard + 2];
+    for (std::size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
+    for (std::uint32_t i = 0; i < index.entries.size(); ++i) entries[first[index.entries[i].shard + 1]++] = i;
+  }
+};
+
+// Every tensor that the index puts into this shard is there, once. Returns how many of the shard's tensors it lists.
+void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict,
+                  std::string& warning) {
+  const Table& table = shard.table;
+  std::pmr::vector<bool> listed(table.tensors.size(), false, shard.memory);
+  const auto say = [&](Status status, std::string_view name, std::string_view what) {
+    fail(status, "index: tensor {} {} {}", quoted(name), what, quoted(index.shards[shard.number]));
+  };
+  const std::size_t first = claims.first[shard.number];
+  const std::size_t end = claims.first[shard.number + 1];
+  const auto claim = [&](std::size_t i) { return index.entries[claims.entries[first + i]].tensor; };
+  HashesAhead hashes(table.index, end - first, claim);
+  for (std::size_t i = 0; i < end - first; ++i) {
+    const std::string_view name = claim(i);
+    const std::uint32_t number = table.index.find_hashed(table.tensors.data(), name, hashes.next());
+    if (number == table.index.kNone) say(Status::shard, name, "is not in its shard");
+    if (listed[number]) say(Status::duplicate, name, "is given twice, for shard");
+    listed[number] = true;
+  }
+  const auto unlisted = static_cast<std::size_t>(std::find(listed.begin(), listed.end(), false) - listed.begin());
+  if (unlisted == listed.size()) return;
+  warning = fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", quoted(shard.path),
+                        table.tensors.size() - (end - first), quoted(table.tensors[unlisted].name()));
+  if (strict) fail(Status::shard, "{}", warning);
+}
+
+std::vector<std::string> guess_shards(const io::Folder& folder, std::string_view index) {
+  try {
+    return likely_shards(folder.names(), index);
+  } catch (const Error&) {
+    return {};  // a folder that may be entered but not listed
+  }
+}
+
+[[noreturn]] void rethrow_for_shard(const Error& error, std::string_view name) {
+  Error told = error;
+  const bool missing = error.status == Status::open && error.os_error == ENOENT;
+  if (missing) told.status = Status::shard;
+  if (missing) {
+    told.message = fmt::format("shard {} is missing", quoted(name));
+  } else if (error.message.find(name) == std::string::npos) {
+    told.message = fmt::format("shard {}: {}", quoted(name), error.message);
+  }
+  throw Error(told);
+}
+
+// Always the same one of several errors, whichever thread was first.
+void rethrow_first(const std::vector<std::optional<Error>>& errors, const std::pmr::vector<std::string_view>& names) {
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (errors[i]) rethrow_for_shard(*errors[i], names[i]);
+  }
+}
+
+// Reads the headers of these files, and does `besides`, on several threads.
+template <class Names>
+std::vector<std::optional<Error>> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_resource* memory,
+                                           const Names& names, const io::Folder& folder, const OpenOptions& options,
+                                           const format::HeaderOptions& header, const std::function<void()>& besides) {
+  const std::size_t count = names.size();
+  std::vector<std::optional<Error>> errors(count);
+  for (std::size_t i = 0; i < count; ++i) shards.emplace_back(memory).number = i;
+  parallel_for(count + 1, threads_of(options), [&](std::size_t round) {
+    if (round == 0) return besides();
+    const std::size_t i = round - 1;
+    Shard& shard = shards[i];
+    try {
+      io::PlainFile plain = folder.file(std::string(names[i]), options.follow_links);
+      shard.path = plain.path();
+      const std::uint64_t size = plain.size();
+      shard.source = io::Source::file(std::move(plain), 0, size);
+      load(shard, options.io, header);
+    } catch (const Error& error) {
+      errors[i] = error;
+    }
+  });
+  return errors;
+}
+
+}  // namespace
+
+void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options) {
+  format::HeaderOptions header = options.header;
+  header.seed = io::random_seed();
+  const io::Folder folder = io::Folder::open(checkpoint.folder);
+  const bool has_index = !checkpoint.index.empty();
+
+  format::IndexFile index(&memory_);
+  Text text;
+  std::optional<Claims> claims;
+  const auto read_index = [&] {
+    if (!has_index) return;
+    text = read_text(folder.file(checkpoint.index, /*follow_links=*/true), options, &memory_);
+    format::read_index(text.bytes(), header, index);
+    claims.emplace(index, &memory_);
+  };
+  const std::vector<std::string> names = has_index ? guess_shards(folder, checkpoint.index) : checkpoint.files;
+  auto errors = load_all(shards_, &memory_, names, folder, options, header, read_index);
+  if (!has_index) index.shards.assign(names.begin(), names.end());
+  if (!std::equal(names.begin(), names.end(), index.shards.begin(), index.shards.end())) {
+    shards_.clear();
+    errors = load_all(shards_, &memory_, index.shards, folder, options, header, [] {});
+  }
+  rethrow_first(errors, index.shards);
+
+  Catalog& catalog = catalog_.emplace(&memory_);
+  std::vector<std::string> warnings(shards_.size());
+  std::optional<Error> twice;
+  parallel_for(claims ? 1 + shards_.size() : 1, threads_of(options), [&](std::size_t round) {
+    std::optional<Error>& error = round == 0 ? twice : errors[round - 1];
+    try {
+      if (round == 0) return gather(shards_, header.seed, catalog);
+      const std::size_t i = round - 1;
+      check_claims(shards_[i], index, *claims, header.rules == format::Rules::strict, warnings[i]);
+    } catch (const Error& caught) {
+      error = caught;
+    }
+  });
+  rethrow_first(errors, index.shards);
+  if (twice) throw Error(*twice);
+
+  for (Shard& shard : shards_) shard.table.index = NameIndex<Tensor>(&memory_);  // the catalog has one for all
+  add_metadata(catalog, index.metadata, shards_);
+  for (std::string& warning : warnings) {
+    if (!warning.empty()) catalog.warnings.push_back(std::move(warning));
+  }
+}
+
+}  // namespace st::core
