@@ -12,11 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kWaiters = 16;                          // readers of disks and networks; they sleep most of the time
-constexpr unsigned kMostCopiers = 16;                      // enough for the memory of any machine
-constexpr unsigned kMostThreads = 1024;                    // whatever the caller says
-constexpr std::uint64_t kBytesPerReader = 512 * 1024;      // less is not worth a thread
-constexpr auto kPromptly = std::chrono::milliseconds(20);  // how long nobody listens to a cancel
+constexpr unsigned kWaiters = 16;        // readers of disks and networks; they sleep most of the time
+constexpr unsigned kMostCopiers = 16;    // enough for the memory of any machine
+constexpr unsigned kMostThreads = 1024;  // whatever the caller says
+constexpr std::uint64_t kBytesPerReader = std::uint64_t{512} << 10;  // less is not worth a thread
+constexpr auto kPromptly = std::chrono::milliseconds(20);            // how long nobody listens to a cancel
 
 bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
   for (std::size_t i = 0; i < wants.size();) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::align_val_t kScratchAlignment{65536};  // the most that a disk may ask for
 
 // Below this, copying out of the scratch memory is cheaper than making the disk write to one more address.
-constexpr std::uint64_t kLeastInPlace = 16 * 1024;
+constexpr std::uint64_t kLeastInPlace = std::uint64_t{16} << 10;
 
 std::uint64_t align_down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
 std::uint64_t align_up(std::uint64_t value, std::uint64_t to) { return align_down(value + to - 1, to); }

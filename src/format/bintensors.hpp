@@ -36,8 +36,8 @@ inline constexpr std::uint8_t kNoBintensorsCode = 0xFF;
 inline constexpr auto kBintensorsCodes = [] {
   std::array<std::uint8_t, kDtypes.size()> codes{};
   codes.fill(kNoBintensorsCode);
-  for (std::uint8_t code = 0; code < kBintensorsDtypes.size(); ++code) {
-    codes[static_cast<std::size_t>(kBintensorsDtypes[code])] = code;
+  for (std::size_t code = 0; code < kBintensorsDtypes.size(); ++code) {
+    codes[static_cast<std::size_t>(kBintensorsDtypes[code])] = static_cast<std::uint8_t>(code);
   }
   return codes;
 }();

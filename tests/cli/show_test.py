@@ -255,7 +255,7 @@ class Shell(Case):
         for options in [[], ["--json"], ["--filter", "*7.mlp*"]]:
             start = time.monotonic()
             self.assertEqual(run("show", path, *options).returncode, 0)
-            self.assertLess(time.monotonic() - start, 5)  # 0.15 s on a quiet machine; sanitizers and others are running
+            self.assertLess(time.monotonic() - start, 60)  # 0.15 s on a quiet machine; what grows with the square takes minutes
 
 
 class Terminal(Case):
@@ -324,8 +324,6 @@ class Shards(Case):
             weights[f"t{i}"] = name
         index = self.file(json.dumps({"metadata": {"total_size": 3}, "weight_map": weights}).encode(), "model.safetensors.index.json")
         result = run("show", index)
-        if result.returncode == 1 and b"ST_ERR_FORMAT" in result.stderr:
-            self.skipTest("this library opens no shards yet")
         text = result.stdout.decode()
         for i in (1, 2):
             self.assertRegex(text, rf"\n\n\S*model-0000{i}-of-00002\.safetensors\n[^\n]*  t{i}\n")
