@@ -222,6 +222,22 @@ TEST_F(Checkpoints, StaleSizesAreTaken) {
   EXPECT_EQ(open(index())->count_tensors(), 2U);
 }
 
+// Numbered shards are opened while the index is read, and count for nothing when it does not name them.
+TEST_F(Checkpoints, FilesThatTheIndexDoesNotNameDoNoHarm) {
+  put("model.safetensors.index.json", kGood);
+  put("model-00003-of-00002.safetensors", "no model at all");
+  put("model-00004-of-00002.safetensors", model(entry("a", 0), 4, 'z'));
+  ASSERT_EQ(mkfifo((folder / "model-00005-of-00002.safetensors").c_str(), 0600), 0);
+  fs::create_directory(folder / "model-00006-of-00002.safetensors");
+  for (const fs::path& path : {fs::path(index()), folder}) {
+    const FilePtr file = open(path);
+    EXPECT_EQ(file->count_tensors(), 3U);
+    EXPECT_EQ(file->count_shards(), 2U);
+    EXPECT_TRUE(file->warnings().empty());
+    EXPECT_EQ(file->shard(1).path.substr(file->shard(1).path.rfind('/')), "/model-00002-of-00002.safetensors");
+  }
+}
+
 TEST_F(Checkpoints, HugeIndexesAreRefusedUnread) {
   put("model.safetensors.index.json", "{");
   fs::resize_file(index(), 100'000'001);

@@ -195,5 +195,91 @@ TEST(Header, EveryPlaceAroundABlockOfSixtyFourBytes) {
   }
 }
 
+// ---- the shortcut for the usual spelling -------------------------------------------------------------------------------------
+
+// What came of a header: the error's status, or the table, as text.
+std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
+  const std::size_t size = header.size();
+  header.resize(size + kPadding);
+  Table table(std::pmr::new_delete_resource());
+  HeaderOptions options;
+  options.rules = rules;
+  options.unknown_dtypes = rules == Rules::standard;
+  const auto status = status_of([&] { read_header({header.data(), size}, 8 + size + data_bytes, options, table); });
+  if (status) return fmt::format("status {}", static_cast<int>(*status));
+  std::string text;
+  for (const Tensor& tensor : table.tensors) {
+    text += fmt::format("{} {} {}..{} [", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
+    for (const std::uint64_t dimension : tensor.shape()) text += fmt::format("{},", dimension);
+    text += "]\n";
+  }
+  return text;
+}
+
+// An entry with a space in front cannot take the shortcut; apart from the header's length, nothing else may differ.
+TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
+  const std::string first = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":)";
+  const std::string second = R"({"dtype":"F32","shape":[10,20],"data_offsets":[24,824]})";
+  const std::string third = R"(,"c":{"dtype":"F32","shape":[],"data_offsets":[824,828]}})";
+  const std::string bytes = "\"\\{}[]:, \t\n0123456789.-+eEFfn_xBU\x01\x7F\xC3";
+  std::size_t accepted = 0;
+  const auto compare = [&](const std::string& entry, Rules rules) {
+    const std::string usual = outcome(first + entry + third, 828, rules);
+    accepted += usual[0] != 's' ? 1 : 0;
+    ASSERT_EQ(usual, outcome(first + ' ' + entry + third, 828, rules)) << entry;
+  };
+  for (const Rules rules : {Rules::standard, Rules::reference, Rules::strict}) {
+    compare(second, rules);
+    EXPECT_EQ(accepted, 1U);
+    accepted = 0;
+    for (std::size_t i = 0; i < second.size(); ++i) {
+      compare(second.substr(0, i) + second.substr(i + 1), rules);
+      for (const char byte : bytes) {
+        compare(second.substr(0, i) + byte + second.substr(i + 1), rules);
+        compare(second.substr(0, i) + byte + second.substr(i), rules);
+      }
+    }
+    EXPECT_GT(accepted, 50U);  // white space nearly everywhere
+    accepted = 0;
+  }
+}
+
+TEST(Shortcut, NumbersOfEveryLengthAfterEachOther) {
+  for (std::uint64_t before = 0, power = 1; before < 18; ++before, power *= 10) {
+    for (std::uint64_t size = 1, tens = 0; tens < 18; ++tens, size *= 10) {
+      const auto entry = [](char name, std::uint64_t begin, std::uint64_t end) {
+        return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin,
+                           end);
+      };
+      const std::string header = '{' + entry('a', 0, power) + ',' + entry('b', power, power + size) + ',' +
+                                 entry('c', power + size, power + 2 * size) + '}';
+      EXPECT_EQ(outcome(header, power + 2 * size, Rules::standard),
+                fmt::format("a U8 0..{0} [{0},]\nb U8 {0}..{1} [{2},]\nc U8 {1}..{3} [{2},]\n", power, power + size,
+                            size, power + 2 * size));
+    }
+  }
+}
+
+TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
+  std::string header = "{";
+  std::string expected;
+  std::uint64_t at = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const DtypeInfo& dtype : kDtypes) {
+      if (dtype.bits == 0) continue;
+      for (std::size_t rank = 6; rank < 11; ++rank) {
+        const std::string name = fmt::format("{}.{}.{}", dtype.name, rank, round);
+        std::string shape = "8";
+        for (std::size_t i = 1; i < rank; ++i) shape += ",1";
+        header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                              header.size() > 1 ? "," : "", name, dtype.name, shape, at, at + dtype.bits);
+        expected += fmt::format("{} {} {}..{} [{},]\n", name, dtype.name, at, at + dtype.bits, shape);
+        at += dtype.bits;
+      }
+    }
+  }
+  EXPECT_EQ(outcome(header + '}', at, Rules::standard), expected);
+}
+
 }  // namespace
 }  // namespace st::format
