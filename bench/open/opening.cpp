@@ -4,8 +4,10 @@
 
 #include <malloc.h>
 
+#include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -36,13 +38,20 @@ Work first_stages(const std::vector<std::string>& files) {
   };
 }
 
-// Until folders of shards open as one handle, there is nothing to measure.
-Work opening_folder(const std::string& folder) {
-  if (folder.empty()) return {};
-  void* const file = kOurs.open(folder.c_str());
-  if (file == nullptr) return {};
-  kOurs.close(file);
-  return opening(&kOurs, {folder});
+// The floor of a model in shards as one handle, which we open on as many threads.
+Work opening_on_threads(const std::vector<std::string>& files) {
+  return [files] {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next.fetch_add(1); i < files.size(); i = next.fetch_add(1)) {
+        kFloor.close(kFloor.open(files[i].c_str()));
+      }
+    };
+    std::vector<std::thread> threads;
+    while (threads.size() + 1 < std::thread::hardware_concurrency()) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+  };
 }
 
 std::string time_text(const Sample& sample) {
@@ -65,12 +74,13 @@ OpenRow measure_open(const Case& tested, int rounds, Memory memory) {
   const auto give_back = [] { malloc_trim(0); };
   std::vector<std::string> bintensors;
   if (!tested.bintensors_file.empty()) bintensors.push_back(tested.bintensors_file);
-  const std::vector<Sample> samples =
-      alternate({opening(&kOurs, tested.files), opening(kCrate, tested.files), opening(&kFloor, tested.files),
-                 first_stages(tested.files), opening(kBintensorsCrate, bintensors), opening_folder(tested.folder),
-                 opening(&kOurs, bintensors)},
-                rounds, memory == Memory::fresh ? Work(give_back) : Work());
-  return {&tested, samples[0], samples[1], samples[2], samples[3], samples[4], samples[6], samples[5]};
+  const bool in_shards = !tested.folder.empty();
+  const std::vector<Sample> samples = alternate(
+      {opening(&kOurs, tested.files), opening(kCrate, tested.files), opening(&kFloor, tested.files),
+       first_stages(tested.files), opening(kBintensorsCrate, bintensors), opening(&kOurs, bintensors),
+       in_shards ? opening(&kOurs, {tested.folder}) : Work(), in_shards ? opening_on_threads(tested.files) : Work()},
+      rounds, memory == Memory::fresh ? Work(give_back) : Work());
+  return {&tested, samples[0], samples[1], samples[2], samples[3], samples[4], samples[5], samples[6], samples[7]};
 }
 
 void print(const std::vector<OpenRow>& rows) {
@@ -87,7 +97,13 @@ void print(const std::vector<OpenRow>& rows) {
         ratio_text(row.ours, row.floor), time_text(row.stage_one), ratio_text(row.ours, row.stage_one),
         time_text(row.bintensors), ratio_text(row.bintensors, row.ours), time_text(row.ours_bintensors),
         ratio_text(row.bintensors, row.ours_bintensors));
-    if (row.checkpoint.min_ns != 0) fmt::print("  as one handle {:>20} {}\n", "", time_text(row.checkpoint));
+    if (row.checkpoint.min_ns == 0) continue;
+    fmt::print(
+        "  as one handle, with its index   |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} | (floor on {} threads)\n",
+        time_text(row.checkpoint), time_text({row.checkpoint.median_ns, 0}),
+        row.checkpoint.min_ns / static_cast<double>(tested.tensors), time_text(row.crate),
+        ratio_text(row.crate, row.checkpoint), time_text(row.floor_on_threads),
+        ratio_text(row.checkpoint, row.floor_on_threads), std::thread::hardware_concurrency());
   }
 }
 
@@ -105,6 +121,7 @@ nlohmann::ordered_json json_of(const OpenRow& row) {
   add("bintensors", row.bintensors);
   add("ours_bintensors", row.ours_bintensors);
   add("checkpoint", row.checkpoint);
+  add("floor_on_threads", row.floor_on_threads);
   return json;
 }
 

@@ -17,7 +17,8 @@ struct OpenRow {
   const Case* tested = nullptr;
   Sample ours, crate, floor, stage_one, bintensors;  // of a model in shards: all shards, one after another
   Sample ours_bintensors;                            // our reader on the bintensors file of the same table
-  Sample checkpoint;                                 // all shards as one handle; zero where that does not open
+  Sample checkpoint;                                 // all shards and their index as one handle
+  Sample floor_on_threads;                           // what reads the same headers on as many threads
 };
 
 struct FindRow {
