@@ -69,6 +69,7 @@ class File {
 
   mutable std::atomic<std::uint32_t> references_{1};
   Memory memory_;
+  std::optional<Pool> pool_;        // of the shards, when there are several
   std::pmr::deque<Shard> shards_;   // they stay where they are
   std::optional<Catalog> catalog_;  // when there is an index, or more than one shard
 };

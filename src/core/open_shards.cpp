@@ -21,6 +21,9 @@ namespace st::core {
 
 namespace {
 
+// A header and its table mostly take so much. Where there are more of them, the pool grows.
+std::size_t likely_bytes(std::size_t shards) { return std::min<std::size_t>(shards, 256) * (std::size_t{64} << 10); }
+
 unsigned threads_of(const OpenOptions& options) { return options.threads != 0 ? options.threads : hardware_threads(); }
 
 Text read_text(const io::PlainFile& file, const OpenOptions& options, std::pmr::memory_resource* memory) {
@@ -48,7 +51,7 @@ struct Claims {
 void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict,
                   std::string& warning) {
   const Table& table = shard.table;
-  std::pmr::vector<bool> listed(table.tensors.size(), false, shard.memory);
+  std::vector<bool> listed(table.tensors.size());
   const auto say = [&](Status status, std::string_view name, std::string_view what) {
     fail(status, "index: tensor {} {} {}", quoted(name), what, quoted(index.shards[shard.number]));
   };
@@ -140,11 +143,13 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
     claims.emplace(index, &memory_);
   };
   const std::vector<std::string> names = has_index ? guess_shards(folder, checkpoint.index) : checkpoint.files;
-  auto errors = load_all(shards_, &memory_, names, folder, options, header, read_index);
+  auto errors = load_all(shards_, &pool_.emplace(likely_bytes(names.size()), &memory_), names, folder, options, header,
+                         read_index);
   if (!has_index) index.shards.assign(names.begin(), names.end());
   if (!std::equal(names.begin(), names.end(), index.shards.begin(), index.shards.end())) {
     shards_.clear();
-    errors = load_all(shards_, &memory_, index.shards, folder, options, header, [] {});
+    errors = load_all(shards_, &pool_.emplace(likely_bytes(index.shards.size()), &memory_), index.shards, folder,
+                      options, header, [] {});
   }
   rethrow_first(errors, index.shards);
 
