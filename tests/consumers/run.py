@@ -17,10 +17,9 @@ SELF_CONTAINED = sys.argv[3] == "self-contained"
 CC = os.environ.get("CC", "cc")
 
 
-def run(*command, env=None, cwd=None):
+def run(*command, env=None):
     command = [str(part) for part in command]
-    env = {**os.environ, **{name: str(value) for name, value in (env or {}).items()}}
-    done = subprocess.run(command, env=env, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(command, env={**os.environ, **(env or {})}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-3000:]}")
     return done.stdout
@@ -133,29 +132,8 @@ def other_version_is_refused():
     run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={PREFIX}")
 
 
-def readme():
-    """A block that begins with a file's name is that file; a console block prints what stands in it."""
-    folder, libraries = WORK / "readme", library_of(PREFIX).parent
-    folder.mkdir()
-    env = {"PKG_CONFIG_PATH": libraries / "pkgconfig", "LD_LIBRARY_PATH": libraries, "CMAKE_PREFIX_PATH": PREFIX,
-           "PATH": f"{PREFIX / 'bin'}:{os.environ['PATH']}"}
-    commands = 0
-    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", (HERE / "../../README.md").read_text(), re.M | re.S):
-        first = block.split("\n", 1)[0]
-        name = re.fullmatch(r"(?:/\*|//|#) ([\w.]+\.\w+)(?: \*/)?", first)
-        if name:
-            (folder / name[1]).write_text(block)
-        if language != "console":
-            continue
-        for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
-            commands += 1
-            shown = run("sh", "-c", command, cwd=folder, env=env)
-            assert shown == expected, f"README: {command}\n{shown}"
-    assert commands >= 8, f"README: {commands} commands"
-
-
 WAYS = [cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static,
-        pkg_config_shared, pkg_config_static, moved_prefix, dlopen_and_dlclose, what_it_loads, other_version_is_refused, readme]
+        pkg_config_shared, pkg_config_static, moved_prefix, dlopen_and_dlclose, what_it_loads, other_version_is_refused]
 
 shutil.rmtree(WORK, ignore_errors=True)
 WORK.mkdir(parents=True)
