@@ -22,7 +22,9 @@ namespace st::core {
 namespace {
 
 // A header and its table mostly take so much. Where there are more of them, the pool grows.
-std::size_t likely_bytes(std::size_t shards) { return std::min<std::size_t>(shards, 256) * (std::size_t{64} << 10); }
+std::size_t likely_bytes(std::size_t shards) {
+  return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{64} << 10);
+}
 
 unsigned threads_of(const OpenOptions& options) { return options.threads != 0 ? options.threads : hardware_threads(); }
 

@@ -69,22 +69,12 @@ class IndexParser {
       const std::string_view tensor = in.string();
       in.expect(':');
       if (in.peek() != '"') wrong_type(in, 2, "weight_map gives no file name for tensor " + quoted(tensor));
-      if (index_.entries.size() == index_.entries.capacity()) make_room(in.at());
-      index_.entries.push_back({tensor, shard_number(in.string())});
+      auto& entries = index_.entries;
+      if (entries.size() == entries.capacity()) entries.reserve(json_.expected_items(entries.size(), in.at(), 8));
+      entries.push_back({tensor, shard_number(in.string())});
     } while (in.take(','));
     in.expect('}');
     return in;
-  }
-
-  // For all entries, as far as those read so far tell how long one is.
-  void make_room(const char* at) {
-    auto& entries = index_.entries;
-    const auto read = static_cast<double>(at - json_.begin);
-    const auto all = static_cast<double>(json_.end - json_.begin);
-    const double expected =
-        entries.empty() ? std::min(64.0, all / 8) : static_cast<double>(entries.size()) * all / read;
-    entries.reserve(entries.size() + 16 +
-                    static_cast<std::size_t>((expected - static_cast<double>(entries.size())) * 1.0625));
   }
 
   // Neighbours are mostly in the same file.

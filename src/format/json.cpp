@@ -239,6 +239,14 @@ void Scanner::expect_end() {
   if (at_ != text_->end) fail_json(at_, "more text after the end of the object");
 }
 
+std::size_t JsonText::expected_items(std::size_t found, const char* at, std::size_t least) const {
+  constexpr std::size_t kFirst = 64;  // they show how long one is
+  const auto all = static_cast<double>(end - begin);
+  if (found == 0) return 16 + std::min(kFirst, static_cast<std::size_t>(all) / least);
+  const double expected = static_cast<double>(found) * all / static_cast<double>(at - begin);
+  return found + 16 + static_cast<std::size_t>((expected - static_cast<double>(found)) * 1.0625);
+}
+
 // ---- errors ------------------------------------------------------------------------------------------------------------
 
 void JsonText::fail_here(Status status, std::uint64_t offset, std::string_view what) const {

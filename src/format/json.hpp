@@ -41,6 +41,10 @@ struct JsonText {
 
   std::uint64_t offset_of(const char* p) const { return origin + static_cast<std::uint64_t>(p - begin); }
 
+  // How many items there will be, going by those before `at`, each of `least` bytes or more: to reserve for all of them
+  // at once. Growing step by step would copy them, and memory that is never touched costs nothing.
+  std::size_t expected_items(std::size_t found, const char* at, std::size_t least) const;
+
   // A bad value of the right grammar. Throws.
   [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t offset, std::string_view what) const;
 };

@@ -16,9 +16,10 @@ enum class Field : std::uint8_t { dtype, shape, data_offsets, unknown };
 
 constexpr std::array<std::string_view, 3> kFieldNames{"dtype", "shape", "data_offsets"};
 constexpr unsigned kEveryField = 0b111;
-constexpr std::size_t kFew = 8;    // dimensions that a shape may have before it takes the long road
-constexpr unsigned kInHeader = 1;  // containers open around a value of the header
-constexpr unsigned kInEntry = 2;   // ... and around a value of an entry
+constexpr std::size_t kLeastEntry = 48;  // bytes, about
+constexpr std::size_t kFew = 8;          // dimensions that a shape may have before it takes the long road
+constexpr unsigned kInHeader = 1;        // containers open around a value of the header
+constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
 // The dtype of the tensor before, as it was spelled. Neighbours mostly have the same, and bytes that have been read
 // once from their opening to their closing quote mean the same again.
@@ -85,8 +86,11 @@ class HeaderParser {
 
   [[gnu::always_inline]] void tensor(Scanner& in, std::string_view name) {
     terminate(name);
-    if (table_.tensors.size() == table_.tensors.capacity()) make_room(in.at());
-    Tensor& tensor = table_.tensors.emplace_back();
+    auto& tensors = table_.tensors;
+    if (tensors.size() == tensors.capacity()) {
+      tensors.reserve(json_.expected_items(tensors.size(), in.at(), kLeastEntry));
+    }
+    Tensor& tensor = tensors.emplace_back();
     tensor.shard = options_.shard;
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
@@ -99,18 +103,6 @@ class HeaderParser {
     }
     if (tensor.dtype() == Dtype::unknown) keep_dtype_name();
     json_.tensor = {};
-  }
-
-  // Reserves for all entries as soon as the first few have shown how long one is: growing step by step would copy
-  // them, and memory that is never touched costs nothing.
-  void make_room(const char* at) {
-    auto& tensors = table_.tensors;
-    const auto read = static_cast<double>(at - json_.begin);
-    const auto all = static_cast<double>(json_.end - json_.begin);
-    const double expected =
-        tensors.empty() ? std::min(64.0, all / 48) : static_cast<double>(tensors.size()) * all / read;
-    tensors.reserve(tensors.size() + 16 +
-                    static_cast<std::size_t>((expected - static_cast<double>(tensors.size())) * 1.0625));
   }
 
   // A shortcut for the spelling of nearly every file: the fields in this order, no white space, the dtype of the tensor
