@@ -260,6 +260,19 @@ TEST(Shortcut, NumbersOfEveryLengthAfterEachOther) {
   }
 }
 
+// They are longer than what is compared, and differ only behind it.
+TEST(Shortcut, DtypesSpelledWithEscapes) {
+  std::string header = "{";
+  std::string expected;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const char* const ending = i % 2 == 0 ? "4M3" : "5M2";
+    header += fmt::format(R"({}"{}":{{"dtype":"\u0046\u0038\u005f\u0045{}","shape":[1],"data_offsets":[{},{}]}})",
+                          i == 0 ? "" : ",", i, ending, i, i + 1);
+    expected += fmt::format("{0} F8_E{1} {0}..{2} [1,]\n", i, ending, i + 1);
+  }
+  EXPECT_EQ(outcome(header + '}', 6, Rules::standard), expected);
+}
+
 TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
   std::string header = "{";
   std::string expected;
