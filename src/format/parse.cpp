@@ -24,7 +24,7 @@ constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 // The dtype of the tensor before, as it was spelled. Neighbours mostly have the same, and bytes that have been read
 // once from their opening to their closing quote mean the same again.
 struct LastDtype {
-  std::array<std::uint64_t, 2> text{};  // stands nowhere: a text holds no NULs
+  std::array<std::uint64_t, 2> text{};  // at first NULs, behind which no entry goes on
   std::array<std::uint64_t, 2> mask{UINT64_MAX, UINT64_MAX};
   std::uint32_t bytes = 0;
   std::uint32_t dtype_number = 0;
