@@ -14,7 +14,7 @@
 namespace st::core {
 
 struct TensorRef {
-  const Tensor* tensor = nullptr;
+  const Tensor* tensor;
   std::string_view name() const { return tensor->name(); }
 };
 

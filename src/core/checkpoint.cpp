@@ -64,14 +64,33 @@ void require_complete_set(const std::vector<std::string>& files, std::string_vie
   }
 }
 
+// The numbered shards that the model of this index would have.
+std::vector<std::string> likely_shards(const std::vector<std::string>& names, std::string_view index) {
+  std::vector<std::string> likely;
+  if (!take_ending(index, kIndexEnding)) return likely;
+  for (const std::string& name : names) {
+    if (const auto shard = numbered_shard(name); shard && shard->name == index) likely.push_back(name);
+  }
+  return likely;
+}
+
+std::vector<std::string> likely_shards_in(const std::string& folder, std::string_view index) {
+  try {
+    return likely_shards(io::Folder::open(folder).names(), index);
+  } catch (const Error&) {
+    return {};  // a folder that may be entered but not listed
+  }
+}
+
 }  // namespace
 
 bool is_index_name(std::string_view path) { return path.ends_with(".index.json"); }
 
 Checkpoint checkpoint_of_index(std::string_view path) {
   const std::size_t slash = path.rfind('/');
-  if (slash == path.npos) return {".", std::string(path), {}};
-  return {std::string(slash == 0 ? "/" : path.substr(0, slash)), std::string(path.substr(slash + 1)), {}};
+  const std::string folder(slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash));
+  const std::string index(path.substr(slash == path.npos ? 0 : slash + 1));
+  return {folder, index, likely_shards_in(folder, index)};
 }
 
 Checkpoint checkpoint_of_folder(const std::string& path) {
@@ -93,7 +112,7 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
                                     [](const auto& name) { return name.starts_with("model.safetensors"); });
     if (usual != names->end()) *names = {*usual};
   }
-  if (indexes.size() == 1) return {path, indexes.front(), {}};
+  if (indexes.size() == 1) return {path, indexes.front(), likely_shards(shards, indexes.front())};
   if (indexes.empty() && models.size() == 1) return {path, {}, models};
   if (indexes.size() + models.size() > 1) {
     const auto& several = indexes.empty() ? models : indexes;
@@ -103,15 +122,6 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
   if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", quoted(path));
   require_complete_set(shards, path);
   return {path, {}, shards};
-}
-
-std::vector<std::string> likely_shards(const std::vector<std::string>& names, std::string_view index) {
-  std::vector<std::string> likely;
-  if (!take_ending(index, kIndexEnding)) return likely;
-  for (const std::string& name : names) {
-    if (const auto shard = numbered_shard(name); shard && shard->name == index) likely.push_back(name);
-  }
-  return likely;
 }
 
 }  // namespace st::core

@@ -49,7 +49,7 @@ struct Claims {
   }
 };
 
-// Every tensor that the index puts into this shard is there, once. Returns how many of the shard's tensors it lists.
+// Every tensor that the index puts into this shard is there, once. A warning where the shard holds more.
 void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict,
                   std::string& warning) {
   const Table& table = shard.table;
@@ -73,14 +73,6 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
   warning = fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", quoted(shard.path),
                         table.tensors.size() - (end - first), quoted(table.tensors[unlisted].name()));
   if (strict) fail(Status::shard, "{}", warning);
-}
-
-std::vector<std::string> guess_shards(const io::Folder& folder, std::string_view index) {
-  try {
-    return likely_shards(folder.names(), index);
-  } catch (const Error&) {
-    return {};  // a folder that may be entered but not listed
-  }
 }
 
 [[noreturn]] void rethrow_for_shard(const Error& error, std::string_view name) {
@@ -144,7 +136,7 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
     format::read_index(text.bytes(), header, index);
     claims.emplace(index, &memory_);
   };
-  const std::vector<std::string> names = has_index ? guess_shards(folder, checkpoint.index) : checkpoint.files;
+  const std::vector<std::string>& names = checkpoint.files;
   auto errors = load_all(shards_, &pool_.emplace(likely_bytes(names.size()), &memory_), names, folder, options, header,
                          read_index);
   if (!has_index) index.shards.assign(names.begin(), names.end());

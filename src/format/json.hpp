@@ -129,7 +129,6 @@ class Scanner {
 
   void expect_end();  // only white space may follow
 
-  const JsonText& text() const { return *text_; }
   std::uint64_t offset() const { return text_->offset_of(at_); }
   const char* at() const { return at_; }
 
