@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <system_error>
 
 namespace st {
@@ -13,7 +15,40 @@ constexpr std::size_t kQuotedBytes = 80;  // a message has 231 bytes, and must s
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+// The character that these bytes spell. None: they are no UTF-8, as in a path.
+std::optional<char32_t> decoded(std::string_view bytes) {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (size != bytes.size()) return std::nullopt;
+  char32_t code = size == 1 ? lead : lead & (0x7FU >> size);
+  for (const char c : bytes.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3FU);
+  return code;
+}
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+
+// What would end the line or act on a terminal: controls, separators, marks that turn the direction of writing.
+constexpr std::array<Range, 8> kUnsafe{{{0x00, 0x1F},
+                                        {0x7F, 0x9F},
+                                        {0x061C, 0x061C},
+                                        {0x200B, 0x200F},
+                                        {0x2028, 0x202E},
+                                        {0x2060, 0x206F},
+                                        {0xFEFF, 0xFEFF},
+                                        {0xFFF9, 0xFFFB}}};
+
+std::string visible(std::string_view character) {
+  const std::optional<char32_t> code = decoded(character);
+  const auto holds = [&](const Range& range) { return *code >= range.first && *code <= range.last; };
+  if (code && std::none_of(kUnsafe.begin(), kUnsafe.end(), holds)) return std::string(character);
+  if (code && *code >= 0x80) return fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
+  std::string text;
+  for (const char c : character) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
 
 }  // namespace
 
@@ -24,9 +59,7 @@ std::string quoted(std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     std::size_t end = at + 1;  // of the character at `at`
     while (end < name.size() && continues_character(name[end])) ++end;
-    const std::string_view character = name.substr(at, end - at);
-    const std::string shown =
-        is_control(name[at]) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(name[at])) : std::string(character);
+    const std::string shown = visible(name.substr(at, end - at));
     if (text.size() + shown.size() > kQuotedBytes) return text + "...'";
     text += shown;
     at = end;

@@ -2,6 +2,7 @@
 #include "core/checkpoint.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 
 #include "base/error.hpp"
@@ -45,6 +46,12 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
   return NumberedShard{file, *number, *count};
 }
 
+[[noreturn]] void fail_missing(std::string_view folder, std::size_t number, const NumberedShard& first) {
+  throw Error{Status::shard, ENOENT, kNowhere,
+              fmt::format("folder {}: shard {} of {} of {} is missing", quoted(folder), number, first.count,
+                          quoted(first.name))};
+}
+
 void require_complete_set(const std::vector<std::string>& files, std::string_view folder) {
   const NumberedShard first = *numbered_shard(files.front());
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -53,15 +60,9 @@ void require_complete_set(const std::vector<std::string>& files, std::string_vie
       fail(Status::open, "folder {} holds shards of several models, {} and {}: open the index of one", quoted(folder),
            quoted(files.front()), quoted(files[i]));
     }
-    if (shard.number != i + 1) {
-      fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), i + 1, first.count,
-           quoted(first.name));
-    }
+    if (shard.number != i + 1) fail_missing(folder, i + 1, first);
   }
-  if (files.size() != first.count) {
-    fail(Status::shard, "folder {}: shard {} of {} of {} is missing", quoted(folder), files.size() + 1, first.count,
-         quoted(first.name));
-  }
+  if (files.size() != first.count) fail_missing(folder, files.size() + 1, first);
 }
 
 // The numbered shards that the model of this index would have.

@@ -75,12 +75,13 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
   if (strict) fail(Status::shard, "{}", warning);
 }
 
-[[noreturn]] void rethrow_for_shard(const Error& error, std::string_view name) {
+[[noreturn]] void rethrow_for_shard(const Error& error, std::string_view name, std::string_view index) {
   Error told = error;
   const bool missing = error.status == Status::open && error.os_error == ENOENT;
   if (missing) told.status = Status::shard;
   if (missing) {
-    told.message = fmt::format("shard {} is missing", quoted(name));
+    told.message = index.empty() ? fmt::format("shard {} is missing", quoted(name))
+                                 : fmt::format("index {}: shard {} is missing", quoted(index), quoted(name));
   } else if (error.message.find(name) == std::string::npos) {
     told.message = fmt::format("shard {}: {}", quoted(name), error.message);
   }
@@ -88,9 +89,10 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
 }
 
 // Always the same one of several errors, whichever thread was first.
-void rethrow_first(const std::vector<std::optional<Error>>& errors, const std::pmr::vector<std::string_view>& names) {
+void rethrow_first(const std::vector<std::optional<Error>>& errors, const std::pmr::vector<std::string_view>& names,
+                   std::string_view index) {
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (errors[i]) rethrow_for_shard(*errors[i], names[i]);
+    if (errors[i]) rethrow_for_shard(*errors[i], names[i], index);
   }
 }
 
@@ -145,7 +147,7 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
     errors = load_all(shards_, &pool_.emplace(likely_bytes(index.shards.size()), &memory_), index.shards, folder,
                       options, header, [] {});
   }
-  rethrow_first(errors, index.shards);
+  rethrow_first(errors, index.shards, checkpoint.index);
 
   Catalog& catalog = catalog_.emplace(&memory_);
   std::vector<std::string> warnings(shards_.size());
@@ -160,7 +162,7 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
       error = caught;
     }
   });
-  rethrow_first(errors, index.shards);
+  rethrow_first(errors, index.shards, checkpoint.index);
   if (twice) throw Error(*twice);
 
   for (Shard& shard : shards_) shard.table.index = NameIndex<Tensor>(&memory_);  // the catalog has one for all
