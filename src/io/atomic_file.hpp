@@ -48,7 +48,8 @@ class AtomicFile {
 
   // From any number of threads, unless in_order().
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
-  // Bytes of another file or memory; they do not pass through this process where the kernel can copy.
+  // Bytes of another file or memory; they do not pass through this process where the kernel can copy. What is a hole
+  // in the other file becomes one here: nothing may have been written there before.
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
   // Throws with the old file in place, except where the message says that the new one is: only the folder could
@@ -61,6 +62,7 @@ class AtomicFile {
   bool open_nameless(mode_t mode);
   void open_named(mode_t mode);
   void keep_owner_and_mode() const;
+  void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_bytes();
   void publish();
   void sync_folder() const;

@@ -23,6 +23,15 @@ namespace {
 constexpr mode_t kNewMode = 0666;  // less the umask
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
+// -1 when the path leads elsewhere or nowhere by now, or no descriptor is free: the source may have a mapping.
+int reopen_if_possible(const PlainFile& file) {
+  try {
+    return file.reopen(0);
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
 std::string path_of(const Descriptor& file) { return fmt::format("/proc/self/fd/{}", file.get()); }
 
 }  // namespace
@@ -175,14 +184,26 @@ void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n)
 void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
   const PlainFile* plain = source.file();
   if (plain == nullptr && source.view() != nullptr) return write_at(offset, source.view() + from, n);
-  if (plain != nullptr && !in_order_) {
-    const Descriptor opened(plain->descriptor() < 0 ? plain->reopen(0) : -1);
-    const int descriptor = opened ? opened.get() : plain->descriptor();
-    const std::uint64_t done = copy_in_kernel(descriptor, source.base() + from, file_.get(), offset, n);
-    offset += done;
-    from += done;
-    n -= done;
+  if (plain == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
+
+  const Descriptor opened(plain->descriptor() < 0 ? reopen_if_possible(*plain) : -1);
+  const int file = opened ? opened.get() : plain->descriptor();
+  // A duplicate shares its position with the caller's descriptor.
+  const bool may_seek = file >= 0 && !plain->path().empty();
+  const std::uint64_t end = source.base() + from + n;
+  const std::uint64_t shift = offset - source.base() - from;  // modulo 2^64
+  for (std::uint64_t at = source.base() + from; at < end;) {
+    const Extent stored = may_seek ? stored_bytes(file, at, end) : Extent{at, end};
+    const std::uint64_t bytes = stored.end - stored.begin;
+    const std::uint64_t done =
+        file < 0 ? 0 : copy_in_kernel(file, stored.begin, file_.get(), stored.begin + shift, bytes);
+    const std::uint64_t rest = stored.begin + done;
+    copy_by_hand(rest + shift, source, rest - source.base(), bytes - done);
+    at = stored.end;
   }
+}
+
+void AtomicFile::copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
   std::vector<std::byte> buffer(std::min<std::uint64_t>(n, kCopyBytes));
   while (n > 0) {
     const std::size_t some = std::min<std::uint64_t>(n, kCopyBytes);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,6 +96,24 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::u
 #else
   static_cast<void>(from), static_cast<void>(from_offset), static_cast<void>(to), static_cast<void>(to_offset);
   return n - n;
+#endif
+}
+
+Extent stored_bytes(int file, std::uint64_t at, std::uint64_t end) {
+#if defined(SEEK_DATA)
+  const off_t begin = lseek(file, static_cast<off_t>(at), SEEK_DATA);
+  if (begin < 0) {
+    struct stat status {};
+    const bool hole = errno == ENXIO && fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= end;
+    return hole ? Extent{end, end} : Extent{at, end};
+  }
+  if (static_cast<std::uint64_t>(begin) >= end) return {end, end};
+  const off_t stop = lseek(file, begin, SEEK_HOLE);
+  const auto first = static_cast<std::uint64_t>(begin);
+  return {first, stop <= begin ? end : std::min(static_cast<std::uint64_t>(stop), end)};
+#else
+  static_cast<void>(file);
+  return {at, end};
 #endif
 }
 

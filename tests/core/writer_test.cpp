@@ -386,6 +386,34 @@ TEST_F(WriterTest, saving_over_the_file_that_is_open_is_safe) {
   }
 }
 
+// The first save takes the path from the open file, whose bytes then live on in its mapping alone.
+TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
+  const std::array<std::uint64_t, 1> shape{100'000};
+  const std::string data(100'000, 'd');
+  {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, data.data());
+    writer.begin(path().c_str(), {});
+    writer.finish();
+  }
+  for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
+    OpenOptions options;
+    options.io = mode;
+    const FilePtr file = File::open(path().c_str(), options);
+    for (int round = 0; round < 4; ++round) {
+      if (round == 3) fs::remove(path());
+      Writer writer;
+      writer.add("a", *file->tensor("a"));
+      writer.begin(path().c_str(), {});
+      EXPECT_FAILS(Status::ok, "", writer.finish());
+    }
+    std::string got(data.size(), ' ');
+    const FilePtr now = File::open(path().c_str(), {});
+    read(*now->tensor("a"), got.data());
+    EXPECT_TRUE(got == data);
+  }
+}
+
 TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   const std::string data = "0123456789";
   const std::array<std::uint64_t, 1> shape{10};

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -209,6 +210,75 @@ TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
   waitpid(pid, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), EACCES);
   EXPECT_EQ(contents(path()), "old");
+}
+
+// ---- copying -------------------------------------------------------------------------------------------------------
+
+TEST_P(AtomicFileTest, copies_a_mapped_file_without_a_free_descriptor) {
+  const std::string data(100'000, 'd');
+  put(path("source"), data);
+  PlainFile plain = PlainFile::open(path("source").c_str());
+  Source source = Source::file(std::move(plain), 0, data.size());
+  source.map(Mode::map);
+  source.rest();
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.set_size(data.size());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Error error = error_of([&] { file.copy_at(0, source, 0, data.size()); });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(error.message, "");
+  file.commit();
+  EXPECT_TRUE(contents(path()) == data);
+}
+
+TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
+  constexpr std::uint64_t kSize = std::uint64_t{1} << 30;
+  const int made = open(path("source").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(ftruncate(made, kSize), 0);
+  ASSERT_EQ(pwrite(made, "begin", 5, 0), 5);
+  ASSERT_EQ(pwrite(made, "middle", 6, kSize / 2 + 12345), 6);
+  close(made);
+  const Source source = Source::file(PlainFile::open(path("source").c_str()), 0, kSize);
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.set_size(kSize + 8);
+  file.copy_at(8, source, 0, kSize);
+  file.commit();
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kSize + 8);
+  EXPECT_LT(status.st_blocks, 1000);
+  const PlainFile now = PlainFile::open(path().c_str());
+  std::array<char, 14> bytes{};
+  now.read_at(8, bytes.data(), bytes.size());
+  EXPECT_EQ(std::string_view(bytes.data(), 6), std::string_view("begin\0", 6));
+  now.read_at(kSize / 2 + 12345 + 4, bytes.data(), bytes.size());
+  EXPECT_EQ(std::string_view(bytes.data(), bytes.size()), std::string_view("\0\0\0\0middle\0\0\0\0", 14));
+}
+
+// A file cut while it is copied ends in an error, not in zeros.
+TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
+  put(path("source"), std::string(100, 'x'));
+  const Source source = Source::file(PlainFile::open(path("source").c_str()), 0, 100);
+  ASSERT_EQ(truncate(path("source").c_str(), 50), 0);
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.set_size(100);
+  EXPECT_EQ(error_of([&] { file.copy_at(60, source, 60, 40); }).status, Status::truncated);
+}
+
+// The descriptor's position is the caller's.
+TEST_P(AtomicFileTest, copying_from_a_descriptor_leaves_its_position) {
+  put(path("source"), std::string(100, 'x'));
+  const int theirs = open(path("source").c_str(), O_RDONLY);
+  ASSERT_EQ(lseek(theirs, 7, SEEK_SET), 7);
+  const Source source = Source::file(PlainFile::duplicate(theirs), 0, 100);
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.set_size(100);
+  file.copy_at(0, source, 0, 100);
+  EXPECT_EQ(lseek(theirs, 0, SEEK_CUR), 7);
+  close(theirs);
 }
 
 // ---- leftovers -----------------------------------------------------------------------------------------------------
