@@ -15,8 +15,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "io/descriptor.hpp"
+#include "io/identity.hpp"
 #include "io/source.hpp"
 #include "io/target.hpp"
 
@@ -55,6 +58,9 @@ class AtomicFile {
   // Throws with the old file in place, except where the message says that the new one is: only the folder could
   // not be synced then. After a failure the file is given up; nothing is tried again.
   void commit();
+  // The same, but only over this state of the target. Status::state when the target was edited, replaced or removed
+  // since: what others wrote meanwhile stays.
+  void commit_over(const Identity& seen);
 
  private:
   void open_stream();
@@ -65,6 +71,7 @@ class AtomicFile {
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_bytes();
   void publish();
+  void require_unchanged() const;
   void sync_folder() const;
   void drop() noexcept;
 
@@ -72,6 +79,7 @@ class AtomicFile {
   CreateOptions options_;
   Descriptor file_;
   Descriptor folder_to_sync_;
+  std::optional<Identity> only_over_;
   std::string sibling_;  // the name the bytes have until they are the target; empty: none
   bool in_order_ = false;
   mutable std::uint64_t position_ = 0;  // of a stream

@@ -61,6 +61,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   options_ = other.options_;
   file_ = std::move(other.file_);
   folder_to_sync_ = std::move(other.folder_to_sync_);
+  only_over_ = other.only_over_;
   sibling_ = std::exchange(other.sibling_, {});
   in_order_ = other.in_order_;
   position_ = other.position_;
@@ -226,6 +227,11 @@ void AtomicFile::commit() {
   sync_folder();
 }
 
+void AtomicFile::commit_over(const Identity& seen) {
+  only_over_ = seen;
+  commit();
+}
+
 // All errors that the bytes can still bring come before the old file is touched.
 void AtomicFile::finish_bytes() {
   if (options_.sync) {
@@ -240,14 +246,23 @@ void AtomicFile::finish_bytes() {
 void AtomicFile::publish() {
   if (sibling_.empty()) {
     // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
-    const bool direct = target_.kind == Target::Kind::absent;
+    const bool direct = target_.kind == Target::Kind::absent && !only_over_;
     if (direct && link_as(file_.get(), target_.folder.get(), target_.name) == 0) return;
     if (direct && (errno != EEXIST || !options_.replace)) fail_os(Status::write, errno, "{}", target_.shown);
     sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
     if (sibling_.empty()) fail_os(Status::write, errno, "a file beside {}", target_.shown);
   }
+  require_unchanged();
   const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
+}
+
+void AtomicFile::require_unchanged() const {
+  if (!only_over_) return;
+  struct stat now {};
+  const bool there = fstatat(target_.folder.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+  if (there && identity_of(now) == *only_over_) return;
+  fail(Status::state, "{} was {} by somebody else meanwhile", target_.shown, there ? "changed or replaced" : "removed");
 }
 
 void AtomicFile::sync_folder() const {

@@ -178,6 +178,36 @@ TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
+TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
+  const struct {
+    const char* name;
+    void (*change)(const std::string& path);
+    std::string left;
+  } cases[] = {
+      {"nothing", [](const std::string&) {}, "mine"},
+      {"replaced", [](const std::string& at) { write(at, "newer"); }, "newer"},
+      {"edited in place", [](const std::string& at) { put(at, "edited"); }, "edited"},
+      {"removed", [](const std::string& at) { fs::remove(at); }, ""},
+      {"made a link", [](const std::string& at) { fs::remove(at), fs::create_symlink("y", at); }, "other"},
+  };
+  for (const auto& [name, change, left] : cases) {
+    SCOPED_TRACE(name);
+    fs::remove(path());
+    put(path(), "old");
+    put(path("y"), "other");
+    struct stat seen {};
+    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "mine", 4);
+    change(path());
+    const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+    EXPECT_EQ(error.status, left == "mine" ? Status::ok : Status::state) << error.message;
+    EXPECT_EQ(contents(path()), left);
+    file = {};
+    EXPECT_EQ(names(), fs::exists(path()) ? (Names{"x", "y"}) : Names{"y"});
+  }
+}
+
 TEST_P(AtomicFileTest, what_can_never_be_written_is_refused) {
   fs::create_directory(path("folder"));
   EXPECT_EQ(error_of([&] { write(path("folder"), "x"); }).os_error, EISDIR);
