@@ -33,8 +33,10 @@ bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
 
 unsigned count_readers(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options) {
   if (options.threads != 0) return std::min(options.threads, kMostThreads);
-  std::uint64_t bytes = 0;
-  for (const Want& want : wants) bytes += want.bytes;
+  std::uint64_t bytes = 0;  // the first few say enough, and the sum of all may not fit 64 bits
+  for (std::size_t i = 0; i < wants.size() && bytes < kWaiters * kBytesPerReader; ++i) {
+    bytes += std::min(wants[i].bytes, kWaiters * kBytesPerReader);
+  }
   const std::uint64_t worth = bytes / kBytesPerReader + 1;
   if (worth == 1) return 1;
   const unsigned useful = all_hot(wants, files) ? std::min(hardware_threads(), kMostCopiers) : kWaiters;

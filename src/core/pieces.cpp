@@ -27,7 +27,11 @@ constexpr std::size_t kMostParts = 400;  // of small tensors in one piece
 constexpr std::uint64_t kCopyGap = 1 * kKiB;
 constexpr std::uint64_t kDiskGap = 64 * kKiB;
 
-std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) { return at / of * of + of; }
+// Where the next multiple does not fit 64 bits, the last position stands for it: a source may be 2^64 - 1 bytes long.
+std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
+  const std::uint64_t before = at / of * of;
+  return before > UINT64_MAX - of ? UINT64_MAX : before + of;
+}
 
 }  // namespace
 
@@ -48,7 +52,7 @@ void PieceQueue::enter_file(std::size_t file) {
 }
 
 io::Way PieceQueue::way_at(std::uint64_t at) {
-  if (at >= block_end_ || at + kDecisionBytes < block_end_) {
+  if (at >= block_end_ || block_end_ - at > kDecisionBytes) {
     block_end_ = next_multiple(at, kDecisionBytes);
     way_ = files_[file_].way(at, std::min(block_end_, file_end_));
   }
