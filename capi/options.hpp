@@ -1,24 +1,50 @@
 // The growth rule of public structs: an old caller's shorter struct is extended with zeros, a newer caller's longer
 // one is taken as long as it asks for nothing that this library does not know.
+//
+// A size that no header can have given is refused before a byte behind it is read: a struct nobody initialised would
+// otherwise send the library through the memory behind it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "base/error.hpp"
+#include "safetensors/safetensors.h"
 
 namespace st::capi {
+
+// Promised in the header: no version of any struct will be longer.
+inline constexpr std::size_t kMostStructBytes = 1024;
+
+// The size in the first version that had the struct: up to its last field then.
+template <class Struct>
+inline constexpr std::size_t kFirstBytes = 0;
+template <>
+inline constexpr std::size_t kFirstBytes<st_allocator> = offsetof(st_allocator, free) + sizeof(void*);
+template <>
+inline constexpr std::size_t kFirstBytes<st_open_options> = offsetof(st_open_options, allocator) + sizeof(void*);
+template <>
+inline constexpr std::size_t kFirstBytes<st_source> = offsetof(st_source, close) + sizeof(void*);
+template <>
+inline constexpr std::size_t kFirstBytes<st_read_options> = offsetof(st_read_options, parallel_for) + sizeof(void*);
+template <>
+inline constexpr std::size_t kFirstBytes<st_write_options> = offsetof(st_write_options, header_reserve) +
+                                                             sizeof(std::uint64_t);
 
 // All zero for NULL.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
+  static_assert(kFirstBytes<Struct> != 0 && sizeof(Struct) <= kMostStructBytes);
   Struct known{};
   known.struct_size = sizeof(Struct);
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
-  if (size < sizeof(std::uint32_t)) fail(Status::struct_size, "{}.struct_size is {}: set it with ST_INIT", name, size);
+  if (size < kFirstBytes<Struct> || size > kMostStructBytes || size % alignof(Struct) != 0) {
+    fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
+  }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));
   known.struct_size = sizeof(Struct);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);

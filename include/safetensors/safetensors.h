@@ -12,7 +12,8 @@
  *     needs the caller's exclusion.
  *  5. Text is UTF-8, lengths are bytes; strings handed out are also NUL-terminated.  Paths are UTF-8 on every system.
  *  6. Every public struct begins with struct_size: set it to sizeof the struct (ST_INIT does).  A zero field means the
- *     default.  Fields are only ever appended.  Unknown flags are refused.
+ *     default.  Fields are only ever appended, up to 1024 bytes.  Unknown flags are refused, and so is a struct_size
+ *     that no version of the struct has: ST_ERR_STRUCT_SIZE.
  *  7. The library prints nothing, never aborts, reads no environment, and starts threads only inside a call that says so.
  *     (simdjson, which it is built on, looks once at SIMDJSON_FORCE_IMPLEMENTATION.)
  *  8. Everything is here since 0.1.0 unless it says otherwise. */
