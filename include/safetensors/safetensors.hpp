@@ -191,7 +191,7 @@ class Tensor {
     return {static_cast<const T*>(bytes), static_cast<std::size_t>(nbytes() / sizeof(T))};
   }
 
-  // Into the caller's memory, which has room for nbytes() or more.
+  // Into the caller's memory, size: exactly nbytes().
   void read(void* destination, std::size_t size) const {
     detail::Status status;
     status.check(st_tensor_read(tensor_, destination, size, status.out()));
