@@ -5,7 +5,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -58,8 +57,8 @@ void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
   crew.threads.reserve(helpers);
   try {
     while (crew.threads.size() < helpers) crew.threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do it all.
+  } catch (const std::exception&) {
+    // No more threads to be had, or no memory for one: those that there are do it all.
   }
   rounds.call(0);
   work();

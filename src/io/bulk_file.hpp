@@ -58,6 +58,7 @@ class BulkFile {
  private:
   class Borrowed;
 
+  int open_reader();
   bool can_go_around();
   void open_direct();
   void close_direct();
@@ -70,6 +71,7 @@ class BulkFile {
   const Cache cache_;
   std::mutex mutex_;
   std::vector<int> idle_;  // one descriptor per reader: FUSE serves a descriptor's reads one at a time
+  std::size_t readers_ = 0;  // such descriptors, idle or borrowed
   bool retired_ = false;
   bool direct_tried_ = false;
   int direct_ = -1;  // shared by all readers, for it has no read-ahead that they could disturb

@@ -99,7 +99,7 @@ class BulkFile::Borrowed {
         return;
       }
     }
-    descriptor_ = file_.source_.file()->reopen(0);
+    descriptor_ = file_.open_reader();
   }
   Borrowed(Borrowed&&) = delete;
   ~Borrowed() {
@@ -109,6 +109,7 @@ class BulkFile::Borrowed {
       file_.close_direct();
     } else if (file_.retired_) {
       ::close(descriptor_);
+      --file_.readers_;
     } else {
       file_.idle_.push_back(descriptor_);
     }
@@ -123,9 +124,26 @@ class BulkFile::Borrowed {
 
 BulkFile::~BulkFile() { retire(); }
 
+// Room for it among the idle ones comes first: giving back must not need memory.
+int BulkFile::open_reader() {
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.reserve(readers_ + 1);
+    ++readers_;
+  }
+  try {
+    return source_.file()->reopen(0);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    --readers_;
+    throw;
+  }
+}
+
 void BulkFile::close_idle() {
   const std::lock_guard lock(mutex_);
   for (const int descriptor : idle_) ::close(descriptor);
+  readers_ -= idle_.size();
   idle_.clear();
 }
 
