@@ -141,7 +141,8 @@ void add_meta(CLI::App& app) {
   get_one->add_option("KEY", options->key)->required();
   get_one->add_flag("--json", options->json, "As a JSON string");
   CLI::App* const set_pairs = command->add_subcommand("set", "Set keys, all at once");
-  set_pairs->add_option("KEY=VALUE", options->pairs)->required();
+  // CLI11 since 2.4 refuses a name with '=' in it.
+  set_pairs->add_option("PAIR", options->pairs)->option_text("KEY=VALUE ...")->required();
   add_editing(*set_pairs, *options);
   CLI::App* const remove_keys = command->add_subcommand("rm", "Remove keys, all at once");
   remove_keys->add_option("KEY", options->keys)->required();
