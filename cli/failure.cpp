@@ -2,20 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "failure.hpp"
 
+#include <cstdio>
+
 #include <fmt/format.h>
 
+#include "text.hpp"
+
 namespace cli {
-
-ExitCode exit_code_of(st_status status) {
-  switch (status / 100) {
-    case 0: return kSuccess;
-    case 1: return kUsage;
-    case 2: return kUnreadable;
-    case 3: return kBadFile;
-    default: return kDefect;
-  }
-}
-
 namespace {
 
 bool says_byte(std::string_view message, std::uint64_t offset) {
@@ -26,20 +19,42 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
   return next == message.size() || message[next] < '0' || message[next] > '9';
 }
 
+// Some messages name the path already: those about opening, and about one shard of many. A tensor may have its name.
+bool says_path(std::string_view message, const std::string& path) {
+  for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
+    const std::size_t at = message.find(words);
+    if (at != message.npos && !message.substr(0, at).ends_with("tensor ")) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+// A fault of the file that the system is to blame for, as where a shard is missing, is none of its bytes.
+ExitCode exit_code_of(const safetensors::Error& error) {
+  switch (error.status() / 100) {
+    case 0: return kSuccess;
+    case 1: return kUsage;
+    case 2: return kUnreadable;
+    case 3: return error.os_error() != 0 ? kUnreadable : kBadFile;
+    default: return kDefect;
+  }
+}
 
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
   const std::string message = error.what();
-  std::string line;
-  // Some messages begin with the path already: those about opening, and about one shard of many.
-  if (message.find(path) == std::string::npos) line = path + ": ";
-  line += message;
+  std::string line = says_path(message, path) ? message : path + ": " + message;
   if (error.offset() && !says_byte(message, *error.offset())) {
     line += fmt::format(" (byte {}, {})", *error.offset(), error.status_name());
   } else {
     line += fmt::format(" ({})", error.status_name());
   }
-  return {exit_code_of(error.status()), line};
+  return {exit_code_of(error), line};
+}
+
+ExitCode complain(const Failure& failure) {
+  if (!failure.line.empty()) std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
+  return failure.code;
 }
 
 }  // namespace cli

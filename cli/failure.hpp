@@ -24,9 +24,12 @@ struct Failure {
 };
 
 // The hundreds of a status say whose fault it is (safetensors.h).
-ExitCode exit_code_of(st_status status);
+ExitCode exit_code_of(const safetensors::Error& error);
 
 // "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)"
 Failure failure_in(const std::string& path, const safetensors::Error& error);
+
+// Says it on standard error and returns its code, for a command that goes on.
+ExitCode complain(const Failure& failure);
 
 }  // namespace cli

@@ -8,14 +8,16 @@
 //   - text that comes from a file passes shown() or printable() on its way to a terminal (text.hpp);
 //   - files are read through <safetensors/safetensors.hpp>, options through CLI11, JSON is made by nlohmann::json.
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
+#include <csignal>
 #include <exception>
 #include <new>
 #include <string>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "commands.hpp"
 #include "failure.hpp"
-#include "text.hpp"
 
 namespace {
 
@@ -31,9 +33,11 @@ constexpr const char* kExitCodes =
     "  safetensors show model.safetensors --json | jq .total\n"
     "  safetensors show --help";
 
-int complain(const std::string& line, cli::ExitCode code) {
-  if (!line.empty()) std::fprintf(stderr, "safetensors: %s\n", cli::printable(line).c_str());
-  return code;
+// A file that took the number of a closed standard descriptor would get the messages meant for that one.
+void keep_standard_descriptors() {
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 int run(int argc, char** argv) {
@@ -55,22 +59,24 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return complain(std::string(error.what()) + " (safetensors --help)", cli::kUsage);
+    return cli::complain({cli::kUsage, std::string(error.what()) + " (safetensors --help)"});
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_standard_descriptors();
+  signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error of the write then, and no death on the way
   try {
     return run(argc, argv);
   } catch (const cli::Failure& failure) {
-    return complain(failure.line, failure.code);
+    return cli::complain(failure);
   } catch (const safetensors::Error& error) {
-    return complain(error.what(), cli::exit_code_of(error.status()));
+    return cli::complain({cli::exit_code_of(error), error.what()});
   } catch (const std::bad_alloc&) {
-    return complain("out of memory", cli::kUnreadable);
+    return cli::complain({cli::kUnreadable, "out of memory"});
   } catch (const std::exception& error) {
-    return complain(error.what(), cli::kDefect);
+    return cli::complain({cli::kDefect, error.what()});
   }
 }

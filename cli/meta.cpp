@@ -19,6 +19,7 @@
 #include "failure.hpp"
 #include "output.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace cli {
 namespace {
@@ -124,7 +125,8 @@ std::function<void()> on_file(const std::shared_ptr<MetaOptions>& options, const
 void add_editing(CLI::App& command, MetaOptions& options) {
   command.add_flag("--sync", options.sync, "Return when the change is on the disk, and survive a power cut");
   command.add_option("--reserve", options.reserve, "Bytes of room for later changes, where a new file must be written")
-      ->option_text("N");
+      ->option_text("N")
+      ->transform(whole_number());
 }
 
 }  // namespace

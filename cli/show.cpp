@@ -9,7 +9,9 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "pattern.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace cli {
 namespace {
@@ -55,7 +57,15 @@ Listing list(const ShowOptions& options) {
   return listing;
 }
 
+void check_filters(const std::vector<std::string>& filters) {
+  for (const std::string& filter : filters) {
+    const std::string fault = fault_of_pattern(filter);
+    if (!fault.empty()) throw Failure{kUsage, fmt::format("--filter {}: {}", shown(filter, 100), fault)};
+  }
+}
+
 void show(const ShowOptions& options) {
+  check_filters(options.filters);
   try {
     Output out;
     const Listing listing = list(options);
@@ -82,7 +92,7 @@ void add_show(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
       ->option_text("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number());
   command->add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
   command->add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
   command->footer(kExamples);

@@ -45,9 +45,9 @@ class Case(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         return result.stdout.decode()
 
-    def fault(self, code, *arguments):
+    def fault(self, code, *arguments, **options):
         """Runs the command, which has to end with `code`, one line of error and nothing else. Returns the line."""
-        result = run(*arguments)
+        result = run(*arguments, **options)
         line = result.stderr.decode()
         self.assertEqual(result.returncode, code, line)
         self.assertEqual(result.stdout, b"")
@@ -209,6 +209,24 @@ class Shell(Case):
                           ["show", path, "--bogus"], ["show", path, "--filter"]]:
             self.fault(2, *arguments)
 
+    def test_a_bad_pattern_is_an_error_and_not_a_search_without_finds(self):
+        path = self.file(file_bytes([("a[", "U8", [1], 1), ("h.0]", "U8", [1], 1)]))
+        for pattern in ["[", "a[", "[!", "[]", "[a-", "h.[0-9", "[[:alpha:]", "[[:letter:]]", "*[x]["]:
+            self.assertIn("--filter", self.fault(2, "show", path, "--filter", pattern))
+        for pattern, count in [("a[[]", 1), ("*[]]", 1), ("*[[:digit:]]*", 1), ("[!]]*", 2), ("]", 0), ("*[]a]*", 2)]:
+            found = json.loads(run("show", path, "--json", "--filter", pattern).stdout)
+            self.assertEqual(found["total"]["tensors"], count, pattern)
+
+    def test_a_number_out_of_range_is_answered_in_one_short_line(self):
+        path = self.file(SMALL)
+        for arguments in [["show", path, "--limit"], ["meta", path, "set", "a=1", "--reserve"]]:
+            for number in ["-1", "1.5", "", "0x10", "99999999999999999999999", "9" * 5000, "1 "]:
+                line = self.fault(2, *arguments, number)
+                self.assertIn("18446744073709551615", line)
+                self.assertLess(len(line), 200)
+        for number, count in [("010", 3), ("2", 2), (str(U64_MAX), 3)]:
+            self.assertEqual(len(json.loads(run("show", path, "--json", "--limit", number).stdout)["tensors"]), count)
+
     def test_version_and_help(self):
         self.assertRegex(run("--version").stdout.decode(), r"\Asafetensors \d+\.\d+\.\d+ \(.+\)\n\Z")
         for arguments in [["--help"], ["show", "--help"]]:
@@ -316,6 +334,25 @@ class Terminal(Case):
 
 
 class Shards(Case):
+    def test_a_missing_shard_is_3_and_the_line_names_the_index(self):
+        name = "model-0000{}-of-00002.safetensors"
+        os.mkdir(self.folder / "model")
+        self.file(file_bytes([("t1", "U8", [1], 1)]), "model/" + name.format(1))
+        line = self.fault(3, "show", "model", cwd=self.folder)
+        self.assertIn("folder 'model': shard 2 of 2", line)
+        weights = {f"t{i}": name.format(i) for i in (1, 2)}
+        self.file(json.dumps({"metadata": {}, "weight_map": weights}).encode(), "model/model.safetensors.index.json")
+        for path in ("model", "model/model.safetensors.index.json"):
+            line = self.fault(3, "show", path, cwd=self.folder)
+            self.assertTrue(line.startswith(f"safetensors: {path}: "), line)
+            self.assertIn("'model.safetensors.index.json'", line)
+            self.assertIn(name.format(2), line)
+
+    def test_a_line_names_the_file_also_where_a_tensor_has_its_name(self):
+        for name in ("m", "ten"):
+            path = self.file(file_bytes([(name, "U8", [2], 1)]), name)
+            self.assertTrue(self.fault(1, "show", name, cwd=self.folder).startswith(f"safetensors: {name}: "))
+
     def test_each_file_of_a_model_has_its_heading(self):
         weights = {}
         for i in (1, 2):

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cli {
+
+// For options that count: decimal digits, up to 2^64-1. The parser's own checks count in floating point, name limits of
+// 309 digits, and read 010 as 8.
+CLI::Validator whole_number();
+
+}  // namespace cli
