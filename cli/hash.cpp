@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <openssl/evp.h>
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "failure.hpp"
@@ -72,17 +73,30 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, cons
   return digest.hex();
 }
 
-void hash(const std::string& path, const EVP_MD* kind, Output& out) {
+// As sha256sum writes it and reads it back: a name that would break the line is escaped, which a backslash before the
+// digest says. A terminal would obey what a name may hold.
+std::string line_of(const std::string& digest, std::string_view path) {
+  if (isatty(STDOUT_FILENO) == 1) return fmt::format("{}  {}\n", digest, printable(path));
+  std::string name;
+  for (const char c : path) {
+    const std::string_view escaped = c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : "";
+    escaped.empty() ? name += c : name += escaped;
+  }
+  return fmt::format("{}{}  {}\n", name.size() == path.size() ? "" : "\\", digest, name);
+}
+
+ExitCode hash(const std::string& path, const EVP_MD* kind, Output& out) {
   try {
     st_open_options options = ST_INIT(st_open_options);
     options.io = ST_IO_READ;  // reads that a truncated file ends with an error, and not with a signal
     const safetensors::SafeOpen file(path, options);
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
-      out.print("{}  {}\n", digest_of(file, shard, kind), printable(file.shard_path(shard)));
+      out.write(line_of(digest_of(file, shard, kind), file.shard_path(shard)));
+      out.flush();
     }
-    out.flush();
+    return kSuccess;
   } catch (const safetensors::Error& error) {
-    throw failure_in(path, error);
+    return complain(failure_in(path, error));  // and the next file gets its turn
   }
 }
 
@@ -97,7 +111,11 @@ void add_hash(CLI::App& app) {
   command->footer(kNotes);
   command->callback([options] {
     Output out;
-    for (const std::string& path : options->paths) hash(path, options->sha1 ? EVP_sha1() : EVP_sha256(), out);
+    ExitCode code = kSuccess;
+    for (const std::string& path : options->paths) {
+      code = std::max(code, hash(path, options->sha1 ? EVP_sha1() : EVP_sha256(), out));
+    }
+    if (code != kSuccess) throw Failure{code, ""};  // each file has had its line
   });
 }
 

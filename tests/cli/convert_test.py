@@ -5,11 +5,13 @@ SPDX-License-Identifier: Apache-2.0
 import hashlib
 import os
 import pathlib
+import pty
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from sample import file_bytes, run
+from sample import COMMAND, file_bytes, run
 
 CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance"
 WORKED = CORPUS / "bintensors"
@@ -138,6 +140,38 @@ class Hash(Case):
         lines = self.hash(*paths).splitlines()
         self.assertEqual(lines[0].split()[0], hashlib.sha256(current).hexdigest())
         self.assertEqual(lines[1].split()[0], hashlib.sha256(older[-1216:]).hexdigest())
+
+    @unittest.skipUnless(shutil.which("sha256sum"), "needs sha256sum")
+    def test_sha256sum_reads_every_name(self):
+        content = file_bytes([("a", "U8", [1], 1)])
+        for name in ("tab\there", "line\nbreak", "back\\slash", "\\n", "return\r", "\x1b[31mred", " edge ", "漢字\u0085\u2028", "\udcff"):
+            path = self.folder / name
+            path.write_bytes(content)
+            listed = run("hash", str(path)).stdout
+            theirs = subprocess.run(["sha256sum", str(path)], capture_output=True).stdout
+            if b"\r" in theirs:
+                continue  # coreutils before 9 leave it as it is
+            self.assertEqual(listed, theirs)
+            checked = subprocess.run(["sha256sum", "-c", "--strict"], input=listed, capture_output=True)
+            self.assertEqual(checked.returncode, 0, (name, listed, checked.stderr))
+
+    def test_no_name_acts_on_a_terminal(self):
+        path = self.file("\x1b[31m\u202e", file_bytes([("a", "U8", [1], 1)]))
+        parent, child = pty.openpty()
+        subprocess.run([COMMAND, "hash", path], stdout=child, check=True)
+        os.close(child)
+        self.assertIn(rb"\u001b[31m\u202e", os.read(parent, 65536))
+        os.close(parent)
+
+    def test_a_bad_file_does_not_keep_the_next_from_its_turn(self):
+        good = self.file("good.safetensors", file_bytes([("a", "U8", [1], 1)]))
+        bad = self.file("bad.safetensors", b"{")
+        line = self.hash(good)
+        for paths, code in (((bad, good), 1), ((good, bad, good), 1), ((self.path("absent"), good), 3), ((bad, self.path("absent"), good, bad), 3)):
+            result = run("hash", *paths)
+            self.assertEqual(result.returncode, code)
+            self.assertEqual(result.stdout.decode(), line * paths.count(good))
+            self.assertEqual(result.stderr.count(b"\n"), len(paths) - paths.count(good))
 
     def test_of_a_broken_file_there_is_none(self):
         self.refused(1, "hash", str(WORKED / "bad_missing_tail.bt"))
