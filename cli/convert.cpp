@@ -9,10 +9,15 @@
 #include <filesystem>
 #include <memory>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "descriptor.hpp"
 #include "failure.hpp"
+#include "inputs.hpp"
 
 namespace cli {
 namespace {
@@ -70,6 +75,18 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   check(st_writer_finish(made, &error));
 }
 
+// The library replaces a file whole, so that B may be A. What it writes through must not be what it reads, and a
+// shard of A is not A.
+void check_output(const std::string& into, const Inputs& inputs, bool has_shards) {
+  const int number = descriptor_of(into);
+  struct stat status {};
+  const int found = number >= 0 ? fstat(number, &status) : stat(into.c_str(), &status);
+  if (found != 0) return;  // the library says what is wrong, if anything is
+  if ((has_shards || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
+  if (number >= 0) return refuse_terminal(number);
+  if (S_ISCHR(status.st_mode)) refuse_terminal(Descriptor(open(into.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)).get());
+}
+
 void run(const ConvertOptions& options) {
   st_write_options write = ST_INIT(st_write_options);
   write.format = format_of(options);
@@ -77,8 +94,9 @@ void run(const ConvertOptions& options) {
   std::string at = options.from;
   try {
     const safetensors::SafeOpen file(options.from);
-    at = options.into;
-    convert(file, options.into == "-" ? "/dev/stdout" : options.into, write);
+    at = options.into == "-" ? "/dev/stdout" : options.into;
+    check_output(at, Inputs(options.from, file), file.count_shards() > 1 || options.from.ends_with(".index.json"));
+    convert(file, at, write);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
   }

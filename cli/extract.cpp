@@ -4,18 +4,14 @@
 // the parts are small, which keeps them in the order of the result.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include <unistd.h>
-
 #include "commands.hpp"
 #include "failure.hpp"
 #include "npy.hpp"
+#include "output_file.hpp"
 #include "progress.hpp"
 #include "slice_text.hpp"
 #include "text.hpp"
@@ -37,49 +33,6 @@ void check(st_status status, const st_error& error) {
   if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
 }
 
-// Where the bytes go. A file that did not become whole is removed again.
-class Sink {
- public:
-  explicit Sink(const std::string& path) : path_(path) {
-    if (path.empty()) {
-      if (isatty(STDOUT_FILENO) == 1) throw Failure{kUsage, "raw bytes to a terminal: redirect them, or use extract"};
-      file_ = stdout;
-      return;
-    }
-    file_ = std::fopen(path.c_str(), "wb");
-    if (file_ == nullptr) fail();
-  }
-  Sink(const Sink&) = delete;
-  Sink& operator=(const Sink&) = delete;
-  ~Sink() {
-    if (path_.empty() || done_) return;
-    if (file_ != nullptr) std::fclose(file_);
-    std::remove(path_.c_str());
-  }
-
-  void write(const void* data, std::size_t size) {
-    errno = 0;
-    if (std::fwrite(data, 1, size, file_) != size) fail();
-  }
-
-  void finish() {
-    errno = 0;
-    if (std::fflush(file_) != 0) fail();
-    if (!path_.empty() && std::fclose(std::exchange(file_, nullptr)) != 0) fail();
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    if (path_.empty() && errno == EPIPE) throw Failure{kSuccess, ""};  // a reader that has gone
-    throw Failure{kUnreadable, (path_.empty() ? "standard output" : path_) + ": " + std::strerror(errno)};
-  }
-
-  const std::string path_;
-  std::FILE* file_ = nullptr;
-  bool done_ = false;
-};
-
 struct Part {
   std::vector<std::uint64_t> shape;
   std::uint64_t bytes = 0;
@@ -99,8 +52,8 @@ Part part_of(const safetensors::Tensor& tensor, const Slice& slice) {
 // Block after block into the same memory, through plans: that is what reads fast from a disk.
 class Copier {
  public:
-  Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, Sink& sink, std::uint64_t total)
-      : file_(file), tensor_(tensor), sink_(sink), total_(total), progress_(shown(tensor.name(), 40)) {}
+  Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
+      : file_(file), tensor_(tensor), out_(out), total_(total), progress_(shown(tensor.name(), 40)) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   ~Copier() { st_buffer_free(memory_); }
@@ -161,14 +114,14 @@ class Copier {
                       static_cast<std::size_t>(bytes), &error),
           error);
     check(st_plan_run(plan.get(), nullptr, &error), error);
-    sink_.write(memory_, static_cast<std::size_t>(bytes));
+    out_.write(memory_, static_cast<std::size_t>(bytes));
     done_ += bytes;
     progress_.show(done_, total_);
   }
 
   const safetensors::SafeOpen& file_;
   const safetensors::Tensor& tensor_;
-  Sink& sink_;
+  OutputFile& out_;
   const std::uint64_t total_;
   std::uint64_t done_ = 0;
   void* memory_ = nullptr;
@@ -191,10 +144,11 @@ void extract(const Options& options) {
     const Slice slice = parse_slice(options.slice, tensor.shape());
     const Part part = part_of(tensor, slice);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
-    Sink sink(options.out);
-    sink.write(header.data(), header.size());
-    Copier(file, tensor, sink, part.bytes).copy(slice);
-    sink.finish();
+    const Inputs inputs(options.path, file);
+    OutputFile out(options.out, inputs);
+    out.write(header.data(), header.size());
+    Copier(file, tensor, out, part.bytes).copy(slice);
+    out.finish();
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);
   }

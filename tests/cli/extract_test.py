@@ -114,7 +114,7 @@ class Refused(Case):
                 result = subprocess.run([COMMAND, "cat", str(self.model), "m"], stdout=full, stderr=subprocess.PIPE)
             self.assertEqual(result.returncode, 3)
 
-    def test_a_file_that_did_not_become_whole_is_removed(self):
+    def test_a_new_file_that_did_not_become_whole_is_removed(self):
         size = 300_000_000
         self.model.write_bytes(file_bytes([("big", "U8", [size], size)], data=b""))
         with open(self.model, "r+b") as file:

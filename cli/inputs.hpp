@@ -1,0 +1,36 @@
+// What a command must not write to: the files that it reads, and a person's terminal.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include <safetensors/safetensors.hpp>
+
+namespace cli {
+
+// Files are the same where device and inode are: links of either kind give one file many names.
+class Inputs {
+ public:
+  // The path that was opened, and the shards that it led to.
+  Inputs(const std::string& path, const safetensors::SafeOpen& file);
+
+  bool contain(const struct stat& status) const;
+
+ private:
+  void add(const std::string& path);
+
+  std::vector<std::pair<dev_t, ino_t>> files_;
+};
+
+// The N of /dev/fd/N and its other names, or -1. Such a path means the descriptor as it is: opening it anew would give
+// a second place in a redirected file, at its beginning.
+int descriptor_of(const std::string& path);
+
+// Throws a Failure.
+void refuse_terminal(int descriptor);
+
+}  // namespace cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pending_file.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <csignal>
+
+namespace cli {
+namespace {
+
+constexpr std::array kSignals{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
+
+// A handler sees globals only. The folder is set last and cleared first: while it is there, the name is whole.
+std::array<char, NAME_MAX + 1> pending_name;
+std::atomic<int> pending_folder{-1};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void remove_pending(int signal) {
+  const int folder = pending_folder.load();
+  if (folder >= 0) unlinkat(folder, pending_name.data(), 0);
+  raise(signal);  // SA_RESETHAND has put the default back, which ends the process as soon as this returns
+}
+
+void install_handlers() {
+  for (const int signal : kSignals) {
+    struct sigaction action {};
+    // A signal that the caller has ignored, as nohup does, stays ignored.
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = remove_pending;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+void set_pending(int folder, const std::string& name) {
+  clear_pending();
+  const std::size_t length = std::min(name.size(), pending_name.size() - 1);
+  *std::copy_n(name.begin(), length, pending_name.begin()) = '\0';
+  pending_folder = folder;
+  install_handlers();
+}
+
+void clear_pending() { pending_folder = -1; }
+
+}  // namespace cli

@@ -1,0 +1,15 @@
+// The one file that a command has begun and not finished, so that a signal can remove it.
+//
+// The process then dies by that signal, as it would have without the file.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace cli {
+
+// From now on SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU remove `name` from `folder`, a descriptor that stays open.
+void set_pending(int folder, const std::string& name);
+void clear_pending();
+
+}  // namespace cli
