@@ -1,7 +1,8 @@
 // The JSON of `safetensors show --json`. Keys are only ever added; docs/command.md lists them.
 //
-// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control. Tensors
-// go out one by one, a line each: as one tree, a million of them would take gigabytes.
+// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control. What a file
+// may hold by the million goes out one by one: as one tree it would take gigabytes, and nlohmann's ordered objects
+// compare each new key with all before it.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
@@ -12,57 +13,97 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const safetensors::Tensor& tensor) {
-  Json::array_t shape(tensor.shape().begin(), tensor.shape().end());
-  return {{"name", tensor.name()},           {"dtype", tensor.dtype_name()}, {"shape", std::move(shape)},
-          {"parameters", tensor.elements()}, {"bytes", tensor.nbytes()},     {"offset", tensor.offset()},
-          {"shard", tensor.shard()}};
-}
+// A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
+std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+// Writes `"key":` after the members before it.
+class Members {
+ public:
+  explicit Members(Output& out) : out_(out) { out_.write("{"); }
+
+  Output& key(std::string_view name) {
+    out_.write(first_ ? "" : ",");
+    out_.write(text_of(name));
+    out_.write(":");
+    first_ = false;
+    return out_;
+  }
+
+ private:
+  Output& out_;
+  bool first_ = true;
+};
 
 Json json_of(const Total& total) {
   return {{"tensors", total.tensors}, {"parameters", total.parameters}, {"bytes", total.bytes}};
 }
 
-Json dtypes_of(const Listing& listing) {
-  Json dtypes = Json::object();
-  for (const Total& total : listing.dtypes) dtypes[total.dtype] = json_of(total);
-  return dtypes;
-}
-
-Json shards_of(const safetensors::SafeOpen& file) {
-  Json shards = Json::array();
-  for (std::size_t i = 0; i < file.count_shards(); ++i) {
-    shards.push_back({{"path", file.shard_path(i)}, {"header_bytes", file.header(i).size()}});
+void print_shape(safetensors::View<std::uint64_t> shape, Output& out) {
+  out.write("[");
+  const char* separator = "";
+  for (const std::uint64_t dimension : shape) {
+    out.print("{}{}", separator, dimension);
+    separator = ",";
   }
-  return shards;
+  out.write("]");
 }
 
-Json metadata_of(const safetensors::SafeOpen& file) {
-  Json metadata = Json::object();
-  for (const auto& [key, value] : file.metadata()) metadata[key] = value;
-  return metadata;
+void print_tensor(const safetensors::Tensor& tensor, Output& out) {
+  Members members(out);
+  members.key("name").write(text_of(tensor.name()));
+  members.key("dtype").write(text_of(tensor.dtype_name()));
+  print_shape(tensor.shape(), members.key("shape"));
+  members.key("parameters").print("{}", tensor.elements());
+  members.key("bytes").print("{}", tensor.nbytes());
+  members.key("offset").print("{}", tensor.offset());
+  members.key("shard").print("{}", tensor.shard());
+  out.write("}");
 }
 
-// A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
-std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+void print_shards(const safetensors::SafeOpen& file, Output& out) {
+  out.write("[");
+  for (std::size_t i = 0; i < file.count_shards(); ++i) {
+    const Json shard{{"path", file.shard_path(i)}, {"header_bytes", file.header(i).size()}};
+    out.write(i == 0 ? "" : ",");
+    out.write(text_of(shard));
+  }
+  out.write("]");
+}
+
+void print_metadata(const safetensors::SafeOpen& file, Output& out) {
+  Members members(out);
+  for (const auto& [key, value] : file.metadata()) members.key(key).write(text_of(value));
+  out.write("}");
+}
+
+void print_dtypes(const Listing& listing, Output& out) {
+  Members members(out);
+  for (const Total& total : listing.dtypes) members.key(total.dtype).write(text_of(json_of(total)));
+  out.write("}");
+}
+
+void print_tensors(const Listing& listing, Output& out) {
+  out.write("[");
+  const char* separator = "\n";
+  for (const safetensors::Tensor& tensor : listing.tensors) {
+    out.write(separator);
+    print_tensor(tensor, out);
+    separator = ",\n";
+  }
+  out.write("]");
+}
 
 }  // namespace
 
 void print_json(const Listing& listing, Output& out) {
-  const Json document{
-      {"path", listing.path},          {"shards", shards_of(listing.file)}, {"metadata", metadata_of(listing.file)},
-      {"total", json_of(listing.all)}, {"dtypes", dtypes_of(listing)},      {"tensors", Json::array()}};
-  const std::string frame = text_of(document);
-  const std::size_t inside = frame.rfind("]}");
-  out.write(std::string_view(frame).substr(0, inside));
-  const char* separator = "\n";
-  for (const safetensors::Tensor& tensor : listing.tensors) {
-    out.write(separator);
-    out.write(text_of(json_of(tensor)));
-    separator = ",\n";
-  }
-  out.write(std::string_view(frame).substr(inside));
-  out.write("\n");
+  Members members(out);
+  members.key("path").write(text_of(listing.path));
+  print_shards(listing.file, members.key("shards"));
+  print_metadata(listing.file, members.key("metadata"));
+  members.key("total").write(text_of(json_of(listing.all)));
+  print_dtypes(listing, members.key("dtypes"));
+  print_tensors(listing, members.key("tensors"));
+  out.write("}\n");
 }
 
 }  // namespace cli
