@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/catalog.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 namespace st::core {
 
@@ -69,14 +69,23 @@ void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& c
 }
 
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,
-                  const std::pmr::deque<Shard>& shards) {
+                  const std::pmr::deque<Shard>& shards, std::uint64_t seed) {
   auto& all = catalog.metadata;
-  for (const auto& [key, value] : of_index) all.push_back({keep(catalog.arena, key), keep(catalog.arena, value)});
-  if (shards.empty()) return;
-  const std::size_t of_the_index = all.size();
-  for (const MetadataPair& pair : shards.front().table.metadata) {
-    const auto end = all.begin() + static_cast<std::ptrdiff_t>(of_the_index);
-    if (std::none_of(all.begin(), end, [&](const auto& known) { return known.key == pair.key; })) all.push_back(pair);
+  auto& index = catalog.metadata_index;
+  const std::span<const MetadataPair> of_shard =
+      shards.empty() ? std::span<const MetadataPair>() : shards.front().table.metadata;
+  const std::size_t most = of_index.size() + of_shard.size();
+  if (most >= UINT32_MAX) fail(Status::overflow, "a checkpoint of {} metadata pairs", most);
+  all.reserve(most);
+  index.reset(most, seed);
+  const auto number_of_last = [&all] { return static_cast<std::uint32_t>(all.size() - 1); };
+  for (const auto& [key, value] : of_index) {
+    all.push_back({keep(catalog.arena, key), keep(catalog.arena, value)});
+    index.insert(all.data(), number_of_last());
+  }
+  for (const MetadataPair& pair : of_shard) {
+    all.push_back(pair);
+    if (index.insert(all.data(), number_of_last()) != index.kNone) all.pop_back();
   }
 }
 

@@ -23,10 +23,11 @@ struct Catalog {
   std::pmr::vector<TensorRef> tensors;        // shard after shard, each in data order
   NameIndex<TensorRef> index;
   std::pmr::vector<MetadataPair> metadata;  // the index file's, then what the first shard adds
+  NameIndex<MetadataPair> metadata_index;   // the first of a key that the index file gives twice
   std::vector<std::string> warnings;        // what is odd and no error
 
   explicit Catalog(std::pmr::memory_resource* memory)
-      : arena(memory), tensors(memory), index(memory), metadata(memory) {}
+      : arena(memory), tensors(memory), index(memory), metadata(memory), metadata_index(memory) {}
 };
 
 // Puts the tensors of all shards under one index. Throws Status::shard when a name is in two of them.
@@ -34,6 +35,6 @@ void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& c
 
 // What the index says of the model, then what the first shard says besides.
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,
-                  const std::pmr::deque<Shard>& shards);
+                  const std::pmr::deque<Shard>& shards, std::uint64_t seed);
 
 }  // namespace st::core

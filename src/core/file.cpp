@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.hpp"
 
-#include <algorithm>
 #include <new>
 
 namespace st::core {
@@ -42,9 +41,8 @@ const Tensor* File::tensor(std::string_view name) const {
 
 const MetadataPair* File::metadata(std::string_view key) const {
   if (catalog_) {
-    const auto pair = std::find_if(catalog_->metadata.begin(), catalog_->metadata.end(),
-                                   [key](const auto& p) { return p.key == key; });
-    return pair == catalog_->metadata.end() ? nullptr : &*pair;
+    const std::uint32_t number = catalog_->metadata_index.find(catalog_->metadata.data(), key);
+    return number == catalog_->metadata_index.kNone ? nullptr : &catalog_->metadata[number];
   }
   const std::uint32_t number = first().metadata_index.find(first().metadata.data(), key);
   return number == first().metadata_index.kNone ? nullptr : &first().metadata[number];

@@ -166,7 +166,7 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
   if (twice) throw Error(*twice);
 
   for (Shard& shard : shards_) shard.table.index = NameIndex<Tensor>(&memory_);  // the catalog has one for all
-  add_metadata(catalog, index.metadata, shards_);
+  add_metadata(catalog, index.metadata, shards_, header.seed);
   for (std::string& warning : warnings) {
     if (!warning.empty()) catalog.warnings.push_back(std::move(warning));
   }

@@ -53,13 +53,10 @@ std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape
 void Writer::set_metadata(std::string_view key, std::string_view value) {
   require_state(State::declaring, "set_metadata");
   format::check_metadata(key, value);
-  const auto place =
-      std::lower_bound(metadata_.begin(), metadata_.end(), key,
-                       [](const MetadataPair& pair, std::string_view wanted) { return pair.key < wanted; });
-  if (place != metadata_.end() && place->key == key) {
-    place->value = keep(value);
+  if (const auto known = metadata_.find(key); known != metadata_.end()) {
+    known->second = keep(value);
   } else {
-    metadata_.insert(place, {keep(key), keep(value)});
+    metadata_.emplace(keep(key), keep(value));
   }
   has_metadata_ = true;
 }
@@ -146,9 +143,12 @@ std::string Writer::lay_out(const WriteOptions& options) {
     format::check_format(options.format,
                          list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
   }
+  std::vector<MetadataPair> metadata;
+  metadata.reserve(metadata_.size());
+  for (const auto& [key, value] : metadata_) metadata.push_back({key, value});
   format::NewHeader header;
   header.tensors = list;
-  header.metadata = metadata_;
+  header.metadata = metadata;
   header.has_metadata = has_metadata_;
   header.format = options.format;
   header.data_alignment = options.data_alignment;

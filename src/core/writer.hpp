@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory_resource>
 #include <mutex>
 #include <optional>
@@ -95,7 +96,7 @@ class Writer {
   NameIndex<Declared> index_;
   std::size_t index_room_ = 0;
   std::uint64_t seed_ = 0;
-  std::vector<MetadataPair> metadata_;
+  std::map<std::string_view, std::string_view> metadata_;  // in arena_
   bool has_metadata_ = false;
 
   std::vector<std::uint32_t> order_;  // numbers of tensors in data order
