@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/parallel_for.hpp"
@@ -75,50 +76,62 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
   if (strict) fail(Status::shard, "{}", warning);
 }
 
-[[noreturn]] void rethrow_for_shard(const Error& error, std::string_view name, std::string_view index) {
-  Error told = error;
-  const bool missing = error.status == Status::open && error.os_error == ENOENT;
-  if (missing) told.status = Status::shard;
-  if (missing) {
-    told.message = index.empty() ? fmt::format("shard {} is missing", quoted(name))
-                                 : fmt::format("index {}: shard {} is missing", quoted(index), quoted(name));
+Error told_of_shard(Error error, std::string_view name, std::string_view index) {
+  if (error.status == Status::open && error.os_error == ENOENT) {
+    error.status = Status::shard;
+    error.message = index.empty() ? fmt::format("shard {} is missing", quoted(name))
+                                  : fmt::format("index {}: shard {} is missing", quoted(index), quoted(name));
   } else if (error.message.find(name) == std::string::npos) {
-    told.message = fmt::format("shard {}: {}", quoted(name), error.message);
+    error.message = fmt::format("shard {}: {}", quoted(name), error.message);
   }
-  throw Error(told);
+  return error;
 }
 
-// Always the same one of several errors, whichever thread was first.
-void rethrow_first(const std::vector<std::optional<Error>>& errors, const std::pmr::vector<std::string_view>& names,
-                   std::string_view index) {
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (errors[i]) rethrow_for_shard(*errors[i], names[i], index);
-  }
-}
-
-// Reads the headers of these files, and does `besides`, on several threads.
+// Always the same one of several errors, whichever thread was first. `names` are those of the shards in question.
 template <class Names>
-std::vector<std::optional<Error>> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_resource* memory,
-                                           const Names& names, const io::Folder& folder, const OpenOptions& options,
-                                           const format::HeaderOptions& header, const std::function<void()>& besides) {
-  const std::size_t count = names.size();
-  std::vector<std::optional<Error>> errors(count);
-  for (std::size_t i = 0; i < count; ++i) shards.emplace_back(memory).number = i;
-  parallel_for(count + 1, threads_of(options), [&](std::size_t round) {
-    if (round == 0) return besides();
-    const std::size_t i = round - 1;
-    Shard& shard = shards[i];
-    try {
-      io::PlainFile plain = folder.file(std::string(names[i]), options.follow_links);
-      shard.path = plain.path();
-      const std::uint64_t size = plain.size();
-      shard.source = io::Source::file(std::move(plain), 0, size);
-      load(shard, options.io, header);
-    } catch (const Error& error) {
-      errors[i] = error;
-    }
-  });
-  return errors;
+std::optional<Error> first_of(const std::vector<std::optional<Error>>& errors, const Names& names,
+                              std::string_view index) {
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (errors[i]) return told_of_shard(*errors[i], names[i], index);
+  }
+  return std::nullopt;
+}
+
+void load_one(Shard& shard, std::string_view name, const io::Folder& folder, const OpenOptions& options,
+              const format::HeaderOptions& header) {
+  io::PlainFile plain = folder.file(std::string(name), options.follow_links);
+  shard.path = plain.path();
+  const std::uint64_t size = plain.size();
+  shard.source = io::Source::file(std::move(plain), 0, size);
+  load(shard, options.io, header);
+}
+
+// Reads the headers of these files, and does `besides`, on several threads. In batches, each twice as long as the one
+// before: an index may name a million shards that are not there, and nothing is made for those that come long after
+// the first fault, which is what is returned.
+template <class Name>
+std::optional<Error> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_resource* memory,
+                              std::span<const Name> names, std::string_view index, const io::Folder& folder,
+                              const OpenOptions& options, const format::HeaderOptions& header,
+                              const std::function<void()>& besides) {
+  constexpr std::size_t kFirstBatch = 256;
+  do {
+    const std::size_t first = shards.size();
+    const auto batch = names.subspan(first, std::min(std::max(first, kFirstBatch), names.size() - first));
+    for (std::size_t i = 0; i < batch.size(); ++i) shards.emplace_back(memory).number = first + i;
+    std::vector<std::optional<Error>> errors(batch.size());
+    parallel_for(batch.size() + 1, threads_of(options), [&](std::size_t round) {
+      if (round == 0) return first == 0 ? besides() : void();
+      const std::size_t i = round - 1;
+      try {
+        load_one(shards[first + i], batch[i], folder, options, header);
+      } catch (const Error& error) {
+        errors[i] = error;
+      }
+    });
+    if (auto fault = first_of(errors, batch, index)) return fault;
+  } while (shards.size() < names.size());
+  return std::nullopt;
 }
 
 }  // namespace
@@ -138,19 +151,21 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
     format::read_index(text.bytes(), header, index);
     claims.emplace(index, &memory_);
   };
-  const std::vector<std::string>& names = checkpoint.files;
-  auto errors = load_all(shards_, &pool_.emplace(likely_bytes(names.size()), &memory_), names, folder, options, header,
-                         read_index);
+  const std::span<const std::string> names = checkpoint.files;
+  auto fault = load_all(shards_, &pool_.emplace(likely_bytes(names.size()), &memory_), names, checkpoint.index, folder,
+                        options, header, read_index);
   if (!has_index) index.shards.assign(names.begin(), names.end());
   if (!std::equal(names.begin(), names.end(), index.shards.begin(), index.shards.end())) {
     shards_.clear();
-    errors = load_all(shards_, &pool_.emplace(likely_bytes(index.shards.size()), &memory_), index.shards, folder,
-                      options, header, [] {});
+    const std::span<const std::string_view> said = index.shards;
+    fault = load_all(shards_, &pool_.emplace(likely_bytes(said.size()), &memory_), said, checkpoint.index, folder,
+                     options, header, [] {});
   }
-  rethrow_first(errors, index.shards, checkpoint.index);
+  if (fault) throw Error(*fault);
 
   Catalog& catalog = catalog_.emplace(&memory_);
   std::vector<std::string> warnings(shards_.size());
+  std::vector<std::optional<Error>> errors(shards_.size());
   std::optional<Error> twice;
   parallel_for(claims ? 1 + shards_.size() : 1, threads_of(options), [&](std::size_t round) {
     std::optional<Error>& error = round == 0 ? twice : errors[round - 1];
@@ -162,7 +177,7 @@ void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options)
       error = caught;
     }
   });
-  rethrow_first(errors, index.shards, checkpoint.index);
+  if (fault = first_of(errors, index.shards, checkpoint.index); fault) throw Error(*fault);
   if (twice) throw Error(*twice);
 
   for (Shard& shard : shards_) shard.table.index = NameIndex<Tensor>(&memory_);  // the catalog has one for all

@@ -80,7 +80,7 @@ class IndexParser {
   // Neighbours are mostly in the same file.
   std::uint32_t shard_number(std::string_view name) {
     if (last_ < names_.size() && names_[last_].text == name) return last_;
-    if (2 * names_.size() >= known_room_) grow();
+    if (names_.size() == known_room_) grow();
     const auto next = static_cast<std::uint32_t>(names_.size());
     names_.push_back({name});
     last_ = known_.insert(names_.data(), next);
@@ -94,7 +94,7 @@ class IndexParser {
   }
 
   void grow() {
-    known_room_ = std::max<std::size_t>(64, 4 * names_.size());
+    known_room_ = std::max<std::size_t>(64, 2 * names_.size());
     known_.reset(known_room_, seed_);
     for (std::uint32_t i = 0; i < names_.size(); ++i) known_.insert(names_.data(), i);
   }
