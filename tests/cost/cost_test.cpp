@@ -1,0 +1,218 @@
+// Nothing costs more than its share: an input of four times the size takes at most four times the work and the memory,
+// and a little more where names are sorted.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/file.hpp"
+#include "core/writer.hpp"
+#include "counted.hpp"
+#include "format/text.hpp"
+
+namespace st::cost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFew = 2000;
+constexpr std::size_t kTimes = 4;
+constexpr double kMost = 1.25 * kTimes;  // log 8000 / log 2000 is 1.18
+
+// Far from sorted, and with a prefix in common as names of tensors have.
+std::string name_of(std::size_t i) { return fmt::format("model.layers.{:05}.{}", i * 7919 % 99'991, i); }
+
+std::string with_length(const std::string& header, std::size_t data = 0) {
+  std::string file(format::kLengthBytes, '\0');
+  format::store_length(file.data(), header.size());
+  return file + header + std::string(data, 'x');
+}
+
+std::string json_metadata(std::size_t n, const char* prefix) {
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) text += fmt::format(R"({}"{}{}":"value")", i == 0 ? "" : ",", prefix, name_of(i));
+  return text;
+}
+
+std::string file_of_tensors(std::size_t n) {
+  std::string header = "{";
+  for (std::size_t i = 0; i < n; ++i) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
+                          name_of(i), i, i + 1);
+  }
+  return with_length(header + "}", n);
+}
+
+// All at one place, so that only their names order them.
+std::string file_of_empty_tensors(std::size_t n) {
+  std::string header = "{";
+  for (std::size_t i = 0; i < n; ++i) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", i == 0 ? "" : ",", name_of(i));
+  }
+  return with_length(header + "}");
+}
+
+std::string file_of_metadata(std::size_t n) { return with_length("{\"__metadata__\":{" + json_metadata(n, "") + "}}"); }
+
+std::string file_of_one_shape(std::size_t n) {
+  std::string dims = "1";
+  for (std::size_t i = 1; i < n; ++i) dims += ",1";
+  return with_length(R"({"t":{"dtype":"U8","shape":[)" + dims + R"(],"data_offsets":[0,1]}})", 1);
+}
+
+std::string bintensors_of_empty_tensors(std::size_t n) {
+  std::string header("\0\xFC", 2);
+  for (std::size_t i = 0; i < 4; ++i) header += static_cast<char>(n >> 8 * i & 0xFF);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::string name = name_of(i);
+    header += static_cast<char>(name.size()) + name + std::string("\1\1\0\0\0", 5);
+  }
+  return with_length(header + std::string((8 - header.size() % 8) % 8, ' '));
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "costXXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for temporary files");
+    path_ = pattern;
+  }
+  Folder(Folder&&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+
+  std::string put(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return (path_ / name).string();
+  }
+  std::string path(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+core::OpenOptions options() {
+  core::OpenOptions options;
+  options.threads = 1;
+  options.allocator = counted_allocator();
+  return options;
+}
+
+// Opens, and finds everything by its name.
+void open_and_find(const std::string& path) {
+  const core::FilePtr file = core::File::open(path.c_str(), options());
+  for (const MetadataPair& pair : file->metadata()) EXPECT_NE(file->metadata(pair.key), nullptr);
+  for (std::size_t i = 0; i < file->count_tensors(); ++i) EXPECT_NE(file->tensor(file->tensor_at(i)->name()), nullptr);
+}
+
+template <std::string (*Make)(std::size_t n)>
+Cost of_file(std::size_t n) {
+  const Folder folder;
+  const std::string path = folder.put("a.safetensors", Make(n));
+  return cost_of([&] { open_and_find(path); });
+}
+
+Cost of_metadata_of_index_and_shard(std::size_t n) {
+  const Folder folder;
+  folder.put("a.safetensors", with_length("{\"__metadata__\":{" + json_metadata(n, "shard.") + "}," +
+                                              R"("t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                                          1));
+  const std::string path = folder.put("model.safetensors.index.json", "{\"metadata\":{" + json_metadata(n, "index.") +
+                                                                          R"(},"weight_map":{"t":"a.safetensors"}})");
+  return cost_of([&] { open_and_find(path); });
+}
+
+Cost of_weight_map(std::size_t n) {
+  const Folder folder;
+  folder.put("a.safetensors", file_of_tensors(n));
+  std::string map;
+  for (std::size_t i = 0; i < n; ++i) map += fmt::format(R"({}"{}":"a.safetensors")", i == 0 ? "" : ",", name_of(i));
+  const std::string path = folder.put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  return cost_of([&] { open_and_find(path); });
+}
+
+std::string index_of_absent_shards(std::size_t n) {
+  std::string map;
+  for (std::size_t i = 0; i < n; ++i) {
+    map += fmt::format(R"({}"{}":"model-{:07}-of-1000000.safetensors")", i == 0 ? "" : ",", i, i * 7919 % 999'983);
+  }
+  return "{\"weight_map\":{" + map + "}}";
+}
+
+Cost of_absent_shards(std::size_t n) {
+  const Folder folder;
+  const std::string path = folder.put("model.safetensors.index.json", index_of_absent_shards(n));
+  return cost_of([&] { EXPECT_THROW(core::File::open(path.c_str(), options()), Error); });
+}
+
+Cost of_writing_metadata(std::size_t n) {
+  const Folder folder;
+  return cost_of([&] {
+    core::Writer writer;
+    for (std::size_t i = 0; i < n; ++i) writer.set_metadata(name_of(i), "value");
+    writer.begin(folder.path("a.safetensors").c_str(), {});
+    writer.finish();
+  });
+}
+
+Cost of_writing_tensors(std::size_t n) {
+  const Folder folder;
+  const std::uint64_t one = 1;
+  return cost_of([&] {
+    core::Writer writer;
+    for (std::size_t i = 0; i < n; ++i) writer.add(name_of(i), Dtype::U8, {&one, 1}, "x");
+    writer.begin(folder.path("a.safetensors").c_str(), {});
+    writer.finish();
+  });
+}
+
+// Not one that is there: the first decides, and no memory is taken for the others.
+TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
+  constexpr std::size_t kShards = 20'000;
+  const auto text = static_cast<double>(index_of_absent_shards(kShards).size());
+  const Cost cost = of_absent_shards(kShards);
+  EXPECT_LT(static_cast<double>(cost.bytes), 4 * text) << fmt::format("{} bytes of {}", cost.bytes, text);
+  EXPECT_LT(static_cast<double>(cost.work), 6 * text) << fmt::format("{} blocks for {} bytes", cost.work, text);
+}
+
+struct Case {
+  const char* name;
+  Cost (*of)(std::size_t n);
+};
+
+const Case kCases[] = {
+    {"tensors of a file", of_file<file_of_tensors>},
+    {"tensors of a file at one place", of_file<file_of_empty_tensors>},
+    {"metadata of a file", of_file<file_of_metadata>},
+    {"dimensions of a shape", of_file<file_of_one_shape>},
+    {"tensors of a bintensors file", of_file<bintensors_of_empty_tensors>},
+    {"metadata of an index beside its shard's", of_metadata_of_index_and_shard},
+    {"tensors of an index", of_weight_map},
+    {"shards of an index that are not there", of_absent_shards},
+    {"metadata written", of_writing_metadata},
+    {"tensors written", of_writing_tensors},
+};
+
+TEST(Cost, GrowsNoFasterThanTheInput) {
+  for (const Case& one : kCases) {
+    one.of(kFew);  // what is made once only
+    const Cost few = one.of(kFew);
+    const Cost many = one.of(kTimes * kFew);
+    const double work = static_cast<double>(many.work) / static_cast<double>(few.work);
+    const double bytes = static_cast<double>(many.bytes) / static_cast<double>(few.bytes);
+    const std::string figures = fmt::format("{}: work {} -> {} ({:.2f} times), bytes {} -> {} ({:.2f} times)", one.name,
+                                            few.work, many.work, work, few.bytes, many.bytes, bytes);
+    RecordProperty(one.name, figures);
+    EXPECT_GT(few.work, kFew) << figures;  // it is being counted
+    EXPECT_GT(few.bytes, kFew) << figures;
+    EXPECT_LT(work, kMost) << figures;
+    EXPECT_LT(bytes, kMost) << figures;
+  }
+}
+
+}  // namespace
+}  // namespace st::cost

@@ -1,0 +1,26 @@
+// What a call costs, counted and not timed, so that the verdict is the same on a busy machine.
+//
+// Work is the number of basic blocks that run in src/format and src/core, which this program compiles with
+// -fsanitize-coverage=trace-pc, and the number of cache lines that memcpy and its like are called for. Memory is the
+// largest number of bytes that are allocated at once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/memory.hpp"
+
+namespace st::cost {
+
+struct Cost {
+  std::uint64_t work = 0;
+  std::uint64_t bytes = 0;
+};
+
+Cost cost_of(const std::function<void()>& call);
+
+// malloc's blocks are seen only when they come from here.
+core::Allocator counted_allocator();
+
+}  // namespace st::cost
