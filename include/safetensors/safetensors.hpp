@@ -222,7 +222,7 @@ class Tensor {
   template <class T>
   void require_dtype() const {
     if (!detail::holds<T>(dtype())) {
-      throw error(ST_ERR_ARGUMENT, "is " + std::string(dtype_name()) + ", not of the type asked for");
+      throw error(ST_ERR_ARGUMENT, "is " + std::string(safetensors::name(dtype())) + ", not of the type asked for");
     }
   }
 

@@ -214,7 +214,9 @@ class HeaderParser {
   }
 
   void keep_unknown_dtype(std::string_view name, const char* place) {
-    if (!options_.unknown_dtypes) {
+    // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
+    const bool holds_nul = name.find('\0') != name.npos;
+    if (!options_.unknown_dtypes || holds_nul) {
       json_.fail_here(Status::dtype, json_.offset_of(place), "dtype " + quoted(name) + " is unknown");
     }
     terminate(name);

@@ -114,7 +114,7 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
       fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know",
-           quoted(tensor.name()), tensor.dtype_name());
+           quoted(tensor.name()), quoted(tensor.dtype_name()));
     }
   }
   slice.bytes = slice.run_bytes = tensor.bytes();

@@ -213,7 +213,7 @@ static void every_dtype(void) {
 static void unknown_dtypes_are_listed_when_asked_for(void) {
   const char *header =
       "{\"a\":{\"dtype\":\"F2\",\"shape\":[5],\"data_offsets\":[0,3]},"
-      "\"b\":{\"dtype\":\"e\\u0000\\n\",\"shape\":[],\"data_offsets\":[3,4]},"
+      "\"b\":{\"dtype\":\"e\\u0001\\n\",\"shape\":[],\"data_offsets\":[3,4]},"
       "\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[4,5]}}";
   st_file *file = open_text(header, 5, ST_OPEN_UNKNOWN_DTYPES);
   const st_tensor *a = st_get_tensor(file, "a");

@@ -163,6 +163,36 @@ TEST(Header, TheTextIsRestored) {
   }
 }
 
+Error fault_with_unknown_dtypes(std::string_view text) {
+  GuardedHeader header(text);
+  Table table(std::pmr::new_delete_resource());
+  HeaderOptions options;
+  options.unknown_dtypes = true;
+  try {
+    read_header(header.text(), 8 + text.size(), options, table);
+  } catch (const Error& error) {
+    return error;
+  }
+  return {Status::ok, 0, kNowhere, {}};
+}
+
+TEST(Header, AnUnknownDtypeOfControlBytesIsEscapedInMessages) {
+  const Error error = fault_with_unknown_dtypes(
+      R"({"t":{"dtype":"\n\u001b[2J","shape":[9223372036854775808,2],"data_offsets":[0,0]}})");
+  EXPECT_EQ(error.status, Status::overflow);
+  EXPECT_NE(error.message.find(R"('\x0a\x1b[2J')"), std::string::npos) << error.message;
+}
+
+// Its name is handed out without a length: "F32\u0000x" would be taken for F32.
+TEST(Header, ADtypeThatHoldsANulIsNotListed) {
+  for (const std::string_view dtype : {R"(F32\u0000x)", R"(\u0000)", R"(odd\u0000)"}) {
+    const Error error =
+        fault_with_unknown_dtypes(fmt::format(R"({{"t":{{"dtype":"{}","shape":[0],"data_offsets":[0,0]}}}})", dtype));
+    EXPECT_EQ(error.status, Status::dtype) << dtype;
+    EXPECT_NE(error.message.find(R"(\x00)"), std::string::npos) << error.message;
+  }
+}
+
 TEST(Header, ManyTensorsInAnyOrderOfTheText) {
   constexpr std::size_t kTensors = 5000;
   std::string header = "{";
