@@ -307,6 +307,10 @@ class Decoder {
       in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
                     "the header is not padded with spaces to a multiple of 8 bytes");
     }
+    if (table_.tensors.empty() && !only_spaces) {
+      in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
+                    "a header without tensors is padded with something else than spaces");
+    }
     return only_spaces;
   }
 

@@ -111,6 +111,18 @@ TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
   }
 }
 
+// A download that stopped early, or a file that was made and never written, is no model without tensors.
+TEST(BintensorsFaults, ANearlyBlankFileIsNoModel) {
+  for (const std::size_t size : {4U, 8U, 16U, 64U, 4096U}) {
+    EXPECT_EQ(fault_of(std::string(size, '\0'), 0).status, Status::schema) << size;
+  }
+  EXPECT_EQ(fault_of("\0\0 \0    "s, 0).status, Status::schema);
+  EXPECT_EQ(fault_of("\1\1\1k\1v\0\0\0"s, 0).status, Status::schema);
+  EXPECT_EQ(fault_of("\0\0      "s, 0).message, "");
+  EXPECT_EQ(fault_of("\1\1\1k\1v\0         "s, 0).message, "");
+  EXPECT_EQ(fault_of("\0\1\1a\1\1\0\0\0\0\0\0"s, 0).message, "");  // a tensor, and any padding
+}
+
 std::string raw_header(const Read& file, std::size_t size) {
   std::string raw(size, '?');
   restore_header({file.header.data(), size}, file.table, raw.data());
