@@ -187,6 +187,90 @@ TEST_F(Checkpoints, BadIndexesAreRefused) {
   }
 }
 
+// Each of these is an index that somebody may send; all begin well.
+TEST_F(Checkpoints, NoByteOfAnIndexIsTrusted) {
+  const std::string good = mapping("model-00001-of-00002.safetensors");
+  OpenOptions options;
+  options.threads = 1;  // starting threads takes longer than opening
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    put("model.safetensors.index.json", good.substr(0, at));
+    EXPECT_EQ(error_of(index(), options).status, Status::json) << at;
+    for (const char byte : {'\0', '"', '\\', '}', '/', '\xff'}) {
+      std::string changed = good;
+      if (changed[at] == byte) continue;
+      changed[at] = byte;
+      put("model.safetensors.index.json", changed);
+      const Error error = error_of(index(), options);
+      EXPECT_NE(error.status, Status::ok) << changed;
+      EXPECT_NE(error.status, Status::internal) << changed;
+    }
+  }
+}
+
+const BadIndex kHostile[] = {
+    {"parent in escapes", mapping("\\u002e\\u002e/outside.safetensors"), Status::shard, "leaves the folder"},
+    {"absolute in escapes", mapping("\\u002fetc/passwd"), Status::shard, "is absolute"},
+    {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard, "is in two shards"},
+    {"a name of 70000 bytes", mapping(std::string(70000, 'a')), Status::open, "shard 'aaaa"},
+    {"a name of 70000 folders", mapping(std::string(140000, '/').insert(0, "a")), Status::open, "shard 'a///"},
+    {"a terminal's escapes in a name", mapping("\\u001b[2J\\n"), Status::shard, R"('\x1b[2J\x0a' is missing)"},
+    {"half a surrogate", mapping("\\ud800"), Status::json, "surrogate"},
+    {"a raw line feed", mapping("\n"), Status::json, "index: "},
+    {"itself", mapping("model.safetensors.index.json"), Status::format, "JSON text"},
+    {"the folder", mapping("."), Status::open, "is a folder"},
+    {"tensor in two shards of the map",
+     R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00002-of-00002.safetensors"}})", Status::shard,
+     "tensor 'a' is not in its shard"},
+    {"weight_map null", R"({"weight_map":null})", Status::schema, "weight_map is not an object"},
+    {"weight_map in escapes, twice", R"({"weight_map":{},"weight\u005fmap":{}})", Status::duplicate, "twice"},
+    {"a byte order mark", "\xef\xbb\xbf{\"weight_map\":{}}", Status::json, "expected a value"},
+    {"metadata too deep",
+     "{\"metadata\":{\"k\":" + std::string(126, '[') + std::string(126, ']') + "},\"weight_map\":{}}", Status::json,
+     "deeper"},
+    {"metadata that ends early", R"({"weight_map":{},"metadata":{"k":[1,{"x":2}})", Status::json, "index: "},
+};
+
+TEST_F(Checkpoints, HostileIndexesAreRefused) {
+  put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
+  for (const BadIndex& bad : kHostile) {
+    put("model.safetensors.index.json", bad.text);
+    const Error error = error_of(index());
+    EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(bad.status)) << bad.fault << ": " << error.message;
+    EXPECT_NE(error.message.find(bad.message), std::string::npos) << bad.fault << ": " << error.message;
+    EXPECT_EQ(error.message.find_first_of("\n\x1b"), std::string::npos) << bad.fault;
+  }
+}
+
+TEST_F(Checkpoints, MetadataOfTheIndexComesFirst) {
+  put("model.safetensors.index.json",
+      R"({"metadata":{"a":"1","format":"np","a":"2","":null},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+  const FilePtr file = open(index());
+  ASSERT_EQ(file->metadata().size(), 4U);
+  EXPECT_EQ(file->metadata("a")->value, "1");
+  EXPECT_EQ(file->metadata("format")->value, "np");
+  EXPECT_EQ(file->metadata("")->value, "null");
+  EXPECT_EQ(file->metadata("b"), nullptr);
+}
+
+// They are opened in batches; the first that is missing is told, wherever it stands.
+TEST_F(Checkpoints, OfManyShardsTheFirstMissingOneIsTold) {
+  constexpr std::size_t kMany = 600;
+  std::string map;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    const std::string name = fmt::format("part-{:04}.safetensors", i);
+    put(name, model(entry(fmt::format("t{}", i), 0), 4, 'z'));
+    map += fmt::format(R"({}"t{}":"{}")", i == 0 ? "" : ",", i, name);
+  }
+  put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const FilePtr file = open(index());
+  ASSERT_EQ(file->count_shards(), kMany);
+  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(file->tensor(fmt::format("t{}", i))->shard->number, i);
+  for (const char* const name : {"part-0599.safetensors", "part-0300.safetensors", "part-0299.safetensors"}) {
+    fs::remove(folder / name);
+    EXPECT_NE(error_of(index()).message.find(fmt::format("shard '{}' is missing", name)), std::string::npos);
+  }
+}
+
 TEST_F(Checkpoints, LinksStayInsideOrLeadToTheCache) {
   const std::string index_text = mapping("model-00001-of-00002.safetensors");
   put("model.safetensors.index.json", index_text);
