@@ -21,11 +21,12 @@ constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
 constexpr std::uint64_t kLeastPiece = 128 * kKiB;
 constexpr std::size_t kMostParts = 400;  // of small tensors in one piece
 
-// Unwanted bytes between two wanted ranges that are read along rather than skipped: as many as arrive in the time that one
-// more request takes. Copied, that is a system call; a disk with 16 requests under way gave 64,000 of 4 KiB in a second,
-// 40,000 of 16 KiB and 4 GB of consecutive bytes.
+// Unwanted bytes between two wanted ranges are read along rather than skipped where they arrive in the time that one more
+// request takes. Copied, a request is a system call. From a disk it is a wait, which several readers share until the disk
+// answers no faster: one reader lost by skipping less than 128 KiB, eight and more by skipping less than 16 KiB.
 constexpr std::uint64_t kCopyGap = 1 * kKiB;
-constexpr std::uint64_t kDiskGap = 64 * kKiB;
+constexpr std::uint64_t kAloneGap = 128 * kKiB;
+constexpr std::uint64_t kManyGap = 16 * kKiB;
 
 // Where the next multiple does not fit 64 bits, the last position stands for it: a source may be 2^64 - 1 bytes long.
 std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
@@ -66,6 +67,11 @@ std::uint64_t PieceQueue::piece_bytes(io::Way way) const {
   return std::min(usual, most_);
 }
 
+std::uint64_t PieceQueue::gap_bytes(io::Way way) const {
+  if (cutting_.gap_bytes != 0) return cutting_.gap_bytes;
+  return way == io::Way::copy ? kCopyGap : std::max(kAloneGap / cutting_.readers, kManyGap);
+}
+
 bool PieceQueue::next(Piece& piece) {
   const std::lock_guard lock(mutex_);
   if (want_ == wants_.size()) return false;
@@ -76,7 +82,7 @@ bool PieceQueue::next(Piece& piece) {
                                : want.begin + format::run_at(*want.slice, run_).src - want.slice->src_begin + taken_;
   piece.file = &files_[file_];
   piece.way = way_at(at);
-  piece.gap = cutting_.gap_bytes != 0 ? cutting_.gap_bytes : piece.way == io::Way::copy ? kCopyGap : kDiskGap;
+  piece.gap = gap_bytes(piece.way);
   piece.parts.clear();
   piece.want = &want;
   const std::uint64_t room = piece_bytes(piece.way);
@@ -133,7 +139,7 @@ void PieceQueue::cut_runs(Piece& piece, std::uint64_t room) {
   const std::uint64_t least = std::min(total - run_, kLeastRunBytes / slice.run_bytes + 1);
   piece.first_run = run_;
   piece.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
-  piece.room = std::max(piece.way == io::Way::copy ? std::min(room, kRunWindow) : room, slice.run_bytes);
+  piece.room = std::max(piece.way == io::Way::copy ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
   run_ += piece.runs;
   if (run_ < total) return;
   run_ = 0;

@@ -67,6 +67,7 @@ class PieceQueue {
   void enter_file(std::size_t file);
   io::Way way_at(std::uint64_t at);
   std::uint64_t piece_bytes(io::Way way) const;
+  std::uint64_t gap_bytes(io::Way way) const;
   void cut_stretches(Piece& piece, std::uint64_t room);
   void cut_runs(Piece& piece, std::uint64_t room);
   void cut_long_run(Piece& piece, std::uint64_t room);

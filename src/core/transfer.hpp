@@ -29,9 +29,6 @@ class Transfer {
   void carry_out(const Piece& piece);
 
  private:
-  struct FreePages {
-    void operator()(std::byte* pages) const;
-  };
   struct Copy {
     std::uint64_t from = 0;  // in the file
     std::uint64_t bytes = 0;
@@ -47,7 +44,7 @@ class Transfer {
   std::byte* scratch(std::uint64_t bytes);
 
   Receiver& receiver_;
-  std::unique_ptr<std::byte[], FreePages> pages_;
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
   std::uint64_t pages_bytes_ = 0;
 
   // The read being put together: what lies from window_ on, up to cursor_.

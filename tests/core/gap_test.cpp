@@ -1,0 +1,87 @@
+// What nobody wants between the runs of a slice: read along where that is sooner than another request, and only there.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/plan.hpp"
+
+namespace st::core {
+namespace {
+
+constexpr std::uint64_t kRows = 200;
+constexpr std::uint64_t kColumns = 64;
+
+// U8 [kRows, stride] of zeros, which counts how much of it is read.
+struct Counted {
+  std::string front;
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::uint64_t> requests{0};
+};
+
+std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+  auto& counted = *static_cast<Counted*>(ctx);
+  counted.bytes += n;
+  ++counted.requests;
+  std::memset(dst, 0, n);
+  if (offset < counted.front.size()) {
+    std::memcpy(dst, counted.front.data() + offset, std::min(n, counted.front.size() - offset));
+  }
+  return 0;
+}
+
+struct Case {
+  std::uint64_t stride;
+  unsigned threads;
+  std::uint64_t gap_bytes;  // as the caller sets it
+  bool along;
+};
+
+constexpr std::uint64_t kKiB = 1024;
+
+// One reader waits for each request alone; many share the wait, until the disk answers no faster.
+constexpr Case kCases[] = {
+    {8 * kKiB, 1, 0, true},       {8 * kKiB, 16, 0, true},   {64 * kKiB, 1, 0, true},
+    {64 * kKiB, 16, 0, false},    {32 * kKiB, 16, 0, false}, {32 * kKiB, 2, 0, true},
+    {128 * kKiB, 1, 0, true},     {128 * kKiB, 2, 0, false}, {256 * kKiB, 1, 0, false},
+    {256 * kKiB, 1024, 0, false}, {8 * kKiB, 16, 1, false},  {256 * kKiB, 16, 256 * kKiB, true},
+};
+
+TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
+  for (const Case& which : kCases) {
+    SCOPED_TRACE(
+        fmt::format("rows of {} bytes, {} threads, a gap of {}", which.stride, which.threads, which.gap_bytes));
+    const std::uint64_t end = kRows * which.stride;
+    const std::string header =
+        fmt::format(R"({{"m":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, which.stride, end);
+    Counted counted;
+    const std::uint64_t length = header.size();
+    counted.front.assign(reinterpret_cast<const char*>(&length), sizeof length);
+    counted.front += header;
+    const auto file =
+        File::open(io::Source::callbacks({read_at, nullptr, &counted}, counted.front.size() + end), OpenOptions{});
+    Plan plan(*file);
+    const std::int64_t first[] = {0, 100};
+    const std::int64_t last[] = {INT64_MAX, 100 + kColumns};
+    std::vector<std::byte> got(kRows * kColumns);
+    plan.add(*file->tensor("m"), first, last, nullptr, got.data(), got.size());
+    counted.bytes = counted.requests = 0;
+    ReadOptions options;
+    options.threads = which.threads;
+    options.gap_bytes = which.gap_bytes;
+    plan.run(options);
+    if (which.along) {
+      EXPECT_GE(counted.bytes, kRows * which.stride / 2);
+      EXPECT_LT(counted.requests, kRows / 2);
+    } else {
+      EXPECT_EQ(counted.bytes, got.size());
+      EXPECT_EQ(counted.requests, kRows);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace st::core
