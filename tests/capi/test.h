@@ -46,7 +46,7 @@ static inline test_bytes test_file_n(const char *header, size_t header_size, siz
   test_bytes file;
   size_t i;
   file.size = 8 + header_size + data_size;
-  file.data = test_alloc(file.size);
+  file.data = (unsigned char *)test_alloc(file.size);
   for (i = 0; i < 8; ++i) file.data[i] = (unsigned char)((uint64_t)header_size >> (8 * i));
   memcpy(file.data + 8, header, header_size);
   for (i = 0; i < data_size; ++i) file.data[8 + header_size + i] = (unsigned char)i;
