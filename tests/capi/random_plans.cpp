@@ -235,19 +235,27 @@ st_read_options random_options(bool of_disk) {
 // ---- one case
 
 constexpr std::size_t kGuard = 32;
+constexpr std::size_t kPage = 4096;
 
 struct Destination {
   Bytes expected;  // with guards on both sides
   Bytes room;
+  std::size_t begin = 0;
 };
 
-Destination guarded(const Bytes& expected) {
+// Every other one lies as far into a page as the tensor in its file, so that a disk may write into it.
+Destination guarded(const Bytes& expected, std::uint64_t offset) {
   Destination made;
-  const std::size_t before = kGuard + below(8);
-  made.expected.assign(before, 0xEE);
-  made.expected.insert(made.expected.end(), expected.begin(), expected.end());
-  made.expected.insert(made.expected.end(), kGuard, 0xEE);
-  made.room.assign(made.expected.size(), 0xEE);
+  made.room.resize(expected.size() + 2 * kGuard + kPage);
+  std::size_t before = kGuard + below(8);
+  if (below(2) == 0) {
+    const auto address = reinterpret_cast<std::uintptr_t>(made.room.data());
+    before = kGuard + static_cast<std::size_t>((offset - address - kGuard) % kPage);
+  }
+  made.begin = before;
+  made.expected.assign(made.room.size(), 0xEE);
+  std::copy(expected.begin(), expected.end(), made.expected.begin() + static_cast<std::ptrdiff_t>(before));
+  made.room.assign(made.room.size(), 0xEE);
   return made;
 }
 
@@ -261,9 +269,9 @@ bool add(st_plan* plan, const st_file* file, const Model::Tensor& from, std::vec
   Bytes expected;
   if (whole) expected.assign(from.data, from.data + bytes_of(from));
   if (!whole) copy_naively(from, slice, 0, 0, expected);
-  destinations.push_back(guarded(expected));
+  destinations.push_back(guarded(expected, st_tensor_offset(tensor)));
   Bytes& room = destinations.back().room;
-  unsigned char* const dst = room.data() + (room.size() - kGuard - expected.size());
+  unsigned char* const dst = room.data() + destinations.back().begin;
   const std::int64_t* const begin = whole ? nullptr : slice.begin.data();
   const std::int64_t* const end = whole ? nullptr : slice.end.data();
   const std::int64_t* const step = whole ? nullptr : slice.step.data();
