@@ -35,8 +35,9 @@ class Cost(unittest.TestCase):
         keys = [f"key.{i:06}" for i in range(2 * KEYS)]
         random.Random(1).shuffle(keys)
         once, twice = (file_bytes([("a", "U8", [1], 1)], {key: "v" for key in keys[:n]}) for n in (KEYS, 2 * KEYS))
+        out = str(self.folder / "b.bt")
         for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["meta", "FILE"], ["meta", "FILE", "--json"],
-                          ["meta", "FILE", "get", keys[0]]):
+                          ["meta", "FILE", "get", keys[0]], ["convert", "FILE", out], ["convert", "FILE", "-", "--to", "safetensors"]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))  # 2.3: searches in what is sorted take a step more
 
