@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
 
+constexpr int kMostInterruptions = 10;  // a timer's signals may come faster than a copy
+
+// Only where the build forgot to ask for them are offsets shorter, and would files beyond 2 GiB be written wrongly.
+static_assert(sizeof(off_t) == sizeof(std::uint64_t));
+
 // Pieces that end on multiples of this in the file let the page cache take large folios: half the time of one write
 // of hundreds of megabytes.
 constexpr std::size_t kPiece = std::size_t{8} << 20;
@@ -83,13 +88,15 @@ int write_all(int descriptor, const void* data, std::size_t n) {
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
 #if defined(__linux__)
   std::uint64_t done = 0;
+  int interruptions = 0;  // in a row
   while (done < n) {
     off_t source = static_cast<off_t>(from_offset + done);
     off_t target = static_cast<off_t>(to_offset + done);
     const ssize_t copied =
         copy_file_range(from, &source, to, &target, std::min<std::uint64_t>(n - done, kMostAtOnce), 0);
-    if (copied < 0 && errno == EINTR) continue;
+    if (copied < 0 && errno == EINTR && ++interruptions < kMostInterruptions) continue;
     if (copied <= 0) break;
+    interruptions = 0;
     done += static_cast<std::uint64_t>(copied);
   }
   return done;
