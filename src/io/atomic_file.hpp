@@ -3,11 +3,13 @@
 // The bytes go to a sibling of the target that has no name where the system can make such a file; commit() puts it
 // in the target's place with one link or rename. Until then the old file is untouched, and a process killed at any
 // moment leaves it so. Killed between giving the sibling a name and renaming it, or on a system without nameless
-// files, a process leaves that sibling behind: ".NAME.st-new-0". It was locked, and the lock died with the process;
-// so the next writer of the same target can tell it from the work of a living one, and removes it.
+// files, a process leaves that sibling behind, under a random name that begins with ".NAME.st-new-". It was locked, and
+// the lock died with the process; so the next writer of the same target can tell it from the work of a living one, and
+// removes it.
 //
-// A new file gets its mode from the umask, a replaced one hands its mode and owner on. A symbolic link is followed.
-// Other hard links to a replaced file keep the old bytes, and so does whoever has it open or mapped.
+// A new file gets its mode from the umask. A replaced one hands on who may do what with it (access.hpp), and until then
+// the new one is open to its owner only. A symbolic link is followed. Other hard links to a replaced file keep the old
+// bytes, and so does whoever has it open or mapped.
 //
 // FIFOs, devices and standard output have nothing to replace: they are written through, in order.
 // SPDX-License-Identifier: Apache-2.0
@@ -18,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "io/access.hpp"
 #include "io/descriptor.hpp"
 #include "io/identity.hpp"
 #include "io/source.hpp"
@@ -63,14 +66,15 @@ class AtomicFile {
   void commit_over(const Identity& seen);
 
  private:
-  void open_stream();
   void open_sibling();
-  bool open_nameless(mode_t mode);
-  void open_named(mode_t mode);
-  void keep_owner_and_mode() const;
+  bool open_nameless();
+  mode_t first_mode() const;
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
-  void finish_bytes();
+  void finish_stream();
+  void take_over_access();
+  void finish_bytes(int error_of_closing);
   void publish();
+  void name_sibling();
   void require_unchanged() const;
   void sync_folder() const;
   void drop() noexcept;
@@ -78,9 +82,12 @@ class AtomicFile {
   Target target_;
   CreateOptions options_;
   Descriptor file_;
+  Descriptor to_close_;  // another descriptor of the file: network filesystems report errors when one is closed
   Descriptor folder_to_sync_;
+  std::optional<Access> access_;  // what the file takes over; none: what the umask leaves
   std::optional<Identity> only_over_;
   std::string sibling_;  // the name the bytes have until they are the target; empty: none
+  pid_t process_ = 0;    // that made this object
   bool in_order_ = false;
   mutable std::uint64_t position_ = 0;  // of a stream
 };

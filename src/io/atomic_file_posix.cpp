@@ -20,7 +20,7 @@ namespace st::io {
 
 namespace {
 
-constexpr mode_t kNewMode = 0666;  // less the umask
+constexpr int kMostInterruptions = 10;  // a timer's signals may come faster than the space
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 // -1 when the path leads elsewhere or nowhere by now, or no descriptor is free: the source may have a mapping.
@@ -39,16 +39,22 @@ std::string path_of(const Descriptor& file) { return fmt::format("/proc/self/fd/
 AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
   AtomicFile file;
   file.options_ = options;
+  file.process_ = getpid();
   file.target_ = find_target(path);
   const Target& target = file.target_;
   if (!options.replace && (target.kind != Target::Kind::absent || target.through_link)) {
     fail_os(Status::open, EEXIST, "{}", target.shown);
   }
-  if (target.kind == Target::Kind::stream || target.kind == Target::Kind::descriptor) {
-    file.open_stream();
-  } else {
-    file.open_sibling();
+  file.in_order_ = target.kind == Target::Kind::stream || target.kind == Target::Kind::descriptor;
+  if (file.in_order_) {
+    file.file_ = open_stream(target);
+    return file;
   }
+  if (target.kind == Target::Kind::regular) {
+    require_replaceable(target);
+    file.access_ = access_of(target.folder.get(), target.name);
+  }
+  file.open_sibling();
   return file;
 }
 
@@ -60,9 +66,12 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   target_ = std::move(other.target_);
   options_ = other.options_;
   file_ = std::move(other.file_);
+  to_close_ = std::move(other.to_close_);
   folder_to_sync_ = std::move(other.folder_to_sync_);
+  access_ = std::move(other.access_);
   only_over_ = other.only_over_;
   sibling_ = std::exchange(other.sibling_, {});
+  process_ = other.process_;
   in_order_ = other.in_order_;
   position_ = other.position_;
   return *this;
@@ -71,73 +80,47 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
 AtomicFile::~AtomicFile() { drop(); }
 
 void AtomicFile::drop() noexcept {
-  if (!sibling_.empty()) unlinkat(target_.folder.get(), sibling_.c_str(), 0);
+  // A process forked meanwhile has a copy of this object, and nothing to remove.
+  if (!sibling_.empty() && process_ == getpid()) {
+    unlinkat(target_.folder.get(), sibling_.c_str(), 0);
+    unlock_sibling(file_.get());
+  }
   sibling_.clear();
+  to_close_.close();
   file_.close();
 }
 
 // ---- opening -----------------------------------------------------------------------------------------------------
 
-void AtomicFile::open_stream() {
-  in_order_ = true;
-  if (target_.kind == Target::Kind::descriptor) {
-    file_ = Descriptor(fcntl(std::stoi(target_.name), F_DUPFD_CLOEXEC, 0));
-  } else {
-    file_ = Descriptor(openat(target_.folder.get(), target_.name.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  }
-  if (!file_) fail_os(Status::open, errno, "{}", target_.shown);
-}
-
 void AtomicFile::open_sibling() {
-  const bool replaces = target_.kind == Target::Kind::regular;
-  // A rename asks the folder only. A file made read-only is meant to stay as it is.
-  if (replaces && faccessat(target_.folder.get(), target_.name.c_str(), W_OK, AT_EACCESS) != 0) {
-    fail_os(Status::open, errno, "{}", target_.shown);
-  }
   if (options_.sync) {
-    folder_to_sync_ = Descriptor(openat(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    folder_to_sync_ = open_existing(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
-  sweep_siblings(target_.folder.get(), target_.name);
-  const mode_t mode = replaces ? target_.status.st_mode & 0777 : kNewMode;
-  if (!open_nameless(mode)) open_named(mode);
-  if (replaces) keep_owner_and_mode();
+  // A nameless file can leave litter only while it replaces another.
+  const bool nameless = open_nameless();
+  if (!nameless || access_) sweep_siblings(target_.folder.get(), target_.name);
+  if (!nameless) file_ = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
+  if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
+  // What commit() will need: a refused fchmod is better known now, and then there may be no free descriptor.
+  if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
+  to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
 }
 
 // false: this folder's filesystem has no nameless files, or nothing could name one later.
-bool AtomicFile::open_nameless(mode_t mode) {
+bool AtomicFile::open_nameless() {
 #if defined(O_TMPFILE)
-  Descriptor file(openat(target_.folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
-  if (!file || access(path_of(file).c_str(), F_OK) != 0) return false;
-  lock_sibling(file.get());
-  file_ = std::move(file);
-  return true;
-#else
-  return false;
+  do {
+    file_ = Descriptor(openat(target_.folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode()));
+  } while (!file_ && errno == EINTR);
+  if (file_ && access(path_of(file_).c_str(), F_OK) != 0) file_.close();
 #endif
+  return static_cast<bool>(file_);
 }
 
-void AtomicFile::open_named(mode_t mode) {
-  file_ = create_sibling(target_.folder.get(), target_.name, mode, sibling_);
-  if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
-}
-
-// Who may not give the file away keeps it, and then the group's rights are what everybody has: they were meant for
-// another group.
-void AtomicFile::keep_owner_and_mode() const {
-  struct stat now {};
-  if (fstat(file_.get(), &now) != 0) fail_os(Status::open, errno, "a file beside {}", target_.shown);
-  const struct stat& old = target_.status;
-  mode_t mode = old.st_mode & 0777;
-  if (now.st_uid != old.st_uid || now.st_gid != old.st_gid) {
-    const bool given = fchown(file_.get(), old.st_uid, old.st_gid) == 0 ||
-                       fchown(file_.get(), static_cast<uid_t>(-1), old.st_gid) == 0;
-    if (!given && now.st_gid != old.st_gid) mode = (mode & ~0070U) | (mode & 0007U) << 3;
-  }
-  if ((now.st_mode & 07777) != mode && fchmod(file_.get(), mode) != 0) {
-    fail_os(Status::open, errno, "the mode {:o} for {}", mode, target_.shown);
-  }
-}
+// Until commit() a file that takes another's place is open to its owner only. From any other the umask takes what it takes.
+mode_t AtomicFile::first_mode() const { return access_ ? 0600 : 0666; }
 
 // ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -154,11 +137,12 @@ void AtomicFile::set_size(std::uint64_t size) const {
 
 void AtomicFile::reserve(std::uint64_t size) const {
 #if defined(__linux__)
-  while (!in_order_ && size > 0 && fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) != 0) {
-    if (errno == EINTR) continue;
+  if (in_order_ || size == 0) return;
+  for (int i = 0; i < kMostInterruptions; ++i) {
+    if (fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return;
     const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO;
     if (full) fail_os(Status::write, errno, "{} of {} bytes", target_.shown, size);
-    return;  // not every filesystem can
+    if (errno != EINTR) return;  // not every filesystem can
   }
 #else
   static_cast<void>(size);
@@ -213,63 +197,6 @@ void AtomicFile::copy_by_hand(std::uint64_t offset, const Source& source, std::u
     offset += some;
     from += some;
     n -= some;
-  }
-}
-
-// ---- committing --------------------------------------------------------------------------------------------------
-
-void AtomicFile::commit() {
-  finish_bytes();
-  if (in_order_) return;
-  publish();
-  sibling_.clear();
-  file_.close();
-  sync_folder();
-}
-
-void AtomicFile::commit_over(const Identity& seen) {
-  only_over_ = seen;
-  commit();
-}
-
-// All errors that the bytes can still bring come before the old file is touched.
-void AtomicFile::finish_bytes() {
-  if (options_.sync) {
-    const int error = sync_now(file_.get());
-    const bool cannot = in_order_ && (error == EINVAL || error == EROFS);  // pipes and terminals have nothing to sync
-    if (error != 0 && !cannot) fail_os(Status::write, error, "{}: syncing", target_.shown);
-  }
-  const int error = in_order_ ? (file_.close() == 0 || errno == EINTR ? 0 : errno) : errors_of_closing(file_.get());
-  if (error != 0) fail_os(Status::write, error, "{}: closing", target_.shown);
-}
-
-void AtomicFile::publish() {
-  if (sibling_.empty()) {
-    // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
-    const bool direct = target_.kind == Target::Kind::absent && !only_over_;
-    if (direct && link_as(file_.get(), target_.folder.get(), target_.name) == 0) return;
-    if (direct && (errno != EEXIST || !options_.replace)) fail_os(Status::write, errno, "{}", target_.shown);
-    sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
-    if (sibling_.empty()) fail_os(Status::write, errno, "a file beside {}", target_.shown);
-  }
-  require_unchanged();
-  const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
-  if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
-}
-
-void AtomicFile::require_unchanged() const {
-  if (!only_over_) return;
-  struct stat now {};
-  const bool there = fstatat(target_.folder.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
-  if (there && identity_of(now) == *only_over_) return;
-  fail(Status::state, "{} was {} by somebody else meanwhile", target_.shown, there ? "changed or replaced" : "removed");
-}
-
-void AtomicFile::sync_folder() const {
-  if (!options_.sync) return;
-  const int error = sync_now(folder_to_sync_.get());
-  if (error != 0) {
-    fail_os(Status::write, error, "{} is complete and in its place, but its folder could not be synced", target_.shown);
   }
 }
 

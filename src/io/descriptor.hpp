@@ -5,8 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace st::io {
@@ -25,11 +27,20 @@ class Descriptor {
 
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
+  int release() { return std::exchange(number_, -1); }
   // As close(2); the number is gone whatever it answers.
   int close() { return number_ < 0 ? 0 : ::close(std::exchange(number_, -1)); }
 
  private:
   int number_ = -1;
 };
+
+// As openat(2) for what exists, but not interrupted by signals, as network filesystems and FUSE otherwise are.
+inline Descriptor open_existing(int folder, const char* path, int flags) {
+  for (;;) {
+    Descriptor opened(::openat(folder, path, flags | O_CLOEXEC));
+    if (opened || errno != EINTR) return opened;
+  }
+}
 
 }  // namespace st::io

@@ -1,8 +1,9 @@
-// The names that files have while they wait to take their target's place: ".NAME.st-new-0", "...-1" and so on.
+// The names that files have while they wait to take their target's place: ".NAME.st-new-" and 16 random digits, so
+// that nobody can occupy them beforehand.
 //
-// A fixed series, not random names, so that what a killed process left behind is found again. Whoever has such a
-// file holds a lock on it (flock), which the kernel drops with the process: a file of the series that can be locked
-// is litter, and only who holds its lock may remove it. Each writer of a target takes the first free number.
+// What a killed process left behind is found by its name's beginning. Whoever has such a file holds a lock on it
+// (flock), which the kernel drops with the process: a file of that name which can be locked is litter, and only who
+// holds its lock may remove it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,15 +15,15 @@
 
 namespace st::io {
 
-// Removes what dead writers of this target left behind.
+// Removes what dead writers of this target left behind. A folder of many files is not read to its end.
 void sweep_siblings(int folder, const std::string& target);
 
-// A nameless file must be locked before it gets a name.
-void lock_sibling(int file);
-
-// Each of these two leaves errno where there is no answer (no descriptor, an empty name).
+// Each of these two leaves errno where there is no answer (no descriptor, an empty name). The file is locked then.
 Descriptor create_sibling(int folder, const std::string& target, mode_t mode, std::string& name);
 std::string link_sibling(int file, int folder, const std::string& target);
+
+// Once the file is the target it is nobody's sibling: a process forked meanwhile would hold the lock on.
+void unlock_sibling(int file);
 
 // Gives a nameless file this very name. 0, or -1 and errno.
 int link_as(int file, int folder, const std::string& name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/sibling.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -9,23 +10,40 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <string_view>
 
 #include <fmt/core.h>
+
+#include "io/random.hpp"
 
 namespace st::io {
 
 namespace {
 
-constexpr int kMostSiblings = 1000;     // that many writers of one target at once are a mistake
+constexpr int kMostTries = 100;         // a random name is taken once in 2^64 times
+constexpr int kMostEntries = 4096;      // of a folder are looked at: a millisecond
 constexpr std::size_t kMostName = 255;  // bytes, on every filesystem that matters
+constexpr std::size_t kDigits = 16;
+constexpr std::size_t kOldDigits = 3;  // version 0.1 counted from 0
 
-// Targets whose long names begin alike share a series. That is harmless: the locks decide.
-std::string sibling_name(const std::string& target, int number) {
-  const std::string tail = fmt::format(".st-new-{}", number);
-  std::size_t kept = std::min(target.size(), kMostName - 1 - tail.size());
+// Targets whose long names begin alike share this. That is harmless: the locks decide.
+std::string beginning(const std::string& target) {
+  constexpr std::string_view kMark = ".st-new-";
+  std::size_t kept = std::min(target.size(), kMostName - 1 - kMark.size() - kDigits);
   while (kept < target.size() && kept > 0 && (static_cast<unsigned char>(target[kept]) & 0xC0) == 0x80) --kept;
-  return fmt::format(".{}{}", std::string_view(target).substr(0, kept), tail);
+  return fmt::format(".{}{}", std::string_view(target).substr(0, kept), kMark);
+}
+
+std::string random_name(const std::string& target) {
+  return fmt::format("{}{:016x}", beginning(target), random_seed());
+}
+
+bool is_sibling_name(std::string_view name, std::string_view beginning_of_target) {
+  if (!name.starts_with(beginning_of_target)) return false;
+  const std::string_view digits = name.substr(beginning_of_target.size());
+  const bool counted = !digits.empty() && digits.size() <= kOldDigits;
+  return (digits.size() == kDigits || counted) && digits.find_first_not_of("0123456789abcdef") == digits.npos;
 }
 
 bool is_same_file(int file, int folder, const std::string& name) {
@@ -35,38 +53,42 @@ bool is_same_file(int file, int folder, const std::string& name) {
          here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-enum class Found { nothing, litter_removed, in_use };
+bool is_ours(const struct stat& status) { return S_ISREG(status.st_mode) && status.st_uid == geteuid(); }
 
-Found sweep(int folder, const std::string& name) {
-  const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file) return errno == ENOENT ? Found::nothing : Found::in_use;
+void sweep(int folder, const char* name) {
   struct stat status {};
-  const bool ours = fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
-  if (!ours || flock(file.get(), LOCK_EX | LOCK_NB) != 0) return Found::in_use;
-  if (!is_same_file(file.get(), folder, name)) return Found::in_use;  // somebody else was sweeping
-  return unlinkat(folder, name.c_str(), 0) == 0 ? Found::litter_removed : Found::in_use;
+  if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status)) return;
+  const Descriptor file = open_existing(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!file || fstat(file.get(), &status) != 0 || !is_ours(status)) return;
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
+  if (is_same_file(file.get(), folder, name)) unlinkat(folder, name, 0);  // else somebody else was sweeping
 }
+
+// A filesystem without locks leaves its litter to people: nothing is removed there that could be in use.
+bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 }  // namespace
 
 void sweep_siblings(int folder, const std::string& target) {
-  for (int number = 0; number < kMostSiblings; ++number) {
-    if (sweep(folder, sibling_name(target, number)) == Found::nothing) return;
+  const std::string wanted = beginning(target);
+  Descriptor opened = open_existing(folder, ".", O_RDONLY | O_DIRECTORY);
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? fdopendir(opened.get()) : nullptr, closedir);
+  if (!entries) return;
+  opened.release();  // closedir closes it
+  for (int i = 0; i < kMostEntries; ++i) {
+    const dirent* const entry = readdir(entries.get());
+    if (entry == nullptr) return;
+    if (is_sibling_name(entry->d_name, wanted)) sweep(folder, entry->d_name);
   }
 }
 
-// A filesystem without locks leaves its litter to people: nothing is removed there that could be in use.
-void lock_sibling(int file) { flock(file, LOCK_EX | LOCK_NB); }
-
 Descriptor create_sibling(int folder, const std::string& target, mode_t mode, std::string& name) {
-  for (int number = 0; number < kMostSiblings; ++number) {
-    std::string candidate = sibling_name(target, number);
+  for (int i = 0; i < kMostTries; ++i) {
+    std::string candidate = random_name(target);
     Descriptor file(openat(folder, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (!file && errno != EEXIST) return file;
-    if (!file) continue;
+    if (!file && errno != EEXIST && errno != EINTR) return file;
     // A sweeper may hold the lock of a file that is a moment old, and is about to remove it.
-    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
-    if (!is_same_file(file.get(), folder, candidate)) continue;
+    if (!file || !lock(file.get()) || !is_same_file(file.get(), folder, candidate)) continue;
     name = std::move(candidate);
     return file;
   }
@@ -74,14 +96,18 @@ Descriptor create_sibling(int folder, const std::string& target, mode_t mode, st
   return {};
 }
 
+// The file is locked before it has a name that a sweeper can find.
 std::string link_sibling(int file, int folder, const std::string& target) {
-  for (int number = 0; number < kMostSiblings; ++number) {
-    std::string candidate = sibling_name(target, number);
+  lock(file);
+  for (int i = 0; i < kMostTries; ++i) {
+    std::string candidate = random_name(target);
     if (link_as(file, folder, candidate) == 0) return candidate;
     if (errno != EEXIST) return {};
   }
   return {};
 }
+
+void unlock_sibling(int file) { flock(file, LOCK_UN); }
 
 int link_as(int file, int folder, const std::string& name) {
   const std::string path = fmt::format("/proc/self/fd/{}", file);
@@ -92,7 +118,7 @@ int rename_sibling(int folder, const std::string& sibling, const std::string& ta
   if (replace) return renameat(folder, sibling.c_str(), folder, target.c_str()) == 0 ? 0 : errno;
 #if defined(RENAME_NOREPLACE)
   if (renameat2(folder, sibling.c_str(), folder, target.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
 #endif
   if (linkat(folder, sibling.c_str(), folder, target.c_str(), 0) != 0) return errno;
   unlinkat(folder, sibling.c_str(), 0);

@@ -1,8 +1,10 @@
 // What a path leads to, for somebody who is about to write there.
 //
 // The last component is followed through symbolic links by hand, so that a link is kept and the file it names is
-// replaced. The folder stays open: whatever happens to the working directory or to the folders above in the
-// meantime, the file ends where it was meant to when the writing began.
+// replaced. In a folder where everybody may put links (sticky, as /tmp), a link of somebody else is not followed: that
+// is the kernel's rule where it follows links itself (protected_symlinks). The folder stays open: whatever happens to
+// the working directory or to the folders above in the meantime, the file ends where it was meant to when the writing
+// began.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,5 +35,12 @@ struct Target {
 
 // Throws Status::open for what can never be written to: a folder, a socket, a path that does not exist on the way.
 Target find_target(const char* path);
+
+// Throws Status::open when the rename that would replace a regular file could never succeed, and when the file was
+// made read-only, which a rename does not ask.
+void require_replaceable(const Target& target);
+
+// Opens a stream for writing. Throws when something else has taken its place since find_target().
+Descriptor open_stream(const Target& target);
 
 }  // namespace st::io

@@ -2,6 +2,10 @@
 #include "io/target.hpp"
 
 #include <fcntl.h>
+#if defined(__linux__)
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 #include <array>
@@ -36,15 +40,31 @@ void step(Target& target, const std::string& path) {
     fail_os(Status::open, path.empty() ? ENOENT : EISDIR, "{}", target.shown);
   }
   const int from = target.folder ? target.folder.get() : AT_FDCWD;
-  Descriptor next(openat(from, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Descriptor next = open_existing(from, folder.c_str(), O_PATH | O_DIRECTORY);
   if (!next) fail_os(Status::open, errno, "{}", target.shown);
   target.folder = std::move(next);
 }
 
+bool may_follow(const struct stat& folder, const struct stat& link) {
+  constexpr mode_t kShared = S_ISVTX | S_IWOTH;
+  return (folder.st_mode & kShared) != kShared || link.st_uid == geteuid() || link.st_uid == folder.st_uid;
+}
+
+// All that is asked of the link is asked of one descriptor, so that it cannot be exchanged in between.
 std::string read_link(const Target& target) {
+  struct stat folder {};
+  struct stat status {};
+  const Descriptor link = open_existing(target.folder.get(), target.name.c_str(), O_PATH | O_NOFOLLOW);
+  if (!link || fstat(link.get(), &status) != 0 || fstat(target.folder.get(), &folder) != 0) {
+    fail_os(Status::open, errno, "{}", target.shown);
+  }
+  if (!may_follow(folder, status)) {
+    fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
+            status.st_uid);
+  }
   std::array<char, PATH_MAX> text;
-  const ssize_t n = readlinkat(target.folder.get(), target.name.c_str(), text.data(), text.size());
-  if (n < 0) fail_os(Status::open, errno, "{}", target.shown);
+  const ssize_t n = readlinkat(link.get(), "", text.data(), text.size());
+  if (n < 0) fail_os(Status::open, errno == ENOENT ? EAGAIN : errno, "{}", target.shown);  // no link any more
   return {text.data(), static_cast<std::size_t>(n)};
 }
 
@@ -54,6 +74,34 @@ Target::Kind kind_of(const Target& target) {
   if (S_ISFIFO(mode) || S_ISCHR(mode) || S_ISBLK(mode)) return Target::Kind::stream;
   if (S_ISDIR(mode)) fail_os(Status::open, EISDIR, "{}", target.shown);
   fail(Status::open, "{} is a socket, which cannot be written as a file", target.shown);
+}
+
+bool is_same_stream(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
+}
+
+// Where the question itself is refused (a sandbox), opening for writing asks it too. 0 or the errno.
+int write_error(const Target& target) {
+  if (faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
+  if (errno != EPERM && errno != ENOSYS) return errno;
+  const bool opened(open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
+  return opened ? 0 : errno;
+}
+
+bool may_rename_others_files() {
+#if defined(__linux__)
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2]{};
+  if (syscall(SYS_capget, &header, sets) == 0) return (sets[0].effective & 1U << CAP_FOWNER) != 0;
+#endif
+  return geteuid() == 0;
+}
+
+bool is_held_by_sticky_folder(const Target& target) {
+  struct stat folder {};
+  if (fstat(target.folder.get(), &folder) != 0 || (folder.st_mode & S_ISVTX) == 0) return false;
+  const uid_t self = geteuid();
+  return target.status.st_uid != self && folder.st_uid != self && !may_rename_others_files();
 }
 
 }  // namespace
@@ -80,6 +128,38 @@ Target find_target(const char* path) {
     rest = read_link(target);
   }
   fail_os(Status::open, ELOOP, "{}", target.shown);
+}
+
+void require_replaceable(const Target& target) {
+  if (const int error = write_error(target); error != 0) fail_os(Status::open, error, "{}", target.shown);
+  if (is_held_by_sticky_folder(target)) {
+    fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
+  }
+#if defined(STATX_ATTR_MOUNT_ROOT)
+  struct statx more {};
+  if (statx(target.folder.get(), target.name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return;
+  if ((more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    fail_os(Status::open, EBUSY, "{}: a mount point, which no other file can take the place of", target.shown);
+  }
+  if ((more.stx_attributes & (STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE)) != 0) {
+    fail_os(Status::open, EPERM, "{}: a file that can only be appended to", target.shown);
+  }
+#endif
+}
+
+Descriptor open_stream(const Target& target) {
+  if (target.kind == Target::Kind::descriptor) {
+    Descriptor copy(fcntl(std::stoi(target.name), F_DUPFD_CLOEXEC, 0));
+    if (!copy) fail_os(Status::open, errno, "{}", target.shown);
+    return copy;
+  }
+  Descriptor opened = open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
+  struct stat status {};
+  if (!opened || fstat(opened.get(), &status) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  if (!is_same_stream(status, target.status)) {
+    fail(Status::open, "{} is no longer what it was a moment ago", target.shown);
+  }
+  return opened;
 }
 
 }  // namespace st::io

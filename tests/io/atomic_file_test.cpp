@@ -19,40 +19,10 @@
 
 #include "base/error.hpp"
 #include "faults.hpp"
+#include "files.hpp"
 
 namespace st::io {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
-void write(const std::string& path, const std::string& text, const CreateOptions& options = {}) {
-  AtomicFile file = AtomicFile::create(path.c_str(), options);
-  file.set_size(text.size());
-  file.write_at(0, text.data(), text.size());
-  file.commit();
-}
-
-mode_t mode_of(const fs::path& path) {
-  struct stat status {};
-  EXPECT_EQ(lstat(path.c_str(), &status), 0);
-  return status.st_mode & 07777;
-}
-
-Error error_of(auto&& body) {
-  try {
-    body();
-    return {Status::ok, 0, 0, ""};
-  } catch (const Error& error) {
-    return error;
-  }
-}
 
 // Once as the kernel is, once as if it had no nameless files.
 class AtomicFileTest : public testing::TestWithParam<bool> {
@@ -314,10 +284,13 @@ TEST_P(AtomicFileTest, copying_from_a_descriptor_leaves_its_position) {
 // ---- leftovers -----------------------------------------------------------------------------------------------------
 
 TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
-  put(path(".x.st-new-0"), "litter");
-  put(path(".x.st-new-1"), "litter");
+  put(path(), "old");
+  put(path(".x.st-new-0"), "litter of version 0.1");
+  put(path(".x.st-new-0123456789abcdef"), "litter");
+  put(path(".x.st-new-notes"), "of somebody");
+  put(path(".xy.st-new-0123456789abcdef"), "of another target");
   write(path(), "new");
-  EXPECT_EQ(names(), Names{"x"});
+  EXPECT_EQ(names(), (Names{".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
 }
 
 TEST_P(AtomicFileTest, what_a_living_writer_holds_is_not) {
@@ -337,6 +310,50 @@ TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
   put(path(), "old");
   write(path(), "new");
   EXPECT_EQ(names(), (Names{".x.st-new-0", ".x.st-new-1", "x"}));
+  EXPECT_EQ(contents(path()), "new");
+}
+
+TEST_P(AtomicFileTest, names_that_somebody_occupied_beforehand_do_not_matter) {
+  for (int i = 0; i < 1000; ++i) fs::create_symlink("nowhere", path(fmt::format(".x.st-new-{}", i).c_str()));
+  put(path(), "old");
+  write(path(), "new");
+  EXPECT_EQ(contents(path()), "new");
+}
+
+TEST_P(AtomicFileTest, a_forked_child_does_not_hold_the_lock_of_what_its_parent_wrote) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  put(path(), "old");
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  AtomicFile absent = AtomicFile::create(path("y").c_str(), {});
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[1]);
+    char end;
+    _exit(static_cast<int>(read(ends[0], &end, 1)));
+  }
+  close(ends[0]);
+  file.commit();
+  absent.commit();
+  for (const char* const name : {"x", "y"}) {
+    const int opened = open(path(name).c_str(), O_RDONLY);
+    EXPECT_EQ(flock(opened, LOCK_EX | LOCK_NB), 0) << name;
+    close(opened);
+  }
+  close(ends[1]);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_P(AtomicFileTest, a_forked_child_removes_nothing_of_its_parents) {
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.write_at(0, "new", 3);
+  const pid_t child = fork();
+  if (child == 0) {
+    file = {};
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(error_of([&] { file.commit(); }).message, "");
   EXPECT_EQ(contents(path()), "new");
 }
 

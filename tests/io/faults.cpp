@@ -28,6 +28,8 @@ void arm(const Plan& next) {
 
 void disarm() { armed = false; }
 
+std::size_t interruptions_left() { return plan.interruptions; }
+
 const std::vector<std::string>& calls() { return seen; }
 
 namespace {
@@ -62,7 +64,27 @@ long sized(const char* name, std::size_t n, long (*run)(std::size_t n, const lon
 
 long as_long(const void* pointer) { return reinterpret_cast<long>(pointer); }
 
+bool is_interrupted_open() {
+  static bool last = false;
+  if (armed && plan.interrupted_opens) last = !last;
+  return armed && plan.interrupted_opens && last;
+}
+
+int any_fallocate(int file, int mode, long offset, long n) {
+  if (armed && plan.interruptions > 0) {
+    --plan.interruptions;
+    errno = EINTR;
+    return -1;
+  }
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+}
+
 int open_in(int folder, const char* path, int flags, mode_t mode) {
+  if (armed && plan.before_open != nullptr) plan.before_open(path, flags);
+  if (is_interrupted_open()) {
+    errno = EINTR;
+    return -1;
+  }
   const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
   if (armed && nameless && plan.no_nameless_files) {
     errno = EOPNOTSUPP;
@@ -126,12 +148,8 @@ int ftruncate(int file, off_t size) noexcept { return static_cast<int>(call("ftr
 int ftruncate64(int file, off64_t size) noexcept {
   return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size));
 }
-int fallocate(int file, int mode, off_t offset, off_t n) {
-  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
-}
-int fallocate64(int file, int mode, off64_t offset, off64_t n) {
-  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
-}
+int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
+int fallocate64(int file, int mode, off64_t offset, off64_t n) { return any_fallocate(file, mode, offset, n); }
 int fsync(int file) { return static_cast<int>(call("fsync", SYS_fsync, file)); }
 int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
 int fchown(int file, uid_t owner, gid_t group) noexcept {
@@ -144,7 +162,7 @@ int linkat(int from, const char* path, int to, const char* name, int flags) noex
   return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
 }
 int renameat(int from, const char* path, int to, const char* name) noexcept {
-  return static_cast<int>(call("renameat", SYS_renameat2, from, as_long(path), to, as_long(name), 0));
+  return static_cast<int>(call("renameat", SYS_renameat, from, as_long(path), to, as_long(name)));
 }
 int renameat2(int from, const char* path, int to, const char* name, unsigned flags) noexcept {
   return static_cast<int>(

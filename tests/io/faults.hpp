@@ -26,13 +26,19 @@ struct Plan {
   int error = 0;
   bool no_nameless_files = false;  // O_TMPFILE is refused every time
   bool no_kernel_copies = false;   // so is copy_file_range
-  bool only_refusals = false;      // no call is counted or fails; for threads
+  bool interrupted_opens = false;  // every other open is interrupted by a signal
+  std::size_t interruptions = 0;   // of fallocate, before it is done
+  void (*before_open)(const char* path, int flags) = nullptr;
+  bool only_refusals = false;  // no call is counted or fails; for threads
 };
 
 void arm(const Plan& plan);
 
 // The calls since arm() that change something, or can report that something was not changed.
 const std::vector<std::string>& calls();
+
+// Of fallocate, that have not happened.
+std::size_t interruptions_left();
 
 void disarm();
 

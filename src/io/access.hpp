@@ -1,0 +1,41 @@
+// Who may do what with a file, handed on to the file that takes its place: owner, group, mode, access control lists,
+// and the other extended attributes that do not speak of the bytes.
+//
+// The mode of a file with a list says less than it seems to: its group bits are the most that the list may grant, and
+// a group that the list shuts out would come in by them. So where a list can be neither read nor handed on, only the
+// owner keeps what he may; and so it is where asking is refused.
+//
+// Rights to run the program in the file as somebody else (set-user-id, capabilities) end with its bytes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace st::io {
+
+struct Attribute {
+  std::string name;
+  std::string value;
+};
+
+struct Access {
+  uid_t owner = 0;
+  gid_t group = 0;
+  mode_t mode = 0;
+  std::vector<Attribute> lists;
+  std::vector<Attribute> others;
+  bool lists_known = false;
+};
+
+// Nothing when there is no regular file of this name. Needs no descriptor where /proc is there.
+std::optional<Access> access_of(int folder, const std::string& name);
+
+// Narrows what cannot be handed on as it is, so that nobody gains by it. `file` must be open to its owner at most.
+// 0, or the errno of a mode that could not be set.
+int give_access(int file, const Access& access);
+
+}  // namespace st::io

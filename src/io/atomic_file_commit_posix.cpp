@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+#include "io/sibling.hpp"
+#include "io/transfer.hpp"
+
+namespace st::io {
+
+namespace {
+
+// Not errors of the disk, but of who may do what: a sandbox, a security module, no /proc.
+bool is_refusal(int error) {
+  return error == EPERM || error == EACCES || error == ENOSYS || error == ENOENT || error == EOPNOTSUPP ||
+         error == EINVAL || error == EXDEV || error == ELOOP;
+}
+
+}  // namespace
+
+void AtomicFile::commit() {
+  if (in_order_) return finish_stream();
+  take_over_access();
+  finish_bytes(to_close_.close() == 0 ? 0 : errno);
+  publish();
+  sibling_.clear();
+  unlock_sibling(file_.get());
+  file_.close();
+  sync_folder();
+}
+
+void AtomicFile::commit_over(const Identity& seen) {
+  only_over_ = seen;
+  commit();
+}
+
+void AtomicFile::finish_stream() {
+  if (options_.sync) {
+    const int error = sync_now(file_.get());
+    const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals have nothing to sync
+    if (error != 0 && !cannot) fail_os(Status::write, error, "{}: syncing", target_.shown);
+  }
+  if (file_.close() != 0 && errno != EINTR) fail_os(Status::write, errno, "{}: closing", target_.shown);
+}
+
+// The access of the file that is there now: somebody may have narrowed it since create().
+void AtomicFile::take_over_access() {
+  if (std::optional<Access> now = access_of(target_.folder.get(), target_.name)) access_ = std::move(now);
+  const int error = access_ ? give_access(file_.get(), *access_) : 0;
+  if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
+}
+
+// All errors that the bytes can still bring come before the old file is touched.
+void AtomicFile::finish_bytes(int error_of_closing) {
+  const int error = options_.sync ? sync_now(file_.get()) : 0;
+  if (error != 0) fail_os(Status::write, error, "{}: syncing", target_.shown);
+  if (error_of_closing != 0 && error_of_closing != EINTR) {
+    fail_os(Status::write, error_of_closing, "{}: closing", target_.shown);
+  }
+}
+
+void AtomicFile::publish() {
+  if (sibling_.empty()) {
+    // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
+    const bool direct = !access_ && !only_over_;
+    if (direct && link_as(file_.get(), target_.folder.get(), target_.name) == 0) return;
+    const int error = direct ? errno : 0;
+    if (error == EEXIST && !options_.replace) fail_os(Status::write, error, "{}", target_.shown);
+    if (error == EEXIST) {
+      take_over_access();
+      finish_bytes(0);
+    } else if (error != 0 && !is_refusal(error)) {
+      fail_os(Status::write, error, "{}", target_.shown);
+    }
+    name_sibling();
+  }
+  require_unchanged();
+  const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
+  if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
+}
+
+// Where a nameless file may be made but not named, its bytes go to another that has a name.
+void AtomicFile::name_sibling() {
+  sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
+  if (!sibling_.empty()) return;
+  if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  Descriptor named = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
+  if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  std::swap(file_, named);
+  PlainFile nameless = PlainFile::duplicate(named.get());
+  const std::uint64_t size = nameless.size();
+  set_size(size);
+  copy_at(0, Source::file(std::move(nameless), 0, size), 0, size);
+  take_over_access();
+  finish_bytes(errors_of_closing(file_.get()));
+}
+
+void AtomicFile::require_unchanged() const {
+  if (!only_over_) return;
+  struct stat now {};
+  const bool there = fstatat(target_.folder.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+  if (there && identity_of(now) == *only_over_) return;
+  fail(Status::state, "{} was {} by somebody else meanwhile", target_.shown, there ? "changed or replaced" : "removed");
+}
+
+void AtomicFile::sync_folder() const {
+  if (!options_.sync) return;
+  const int error = sync_now(folder_to_sync_.get());
+  if (error != 0) {
+    fail_os(Status::write, error, "{} is complete and in its place, but its folder could not be synced", target_.shown);
+  }
+}
+
+}  // namespace st::io

@@ -1,0 +1,227 @@
+// Who may read a file before it is replaced, and after.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/access.hpp"
+
+#include <fcntl.h>
+#include <sys/xattr.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "faults.hpp"
+#include "files.hpp"
+
+namespace st::io {
+namespace {
+
+constexpr uid_t kOwner = 12001;
+constexpr uid_t kEve = 12002;
+constexpr uid_t kBob = 12003;
+constexpr gid_t kGroup = 13001;
+constexpr gid_t kOther = 13002;
+
+// As the kernel keeps a list in an extended attribute.
+enum Tag : std::uint16_t { kUserObj = 1, kUser = 2, kGroupObj = 4, kNamedGroup = 8, kMask = 16, kOthers = 32 };
+struct Entry {
+  std::uint16_t tag;
+  std::uint16_t rights;
+  std::uint32_t id = UINT32_MAX;
+};
+
+std::string list_of(const std::vector<Entry>& entries) {
+  const std::uint32_t version = 2;
+  std::string bytes(reinterpret_cast<const char*>(&version), sizeof version);
+  bytes.append(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(Entry));
+  return bytes;
+}
+
+std::string attribute(const std::string& path, const char* name) {
+  std::string value(4096, '\0');
+  const ssize_t n = getxattr(path.c_str(), name, value.data(), value.size());
+  value.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+  return value;
+}
+
+bool set(const std::string& path, const char* name, const std::string& value) {
+  return setxattr(path.c_str(), name, value.data(), value.size(), 0) == 0;
+}
+
+constexpr const char* kList = "system.posix_acl_access";
+constexpr const char* kFolderList = "system.posix_acl_default";
+
+struct Rights {
+  bool read;
+  bool write;
+  bool operator==(const Rights&) const = default;
+};
+
+Rights rights(const std::string& path, uid_t user, gid_t group) {
+  const int found = as_user(user, group, [&] {
+    return (access(path.c_str(), R_OK) == 0 ? 1 : 0) + (access(path.c_str(), W_OK) == 0 ? 2 : 0);
+  });
+  EXPECT_LT(found, 4);
+  return {(found & 1) != 0, (found & 2) != 0};
+}
+
+class AccessTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  }
+  void TearDown() override {
+    faults::disarm();
+    FolderTest::TearDown();
+  }
+};
+
+struct ListCase {
+  const char* name;
+  mode_t mode;
+  std::vector<Entry> list;         // of the file
+  std::vector<Entry> folder_list;  // given to new files
+};
+
+TEST_F(AccessTest, a_save_under_access_control_lists_lets_nobody_in) {
+  if (!set(path("."), kFolderList, list_of({{kUserObj, 7}, {kGroupObj, 7}, {kOthers, 7}}))) {
+    GTEST_SKIP() << "this filesystem has no access control lists";
+  }
+  removexattr(path(".").c_str(), kFolderList);
+  const std::vector<ListCase> cases{
+      {"the group is shut out, the mask is not",
+       0640,
+       {{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 0}, {kMask, 6}, {kOthers, 0}},
+       {}},
+      {"one user is shut out", 0644, {{kUserObj, 6}, {kUser, 0, kEve}, {kGroupObj, 4}, {kMask, 4}, {kOthers, 4}}, {}},
+      {"one group is shut out",
+       0644,
+       {{kUserObj, 6}, {kGroupObj, 4}, {kNamedGroup, 0, kOther}, {kMask, 4}, {kOthers, 4}},
+       {}},
+      {"the folder lets more in than the file did",
+       0640,
+       {},
+       {{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}}},
+      {"both have a list",
+       0640,
+       {{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 0}, {kMask, 6}, {kOthers, 0}},
+       {{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}}},
+  };
+  for (const bool nameless : {true, false}) {
+    for (const ListCase& test : cases) {
+      SCOPED_TRACE(std::string(test.name) + (nameless ? "" : ", named sibling"));
+      removexattr(path(".").c_str(), kFolderList);
+      fs::remove(path());
+      put(path(), "old");
+      ASSERT_EQ(chmod(path().c_str(), test.mode) | chown(path().c_str(), kOwner, kGroup), 0);
+      ASSERT_TRUE(test.list.empty() || set(path(), kList, list_of(test.list)));
+      ASSERT_TRUE(test.folder_list.empty() || set(path("."), kFolderList, list_of(test.folder_list)));
+      const std::string list = attribute(path(), kList);
+      const mode_t mode = mode_of(path());
+      const std::pair<uid_t, gid_t> people[] = {{kEve, kGroup}, {kEve, kOther}, {kBob, kOther}, {kBob, kGroup}};
+      std::vector<Rights> before;
+      for (const auto& [user, group] : people) before.push_back(rights(path(), user, group));
+      faults::Plan kernel;
+      kernel.no_nameless_files = !nameless;
+      kernel.only_refusals = true;
+      faults::arm(kernel);
+      write(path(), "new");
+      faults::disarm();
+      EXPECT_EQ(contents(path()), "new");
+      for (std::size_t i = 0; i < std::size(people); ++i) {
+        EXPECT_EQ(rights(path(), people[i].first, people[i].second), before[i]) << i;
+      }
+      EXPECT_EQ(attribute(path(), kList), list);
+      EXPECT_EQ(mode_of(path()), mode);
+    }
+  }
+}
+
+TEST_F(AccessTest, a_file_is_open_to_its_owner_only_until_it_takes_the_others_place) {
+  put(path(), "old");
+  chmod(path().c_str(), 0666);
+  set(path("."), kFolderList, list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}}));
+  faults::Plan kernel;
+  kernel.no_nameless_files = true;
+  kernel.only_refusals = true;
+  faults::arm(kernel);
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.write_at(0, "new", 3);
+  int siblings = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == "x") continue;
+    ++siblings;
+    EXPECT_EQ(mode_of(entry.path()), 0600U);
+    EXPECT_EQ(rights(entry.path(), kEve, kOther), (Rights{false, false}));
+  }
+  EXPECT_EQ(siblings, 1);
+  file.commit();
+  EXPECT_EQ(mode_of(path()), 0666U);
+}
+
+TEST_F(AccessTest, who_narrows_the_access_while_a_file_is_written_keeps_it_narrow) {
+  put(path(), "old");
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  AtomicFile absent = AtomicFile::create(path("y").c_str(), {});
+  chmod(path().c_str(), 0600);
+  put(path("y"), "secret");
+  chmod(path("y").c_str(), 0600);
+  file.commit();
+  absent.commit();
+  EXPECT_EQ(mode_of(path()), 0600U);
+  EXPECT_EQ(mode_of(path("y")), 0600U);
+}
+
+TEST_F(AccessTest, a_replaced_file_runs_nothing_as_its_owner) {
+  put(path(), "old");
+  ASSERT_EQ(chmod(path().c_str(), 06755), 0);
+  write(path(), "new");
+  EXPECT_EQ(mode_of(path()), 0755U);
+}
+
+// The new file cannot be given to the old one's group, whose members are then among all others.
+TEST_F(AccessTest, a_group_with_fewer_rights_than_all_others_gains_none) {
+  const struct {
+    mode_t old;
+    mode_t now;
+  } cases[] = {{0606, 0600}, {0646, 0644}, {0626, 0622}, {0666, 0666}, {0676, 0666}, {0662, 0622}};
+  for (const auto& [old, now] : cases) {
+    SCOPED_TRACE(old);
+    fs::remove(path());
+    put(path(), "old");
+    ASSERT_EQ(chmod(path().c_str(), old) | chown(path().c_str(), kOwner, kGroup), 0);
+    const Rights before = rights(path(), kEve, kGroup);
+    ASSERT_EQ(as_user(kBob, kOther, [&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
+    EXPECT_EQ(mode_of(path()), now);
+    const Rights after = rights(path(), kEve, kGroup);
+    EXPECT_TRUE((before.read || !after.read) && (before.write || !after.write));
+  }
+}
+
+TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {
+  put(path(), "old");
+  const std::string list = list_of({{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 6}, {kMask, 6}, {kOthers, 0}});
+  if (!set(path(), kList, list)) GTEST_SKIP() << "this filesystem has no access control lists";
+  ASSERT_EQ(chown(path().c_str(), kOwner, kGroup), 0);
+  ASSERT_EQ(as_user(kBob, kOther, [&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
+  EXPECT_EQ(attribute(path(), kList), "");
+  EXPECT_EQ(mode_of(path()), 0600U);
+}
+
+TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
+  put(path(), "old");
+  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+  ASSERT_TRUE(set(path(), "user.empty", "") && set(path(), "user.long", std::string(3000, 'l')));
+  ASSERT_TRUE(set(path(), "security.test", "label"));
+  const std::string capability("\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+  ASSERT_TRUE(set(path(), "security.capability", capability));
+  write(path(), "new");
+  EXPECT_EQ(attribute(path(), "user.note"), "mine");
+  EXPECT_GE(getxattr(path().c_str(), "user.empty", nullptr, 0), 0);
+  EXPECT_EQ(attribute(path(), "user.long"), std::string(3000, 'l'));
+  EXPECT_EQ(attribute(path(), "security.test"), "label");
+  EXPECT_EQ(attribute(path(), "security.capability"), "");
+}
+
+}  // namespace
+}  // namespace st::io

@@ -1,0 +1,213 @@
+// A system that refuses, interrupts or runs out of things; and a target that is exchanged behind our back.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "faults.hpp"
+#include "files.hpp"
+
+namespace st::io {
+namespace {
+
+// From now on, in this process and for good.
+bool refuse(const std::vector<long>& calls, int error) {
+  std::vector<sock_filter> program{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offsetof(seccomp_data, nr)))};
+  for (const long call : calls) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole) == 0;
+}
+
+class RefusedCallsTest : public FolderTest {
+ protected:
+  void TearDown() override {
+    faults::disarm();
+    FolderTest::TearDown();
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+};
+
+TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
+  const struct {
+    const char* name;
+    std::vector<long> calls;
+    int error;
+    mode_t mode;  // of what was 0640
+  } cases[] = {
+      {"asking for rights", {SYS_faccessat, SYS_faccessat2}, EPERM, 0640},
+      {"asking for rights, old kernel", {SYS_faccessat, SYS_faccessat2}, ENOSYS, 0640},
+      {"links", {SYS_linkat}, EPERM, 0640},
+      {"links, by a security module", {SYS_linkat}, EACCES, 0640},
+      {"locks", {SYS_flock}, EPERM, 0640},
+      {"asking about mounts", {SYS_statx}, EPERM, 0640},
+      {"attributes", {SYS_lgetxattr, SYS_fgetxattr, SYS_llistxattr, SYS_flistxattr, SYS_fsetxattr}, EPERM, 0600},
+      {"renameat2", {SYS_renameat2}, EPERM, 0640},
+      {"copies in the kernel and space beforehand", {SYS_copy_file_range, SYS_fallocate}, EPERM, 0640},
+  };
+  for (const auto& test : cases) {
+    for (const char* const how : {"replacing", "new", "only new"}) {
+      SCOPED_TRACE(std::string(test.name) + ", " + how);
+      const bool old = std::string(how) == "replacing";
+      fs::remove(path());
+      if (old) put(path(), "old");
+      ASSERT_TRUE(!old || chmod(path().c_str(), 0640) == 0);
+      const std::string text(100'000, 'n');
+      const CreateOptions options{std::string(how) != "only new", true};
+      const int result = in_child([&] {
+        if (!refuse(test.calls, test.error)) return 255;
+        const Error error = error_of([&] { write(path(), text, options); });
+        if (error.status != Status::ok) fprintf(stderr, "%s\n", error.message.c_str());
+        return error.os_error;
+      });
+      if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+      EXPECT_EQ(result, 0);
+      EXPECT_TRUE(contents(path()) == text);
+      EXPECT_EQ(mode_of(path()), old ? test.mode : 0644U);
+      EXPECT_EQ(files(), 1U);
+    }
+  }
+}
+
+TEST_F(RefusedCallsTest, an_interrupted_open_is_tried_again) {
+  for (const bool nameless : {true, false}) {
+    faults::Plan kernel;
+    kernel.no_nameless_files = !nameless;
+    kernel.interrupted_opens = true;
+    kernel.only_refusals = true;
+    for (const char* const target : {"new", "new", "/dev/null"}) {
+      const std::string at = target[0] == '/' ? target : path(target);
+      faults::arm(kernel);
+      const Error error = error_of([&] { write(at, "bytes", {true, true}); });
+      faults::disarm();
+      EXPECT_EQ(error.message, "");
+    }
+    EXPECT_EQ(contents(path("new")), "bytes");
+    EXPECT_EQ(files(), 1U);
+  }
+}
+
+TEST_F(RefusedCallsTest, space_is_not_asked_for_without_end) {
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  faults::Plan kernel;
+  kernel.interruptions = 1000;
+  kernel.only_refusals = true;
+  faults::arm(kernel);
+  file.reserve(100);
+  EXPECT_GT(faults::interruptions_left(), 900U);
+}
+
+TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
+  for (const bool sync : {false, true}) {
+    for (const char* const name : {"new", "old"}) {
+      SCOPED_TRACE(name);
+      if (std::string(name) == "old") put(path(name), "old");
+      const int result = in_child([&] {
+        AtomicFile file = AtomicFile::create(path(name).c_str(), {true, sync});
+        file.write_at(0, "bytes", 5);
+        const rlimit none{0, 0};
+        if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
+        return error_of([&] { file.commit(); }).os_error;
+      });
+      EXPECT_EQ(result, 0);
+      EXPECT_EQ(contents(path(name)), "bytes");
+    }
+  }
+}
+
+// ---- targets -------------------------------------------------------------------------------------------------------
+
+TEST_F(RefusedCallsTest, a_link_of_somebody_else_in_a_sticky_folder_is_not_followed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  put(path("secret"), "old");
+  const struct {
+    mode_t folder;
+    uid_t owner;
+    bool followed;
+  } cases[] = {{01777, 12345, false}, {01777, 0, true}, {0777, 12345, true}, {01755, 12345, true}};
+  for (const auto& [mode, owner, followed] : cases) {
+    for (const std::string to : {"secret", "absent"}) {
+      SCOPED_TRACE(fmt::format("{:o} {} {}", mode, owner, to));
+      fs::remove(path("absent"));
+      fs::remove_all(path("tmp"));
+      put(path("secret"), "old");
+      fs::create_directory(path("tmp"));
+      fs::create_symlink("../" + to, path("tmp/x"));
+      ASSERT_EQ(lchown(path("tmp/x").c_str(), owner, owner) | chmod(path("tmp").c_str(), mode), 0);
+      EXPECT_EQ(error_of([&] { write(path("tmp/x"), "new"); }).os_error, followed ? 0 : EACCES);
+      EXPECT_EQ(contents(path(to)), followed ? "new" : to == "secret" ? "old" : "");
+    }
+  }
+}
+
+TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_is_written) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  put(path(), "old");
+  ASSERT_EQ(chmod(path().c_str(), 0666) | chmod(folder.c_str(), 01777), 0);
+  EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error; }),
+            EPERM);
+  EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
+}
+
+TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {
+  put(path(), "old");
+  put(path("mounted"), "mounted");
+  const int result = in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount(path("mounted").c_str(), path().c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      return 255;
+    }
+    return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error;
+  });
+  if (result == 255) GTEST_SKIP() << "mounting is not allowed";
+  EXPECT_EQ(result, EBUSY);
+}
+
+std::string exchanged;
+std::string victim;
+
+TEST_F(RefusedCallsTest, a_fifo_that_becomes_something_else_is_not_written_to) {
+  exchanged = path("fifo");
+  victim = path("victim");
+  void (*const steps[])(const char*, int) = {
+      [](const char*, int flags) {
+        if ((flags & O_ACCMODE) != O_WRONLY) return;
+        fs::remove(exchanged);
+        fs::create_symlink(victim, exchanged);
+      },
+      [](const char*, int flags) {
+        if ((flags & O_ACCMODE) != O_WRONLY) return;
+        fs::remove(exchanged);
+        fs::create_hard_link(victim, exchanged);
+      },
+  };
+  for (const auto step : steps) {
+    put(victim, "old and longer");
+    fs::remove(exchanged);
+    ASSERT_EQ(mkfifo(exchanged.c_str(), 0600), 0);
+    faults::Plan kernel;
+    kernel.before_open = step;
+    kernel.only_refusals = true;
+    faults::arm(kernel);
+    EXPECT_EQ(error_of([&] { write(exchanged, "new"); }).status, Status::open);
+    faults::disarm();
+    EXPECT_EQ(contents(victim), "old and longer");
+  }
+}
+
+}  // namespace
+}  // namespace st::io
