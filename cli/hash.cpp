@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <unistd.h>
 

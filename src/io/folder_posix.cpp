@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <memory>
 #include <string_view>
 #include <utility>
 
