@@ -1,8 +1,11 @@
-"""The shared library exports exactly the functions of safetensors.h, all under the node SAFETENSORS_0.
+"""The shared library exports exactly the functions of safetensors.h, all under the node SAFETENSORS_0; the static one
+defines nothing else that has the name of somebody else's.
 
 A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc++ symbol meets another copy of itself in
-the process that loads the library.
-usage: symbols.py LIBRARY
+the process that loads the library. In a static program hidden symbols meet too: what is compiled in, weak or not, lies
+in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all, and of fmt, whose namespace
+holds its version.
+usage: symbols.py SHARED [STATIC]
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -27,6 +30,28 @@ def listed():
     return set(re.findall(r"\w+", node.group(1)))
 
 
+OWN = {"st", "st_simdjson", "st_simdjson_fast_float", "fmt", "std", "__gnu_cxx"}
+# A mangled name up to its outermost namespace: what kind of thing (a vtable, a guard, a local of a function), qualifiers,
+# and then std in short or a name after its length.
+MANGLED = re.compile(r"_Z(?:T[VTIS]|GV|GR|Z)*N?[rVKRO]*(?:(S[tabsiod])|(\d+)(\w+))")
+
+
+def owner(symbol):
+    name = MANGLED.match(symbol)
+    if not name:
+        return symbol
+    return "std" if name[1] else name[3][:int(name[2])]
+
+
+def foreign(archive, functions):
+    """What the archive defines that is neither ours nor the C++ runtime's, with the namespace it is in."""
+    lines = subprocess.run(["nm", "-g", "--defined-only", archive], check=True, capture_output=True, text=True).stdout
+    symbols = {line.split()[-1] for line in lines.splitlines() if len(line.split()) == 3} - functions
+    symbols = {symbol for symbol in symbols if not symbol.startswith("DW.ref.")}
+    assert symbols, "an archive of C++ without a C++ symbol"
+    return {symbol for symbol in symbols if owner(symbol) not in OWN}
+
+
 def compare(what, found, wanted):
     for name in sorted(found - wanted):
         print(f"{what}: {name} is too many")
@@ -38,5 +63,7 @@ def compare(what, found, wanted):
 functions = api.functions()
 same = compare("safetensors.map", listed(), functions)
 same &= compare("exported symbols", exported(sys.argv[1]), {f"{name}@@{NODE}" for name in functions})
+if len(sys.argv) > 2:
+    same &= compare("static library", foreign(sys.argv[2], functions), set())
 print(f"{len(functions)} functions")
 sys.exit(not same)
