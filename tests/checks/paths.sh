@@ -3,7 +3,8 @@
 # home folder.
 # SPDX-License-Identifier: Apache-2.0
 cd "$(dirname "$0")/../.." || exit 1
-git rev-parse --is-inside-work-tree >/dev/null 2>&1 || exit 77  # a tarball
+git rev-parse --is-inside-work-tree >/dev/null 2>&1 ||
+  { echo "skipped: not a git checkout"; exit 77; }
 beside=$(dirname "$PWD")
 [ "$beside" != / ] || beside=$PWD
 # a letter, a digit or a variable before it makes it the end of another path
