@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/descriptor.hpp"
 #include "io/plain_file.hpp"
 
 namespace st::io {
@@ -12,10 +13,6 @@ namespace st::io {
 class Folder {
  public:
   static Folder open(const std::string& path);
-
-  Folder(Folder&& other) noexcept;
-  Folder& operator=(Folder&&) = delete;
-  ~Folder();
 
   // Names without "." and "..", ascending by bytes.
   std::vector<std::string> names() const;
@@ -28,10 +25,10 @@ class Folder {
   PlainFile file(const std::string& name, bool follow_links) const;
 
  private:
-  explicit Folder(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+  Folder() = default;
   bool contains(int descriptor) const;
 
-  int descriptor_;
+  Descriptor descriptor_;
   std::string path_;
 };
 

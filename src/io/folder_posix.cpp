@@ -39,48 +39,44 @@ std::string_view cache_of(std::string_view folder) {
 }  // namespace
 
 Folder Folder::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
-  return Folder(descriptor, path);
-}
-
-Folder::Folder(Folder&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
-
-Folder::~Folder() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  Folder folder;
+  folder.descriptor_ = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
+  if (!folder.descriptor_) fail_os(Status::open, errno, "{}", quoted(path));
+  folder.path_ = path;
+  return folder;
 }
 
 std::vector<std::string> Folder::names() const {
-  const int copy = openat(descriptor_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const stream = copy < 0 ? nullptr : fdopendir(copy);
-  if (stream == nullptr) {
-    const int os_error = errno;
-    if (copy >= 0) ::close(copy);
-    fail_os(Status::open, os_error, "{}", quoted(path_));
-  }
-  const std::unique_ptr<DIR, int (*)(DIR*)> closing(stream, closedir);
+  Descriptor copy = open_existing(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(copy ? fdopendir(copy.get()) : nullptr, closedir);
+  if (!stream) fail_os(Status::open, errno, "{}", quoted(path_));
+  copy.release();  // closedir closes it
   std::vector<std::string> names;
-  while (const dirent* const entry = readdir(stream)) {
+  for (;;) {
+    errno = 0;  // the end of the folder and an error are both nullptr
+    const dirent* const entry = readdir(stream.get());
+    if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
+  if (errno != 0) fail_os(Status::open, errno, "the folder {}", quoted(path_));
   std::sort(names.begin(), names.end());
   return names;
 }
 
 bool Folder::has(const std::string& name) const {
   struct stat status {};
-  return fstatat(descriptor_, name.c_str(), &status, 0) == 0;
+  return fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0;
 }
 
 PlainFile Folder::file(const std::string& name, bool follow_links) const {
   const bool plain_name = name.find('/') == name.npos;
   struct stat status {};
-  const bool link = fstatat(descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+  const bool link =
+      fstatat(descriptor_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
   const bool check = !follow_links && (link || !plain_name);
   const std::string path = path_.empty() || path_.back() == '/' ? path_ + name : path_ + "/" + name;
-  PlainFile file = PlainFile::open_at(descriptor_, name.c_str(), path, /*may_be_link=*/link || !plain_name);
+  PlainFile file = PlainFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
   if (check && !contains(file.descriptor())) {
     fail(Status::shard, "shard {} is a link that leaves the folder of its index", quoted(name));
   }
@@ -88,7 +84,7 @@ PlainFile Folder::file(const std::string& name, bool follow_links) const {
 }
 
 bool Folder::contains(int descriptor) const {
-  const std::string folder = real_path(descriptor_);
+  const std::string folder = real_path(descriptor_.get());
   const std::string target = real_path(descriptor);
   if (folder.empty() || target.empty()) return false;
   const auto below = [&target](std::string_view parent) {

@@ -22,6 +22,7 @@ class Mapping {
   ~Mapping();
 
   std::byte* data() const { return data_; }
+  bool writable() const { return kind_ == MapKind::copy_on_write; }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
   // Copies out of the mapping; false instead of SIGBUS when the pages are gone.

@@ -1,8 +1,13 @@
 // A regular file that is read with pread.
 //
 // The descriptor may be given back while nothing is read, and the path is opened again when something is: a model
-// of 1,500 shards would otherwise not fit into the usual limit of 1,024. A file opened again must be the same file
-// (device and inode), or that is an error: never a stranger's bytes.
+// of 1,500 shards would otherwise not fit into the usual limit of 1,024. A file opened again must be the same file, or
+// that is an error: never a stranger's bytes.
+//
+// Device and inode tell files apart only as long as the inode is in use, for filesystems give the number of a removed
+// file to the next one. So a mapping keeps the inode in use while there is no descriptor. Where mapping is refused, and
+// on network mounts, whose servers know nothing of our mappings, size and times must be the same too. There a file that
+// was edited in place, renamed, linked or given another mode meanwhile is refused as well.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +17,17 @@
 #include <string>
 
 #include "io/advice.hpp"
+#include "io/descriptor.hpp"
+#include "io/mapped_file.hpp"
+
+struct stat;
 
 namespace st::io {
 
 class PlainFile {
  public:
   // Follows links. Anything but a regular file (FIFO, socket, device, folder, /proc, /sys) is an error that says
-  // what it is, and never blocks.
+  // what it is, and never blocks. Devices are not opened: a watchdog, for one, begins to run when it is.
   static PlainFile open(const char* path);
   // The same, but nothing when the path is a folder.
   static std::optional<PlainFile> open_unless_folder(const char* path);
@@ -26,11 +35,6 @@ class PlainFile {
   static PlainFile open_at(int folder, const char* name, std::string path, bool may_be_link);
   // A descriptor of our own for the caller's open file.
   static PlainFile duplicate(std::intptr_t descriptor);
-
-  PlainFile() = default;
-  PlainFile(PlainFile&& other) noexcept;
-  PlainFile& operator=(PlainFile&& other) noexcept;
-  ~PlainFile();
 
   std::uint64_t size() const { return size_; }       // in bytes, when it was opened
   const std::string& path() const { return path_; }  // as given; empty for a duplicate
@@ -40,7 +44,7 @@ class PlainFile {
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
   // -1 while at rest.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
 
   // A descriptor for the same file which the caller closes, opened with more flags (O_DIRECT). Throws.
   int reopen(int extra_flags) const;
@@ -48,21 +52,33 @@ class PlainFile {
   // A hint to the page cache; without a descriptor there is nobody to tell.
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
-  // Gives the descriptor back, if the file can be opened again. Only while nobody else uses the file.
-  void rest();
+  // Gives the descriptor back, if the file can be opened again. Only while nobody else uses the file. `mapped`: the
+  // caller has mapped the file for as long as this object lives.
+  void rest(bool mapped);
 
  private:
-  static std::optional<PlainFile> try_adopt(int descriptor, std::string path, std::string absolute_path);
-  static PlainFile adopt(int descriptor, std::string path, std::string absolute_path);
+  struct Identity {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    std::uint64_t size = 0;
+    std::int64_t modified[2] = {};  // seconds, nanoseconds
+    std::int64_t changed[2] = {};
+  };
+
+  static std::optional<PlainFile> try_adopt(Descriptor descriptor, std::string path, std::string absolute_path);
+  static PlainFile adopt(Descriptor descriptor, std::string path, std::string absolute_path);
+  static Identity identity_of(const struct stat& status);
+  void require_same(const struct stat& status) const;
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;
   std::string shown() const;
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
+  Mapping pin_;
   std::string path_;
   std::string absolute_;  // what reopen() opens: the working directory may have changed
   std::uint64_t size_ = 0;
-  std::uint64_t device_ = 0;
-  std::uint64_t inode_ = 0;
+  Identity identity_;
+  bool inode_in_use_ = true;  // by us: by the descriptor or a mapping
   bool remote_ = false;
 };
 

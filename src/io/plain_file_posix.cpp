@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,7 +21,13 @@ namespace st::io {
 namespace {
 
 // O_NONBLOCK: opening a FIFO or a device must not wait for its other end. Regular files ignore it.
-constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpenFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+#if defined(O_DIRECT)
+constexpr int kDirectFlag = O_DIRECT;
+#else
+constexpr int kDirectFlag = 0;
+#endif
 
 enum class MountKind : std::uint8_t { local, remote, kernel };
 
@@ -58,6 +65,25 @@ const char* kind_of(mode_t mode) {
   return "not a regular file";
 }
 
+bool is_special(mode_t mode) { return !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode); }
+
+[[noreturn]] void fail_special(mode_t mode, const std::string& shown) {
+  fail(Status::open, "{} is {}, not a file of tensors", shown, kind_of(mode));
+}
+
+// What takes the path's place after the look is met by O_NONBLOCK, and by fstat afterwards.
+Descriptor look_and_open(int folder, const char* path, int extra_flags, std::string_view whole_path) {
+  const int no_links = (extra_flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
+  struct stat status {};
+  if (fstatat(folder, path, &status, no_links) != 0) fail_os(Status::open, errno, "{}", quoted(whole_path));
+  if (is_special(status.st_mode)) fail_special(status.st_mode, quoted(whole_path));
+  Descriptor opened = open_existing(folder, path, kOpenFlags | extra_flags);
+  if (!opened) fail_os(Status::open, errno, "{}", quoted(whole_path));
+  return opened;
+}
+
+std::string link_to(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
 std::string absolute(const char* path) {
   if (path[0] == '/') return path;
   std::array<char, PATH_MAX> folder{};
@@ -67,36 +93,47 @@ std::string absolute(const char* path) {
 
 }  // namespace
 
-std::optional<PlainFile> PlainFile::try_adopt(int descriptor, std::string path, std::string absolute_path) {
+PlainFile::Identity PlainFile::identity_of(const struct stat& status) {
+#if defined(__APPLE__)
+  const timespec modified = status.st_mtimespec;
+  const timespec changed = status.st_ctimespec;
+#else
+  const timespec modified = status.st_mtim;
+  const timespec changed = status.st_ctim;
+#endif
+  return {static_cast<std::uint64_t>(status.st_dev),
+          static_cast<std::uint64_t>(status.st_ino),
+          static_cast<std::uint64_t>(status.st_size),
+          {modified.tv_sec, modified.tv_nsec},
+          {changed.tv_sec, changed.tv_nsec}};
+}
+
+std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string path, std::string absolute_path) {
   PlainFile file;
-  file.descriptor_ = descriptor;
+  file.descriptor_ = std::move(descriptor);
   file.path_ = std::move(path);
   file.absolute_ = std::move(absolute_path);
   struct stat status {};
-  if (fstat(descriptor, &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
+  if (fstat(file.descriptor(), &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
   if (S_ISDIR(status.st_mode)) return std::nullopt;
-  if (!S_ISREG(status.st_mode))
-    fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(status.st_mode));
-  const MountKind mount = mount_kind(descriptor, status.st_dev);
+  if (is_special(status.st_mode)) fail_special(status.st_mode, file.shown());
+  const MountKind mount = mount_kind(file.descriptor(), status.st_dev);
   if (mount == MountKind::kernel) fail(Status::open, "{} is made by the kernel, not a file of tensors", file.shown());
   file.remote_ = mount == MountKind::remote;
-  file.size_ = static_cast<std::uint64_t>(status.st_size);
-  file.device_ = status.st_dev;
-  file.inode_ = status.st_ino;
+  file.identity_ = identity_of(status);
+  file.size_ = file.identity_.size;
   return file;
 }
 
-PlainFile PlainFile::adopt(int descriptor, std::string path, std::string absolute_path) {
-  std::string shown = path;
-  std::optional<PlainFile> file = try_adopt(descriptor, std::move(path), std::move(absolute_path));
+PlainFile PlainFile::adopt(Descriptor descriptor, std::string path, std::string absolute_path) {
+  const std::string shown = path;
+  std::optional<PlainFile> file = try_adopt(std::move(descriptor), std::move(path), std::move(absolute_path));
   if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(shown));
   return std::move(*file);
 }
 
 std::optional<PlainFile> PlainFile::open_unless_folder(const char* path) {
-  const int descriptor = ::open(path, kOpenFlags);
-  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
-  return try_adopt(descriptor, path, absolute(path));
+  return try_adopt(look_and_open(AT_FDCWD, path, 0, path), path, absolute(path));
 }
 
 PlainFile PlainFile::open(const char* path) {
@@ -106,71 +143,68 @@ PlainFile PlainFile::open(const char* path) {
 }
 
 PlainFile PlainFile::open_at(int folder, const char* name, std::string path, bool may_be_link) {
-  const int descriptor = ::openat(folder, name, kOpenFlags | (may_be_link ? 0 : O_NOFOLLOW));
-  if (descriptor < 0) fail_os(Status::open, errno, "{}", quoted(path));
+  Descriptor opened = look_and_open(folder, name, may_be_link ? 0 : O_NOFOLLOW, path);
   std::string whole = absolute(path.c_str());
-  return adopt(descriptor, std::move(path), std::move(whole));
+  return adopt(std::move(opened), std::move(path), std::move(whole));
 }
 
 PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
-  const int copy = fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) fail_os(Status::open, errno, "descriptor {}", descriptor);
-  return adopt(copy, {}, {});
-}
-
-PlainFile::PlainFile(PlainFile&& other) noexcept { *this = std::move(other); }
-
-PlainFile& PlainFile::operator=(PlainFile&& other) noexcept {
-  if (this == &other) return *this;
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = std::exchange(other.descriptor_, -1);
-  path_ = std::move(other.path_);
-  absolute_ = std::move(other.absolute_);
-  size_ = other.size_;
-  device_ = other.device_;
-  inode_ = other.inode_;
-  remote_ = other.remote_;
-  return *this;
-}
-
-PlainFile::~PlainFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  const bool possible = descriptor >= 0 && descriptor <= INT_MAX;
+  Descriptor copy(possible ? fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
+  // Our reads begin and end anywhere, which one for direct reads refuses. Its flags are the caller's to change.
+  if (kDirectFlag != 0 && (fcntl(copy.get(), F_GETFL) & kDirectFlag) != 0) {
+    copy = open_existing(AT_FDCWD, link_to(copy.get()).c_str(), kOpenFlags);
+    if (!copy) fail_os(Status::open, errno, "descriptor {} with O_DIRECT cannot be opened without", descriptor);
+  }
+  return adopt(std::move(copy), {}, {});
 }
 
 void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
-  if (descriptor_ < 0) return;
-  posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(n),
+  if (!descriptor_) return;
+  posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(n),
                 advice == Advice::will_need ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
 }
 
-void PlainFile::rest() {
-  if (descriptor_ < 0 || absolute_.empty()) return;
-  ::close(std::exchange(descriptor_, -1));
+void PlainFile::rest(bool mapped) {
+  if (!descriptor_ || absolute_.empty()) return;
+  int refused = 0;
+  if (!mapped) pin_ = Mapping::of(descriptor(), 0, 1, MapKind::read_only, refused);
+  inode_in_use_ = mapped || pin_.data() != nullptr;
+  descriptor_.close();
 }
 
 std::string PlainFile::shown() const { return path_.empty() ? "the descriptor's file" : quoted(path_); }
 
+void PlainFile::require_same(const struct stat& status) const {
+  const Identity now = identity_of(status);
+  bool same = now.device == identity_.device && now.inode == identity_.inode;
+  if (!inode_in_use_ || remote_) {
+    same = same && now.size == identity_.size && std::equal(now.modified, now.modified + 2, identity_.modified) &&
+           std::equal(now.changed, now.changed + 2, identity_.changed);
+  }
+  if (!same) fail(Status::read, "{} is no longer the file that was opened", shown());
+}
+
 int PlainFile::reopen(int extra_flags) const {
   // A duplicated descriptor has no path of ours, but the kernel knows one that opens the file anew.
-  const std::string path = absolute_.empty() ? fmt::format("/proc/self/fd/{}", descriptor_) : absolute_;
-  const int descriptor = ::open(path.c_str(), kOpenFlags | extra_flags);
-  if (descriptor < 0) fail_os(Status::read, errno, "{} cannot be opened again", shown());
+  const std::string path = absolute_.empty() ? link_to(descriptor()) : absolute_;
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || status.st_dev != device_ || status.st_ino != inode_) {
-    ::close(descriptor);
-    fail(Status::read, "{} is no longer the file that was opened", shown());
+  if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0)
+    fail_os(Status::read, errno, "{} cannot be opened again", shown());
+  require_same(status);  // before it is opened, for it may be a device by now; and after, for it may have changed again
+  Descriptor opened = open_existing(AT_FDCWD, path.c_str(), kOpenFlags | extra_flags);
+  if (!opened || fstat(opened.get(), &status) != 0) {
+    fail_os(Status::read, errno, "{} cannot be opened again", shown());
   }
-  return descriptor;
+  require_same(status);
+  return opened.release();
 }
 
 void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
-  if (descriptor_ >= 0) return read_from(descriptor_, offset, dst, n);
-  // closes what was opened for this one read
-  struct Closing {
-    int descriptor;
-    ~Closing() { ::close(descriptor); }
-  } const opened{reopen(0)};
-  read_from(opened.descriptor, offset, dst, n);
+  if (descriptor_) return read_from(descriptor(), offset, dst, n);
+  const Descriptor opened(reopen(0));
+  read_from(opened.get(), offset, dst, n);
 }
 
 void PlainFile::read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const {

@@ -39,6 +39,7 @@ Source& Source::operator=(Source&& other) noexcept {
   drop();
   bytes_ = std::exchange(other.bytes_, std::monostate{});
   mapping_ = std::move(other.mapping_);
+  original_ = std::move(other.original_);
   view_ = std::exchange(other.view_, nullptr);
   base_ = other.base_;
   size_ = other.size_;
@@ -75,8 +76,9 @@ void Source::read_file(const PlainFile& plain, std::uint64_t offset, void* dst, 
     plain.read_at(base_ + offset, dst, n);
   } catch (const Error& error) {
     // The path now leads elsewhere, as after a save over it: the mapping still holds the file that was opened.
-    const bool elsewhere = error.status == Status::read && plain.descriptor() < 0 && mapping_.data() != nullptr;
-    if (!elsewhere || !mapping_.copy_out(offset, dst, n)) throw;
+    const Mapping& kept = mapping_.writable() ? original_ : mapping_;
+    const bool elsewhere = error.status == Status::read && plain.descriptor() < 0 && kept.data() != nullptr;
+    if (!elsewhere || !kept.copy_out(offset, dst, n)) throw;
   }
 }
 
@@ -92,7 +94,14 @@ void Source::map(Mode mode) {
 }
 
 void Source::rest() {
-  if (auto* plain = std::get_if<PlainFile>(&bytes_)) plain->rest();
+  auto* const plain = std::get_if<PlainFile>(&bytes_);
+  if (plain == nullptr || plain->descriptor() < 0) return;
+  if (mapping_.writable()) {
+    int refused = 0;
+    original_ = Mapping::of(plain->descriptor(), base_, size_, MapKind::read_only, refused);
+    if (original_.data() == nullptr) return;  // the descriptor is all that leads to the file's own bytes
+  }
+  plain->rest(mapping_.data() != nullptr);
 }
 
 void Source::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {

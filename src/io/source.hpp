@@ -72,6 +72,7 @@ class Source {
 
   std::variant<std::monostate, MemoryBytes, CallbackBytes, PlainFile> bytes_;
   Mapping mapping_;
+  Mapping original_;  // beside one that the caller may have written to, when there is no descriptor
   const std::byte* view_ = nullptr;
   std::uint64_t base_ = 0;
   std::uint64_t size_ = 0;

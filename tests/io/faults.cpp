@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "read_faults.hpp"
+
 namespace faults {
 
 namespace {
@@ -90,7 +92,9 @@ int open_in(int folder, const char* path, int flags, mode_t mode) {
     errno = EOPNOTSUPP;
     return -1;
   }
-  if (!nameless && (flags & O_CREAT) == 0) return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+  if (!nameless && (flags & O_CREAT) == 0) {
+    return read_faults::fails("open") ? -1 : static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+  }
   return static_cast<int>(call(nameless ? "open nameless" : "create", SYS_openat, folder, as_long(path), flags, mode));
 }
 

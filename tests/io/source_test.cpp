@@ -8,14 +8,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "read_faults.hpp"
 
 namespace st::io {
 namespace {
@@ -226,6 +229,36 @@ TEST(Source, AnotherFileUnderTheNameIsNeverRead) {
   EXPECT_NE(error->message.find(path), std::string::npos);
 }
 
+TEST(Source, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  for (const std::uint64_t base : {0U, 100U}) {
+    const std::string path = folder.file("file", bytes);
+    Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+    source.map(Mode::copy_on_write);
+    source.rest();
+    const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
+    fs::rename(folder.file("other", std::string(bytes.size(), 'x')), path);
+    Source moved = std::move(source);
+    EXPECT_EQ(read(moved, 0, bytes.size() - base), bytes.substr(base));
+    EXPECT_EQ(moved.view()[5], std::byte{0xAB});
+  }
+}
+
+TEST(Source, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  const std::string path = folder.file("file", bytes);
+  Source source = Source::file(PlainFile::open(path.c_str()), 0, bytes.size());
+  source.map(Mode::copy_on_write);
+  read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
+  source.rest();
+  read_faults::disarm();
+  const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
+  fs::remove(path);
+  EXPECT_EQ(read(source, 0, bytes.size()), bytes);
+}
+
 // ---- what is no file -----------------------------------------------------------------------------------------------------
 
 TEST(PlainFile, OnlyRegularFilesAreOpened) {
@@ -252,6 +285,73 @@ TEST(PlainFile, OnlyRegularFilesAreOpened) {
     EXPECT_EQ(error->os_error, given.os_error) << error->message;
     EXPECT_NE(error->message.find(given.says), std::string::npos) << error->message;
   }
+}
+
+// A watchdog begins to run when it is opened.
+TEST(PlainFile, DevicesAreNotEvenOpened) {
+  const Folder folder;
+  const std::string link = (folder.path() / "link").string();
+  const std::string path = folder.file("file", "abc");
+  fs::create_symlink("/dev/null", link);
+  const int inside = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  PlainFile file = PlainFile::open(path.c_str());
+  file.rest(false);
+  fs::remove(path);
+  fs::create_symlink("/dev/null", path);
+  struct Case {
+    const char* name;
+    std::function<void()> opens;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"a path", [] { PlainFile::open("/dev/null"); }, "a character device"},
+      {"a link", [&] { PlainFile::open(link.c_str()); }, "a character device"},
+      {"a shard", [&] { PlainFile::open_at(inside, "link", link, true); }, "a character device"},
+      {"a file opened again", [&] { file.reopen(0); }, "no longer the file"},
+  };
+  for (const Case& given : cases) {
+    read_faults::arm({"open", 0, SIZE_MAX, EIO});
+    const auto error = error_of(given.opens);
+    read_faults::disarm();
+    EXPECT_EQ(read_faults::calls(), 0U) << given.name;
+    ASSERT_TRUE(error) << given.name;
+    EXPECT_NE(error->message.find(given.says), std::string::npos) << given.name << ": " << error->message;
+  }
+  close(inside);
+}
+
+TEST(PlainFile, InterruptedOpeningIsTriedAgain) {
+  const Folder folder;
+  const std::string path = folder.file("file", "abc");
+  read_faults::arm({"open", 0, 3, EINTR});
+  const auto error = error_of([&] { PlainFile::open(path.c_str()); });
+  read_faults::disarm();
+  EXPECT_FALSE(error) << error->message;
+}
+
+TEST(PlainFile, DescriptorsThatDoNotFitIntoAnInt) {
+  const Folder folder;
+  const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
+  const auto descriptor = static_cast<std::intptr_t>(file.descriptor());
+  for (const std::intptr_t wrong : {descriptor + (std::intptr_t{1} << 32), descriptor - (std::intptr_t{1} << 32),
+                                    std::intptr_t{INT_MAX} + 1, std::intptr_t{-1}, INTPTR_MIN, INTPTR_MAX}) {
+    const auto error = error_of([&] { PlainFile::duplicate(wrong); });
+    ASSERT_TRUE(error) << wrong;
+    EXPECT_EQ(error->os_error, EBADF);
+  }
+}
+
+TEST(PlainFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  const std::string path = folder.file("file", bytes);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (descriptor < 0) GTEST_SKIP() << "no direct reads in " << folder.path();
+  fs::remove(path);  // it is the descriptor's file that counts
+  const Source source = Source::file(PlainFile::duplicate(descriptor), 0, bytes.size());
+  EXPECT_EQ(read(source, 13, 777), bytes.substr(13, 777));
+  EXPECT_NE(fcntl(descriptor, F_GETFL) & O_DIRECT, 0);  // the caller's is as it was
+  close(descriptor);
 }
 
 TEST(PlainFile, DescriptorsAreNotInherited) {

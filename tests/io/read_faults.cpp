@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#undef _FILE_OFFSET_BITS  // both sets of names are defined here
+#include "read_faults.hpp"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+namespace read_faults {
+
+namespace {
+
+// Looked at by every mapping of the program, also before main() and while it ends.
+std::atomic<bool> armed{false};
+std::atomic<std::size_t> seen{0};
+Plan plan;
+
+}  // namespace
+
+void arm(const Plan& next) {
+  plan = next;
+  seen = 0;
+  armed = true;
+}
+
+void disarm() { armed = false; }
+
+std::size_t calls() { return seen; }
+
+bool fails(const char* call) {
+  if (!armed || plan.call != call) return false;
+  const std::size_t number = seen++;
+  if (plan.error == 0 || number < plan.first || number - plan.first >= plan.times) return false;
+  errno = plan.error;
+  return true;
+}
+
+namespace {
+
+std::size_t shortened(std::size_t n) { return armed && plan.short_reads != 0 ? std::min(n, plan.short_reads) : n; }
+
+ssize_t any_pread(int file, void* data, std::size_t n, off64_t offset) {
+  if (fails("read")) return -1;
+  return syscall(SYS_pread64, file, data, shortened(n), offset);
+}
+
+ssize_t any_preadv(int file, const iovec* pieces, int n, off64_t offset) {
+  if (fails("read")) return -1;
+  if (!armed || plan.short_reads == 0 || n == 0) return syscall(SYS_preadv, file, pieces, n, offset, 0);
+  const iovec first{pieces[0].iov_base, shortened(pieces[0].iov_len)};
+  return syscall(SYS_preadv, file, &first, 1, offset, 0);
+}
+
+void* any_mmap(void* where, std::size_t n, int protection, int flags, int file, off64_t offset) {
+  if (file >= 0 && fails("mmap")) return MAP_FAILED;
+  return reinterpret_cast<void*>(syscall(SYS_mmap, where, n, protection, flags, file, offset));
+}
+
+template <class Entry>
+Entry* any_readdir(DIR* folder, const char* name) {
+  if (fails("readdir")) return nullptr;
+  return reinterpret_cast<Entry* (*)(DIR*)>(dlsym(RTLD_NEXT, name))(folder);
+}
+
+}  // namespace
+
+}  // namespace read_faults
+
+using namespace read_faults;
+
+extern "C" {
+
+ssize_t pread(int file, void* data, size_t n, off_t offset) { return any_pread(file, data, n, offset); }
+ssize_t pread64(int file, void* data, size_t n, off64_t offset) { return any_pread(file, data, n, offset); }
+ssize_t preadv(int file, const iovec* pieces, int n, off_t offset) { return any_preadv(file, pieces, n, offset); }
+ssize_t preadv64(int file, const iovec* pieces, int n, off64_t offset) { return any_preadv(file, pieces, n, offset); }
+
+void* mmap(void* where, size_t n, int protection, int flags, int file, off_t offset) noexcept {
+  return any_mmap(where, n, protection, flags, file, offset);
+}
+void* mmap64(void* where, size_t n, int protection, int flags, int file, off64_t offset) noexcept {
+  return any_mmap(where, n, protection, flags, file, offset);
+}
+
+dirent* readdir(DIR* folder) { return any_readdir<dirent>(folder, "readdir"); }
+dirent64* readdir64(DIR* folder) { return any_readdir<dirent64>(folder, "readdir64"); }
+
+#if defined(__x86_64__)  // elsewhere the kernel's struct is another
+int fstat(int file, struct stat* status) noexcept {
+  return fails("fstat") ? -1 : static_cast<int>(syscall(SYS_fstat, file, status));
+}
+int fstatat(int folder, const char* path, struct stat* status, int flags) noexcept {
+  return fails("stat") ? -1 : static_cast<int>(syscall(SYS_newfstatat, folder, path, status, flags));
+}
+#endif
+
+}  // extern "C"
