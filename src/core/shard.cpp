@@ -7,11 +7,20 @@
 #include <array>
 #include <new>
 
+#include "base/error.hpp"
+
 namespace st {
 
 namespace {
 
 constexpr std::size_t kPrefixBytes = 64;  // enough to tell other kinds of file
+
+void name_file(Error& error, const Shard& shard) {
+  const io::PlainFile* const file = shard.source.file();
+  if (file == nullptr || file->path().empty()) return;
+  const std::string name = quoted(file->path());
+  if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
+}
 
 }  // namespace
 
@@ -19,7 +28,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options) {
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
   const std::uint64_t size = shard.source.size();
   std::array<char, kPrefixBytes> prefix{};
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, prefix.size()));
@@ -33,6 +42,9 @@ void load(Shard& shard, io::Mode mode, format::HeaderOptions options) {
   format::read_header(shard.header.bytes(), size, options, shard.table);
   shard.source.map(mode);
   if (shard.source.view() != nullptr || shard.number >= kMostDescriptors) shard.source.rest();
+} catch (Error& error) {
+  name_file(error, shard);
+  throw;
 }
 
 const char* raw_header(const Shard& shard) {

@@ -194,7 +194,7 @@ class Shell(Case):
                                (hole, ["ST_ERR_OFFSETS", "'a'", "1..2", "byte"]), (b"PK\3\4" + bytes(60), ["ST_ERR_FORMAT"]),
                                (b"\2\0\0\0\0\0\0\0{]", ["ST_ERR_JSON", "byte 9"])]:
             line = self.fault(1, "show", self.file(content, "bad.safetensors"))
-            for word in ["bad.safetensors: ", *words]:
+            for word in ["bad.safetensors': ", *words]:
                 self.assertIn(word, line)
             self.assertLessEqual(len(re.findall(r"byte 9\b", line)), 1)  # the place is not said twice
 

@@ -122,8 +122,14 @@ Outcome outcome_of(std::uint32_t flags, st_io io, const Open& open) {
 
 template <st_io Io>
 Outcome open_path(const std::string& path, const std::string&, std::uint32_t flags) {
-  return outcome_of(flags, Io,
-                    [&](auto options, auto out, auto err) { return st_open(path.c_str(), options, out, err); });
+  Outcome outcome =
+      outcome_of(flags, Io, [&](auto options, auto out, auto err) { return st_open(path.c_str(), options, out, err); });
+  // Only a path can be named; the rest of the message is the same everywhere.
+  const std::size_t named = outcome.message.find("': ");
+  const bool names_it = outcome.message.starts_with("'/") && named != std::string::npos;
+  if (names_it) outcome.message.erase(0, named + 3);
+  if (outcome.status != ST_OK && !names_it) outcome.message += " (and the file is not named)";
+  return outcome;
 }
 
 inline Outcome open_memory(const std::string&, const std::string& bytes, std::uint32_t flags) {

@@ -149,7 +149,7 @@ const BadIndex kBad[] = {
     {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
     {"folder as shard", mapping("sub"), Status::open, "is a folder"},
     {"FIFO as shard", mapping("pipe.safetensors"), Status::open, "is a named pipe"},
-    {"broken shard", mapping("broken.safetensors"), Status::json, "shard 'broken.safetensors': "},
+    {"broken shard", mapping("broken.safetensors"), Status::json, "broken.safetensors': "},
     {"pickle as shard", mapping("model.bin"), Status::format, "zip archive"},
     {"weight_map absent", "{}", Status::schema, "has no weight_map"},
     {"weight_map a list", R"({"weight_map":[]})", Status::schema, "weight_map is not an object"},
