@@ -1,7 +1,6 @@
 // Opening a file and looking at what is in it.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
-#include <limits>
 
 #include "guard.hpp"
 #include "handles.hpp"
@@ -97,8 +96,11 @@ st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_
 st_status st_open_source(const st_source* source, const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
     require(source, "source");
+    io::Source bytes;
+    if (is_possible_size<st_source>(source->struct_size)) {  // first, so that close is called whatever is refused
+      bytes = io::Source::callbacks({source->read_at, source->close, source->ctx}, source->size);
+    }
     const st_source given = read_struct(source, "st_source");
-    io::Source bytes = io::Source::callbacks({given.read_at, given.close, given.ctx}, given.size);
     refuse_unknown_flags(given.flags, 0, "st_source");
     require(given.read_at, "source.read_at");
     require(out, "out");

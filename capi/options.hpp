@@ -34,15 +34,20 @@ template <>
 inline constexpr std::size_t kFirstBytes<st_write_options> = offsetof(st_write_options, header_reserve) +
                                                              sizeof(std::uint64_t);
 
+template <class Struct>
+bool is_possible_size(std::uint32_t size) {
+  static_assert(kFirstBytes<Struct> != 0 && sizeof(Struct) <= kMostStructBytes);
+  return size >= kFirstBytes<Struct> && size <= kMostStructBytes && size % alignof(Struct) == 0;
+}
+
 // All zero for NULL.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
-  static_assert(kFirstBytes<Struct> != 0 && sizeof(Struct) <= kMostStructBytes);
   Struct known{};
   known.struct_size = sizeof(Struct);
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
-  if (size < kFirstBytes<Struct> || size > kMostStructBytes || size % alignof(Struct) != 0) {
+  if (!is_possible_size<Struct>(size)) {
     fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
   }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));

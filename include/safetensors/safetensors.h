@@ -146,7 +146,7 @@ typedef struct st_open_options {
 
 /* Any random-access bytes: an archive, a network, a cache.  read_at fills all n bytes at dst and returns 0, or something else,
  * which the caller of the library finds in the message of ST_ERR_CALLBACK; it is called from many threads at once.  close (may be
- * NULL) is called exactly once, also when opening fails.  The struct itself is copied. */
+ * NULL) is called exactly once, also when opening fails, except for a struct_size that ST_INIT never set.  The struct itself is copied. */
 typedef struct st_source {
   uint32_t struct_size;
   uint32_t flags;

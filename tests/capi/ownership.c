@@ -113,6 +113,30 @@ static void a_source_is_closed_when_opening_fails(void) {
   test_release(&own.file);
 }
 
+/* A struct that asks for what this library does not know is refused; one whose size no version has is not looked at. */
+static void a_source_whose_struct_is_refused_is_closed(void) {
+  static const uint32_t kImpossible[] = {0, 4, sizeof(st_source) - 8, sizeof(st_source) + 1, 0x10000, UINT32_MAX};
+  struct {
+    st_source known;
+    uint64_t later;
+  } longer;
+  owner own = make(TEST_TWO, 20);
+  st_source source = source_of(&own);
+  st_file *out = NULL;
+  size_t i;
+  longer.known = source;
+  longer.known.struct_size = sizeof longer;
+  longer.later = 1;
+  CHECK(st_open_source(&longer.known, NULL, &out, NULL) == ST_ERR_STRUCT_SIZE);
+  CHECK(own.given_back == 1);
+  for (i = 0; i < sizeof kImpossible / sizeof kImpossible[0]; ++i) {
+    source.struct_size = kImpossible[i];
+    CHECK(st_open_source(&source, NULL, &out, NULL) == ST_ERR_STRUCT_SIZE);
+  }
+  CHECK(own.given_back == 1 && out == NULL);
+  test_release(&own.file);
+}
+
 static void a_source_that_fails_is_told_by_its_own_number(void) {
   owner own = make(TEST_TWO, 20);
   const st_source source = source_of(&own);
@@ -168,6 +192,7 @@ int main(void) {
   a_source_is_closed_after_the_last_holder();
   memory_is_released_when_opening_fails();
   a_source_is_closed_when_opening_fails();
+  a_source_whose_struct_is_refused_is_closed();
   a_source_that_fails_is_told_by_its_own_number();
   opening_reads_only_the_header();
   return test_result();
