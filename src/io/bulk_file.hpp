@@ -70,7 +70,7 @@ class BulkFile {
   const Source& source_;
   const Cache cache_;
   std::mutex mutex_;
-  std::vector<int> idle_;  // one descriptor per reader: FUSE serves a descriptor's reads one at a time
+  std::vector<int> idle_;    // one descriptor per reader: FUSE serves a descriptor's reads one at a time
   std::size_t readers_ = 0;  // such descriptors, idle or borrowed
   bool retired_ = false;
   bool direct_tried_ = false;

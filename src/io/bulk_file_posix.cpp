@@ -31,13 +31,14 @@ constexpr int kDirectFlag = O_DIRECT;
 constexpr int kDirectFlag = 0;
 #endif
 
-// 0 when the file cannot be read directly.
+// 0 when the file cannot be read directly. Not less than a page, whatever the disk says: a process that forks while the
+// disk writes to a page, and then writes beside it, can lose what the disk writes.
 std::uint64_t direct_alignment(int descriptor) {
 #if defined(STATX_DIOALIGN)
   struct statx status {};
   if (statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
     const std::uint64_t wanted = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
-    return status.stx_dio_offset_align == 0 || wanted > kMostAlignment ? 0 : wanted;
+    return status.stx_dio_offset_align == 0 || wanted > kMostAlignment ? 0 : std::max(wanted, kUsualAlignment);
   }
 #endif
   (void)descriptor;
