@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "core/shard.hpp"
 #include "format/respell.hpp"
 #include "format/serialize.hpp"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::uint64_t kBlock = 4096;
 constexpr std::uint64_t kSector = 512;
+constexpr int kMostAttempts = 5;
 
 using Pairs = std::map<std::string_view, std::string_view>;
 
@@ -52,13 +54,21 @@ std::uint64_t alignment_of(std::uint64_t data_begin) {
   return std::clamp<std::uint64_t>(lowest_bit, 8, format::kMaxAlignment);
 }
 
-void write_new_file(const char* path, const Shard& shard, const std::string& header, bool sync) {
+// Returns false if the file was changed or replaced while it was copied: nothing has happened to it then.
+bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::Identity& seen,
+                    bool sync) {
   const std::uint64_t data = shard.source.size() - shard.table.data_begin;
   io::AtomicFile file = io::AtomicFile::create(path, {true, sync});
   file.set_size(header.size() + data);
   file.write_at(0, header.data(), header.size());
   file.copy_at(header.size(), shard.source, shard.table.data_begin, data);
-  file.commit();
+  try {
+    file.commit_over(seen);
+    return true;
+  } catch (const Error& error) {
+    if (error.status != Status::state) throw;
+    return false;
+  }
 }
 
 // The bytes that differ between two beginnings of a file, as [begin, end); a different length is all of it.
@@ -78,16 +88,14 @@ Difference difference(std::string_view a, std::string_view b) {
 }
 
 std::string respelled(const Shard& shard, std::string_view old_header, const Pairs& pairs, std::uint64_t alignment,
-                      std::uint64_t reserve) {
+                      std::uint64_t reserve, bool keep_length) {
   std::vector<MetadataPair> list;
   for (const auto& [key, value] : pairs) list.push_back({key, value});
-  const bool aligned = shard.table.data_begin % alignment == 0;
-  return format::respell(shard.table.format, old_header, {list, alignment, reserve, aligned});
+  return format::respell(shard.table.format, old_header, {list, alignment, reserve, keep_length});
 }
 
-}  // namespace
-
-void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
+// Returns false if somebody else changed the file meanwhile.
+bool try_edit(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
   io::EditedFile file = io::EditedFile::open(path);
   Shard shard(std::pmr::new_delete_resource());
   shard.source = file.take_source();
@@ -97,18 +105,33 @@ void edit_metadata(const char* path, std::span<const MetadataChange> changes, co
 
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;
-  const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
-  if (is_unchanged(shard.table, pairs) && data_begin % alignment == 0) return;
+  const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;
+  if (is_unchanged(shard.table, pairs) && stays) return true;
 
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();
   const std::string_view old_header(raw, data_begin - format::kLengthBytes);
-  const std::string bytes = respelled(shard, old_header, pairs, alignment, options.header_reserve);
+  const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
+  const std::string bytes = respelled(shard, old_header, pairs, alignment, options.header_reserve, stays);
   std::string old_bytes = bytes.substr(0, format::kLengthBytes);
   old_bytes += old_header;
   const Difference change = difference(old_bytes, bytes);
-  if (!change.within(options.sync ? kSector : kBlock)) return write_new_file(path, shard, bytes, options.sync);
-  file.patch(change.begin, bytes.data() + change.begin, change.end - change.begin, options.sync);
+  if (change.within(options.sync ? kSector : kBlock)) {
+    using Patch = io::EditedFile::Patch;
+    const Patch patch = file.patch(change.begin, bytes.data() + change.begin, change.end - change.begin, options.sync);
+    if (patch != Patch::refused) return patch == Patch::done;
+  }
+  return write_new_file(path, shard, bytes, file.seen(), options.sync);
+}
+
+}  // namespace
+
+void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    if (try_edit(path, changes, options)) return;
+  }
+  fail(Status::state, "{} was changed by somebody else each of {} times that it was edited", quoted(path),
+       kMostAttempts);
 }
 
 }  // namespace st::core

@@ -6,6 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "io/edit_lock.hpp"
 
 #include "base/error.hpp"
 
@@ -14,6 +19,41 @@ namespace st {
 namespace {
 
 constexpr std::size_t kPrefixBytes = 64;  // enough to tell other kinds of file
+constexpr int kMostRereads = 100;
+
+void read_text(Shard& shard, const format::HeaderOptions& options) {
+  const std::uint64_t size = shard.source.size();
+  std::array<char, kPrefixBytes> prefix{};
+  const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, prefix.size()));
+  shard.source.read_at(0, prefix.data(), have);
+  const auto length = static_cast<std::size_t>(format::measure({prefix.data(), have}, size, options));
+  if (shard.header.data() == nullptr || shard.header.size() != length) shard.header = core::Text(length, shard.memory);
+  shard.source.read_at(format::kLengthBytes, shard.header.data(), length);
+}
+
+// While no edit is under way, or, where there are no locks, until nothing changes between two readings.
+void read_text_again(Shard& shard, const format::HeaderOptions& options) {
+  const io::EditLock lock = io::EditLock::shared(shard.source);
+  read_text(shard, options);
+  for (int i = 0; !lock.held(); ++i) {
+    if (i == kMostRereads) fail(Status::read, "the header changes all the time while it is read");
+    const std::string before(shard.header.data(), shard.header.size());
+    read_text(shard, options);
+    if (before == std::string_view(shard.header.data(), shard.header.size())) return;
+  }
+}
+
+// Never half of an edit: see io/edit_lock.hpp.
+void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
+  bool whole = false;
+  try {
+    read_text(shard, options);
+    whole = !io::changed_lately(shard.source);
+  } catch (const Error&) {
+    if (!io::changed_lately(shard.source)) throw;
+  }
+  if (!whole) read_text_again(shard, options);
+}
 
 void name_file(Error& error, const Shard& shard) {
   const io::PlainFile* const file = shard.source.file();
@@ -30,13 +70,7 @@ Shard::~Shard() {
 
 void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
   const std::uint64_t size = shard.source.size();
-  std::array<char, kPrefixBytes> prefix{};
-  const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, prefix.size()));
-  shard.source.read_at(0, prefix.data(), have);
-  const auto length = static_cast<std::size_t>(format::measure({prefix.data(), have}, size, options));
-
-  shard.header = core::Text(length, shard.memory);
-  shard.source.read_at(format::kLengthBytes, shard.header.data(), length);
+  read_whole_text(shard, options);
 
   options.shard = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);

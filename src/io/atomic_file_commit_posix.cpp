@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
+#include "io/edit_lock.hpp"
 #include "io/sibling.hpp"
 #include "io/transfer.hpp"
 
@@ -77,6 +78,9 @@ void AtomicFile::publish() {
     }
     name_sibling();
   }
+  // So that no save comes between an edit's last look at its target and its rename. Where it cannot be had, the rename
+  // goes ahead: a save replaces what it meets.
+  const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, only_over_.has_value());
   require_unchanged();
   const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);

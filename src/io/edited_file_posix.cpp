@@ -3,38 +3,75 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "io/edit_lock.hpp"
 #include "io/transfer.hpp"
 
 namespace st::io {
 
-EditedFile EditedFile::open(const char* path) {
-  EditedFile edited;
-  edited.shown_ = quoted(path);
-  PlainFile plain = PlainFile::open(path);
-  edited.file_ = Descriptor(plain.reopen(O_RDWR));
-  if (flock(edited.file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail(Status::state, "{} is being edited by somebody else", edited.shown_);
+namespace {
+
+constexpr int kMostAttempts = 20;
+
+// Nothing when the path leads elsewhere by now.
+Descriptor opened_again(const PlainFile& plain, int flags, const std::string& shown) {
+  try {
+    return Descriptor(plain.reopen(flags));
+  } catch (const Error& error) {
+    if (error.os_error == 0 || error.os_error == ENOENT) return {};
+    fail_os(Status::open, error.os_error, "{}", shown);
   }
-  // An editor that held the lock a moment ago may have put a new file in this one's place.
-  Descriptor(plain.reopen(0)).close();
-  const std::uint64_t size = plain.size();
-  edited.source_ = Source::file(std::move(plain), 0, size);
-  return edited;
 }
 
-void EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
-  if (const int error = write_all_at(file_.get(), offset, data, n); error != 0) {
-    throw Error{Status::write, error, offset,
-                fmt::format("{}: writing {} bytes at {}: {}", shown_, n, offset, os_error_text(error))};
+}  // namespace
+
+EditedFile EditedFile::open(const char* path) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    EditedFile edited;
+    edited.shown_ = quoted(path);
+    PlainFile plain = PlainFile::open(path);
+    edited.file_ = opened_again(plain, O_RDWR, edited.shown_);
+    if (!edited.file_) continue;
+    if (flock(edited.file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      fail(Status::state, "{} is being edited by somebody else", edited.shown_);
+    }
+    struct stat status {};
+    if (fstat(edited.file_.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited.shown_);
+    edited.seen_ = identity_of(status);
+    // An editor that held the lock a moment ago, or a save, may have put a new file in this one's place.
+    if (!opened_again(plain, 0, edited.shown_)) continue;
+    const std::uint64_t size = plain.size();
+    edited.source_ = Source::file(std::move(plain), 0, size);
+    return edited;
+  }
+  fail(Status::state, "{} was replaced each of {} times that it was opened", quoted(path), kMostAttempts);
+}
+
+// Not left to the closing: a forked child may have a copy of the descriptor.
+EditedFile::~EditedFile() {
+  if (file_) flock(file_.get(), LOCK_UN);
+}
+
+EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
+  {
+    const EditLock alone = EditLock::exclusive(file_.get());
+    if (!alone.held()) return Patch::refused;
+    struct stat now {};
+    if (fstat(file_.get(), &now) != 0 || identity_of(now) != seen_) return Patch::changed;
+    if (const int error = write_all_at(file_.get(), offset, data, n); error != 0) {
+      throw Error{Status::write, error, offset,
+                  fmt::format("{}: writing {} bytes at {}: {}", shown_, n, offset, os_error_text(error))};
+    }
   }
   int error = sync ? sync_now(file_.get()) : 0;
   if (error == 0) error = errors_of_closing(file_.get());
   if (error != 0) fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", shown_);
+  return Patch::done;
 }
 
 }  // namespace st::io

@@ -6,17 +6,25 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "core/file.hpp"
 #include "core/writer.hpp"
+#include "io/edit_lock.hpp"
+#include "io/edited_file.hpp"
 
 namespace st::core {
 namespace {
@@ -207,6 +215,161 @@ TEST_F(EditTest, two_edits_at_once_do_not_mix) {
   }
   close(held);
 }
+
+// A child that was forked while its parent edited has a copy of the locked descriptor.
+TEST_F(EditTest, a_forked_child_does_not_keep_the_lock) {
+  make({});
+  pid_t child = 0;
+  {
+    const io::EditedFile edited = io::EditedFile::open(path.c_str());
+    child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+  }
+  EXPECT_NO_THROW(set("a", "b"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(EditTest, an_unaligned_file_is_not_written_anew_when_nothing_changes) {
+  const std::string header = R"({"__metadata__":{"k":"v"},"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  ASSERT_NE(header.size() % 8, 0U);
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  bytes += header + "D";
+  std::ofstream(path, std::ios::binary) << bytes;
+  const ino_t before = inode(path);
+  remove("absent");
+  set("k", "v");
+  EXPECT_EQ(inode(path), before);
+  EXPECT_EQ(contents(path), bytes);
+  set("k", "w");  // there is room for it
+  EXPECT_EQ(inode(path), before);
+  EXPECT_EQ(value("k"), "w");
+}
+
+TEST_F(EditTest, says_that_a_file_is_read_only) {
+  make({});
+  chmod(path.c_str(), 0444);
+  chmod(folder.c_str(), 0777);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (geteuid() == 0 && setuid(12345) != 0) _exit(9);
+    try {
+      set("a", "b");
+    } catch (const Error& error) {
+      if (::write(ends[1], error.message.data(), error.message.size()) < 0) _exit(8);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string message(500, '\0');
+  message.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(ends[0], message.data(), message.size()))));
+  close(ends[0]);
+  waitpid(pid, nullptr, 0);
+  EXPECT_EQ(message, fmt::format("'{}': Permission denied", path));
+}
+
+// A save that comes while an edit copies the data into a new file.
+TEST_F(EditTest, does_not_undo_a_save) {
+  const std::array<std::uint64_t, 1> shape{std::uint64_t{64} << 20};
+  const std::string data(shape[0], 'o');
+  {
+    Writer writer;
+    writer.add("old", Dtype::U8, shape, data.data());
+    writer.begin(path.c_str(), {});
+    writer.finish();
+  }
+  std::thread edit([&] { set("note", "n"); });
+  usleep(10'000);  // whenever it comes, the save is what stays; now is most likely while the edit copies
+  make({});
+  edit.join();
+  expect_tensors();
+}
+
+// ---- readers ---------------------------------------------------------------------------------------------------------
+
+// An opening that meets half of an edit waits for the other half.
+TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
+  WriteOptions options;
+  options.header_reserve = 100;
+  make(options);
+  const std::string whole = contents(path);
+  const int editor = open(path.c_str(), O_RDWR);
+  for (const bool through_descriptor : {false, true}) {
+    std::optional<io::EditLock> lock = io::EditLock::exclusive(editor);
+    ASSERT_TRUE(lock->held());
+    ASSERT_EQ(pwrite(editor, R"({"__metadata__":{"for)", 21, 8 + 20), 21);
+    std::string problem = "none";
+    std::thread reader([&] {
+      try {
+        if (through_descriptor) {
+          File::open(io::Source::file(io::PlainFile::duplicate(editor), 0, whole.size()), {});
+        } else {
+          File::open(path.c_str(), {});
+        }
+      } catch (const Error& error) {
+        problem = error.message;
+      }
+    });
+    usleep(20'000);  // so that it fails where nobody waits
+    ASSERT_EQ(pwrite(editor, whole.data(), whole.size(), 0), static_cast<ssize_t>(whole.size()));
+    lock.reset();
+    reader.join();
+    EXPECT_EQ(problem, "none");
+  }
+  close(editor);
+}
+
+// Without a lock, as on a filesystem that has none or without a descriptor to spare, two readings must agree.
+TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
+  WriteOptions options;
+  options.header_reserve = 3500;
+  make(options, 3, std::string(3000, 'a'));
+  const int editor = open(path.c_str(), O_RDWR);
+  const std::string a = contents(path).substr(0, 4096);
+  std::string b = a;
+  std::replace(b.begin(), b.begin() + 3100, 'a', 'b');
+  std::size_t at = 0;
+  while ((at = b.find("metbdbtb")) != b.npos || (at = b.find("formbt")) != b.npos) {
+    const std::size_t n = b[at] == 'm' ? 8 : 6;
+    b.replace(at, n, a.substr(at, n));
+  }
+  std::atomic<bool> stop = false;
+  std::thread edits([&] {
+    for (int i = 0; !stop; ++i) {
+      if (pwrite(editor, i % 2 == 0 ? b.data() : a.data(), a.size(), 0) < 0) return;
+      usleep(50);
+    }
+  });
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  std::size_t mixed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    io::PlainFile plain = io::PlainFile::duplicate(editor);
+    const std::uint64_t size = plain.size();
+    setrlimit(RLIMIT_NOFILE, &none);
+    try {
+      const FilePtr file = File::open(io::Source::file(std::move(plain), 0, size), {});
+      const std::string_view note = file->metadata("note")->value;
+      if (note.find_first_not_of(note[0]) != note.npos) ++mixed;
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.message;
+    }
+    setrlimit(RLIMIT_NOFILE, &before);
+  }
+  stop = true;
+  edits.join();
+  close(editor);
+  EXPECT_EQ(mixed, 0U);
+}
+
+// ---- kills -----------------------------------------------------------------------------------------------------------
 
 // The header is one of the two whatever moment the kill comes; 400 moments.
 TEST_F(EditTest, killed_at_any_moment_leaves_a_whole_header) {

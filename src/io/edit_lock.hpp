@@ -1,0 +1,50 @@
+// Keeps those who read a header apart from an edit of it in place.
+//
+// A write() inside one page is whole after a crash, but not for a reader on another processor, who may see its first
+// half. So an editor holds a lock while it writes. Readers ask for it only when they have to: the system stamps a
+// file's ctime before it moves the bytes of a write, so that a ctime which is old when the reading is over proves that
+// no write had begun. To ordinary opens that is one fstat.
+//
+// What is not covered: a write that the system holds up between the stamp and the bytes for longer than kRecentSeconds,
+// and network filesystems that show stale times to one client while another one writes.
+//
+// The lock is one byte far behind all data (fcntl, owned by the open file description), which nobody else locks by
+// accident. It is not flock, with which editors keep one another away and people lock whole files for hours.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "io/descriptor.hpp"
+#include "io/source.hpp"
+
+namespace st::io {
+
+// Whether somebody may have been writing to the source's file while it was read just now. Never for memory and callbacks.
+bool changed_lately(const Source& source);
+
+class EditLock {
+ public:
+  // Shared with all readers; waits for an edit to end. Not held where locks are refused, or after two seconds.
+  static EditLock shared(const Source& source);
+  static EditLock shared(int descriptor);
+  // Waits for readers alike. The descriptor must be open for writing.
+  static EditLock exclusive(int descriptor);
+  // Of the regular file that has this name once the lock is held.
+  static EditLock of_name(int folder, const std::string& name, bool exclusive);
+
+  EditLock(EditLock&& other) noexcept : own_(std::move(other.own_)), locked_(std::exchange(other.locked_, -1)) {}
+  EditLock& operator=(EditLock&&) = delete;
+  ~EditLock();
+
+  bool held() const { return locked_ >= 0; }
+
+ private:
+  EditLock() = default;
+
+  Descriptor own_;  // unless the caller keeps it
+  int locked_ = -1;
+};
+
+}  // namespace st::io

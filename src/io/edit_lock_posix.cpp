@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/edit_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <thread>
+
+#include "base/error.hpp"
+
+namespace st::io {
+
+namespace {
+
+constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
+constexpr int kMostAttempts = 10;
+constexpr off_t kLockedByte = static_cast<off_t>(std::uint64_t{1} << (sizeof(off_t) > 4 ? 62 : 30));
+
+// A kind of lock that dies with its open file description, not with the first descriptor of the file that this
+// process closes. 0 or the errno.
+int set_lock(int descriptor, short kind) {
+#if defined(F_OFD_SETLK)
+  struct flock lock {};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kLockedByte;
+  lock.l_len = 1;
+  return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+#else
+  static_cast<void>(descriptor), static_cast<void>(kind);
+  return ENOSYS;
+#endif
+}
+
+// Not the call that waits by itself: whoever may read the file could make it wait for ever.
+bool wait_for_lock(int descriptor, short kind) {
+  using std::chrono::microseconds;
+  microseconds pause(20);
+  for (microseconds waited(0);; waited += pause) {
+    const int error = set_lock(descriptor, kind);
+    if (error == 0) return true;
+    if ((error != EAGAIN && error != EACCES && error != EINTR) || waited > std::chrono::seconds(2)) return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, microseconds(2000));
+  }
+}
+
+int reopened(const PlainFile& file) {
+  try {
+    return file.reopen(0);
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+}  // namespace
+
+bool changed_lately(const Source& source) {
+  const PlainFile* const file = source.file();
+  if (file == nullptr || file->descriptor() < 0) return false;
+  struct stat status {};
+  return fstat(file->descriptor(), &status) != 0 || std::time(nullptr) - status.st_ctime <= kRecentSeconds;
+}
+
+EditLock EditLock::shared(const Source& source) {
+  const PlainFile* const file = source.file();
+  if (file == nullptr || file->descriptor() < 0) return {};
+  if (!file->path().empty()) return shared(file->descriptor());
+  Descriptor own(reopened(*file));
+  EditLock lock = shared(own.get());
+  lock.own_ = std::move(own);
+  return lock;
+}
+
+EditLock EditLock::shared(int descriptor) {
+  EditLock lock;
+  if (descriptor >= 0 && wait_for_lock(descriptor, F_RDLCK)) lock.locked_ = descriptor;
+  return lock;
+}
+
+EditLock EditLock::exclusive(int descriptor) {
+  EditLock lock;
+  if (wait_for_lock(descriptor, F_WRLCK)) lock.locked_ = descriptor;
+  return lock;
+}
+
+EditLock EditLock::of_name(int folder, const std::string& name, bool exclusive) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    struct stat here {};
+    if (fstatat(folder, name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(here.st_mode)) break;
+    const int flags = (exclusive ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    Descriptor file(openat(folder, name.c_str(), flags));
+    EditLock lock = exclusive ? EditLock::exclusive(file.get()) : shared(file.get());
+    if (!lock.held()) break;
+    lock.own_ = std::move(file);
+    struct stat locked {};
+    const bool same = fstat(lock.own_.get(), &locked) == 0 &&
+                      fstatat(folder, name.c_str(), &here, AT_SYMLINK_NOFOLLOW) == 0 && here.st_dev == locked.st_dev &&
+                      here.st_ino == locked.st_ino;
+    if (same) return lock;
+  }
+  return {};
+}
+
+// Not left to the closing: a forked child may have a copy of the descriptor.
+EditLock::~EditLock() {
+  if (held()) set_lock(locked_, F_UNLCK);
+}
+
+}  // namespace st::io
