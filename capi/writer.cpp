@@ -54,6 +54,7 @@ st_status st_writer_set_metadata_n(st_writer* writer, const char* key, size_t ke
                                    size_t value_len, st_error* err) {
   return guard(err, [&] {
     require(writer, "writer");
+    if (key == nullptr && key_len == 0) return writer_of(writer).keep_empty_metadata();
     writer_of(writer).set_metadata(text(key, key_len, "key"), text(value, value_len, "value"));
   });
 }

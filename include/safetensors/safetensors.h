@@ -315,7 +315,9 @@ ST_API void      st_buffer_free(void *buffer);
  * A symbolic link is followed and stays.  Other hard links, mappings and open descriptors keep the old file, so saving over
  * a file that is open through this library is safe.  A FIFO, a device or /dev/stdout is written through in data order: there
  * st_writer_put must come in that order (ST_WRITE_KEEP_ORDER: the order of st_writer_add), or is refused.
- * The first failure of put or finish ends the writer: every later call returns it again, and nothing replaces the target. */
+ * A put that is refused for its arguments (no such tensor, a range outside it, a tensor whose data was given) and a finish
+ * while bytes are missing leave the writer as it was.  Any other failure of put or finish ends it, bytes put twice or out of
+ * a stream's order among them: every later call returns it again, and nothing replaces the target. */
 typedef struct st_writer st_writer;
 
 #define ST_WRITE_SYNC       (1u << 0)  /* the file and its name are on the disk when finish returns     */
@@ -333,7 +335,8 @@ typedef struct st_write_options {
 
 ST_API st_status st_writer_new(st_writer **out, st_error *err);
 
-/* The last value of a key counts; keys are written in byte order.  key NULL: a map without pairs, instead of no map. */
+/* The last value of a key counts; keys are written in byte order.  key NULL (of length 0): a map without pairs, instead of no
+ * map. */
 ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value, st_error *err);
 ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len, const char *value, size_t value_len,
                                           st_error *err);
@@ -363,7 +366,10 @@ ST_API void      st_writer_free(st_writer *writer);             /* before finish
  * touched and the data stays as aligned as it was.  If the header has room where its metadata is (st_write_options.header_reserve,
  * or what removed pairs left) the file is changed in place, by one write that a killed process has done or not done; otherwise
  * the data is copied by the kernel into a new file that replaces the old one.  With ST_WRITE_SYNC that holds for a power cut too.
- * In place, all hard links see the change.  Of options only ST_WRITE_SYNC, data_alignment and header_reserve (room that a new
+ * In place, all hard links see the change.  Readers never see half of it: st_open waits for an edit that is under way, on this
+ * machine and on filesystems that have locks (else it reads until two readings agree; st_open_source and st_open_memory
+ * cannot).  An edit never undoes a save that came meanwhile: it is made again on the new file, and after several of them, as
+ * while somebody else edits the file, it is ST_ERR_STATE.  Of options only ST_WRITE_SYNC, data_alignment and header_reserve (room that a new
  * file gets) apply. */
 ST_API st_status st_edit_metadata(const char *path, const char *const *keys, const char *const *values, size_t n,
                                   const st_write_options *options, st_error *err);

@@ -35,6 +35,11 @@ static void test_whole_and_pieces(const char *path) {
   CHECK(index == 1);
   CHECK_OK(st_writer_begin(writer, path, NULL, &err));
   CHECK_OK(st_writer_put(writer, index, 8, kWeights + 2, 16, &err));
+  /* What is refused for its arguments leaves the writer as it was. */
+  CHECK(st_writer_put(writer, 7, 0, kWeights, 4, NULL) == ST_ERR_RANGE);
+  CHECK(st_writer_put(writer, index, 20, kWeights, 8, NULL) == ST_ERR_RANGE);
+  CHECK(st_writer_put(writer, index, 0, NULL, 8, NULL) == ST_ERR_ARGUMENT);
+  CHECK(st_writer_put(writer, 0, 0, kWeights, 4, NULL) == ST_ERR_STATE);
   CHECK(st_writer_finish(writer, NULL) == ST_ERR_STATE);
   CHECK_OK(st_writer_put(writer, index, 0, kWeights, 8, &err));
   CHECK_OK(st_writer_finish(writer, &err));
@@ -124,10 +129,12 @@ static void test_edit(const char *path) {
 static void test_empty_map_is_not_none(const char *path) {
   st_file *file = NULL;
   size_t len = 0;
-  for (int with_map = 0; with_map < 2; ++with_map) {
+  for (int with_map = 0; with_map < 3; ++with_map) {
     st_writer *writer = NULL;
     CHECK_OK(st_writer_new(&writer, &err));
-    if (with_map) CHECK_OK(st_writer_set_metadata(writer, NULL, NULL, &err));
+    if (with_map == 1) CHECK_OK(st_writer_set_metadata(writer, NULL, NULL, &err));
+    if (with_map == 2) CHECK_OK(st_writer_set_metadata_n(writer, NULL, 0, NULL, 0, &err)); /* wrote an empty key */
+    CHECK(st_writer_set_metadata_n(writer, NULL, 1, "", 0, NULL) == ST_ERR_ARGUMENT);
     CHECK_OK(st_writer_begin(writer, path, NULL, &err));
     CHECK_OK(st_writer_finish(writer, &err));
     st_writer_free(writer);
