@@ -1,0 +1,483 @@
+/* Each allocation and each mapping fails once, and then all from there on, for every function that needs memory: the
+ * call says so or does without, and no memory, mapping, descriptor or file is left behind.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE 1
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "failing_memory.h"
+#include "folder.h"
+
+#if !TEST_FAILING_MEMORY
+
+int main(void) {
+  printf("skipped: malloc cannot be replaced under a sanitizer or another C library\n");
+  return 0;
+}
+
+#else
+
+enum { ROWS = 600, COLUMNS = 4096, MATRIX = ROWS * COLUMNS, SHARDS = 3, MANY = 70, THREADS = 16 };
+
+static st_file *model;          /* model.safetensors, mapped */
+static st_file *unmapped;       /* the same with ST_IO_READ */
+static test_bytes model_bytes;  /* and its bytes */
+static unsigned char *received; /* MATRIX bytes for whoever reads */
+static st_error error;
+
+/* What an act says when its call succeeded and did not do its work. */
+enum { WRONG = -1 };
+
+static st_status worked(int holds) { return holds ? ST_OK : WRONG; }
+
+static const unsigned char *matrix_bytes(void) {
+  return model_bytes.data + st_tensor_offset(st_get_tensor(model, "matrix"));
+}
+
+/* ---- the files ------------------------------------------------------------------------------------------------------ */
+
+static void make_model(void) {
+  char header[400];
+  snprintf(header, sizeof header,
+           "{\"__metadata__\":{\"format\":\"pt\",\"e\\n\":\"\\u00e9\"},"
+           "\"matrix\":{\"dtype\":\"U8\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
+           "\"small\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%d,%d]}}",
+           ROWS, COLUMNS, MATRIX, MATRIX, MATRIX + 8);
+  model_bytes = test_file(header, MATRIX + 8);
+  test_save("model.safetensors", model_bytes.data, model_bytes.size);
+}
+
+static void make_shards(const char *stem, int count) {
+  char path[100];
+  int i;
+  snprintf(path, sizeof path, "%s.safetensors.index.json", stem);
+  FILE *const index = fopen(path, "w");
+  fprintf(index, "{\"metadata\":{\"total_size\":%d},\"weight_map\":{", 4 * count);
+  for (i = 1; i <= count; ++i) {
+    char header[200];
+    snprintf(header, sizeof header,
+             "{\"__metadata__\":{\"format\":\"pt\",\"shard\":\"%d\"},"
+             "\"t.%d\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]}}",
+             i, i);
+    test_bytes shard = test_file(header, 4);
+    snprintf(path, sizeof path, "%s-%05d-of-%05d.safetensors", stem, i, count);
+    test_save(path, shard.data, shard.size);
+    fprintf(index, "%s\"t.%d\":\"%s\"", i == 1 ? "" : ",", i, path);
+    test_release(&shard);
+  }
+  fprintf(index, "}}");
+  fclose(index);
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------------- */
+
+static st_status open_path(const char *path, st_io io, uint32_t threads, size_t tensors) {
+  st_open_options options = test_mode(io);
+  st_file *out = NULL;
+  options.threads = threads;
+  st_status status = st_open(path, &options, &out, &error);
+  if (status == ST_OK) status = worked(st_count_tensors(out) == tensors);
+  st_free(out);
+  return status;
+}
+
+static st_status open_mapped(void) { return open_path("model.safetensors", ST_IO_MAP, 1, 2); }
+static st_status open_copied(void) { return open_path("model.safetensors", ST_IO_COPY, 1, 2); }
+static st_status open_automatic(void) { return open_path("model.safetensors", ST_IO_AUTO, 1, 2); }
+static st_status open_reading(void) { return open_path("model.safetensors", ST_IO_READ, 1, 2); }
+static st_status open_index(void) { return open_path("few.safetensors.index.json", ST_IO_AUTO, 1, SHARDS); }
+static st_status open_index_on_threads(void) { return open_path("few.safetensors.index.json", ST_IO_READ, 3, SHARDS); }
+static st_status open_many(void) { return open_path("many.safetensors.index.json", ST_IO_READ, 1, MANY); }
+static st_status open_folder(void) {
+  const st_status status = open_path(".", ST_IO_AUTO, 1, SHARDS); /* three models: it does not say which */
+  return status == ST_ERR_NO_MEMORY ? status : worked(status >= 100 && status != ST_ERR_INTERNAL);
+}
+static st_status open_absent(void) {
+  const st_status status = open_path("absent.safetensors", ST_IO_AUTO, 1, 2);
+  return status == ST_ERR_NO_MEMORY ? status : worked(status == ST_ERR_OPEN);
+}
+static st_status open_bad(void) {
+  st_file *out = NULL;
+  const st_status status = st_open_memory("\x02\0\0\0\0\0\0\0[]", 10, NULL, NULL, NULL, &out, &error);
+  return status == ST_ERR_NO_MEMORY ? status : worked(status == ST_ERR_SCHEMA || status == ST_ERR_JSON);
+}
+
+static int released;
+static void release(void *ctx) {
+  (void)ctx;
+  ++released;
+}
+
+static st_status open_memory(void) {
+  st_file *out = NULL;
+  released = 0;
+  const st_status status = st_open_memory(model_bytes.data, model_bytes.size, release, NULL, NULL, &out, &error);
+  st_free(out);
+  return released == 1 ? status : WRONG; /* also when opening fails */
+}
+
+static st_status open_descriptor(void) {
+  st_file *out = NULL;
+  const int fd = open("model.safetensors", O_RDONLY | O_CLOEXEC);
+  const st_status status = st_open_fd(fd, 0, 0, NULL, &out, &error);
+  st_free(out);
+  close(fd);
+  return status;
+}
+
+static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
+  (void)ctx;
+  memcpy(dst, model_bytes.data + offset, n);
+  return 0;
+}
+
+static st_status with_source(st_status (*use)(st_file *file)) {
+  st_source source = ST_INIT(st_source);
+  st_file *out = NULL;
+  source.size = model_bytes.size;
+  source.read_at = read_at;
+  source.close = release;
+  released = 0;
+  st_status status = st_open_source(&source, NULL, &out, &error);
+  if (status == ST_OK && use != NULL) status = use(out);
+  st_free(out);
+  return released == 1 ? status : WRONG;
+}
+
+static st_status open_source(void) { return with_source(NULL); }
+
+static st_status header_of(void) {
+  st_file *out = NULL;
+  size_t len = 0;
+  const st_status status = st_open_memory(model_bytes.data, model_bytes.size, NULL, NULL, NULL, &out, &error);
+  if (status != ST_OK) return status;
+  const char *const header = st_get_header(out, 0, &len);
+  const int holds = header == NULL || memcmp(header, model_bytes.data + 8, len) == 0;
+  st_free(out);
+  if (header != NULL) return worked(holds);
+  error.status = ST_ERR_NO_MEMORY; /* it has no st_error of its own */
+  error.message[0] = '-';
+  return ST_ERR_NO_MEMORY;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------- */
+
+static st_status read_tensor(void) {
+  const st_status status = st_tensor_read(st_get_tensor(unmapped, "matrix"), received, MATRIX, &error);
+  return status != ST_OK ? status : worked(memcmp(received, matrix_bytes(), MATRIX) == 0);
+}
+
+static st_status read_wrong_size(void) {
+  const st_status status = st_tensor_read(st_get_tensor(unmapped, "matrix"), received, 1, &error);
+  return status == ST_ERR_NO_MEMORY ? status : worked(status == ST_ERR_BUFFER_SIZE);
+}
+
+static st_status read_shard(void) {
+  const st_status status = st_read_shard(unmapped, 0, 8, received, 100, &error);
+  return status != ST_OK ? status : worked(memcmp(received, model_bytes.data + 8, 100) == 0);
+}
+
+static const int64_t kBegin[] = {0, 100}, kEnd[] = {INT64_MAX, 300}, kBackwards[] = {-3, 1};
+static const int64_t kFar[] = {200, 1};
+
+static st_status slice(void) {
+  uint64_t bytes = 0;
+  const st_status status =
+      st_tensor_slice(st_get_tensor(model, "matrix"), kBegin, kEnd, NULL, NULL, &bytes, NULL, &error);
+  return status != ST_OK ? status : worked(bytes == ROWS * 200);
+}
+
+static int columns_arrived(const unsigned char *got) {
+  size_t row;
+  for (row = 0; row < ROWS; ++row) {
+    if (memcmp(got + row * 200, matrix_bytes() + row * COLUMNS + 100, 200) != 0) return 0;
+  }
+  return 1;
+}
+
+static st_status read_columns(const st_file *file) {
+  const st_status status =
+      st_tensor_read_slice(st_get_tensor(file, "matrix"), kBegin, kEnd, NULL, received, (size_t)ROWS * 200, &error);
+  return status != ST_OK ? status : worked(columns_arrived(received));
+}
+
+static st_status read_slice(void) { return read_columns(unmapped); }
+static st_status read_slice_of_mapping(void) { return read_columns(model); }
+static st_status read_slice_of_source(void) { return with_source((st_status(*)(st_file *))read_columns); }
+
+static int32_t goes_on(void *ctx, uint64_t done, uint64_t total) {
+  (void)ctx;
+  return done > total;
+}
+
+static void run_in_turn(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg) {
+  size_t i;
+  (void)ctx;
+  for (i = 0; i < n; ++i) fn(arg, i);
+}
+
+/* A whole tensor, columns, far apart and backwards rows. */
+static st_status plan_with(const st_file *file, st_cache cache, uint32_t threads, int host) {
+  const st_tensor *const matrix = st_get_tensor(file, "matrix");
+  st_read_options options = ST_INIT(st_read_options);
+  unsigned char *const columns = received + MATRIX, *const rows = columns + ROWS * 200, *const far = rows + MATRIX;
+  st_plan *plan = NULL;
+  options.cache = cache;
+  options.threads = threads;
+  options.progress = goes_on;
+  options.chunk_bytes = 65536;
+  if (host) options.parallel_for = run_in_turn;
+  st_status status = st_plan_new(file, &plan, &error);
+  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, NULL, received, MATRIX, &error);
+  if (status == ST_OK) status = st_plan_add(plan, matrix, kBegin, kEnd, NULL, columns, ROWS * 200, &error);
+  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, kBackwards, rows, MATRIX / 3, &error);
+  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, kFar, far, 3 * COLUMNS, &error);
+  memset(received, 0, MATRIX);
+  if (status == ST_OK) status = st_plan_run(plan, &options, &error);
+  if (status == ST_OK) {
+    status = worked(memcmp(received, matrix_bytes(), MATRIX) == 0 && columns_arrived(columns) &&
+                    memcmp(rows, matrix_bytes() + (ROWS - 1) * COLUMNS, COLUMNS) == 0 &&
+                    memcmp(far + COLUMNS, matrix_bytes() + 200 * COLUMNS, COLUMNS) == 0);
+  }
+  st_plan_free(plan);
+  return status;
+}
+
+static st_status plan_automatic(void) { return plan_with(unmapped, ST_CACHE_AUTO, 1, 0); }
+static st_status plan_through(void) { return plan_with(unmapped, ST_CACHE_THROUGH, 1, 0); }
+static st_status plan_around(void) { return plan_with(unmapped, ST_CACHE_AROUND, 1, 0); }
+static st_status plan_of_mapping(void) { return plan_with(model, ST_CACHE_AUTO, 1, 0); }
+static st_status plan_on_threads(void) { return plan_with(unmapped, ST_CACHE_AUTO, 4, 0); }
+static st_status plan_around_on_threads(void) { return plan_with(unmapped, ST_CACHE_AROUND, 4, 0); }
+static st_status plan_on_host_threads(void) { return plan_with(unmapped, ST_CACHE_AROUND, 3, 1); }
+static st_status plan_source_file(st_file *file) { return plan_with(file, ST_CACHE_AUTO, 1, 0); }
+static st_status plan_of_source(void) { return with_source(plan_source_file); }
+
+static st_status buffer(uint64_t size, uint32_t flags, uint32_t threads) {
+  void *memory = NULL;
+  const st_status status = st_buffer_new(size, flags, threads, &memory, &error);
+  if (status == ST_OK) *(unsigned char *)memory = 1;
+  st_buffer_free(memory);
+  return status;
+}
+
+static st_status buffer_at_once(void) { return buffer(5000000, 0, 1); }
+static st_status buffer_on_threads(void) { return buffer((uint64_t)65 << 20, 0, 4); }
+static st_status buffer_lazy(void) { return buffer(5000000, ST_BUFFER_LAZY, 0); }
+
+/* ---- writing: the target is there whole, with what the call was to write, or has what it had ---------------------------- */
+
+static int target_is(const char *what) {
+  const st_open_options options = test_mode(ST_IO_MAP);
+  st_file *file = NULL;
+  size_t len = 0;
+  if (st_open("target.safetensors", &options, &file, NULL) != ST_OK) return 0;
+  const char *const value = st_get_metadata(file, "which", &len);
+  const int holds = value != NULL && len == strlen(what) && memcmp(value, what, len) == 0;
+  st_free(file);
+  return holds;
+}
+
+static void reset_target(void) {
+  test_bytes file = test_file(
+      "{\"__metadata__\":{\"which\":\"old\"},\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
+  memory_disarm();
+  test_save("target.safetensors", file.data, file.size);
+  test_release(&file);
+}
+
+static st_status write_with(uint32_t flags, st_format format) {
+  static const uint64_t kShape[] = {2, 3};
+  static const unsigned char kData[24] = {1, 2, 3};
+  st_write_options options = ST_INIT(st_write_options);
+  st_writer *writer = NULL;
+  size_t index = 0;
+  options.flags = flags;
+  options.format = format;
+  st_status status = st_writer_new(&writer, &error);
+  if (status == ST_OK) status = st_writer_copy_metadata(writer, model, &error);
+  if (status == ST_OK) status = st_writer_set_metadata(writer, "which", "new", &error);
+  if (status == ST_OK)
+    status = st_writer_set_metadata_n(writer, "a key that is longer than any buffer", 36, "", 0, &error);
+  if (status == ST_OK) status = st_writer_add(writer, "given", ST_F32, 2, kShape, kData, NULL, &error);
+  if (status == ST_OK) status = st_writer_add_n(writer, "put in pieces", 13, ST_F32, 2, kShape, NULL, &index, &error);
+  if (status == ST_OK) status = st_writer_add_tensor(writer, NULL, 0, st_get_tensor(model, "matrix"), &error);
+  if (status == ST_OK) status = st_writer_begin(writer, "target.safetensors", &options, &error);
+  if (status == ST_OK) status = st_writer_put(writer, index, 12, kData, 12, &error);
+  if (status == ST_OK) status = st_writer_put(writer, index, 0, kData, 12, &error);
+  if (status == ST_OK) status = st_writer_finish(writer, &error);
+  st_writer_free(writer);
+  memory_disarm();
+  return target_is(status == ST_OK ? "new" : "old") ? status : WRONG;
+}
+
+static st_status write_whole(void) { return write_with(0, 0); }
+static st_status write_synced(void) { return write_with(ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER, 0); }
+static st_status write_bintensors(void) { return write_with(0, ST_FORMAT_BINTENSORS); }
+
+static st_status edit_to(const char *value, uint64_t reserve) {
+  const char *const keys[] = {"which", "absent"}, *const values[] = {value, NULL};
+  st_write_options options = ST_INIT(st_write_options);
+  options.header_reserve = reserve;
+  const st_status status = st_edit_metadata("target.safetensors", keys, values, 2, &options, &error);
+  memory_disarm();
+  return target_is(status == ST_OK ? value : "old") ? status : WRONG;
+}
+
+static st_status edit_in_place(void) { return edit_to("new", 0); }
+static st_status edit_in_a_new_file(void) { return edit_to("a value that needs a file with a longer header", 4096); }
+
+/* ---- the table -------------------------------------------------------------------------------------------------------- */
+
+typedef struct test_case {
+  const char *name;
+  st_status (*act)(void);
+  void (*prepare)(void);
+  int every; /* 0: each allocation; else one in so many, for what repeats itself */
+} test_case;
+
+static const test_case kCases[] = {
+    {"st_open, mapped", open_mapped, NULL, 0},
+    {"st_open, copy-on-write", open_copied, NULL, 0},
+    {"st_open, automatic", open_automatic, NULL, 0},
+    {"st_open, unmapped", open_reading, NULL, 0},
+    {"st_open, index", open_index, NULL, 0},
+    {"st_open, index on threads", open_index_on_threads, NULL, 0},
+    {"st_open, 70 shards", open_many, NULL, 17},
+    {"st_open, folder", open_folder, NULL, 0},
+    {"st_open, absent", open_absent, NULL, 0},
+    {"st_open_memory", open_memory, NULL, 0},
+    {"st_open_memory, bad", open_bad, NULL, 0},
+    {"st_open_fd", open_descriptor, NULL, 0},
+    {"st_open_source", open_source, NULL, 0},
+    {"st_get_header", header_of, NULL, 0},
+    {"st_tensor_read", read_tensor, NULL, 0},
+    {"st_tensor_read, wrong size", read_wrong_size, NULL, 0},
+    {"st_read_shard", read_shard, NULL, 0},
+    {"st_tensor_slice", slice, NULL, 0},
+    {"st_tensor_read_slice", read_slice, NULL, 0},
+    {"st_tensor_read_slice, mapped", read_slice_of_mapping, NULL, 0},
+    {"st_tensor_read_slice, source", read_slice_of_source, NULL, 0},
+    {"plan, automatic", plan_automatic, NULL, 0},
+    {"plan, through the cache", plan_through, NULL, 0},
+    {"plan, around the cache", plan_around, NULL, 0},
+    {"plan, mapped", plan_of_mapping, NULL, 0},
+    {"plan, source", plan_of_source, NULL, 0},
+    {"plan, threads", plan_on_threads, NULL, 0},
+    {"plan, around on threads", plan_around_on_threads, NULL, 0},
+    {"plan, the host's threads", plan_on_host_threads, NULL, 0},
+    {"st_buffer_new", buffer_at_once, NULL, 0},
+    {"st_buffer_new, threads", buffer_on_threads, NULL, 0},
+    {"st_buffer_new, lazy", buffer_lazy, NULL, 0},
+    {"writer", write_whole, reset_target, 0},
+    {"writer, synced", write_synced, reset_target, 0},
+    {"writer, bintensors", write_bintensors, reset_target, 0},
+    {"st_edit_metadata in place", edit_in_place, reset_target, 0},
+    {"st_edit_metadata in a new file", edit_in_a_new_file, reset_target, 0},
+};
+
+typedef struct held {
+  long blocks, mappings;
+  int descriptors, files;
+} held;
+
+static int entries(const char *folder) {
+  int count = 0;
+  DIR *const opened = opendir(folder);
+  while (opened != NULL && readdir(opened) != NULL) ++count;
+  if (opened != NULL) closedir(opened);
+  return count;
+}
+
+static held now(void) {
+  const held all = {memory_blocks, memory_mappings, entries("/proc/self/fd"), entries(".")};
+  return all;
+}
+
+static int same(const held *a, const held *b) {
+  return a->blocks == b->blocks && a->mappings == b->mappings && a->descriptors == b->descriptors &&
+         a->files == b->files;
+}
+
+static int is_about_memory(st_status status) {
+  return status == ST_ERR_NO_MEMORY || (status > 0 && error.os_error == ENOMEM);
+}
+
+/* Returns how many allocations were asked for. */
+static long run_once(const test_case *test, long fails_at, int from_there) {
+  const st_error fresh = ST_INIT(st_error);
+  char where[120];
+  error = fresh;
+  if (test->prepare != NULL) test->prepare();
+  const held before = now();
+  memory_arm(fails_at, from_there);
+  const st_status status = test->act();
+  memory_disarm();
+  const long calls = memory_calls;
+  const held after = now();
+  snprintf(where, sizeof where,
+           "%s, allocation %ld%s: status %d, blocks %+ld, mappings %+ld, descriptors %+d, files %+d", test->name,
+           fails_at, from_there ? " and all after it" : "", (int)status, after.blocks - before.blocks,
+           after.mappings - before.mappings, after.descriptors - before.descriptors, after.files - before.files);
+  CHECK_FOR(where, same(&before, &after));
+  CHECK_FOR(where, status == ST_OK || (fails_at != 0 && is_about_memory(status)));
+  CHECK_FOR(where, status <= 0 || (error.status == status && error.message[0] != '\0'));
+  return calls;
+}
+
+static void each_allocation_fails(const test_case *test) {
+  int from_there;
+  long points = 0;
+  run_once(test, 0, 0); /* what is made once for the process is made now */
+  for (from_there = 0; from_there <= 1; ++from_there) {
+    long at = 1;
+    for (; run_once(test, at, from_there) >= at; at += test->every != 0 ? test->every : 1) ++points;
+  }
+  printf("%-32s %5ld failures\n", test->name, points);
+}
+
+static void *wait_for_all(void *barrier) {
+  pthread_barrier_wait(barrier);
+  return NULL;
+}
+
+/* The C library keeps the stacks of ended threads, and memory with each: so many are kept from now on. */
+static void keep_stacks(void) {
+  pthread_t threads[THREADS];
+  pthread_barrier_t barrier;
+  pthread_attr_t small;
+  int i;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, (size_t)256 << 10);
+  pthread_setattr_default_np(&small);
+  pthread_attr_destroy(&small);
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  for (i = 0; i < THREADS; ++i) CHECK(pthread_create(&threads[i], NULL, wait_for_all, &barrier) == 0);
+  for (i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&barrier);
+}
+
+int main(int argc, char **argv) {
+  const st_open_options mapped = test_mode(ST_IO_MAP), reading = test_mode(ST_IO_READ);
+  size_t i;
+  alarm(120);
+  test_enter_folder();
+  keep_stacks();
+  make_model();
+  make_shards("few", SHARDS);
+  make_shards("many", MANY);
+  received = malloc((size_t)4 * MATRIX);
+  CHECK(st_open("model.safetensors", &mapped, &model, NULL) == ST_OK);
+  CHECK(st_open("model.safetensors", &reading, &unmapped, NULL) == ST_OK);
+  for (i = 0; i < sizeof kCases / sizeof kCases[0]; ++i) {
+    if (argc < 2 || strcmp(argv[1], kCases[i].name) == 0) each_allocation_fails(&kCases[i]);
+  }
+  st_free(model);
+  st_free(unmapped);
+  free(received);
+  test_release(&model_bytes);
+  test_leave_folder();
+  return test_result();
+}
+
+#endif
