@@ -77,6 +77,17 @@ class Meta(unittest.TestCase):
         self.write(None)
         self.meta("set", "a=1", "format=pt")
 
+    @unittest.skipUnless(os.getuid() == 0, "needs root to become somebody else")
+    def test_a_read_only_file_is_refused_in_the_words_of_the_system(self):
+        self.write({})
+        os.chmod(self.folder, 0o755)
+        self.path.chmod(0o444)
+        result = run("meta", str(self.path), "set", "a=1", user=65534, group=65534, extra_groups=[])
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(b"Permission denied", result.stderr)
+        self.assertNotIn(b"again", result.stderr)
+        self.assertEqual(self.listed(), {})
+
     def test_wrong_usage(self):
         self.write({})
         before = self.path.read_bytes()
