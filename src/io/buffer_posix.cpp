@@ -3,10 +3,14 @@
 #include "io/buffer.hpp"
 
 #include <sys/mman.h>
+#if defined(__linux__)
+#include <sys/sysinfo.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/parallel_for.hpp"
@@ -25,6 +29,21 @@ struct Front {
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
+// With the swap space. Overcommitting, the system would give more, and kill the process when it is used.
+std::uint64_t machine_memory() {
+#if defined(__linux__)
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return UINT64_MAX;
+  return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
+#else
+  return UINT64_MAX;
+#endif
+}
+
+struct FreeBuffer {
+  void operator()(std::byte* buffer) const { free_buffer(buffer); }
+};
+
 // Every page is there afterwards, or its first touch will bring it: a kernel that cannot do it at once is no error.
 void populate(std::byte* begin, std::size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
@@ -38,28 +57,30 @@ void populate(std::byte* begin, std::size_t bytes) {
 
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
+  if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
+    fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
+  }
   // Whole huge pages: the system gives none for a part of one.
   const std::uint64_t size =
       round_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
   const auto mapped = static_cast<std::size_t>(size + kBufferAlignment + page);
-  void* const mapping =
-      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) fail_os(Status::no_memory, errno, "a buffer of {} bytes", bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uint64_t skipped = round_up(address + page, kBufferAlignment) - address;
-  auto* const buffer = static_cast<std::byte*>(mapping) + skipped;
-  *reinterpret_cast<Front*>(buffer - page) = {mapping, mapped};
+  std::byte* const begin = static_cast<std::byte*>(mapping) + skipped;
+  *reinterpret_cast<Front*>(begin - page) = {mapping, mapped};
+  std::unique_ptr<std::byte, FreeBuffer> buffer(begin);
 #if defined(MADV_HUGEPAGE)
-  madvise(buffer, static_cast<std::size_t>(size), MADV_HUGEPAGE);
+  madvise(begin, static_cast<std::size_t>(size), MADV_HUGEPAGE);
 #endif
-  if (pages == Pages::as_they_are_touched) return buffer;
+  if (pages == Pages::as_they_are_touched) return buffer.release();
   const auto pieces = static_cast<std::size_t>((size + kPopulateBytes - 1) / kPopulateBytes);
   parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
     const std::uint64_t at = i * kPopulateBytes;
-    populate(buffer + at, static_cast<std::size_t>(std::min(kPopulateBytes, size - at)));
+    populate(begin + at, static_cast<std::size_t>(std::min(kPopulateBytes, size - at)));
   });
-  return buffer;
+  return buffer.release();
 }
 
 void free_buffer(std::byte* buffer) noexcept {
