@@ -35,7 +35,8 @@ class Error(c.Structure):
 
 class ReadOptions(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("threads", c.c_uint32), ("cache", c.c_int32),
-                ("chunk_bytes", c.c_uint64), ("ctx", c.c_void_p), ("progress", c.c_void_p), ("parallel_for", c.c_void_p)]
+                ("chunk_bytes", c.c_uint64), ("gap_bytes", c.c_uint64),
+                ("ctx", c.c_void_p), ("progress", c.c_void_p), ("parallel_for", c.c_void_p)]
 
 
 for name, result, arguments in [
