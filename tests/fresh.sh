@@ -56,6 +56,9 @@ inside() {
   unshare --mount --pid --fork --kill-child sh -euc '
     mount -t proc proc "$0/proc"
     mount -t tmpfs tmpfs "$0/dev/shm"
+    mkdir -p "$0/dev/pts"
+    mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$0/dev/pts"
+    ln -sf pts/ptmx "$0/dev/ptmx"
     mount --bind "$0.ccache" "$0/root/.cache/ccache"
     exec chroot "$0" env -i "$@"' "$system" "$@"
 }

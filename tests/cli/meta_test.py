@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import unittest
 
-from sample import file_bytes, run
+from sample import file_bytes, run, run_as_nobody
 
 TENSORS = [("a", "U8", [5], 5), ("b", "F32", [2], 8)]
 DATA = bytes(range(13))
@@ -82,7 +82,7 @@ class Meta(unittest.TestCase):
         self.write({})
         os.chmod(self.folder, 0o755)
         self.path.chmod(0o444)
-        result = run("meta", str(self.path), "set", "a=1", user=65534, group=65534, extra_groups=[])
+        result = run_as_nobody("meta", str(self.path), "set", "a=1")
         self.assertEqual(result.returncode, 3)
         self.assertIn(b"Permission denied", result.stderr)
         self.assertNotIn(b"again", result.stderr)

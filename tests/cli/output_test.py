@@ -15,11 +15,10 @@ import subprocess
 import tempfile
 import unittest
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, NOBODY, file_bytes, run, run_as_nobody
 
 DATA = bytes(range(24))
 MODEL = file_bytes([("a", "U8", [24], 24)], {"format": "pt"}, DATA)
-NOBODY = 65534
 
 
 def sparse_model(path, size):
@@ -140,7 +139,9 @@ class Regular(Case):
         self.out.write_bytes(b"old")
         os.chown(self.out, NOBODY, NOBODY)
         self.out.chmod(0o444)
-        self.assertIn("Permission denied", self.extract(self.out, 3, user=NOBODY, group=NOBODY, extra_groups=[]))
+        result = run_as_nobody("extract", str(self.model), "a", str(self.out))
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(b"Permission denied", result.stderr)
         self.assertEqual(self.out.read_bytes(), b"old")
         self.check_folder("out.bin")
 
