@@ -82,6 +82,7 @@ void AtomicFile::publish() {
   // goes ahead: a save replaces what it meets.
   const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, only_over_.has_value());
   require_unchanged();
+  take_over_access();  // once more, for the syncing may have taken long
   const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
 }

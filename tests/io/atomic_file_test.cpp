@@ -148,6 +148,25 @@ TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
+// The target is opened for its lock when the bytes are synced and only the rename is left.
+TEST_P(AtomicFileTest, who_narrows_the_target_while_bytes_are_synced_is_heard) {
+  put(path(), "old");
+  fs::permissions(path(), fs::perms{0644});
+  AtomicFile file = AtomicFile::create(path().c_str(), {.sync = true});
+  file.write_at(0, "mine", 4);
+  static std::string target;
+  target = path();
+  faults::Plan narrowing;
+  narrowing.before_open = [](const char* name, int) {
+    if (fs::path(name).filename() == fs::path(target).filename()) chmod(target.c_str(), 0600);
+  };
+  faults::arm(narrowing);
+  file.commit();
+  faults::disarm();
+  EXPECT_EQ(contents(path()), "mine");
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms{0600});
+}
+
 TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
   const struct {
     const char* name;
