@@ -12,8 +12,6 @@
 #include "base/error.hpp"
 #include "io/edit_lock.hpp"
 
-#include "base/error.hpp"
-
 namespace st {
 
 namespace {

@@ -8,8 +8,12 @@
 // What is not covered: a write that the system holds up between the stamp and the bytes for longer than kRecentSeconds,
 // and network filesystems that show stale times to one client while another one writes.
 //
-// The lock is one byte far behind all data (fcntl, owned by the open file description), which nobody else locks by
-// accident. It is not flock, with which editors keep one another away and people lock whole files for hours.
+// The lock is one byte far behind all data (fcntl, owned by the open file description). It is not flock, with which
+// editors keep one another away and people lock whole files for hours.
+//
+// An fcntl lock of a whole file reaches over that byte. Who holds one for writing delays each open of a recently changed
+// file by two seconds, and each save over it. Who may only read can hold one for reading: that delays each edit by two
+// seconds, and by two more when it puts its new file in place, which it then makes instead of a change in place.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

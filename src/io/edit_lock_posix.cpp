@@ -39,11 +39,12 @@ int set_lock(int descriptor, short kind) {
 // Not the call that waits by itself: whoever may read the file could make it wait for ever.
 bool wait_for_lock(int descriptor, short kind) {
   using std::chrono::microseconds;
-  microseconds pause(20);
-  for (microseconds waited(0);; waited += pause) {
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + std::chrono::seconds(2);
+  for (microseconds pause(20);;) {
     const int error = set_lock(descriptor, kind);
     if (error == 0) return true;
-    if ((error != EAGAIN && error != EACCES && error != EINTR) || waited > std::chrono::seconds(2)) return false;
+    if ((error != EAGAIN && error != EACCES && error != EINTR) || steady_clock::now() > end) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, microseconds(2000));
   }

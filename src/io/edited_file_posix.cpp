@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "base/error.hpp"
 #include "io/edit_lock.hpp"
@@ -17,6 +19,19 @@ namespace st::io {
 namespace {
 
 constexpr int kMostAttempts = 20;
+
+// A save holds its file's lock for a moment after the file got its name. An editor keeps it longer.
+constexpr std::chrono::milliseconds kPatience(500);
+
+// false: somebody else keeps the lock. A filesystem without locks refuses nobody.
+bool lock_alone(int file) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 // Nothing when the path leads elsewhere by now.
 Descriptor opened_again(const PlainFile& plain, int flags, const std::string& shown) {
@@ -37,9 +52,7 @@ EditedFile EditedFile::open(const char* path) {
     PlainFile plain = PlainFile::open(path);
     edited.file_ = opened_again(plain, O_RDWR, edited.shown_);
     if (!edited.file_) continue;
-    if (flock(edited.file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      fail(Status::state, "{} is being edited by somebody else", edited.shown_);
-    }
+    if (!lock_alone(edited.file_.get())) fail(Status::state, "{} is being edited by somebody else", edited.shown_);
     struct stat status {};
     if (fstat(edited.file_.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited.shown_);
     edited.seen_ = identity_of(status);

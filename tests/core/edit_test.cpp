@@ -216,6 +216,21 @@ TEST_F(EditTest, two_edits_at_once_do_not_mix) {
   close(held);
 }
 
+// A save keeps the lock of its file for a moment after the file has got its name.
+TEST_F(EditTest, a_save_that_is_just_over_refuses_no_edit) {
+  make({});
+  const int held = open(path.c_str(), O_RDWR);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  std::thread save([held] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    flock(held, LOCK_UN);
+  });
+  EXPECT_NO_THROW(set("a", "b"));
+  save.join();
+  close(held);
+  EXPECT_NE(contents(path).find(R"("a":"b")"), std::string::npos);
+}
+
 // A child that was forked while its parent edited has a copy of the locked descriptor.
 TEST_F(EditTest, a_forked_child_does_not_keep_the_lock) {
   make({});
