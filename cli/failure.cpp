@@ -19,13 +19,23 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
   return next == message.size() || message[next] < '0' || message[next] > '9';
 }
 
-// Some messages name the path already: those about opening, and about one shard of many. A tensor may have its name.
+// Some messages name the path already: those about a file begin with it, those about one shard of many hold it. A tensor
+// may have its name.
 bool says_path(std::string_view message, const std::string& path) {
+  if (message.starts_with("'") || message.ends_with(" in " + path)) return true;
   for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
     const std::size_t at = message.find(words);
     if (at != message.npos && !message.substr(0, at).ends_with("tensor ")) return true;
   }
   return false;
+}
+
+// The library's messages have little room and cut a long name, which is told in full here.
+std::string with_whole_path(const std::string& message, const std::string& path) {
+  const std::size_t cut = message.find("...'");
+  const bool is_cut = message.starts_with("'") && cut != message.npos && cut > 1 &&
+                      path.starts_with(std::string_view(message).substr(1, cut - 1));
+  return is_cut ? "'" + path + message.substr(cut + 3) : message;
 }
 
 }  // namespace
@@ -43,7 +53,7 @@ ExitCode exit_code_of(const safetensors::Error& error) {
 
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
   const std::string message = error.what();
-  std::string line = says_path(message, path) ? message : path + ": " + message;
+  std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
   if (error.offset() && !says_byte(message, *error.offset())) {
     line += fmt::format(" (byte {}, {})", *error.offset(), error.status_name());
   } else {

@@ -251,6 +251,14 @@ class Shell(Case):
         line = self.fault(1, "show", self.file(b"", "\x1b]0;x\x07"))
         self.assertTrue(set(line[:-1]) & {chr(c) for c in range(32)} == set(), line)
 
+    def test_a_line_names_its_file_once_and_in_full(self):
+        for name in ("plain.bad", "long" * 40 + ".bad", "line\nbreak.bad"):
+            line = self.fault(1, "show", self.file(b"{", name))
+            self.assertEqual(line.count(str(self.folder)), 1, line)
+            self.assertEqual(line.count(".bad"), 1, line)
+        path = self.file(file_bytes([("a", "U8", [1], 1)]))
+        self.assertEqual(self.fault(2, "cat", path, "absent").count(path), 1)
+
     def test_a_reader_that_leaves_is_no_error(self):
         path = self.file(file_bytes([(f"tensor.{i:06}", "U8", [1], 1) for i in range(100_000)]))
         for options in ["", "--json"]:
