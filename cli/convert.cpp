@@ -8,6 +8,7 @@
 #include <cctype>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -76,13 +77,13 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
 }
 
 // The library replaces a file whole, so that B may be A. What it writes through must not be what it reads, and a
-// shard of A is not A.
-void check_output(const std::string& into, const Inputs& inputs, bool has_shards) {
+// file of a model in a folder or behind an index is not A.
+void check_output(const std::string& into, const Inputs& inputs, bool is_model) {
   const int number = descriptor_of(into);
   struct stat status {};
   const int found = number >= 0 ? fstat(number, &status) : stat(into.c_str(), &status);
   if (found != 0) return;  // the library says what is wrong, if anything is
-  if ((has_shards || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
+  if ((is_model || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
   if (number >= 0) return refuse_terminal(number);
   if (S_ISCHR(status.st_mode)) refuse_terminal(Descriptor(open(into.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)).get());
 }
@@ -95,7 +96,10 @@ void run(const ConvertOptions& options) {
   try {
     const safetensors::SafeOpen file(options.from);
     at = options.into == "-" ? "/dev/stdout" : options.into;
-    check_output(at, Inputs(options.from, file), file.count_shards() > 1 || options.from.ends_with(".index.json"));
+    std::error_code ignored;
+    const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") ||
+                          std::filesystem::is_directory(options.from, ignored);
+    check_output(at, Inputs(options.from, file), is_model);
     convert(file, at, write);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);

@@ -195,6 +195,7 @@ void add_extract(CLI::App& app) {
   command->add_option("OUT", options->out, "The file to write")->required();
   command->footer(kExtractExamples);
   command->callback([options] {
+    if (options->out.empty()) throw Failure{kUsage, "OUT is empty: cat writes to standard output"};
     options->npy = options->npy || ends_with(options->out, ".npy");
     extract(*options);
   });

@@ -72,7 +72,8 @@ class Input(Case):
                 result = run("extract", str(model), "a", str(out))
                 self.assertEqual(result.returncode, 2, result.stderr)
         for out in (self.folder / shard, index):
-            self.assertEqual(run("convert", str(index), str(out), "--to", "safetensors").returncode, 2)
+            for model in (index, self.folder):
+                self.assertEqual(run("convert", str(model), str(out), "--to", "safetensors").returncode, 2, (model, out))
         self.assertEqual((index.read_bytes(), (self.folder / shard).read_bytes()), (before, MODEL))
 
     def test_standard_output_that_is_the_input(self):
@@ -84,6 +85,10 @@ class Input(Case):
 
 
 class Regular(Case):
+    def test_an_empty_name_is_not_standard_output(self):
+        result = run("extract", str(self.model), "a", "")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+
     def test_a_new_file_has_the_mode_of_the_umask(self):
         self.extract(self.out, preexec_fn=lambda: os.umask(0o027))
         self.assertEqual(stat.S_IMODE(self.out.stat().st_mode), 0o640)
