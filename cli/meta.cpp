@@ -94,7 +94,13 @@ void set(const MetaOptions& options) {
     changes.emplace_back(pair.substr(0, equals), pair.c_str() + equals + 1);
   }
   const Metadata before = safetensors::SafeOpen(options.path).metadata();
-  edit(options, changes);
+  try {
+    edit(options, changes);
+  } catch (const safetensors::Error& error) {
+    // The file was good a moment ago: what breaks the format is what it was to become.
+    const Failure failure = failure_in(options.path, error);
+    throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
+  }
   const bool has_format =
       before.contains("format") ||
       std::any_of(changes.begin(), changes.end(), [](const auto& change) { return change.first == "format"; });

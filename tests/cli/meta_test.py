@@ -56,6 +56,15 @@ class Meta(unittest.TestCase):
         self.assertEqual(json.loads(self.meta("get", "k", "--json")), "line\nline\x1b[0m é")
         self.assertEqual(self.meta("get", "absent", code=2), "")
 
+    def test_what_a_file_cannot_hold_is_wrong_usage_and_no_fault_of_the_file(self):
+        self.write({})
+        before = self.path.read_bytes()
+        for arguments in (["\udcff=v"], ["k=\udcff"], ["k=" + "v" * 5000, "--reserve", "100000000"]):
+            self.meta("set", *arguments, code=2)
+            self.assertEqual(self.path.read_bytes(), before)
+        self.path.write_bytes(before[:-1])
+        self.meta("set", "k=v", code=1)
+
     def test_set_and_remove(self):
         self.write({"format": "pt"})
         self.meta("set", "a=1", "b==2=", "c=")
