@@ -22,6 +22,9 @@ std::optional<char32_t> decoded(std::string_view bytes) {
   if (size != bytes.size()) return std::nullopt;
   char32_t code = size == 1 ? lead : lead & (0x7FU >> size);
   for (const char c : bytes.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3FU);
+  constexpr std::array<char32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (code < kSmallest[size] || code > 0x10FFFF || surrogate) return std::nullopt;
   return code;
 }
 
