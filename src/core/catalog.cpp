@@ -5,6 +5,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/error.hpp"
+
 namespace st::core {
 
 namespace {

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/parallel_for.hpp"
 #include "core/checkpoint.hpp"
 #include "core/file.hpp"

@@ -1,4 +1,4 @@
-// Text from a file in memory of our own, with the zero bytes behind it that the scanner counts on.
+// Text from a file in memory of our own, with the zero bytes behind it that its reader counts on.
 //
 // Never the live mapping: another process could change the bytes between two looks at them. Not a vector either,
 // which would fill a hundred megabytes with zeros only to overwrite them.
@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "format/json.hpp"
+#include "format/structure.hpp"
 
 namespace st::core {
 

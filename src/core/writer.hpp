@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "core/coverage.hpp"
 #include "core/shard.hpp"
 #include "format/name_index.hpp"

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "format/bintensors.hpp"
 #include "format/parse.hpp"
 #include "format/sniff.hpp"
-#include "format/utf8.hpp"
 #include "format/validate.hpp"
 
 namespace st {
@@ -93,7 +93,6 @@ void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOp
   table.data_begin = kLengthBytes + header.size();
   if (!header.empty() && is_bintensors(header.front(), options))
     return read_bintensors(header, file_size, options, table);
-  require_utf8({header.data(), header.size()}, kLengthBytes, "header");
   parse_header(header, options, table);
   index_names(table.metadata, table.metadata_index, header, options, "metadata key");
   index_names(table.tensors, table.index, header, options, "tensor");

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "format/json.hpp"
+#include "format/structure.hpp"
 #include "format/table.hpp"
 
 namespace st::format {
@@ -30,6 +30,7 @@ struct HeaderOptions {
   std::uint64_t max_bytes = kMaxHeaderBytes;
   std::uint64_t seed = 0;        // keys the name index
   const Shard* shard = nullptr;  // goes into every Tensor
+  std::size_t window_bytes = kWindowBytes;
 };
 
 // `prefix` holds the first min(64, file_size) bytes of the file. Returns N, the bytes of the header after the length.

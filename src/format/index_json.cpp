@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "format/json.hpp"
+#include "format/json_cursor.hpp"
 #include "format/name_index.hpp"
 #include "format/utf8.hpp"
 
@@ -21,60 +21,57 @@ struct ShardName {
 class IndexParser {
  public:
   IndexParser(std::span<char> text, const HeaderOptions& options, IndexFile& index)
-      : json_(text, 0, &index.arena),
+      : in_(text, 0, &index.arena, options.window_bytes),
         index_(index),
         known_(index.shards.get_allocator().resource()),
         names_(index.shards.get_allocator().resource()),
         seed_(options.seed) {
-    json_.document = "index";
+    in_.document = "index";
   }
 
   void index() {
-    Scanner in(json_);
-    if (!in.take('{')) wrong_type(in, 0, "is not an object");
-    if (!in.take('}')) {
+    if (!in_.take('{')) in_.wrong_type(0, "is not an object");
+    if (!in_.take('}')) {
       do {
-        in = member(in);
-      } while (in.take(','));
-      in.expect('}');
+        member();
+      } while (in_.take(','));
+      in_.expect('}');
     }
-    in.expect_end();
-    if (!weight_map_seen_) json_.fail_here(Status::schema, 0, "has no weight_map");
+    in_.expect_end();
+    if (!weight_map_seen_) in_.fail_here(Status::schema, in_.tokens.text_begin, "has no weight_map");
     sort_shards();
   }
 
  private:
-  Scanner member(Scanner in) {
-    const std::uint64_t offset = in.offset();
-    const std::string_view name = in.string();
-    in.expect(':');
+  void member() {
+    const char* const place = in_.behind();
+    const std::string_view name = in_.string();
+    in_.expect(':');
     if (name == "weight_map") {
-      if (weight_map_seen_) json_.fail_here(Status::duplicate, offset, "weight_map is given twice");
+      if (weight_map_seen_) in_.fail_here(Status::duplicate, place, "weight_map is given twice");
       weight_map_seen_ = true;
-      return weight_map(in);
+      return weight_map();
     }
     if (name == "metadata") {
-      if (metadata_seen_) json_.fail_here(Status::duplicate, offset, "metadata is given twice");
+      if (metadata_seen_) in_.fail_here(Status::duplicate, place, "metadata is given twice");
       metadata_seen_ = true;
-      return metadata(in);
+      return metadata();
     }
-    in.skip_value(1);
-    return in;
+    in_.skip_value(1);
   }
 
-  Scanner weight_map(Scanner in) {
-    if (!in.take('{')) wrong_type(in, 1, "weight_map is not an object");
-    if (in.take('}')) return in;
+  void weight_map() {
+    if (!in_.take('{')) in_.wrong_type(1, "weight_map is not an object");
+    if (in_.take('}')) return;
     do {
-      const std::string_view tensor = in.string();
-      in.expect(':');
-      if (in.peek() != '"') wrong_type(in, 2, "weight_map gives no file name for tensor " + quoted(tensor));
+      const std::string_view tensor = in_.string();
+      in_.expect(':');
+      if (in_.peek() != '"') in_.wrong_type(2, "weight_map gives no file name for tensor " + quoted(tensor));
       auto& entries = index_.entries;
-      if (entries.size() == entries.capacity()) entries.reserve(json_.expected_items(entries.size(), in.at(), 8));
-      entries.push_back({tensor, shard_number(in.string())});
-    } while (in.take(','));
-    in.expect('}');
-    return in;
+      if (entries.size() == entries.capacity()) entries.reserve(in_.expected_items(entries.size(), 8));
+      entries.push_back({tensor, shard_number(in_.string())});
+    } while (in_.take(','));
+    in_.expect('}');
   }
 
   // Neighbours are mostly in the same file.
@@ -99,25 +96,23 @@ class IndexParser {
     for (std::uint32_t i = 0; i < names_.size(); ++i) known_.insert(names_.data(), i);
   }
 
-  Scanner metadata(Scanner in) {
-    if (!in.take('{')) wrong_type(in, 1, "metadata is not an object");
-    if (in.take('}')) return in;
+  void metadata() {
+    if (!in_.take('{')) in_.wrong_type(1, "metadata is not an object");
+    if (in_.take('}')) return;
     do {
-      const std::string_view key = in.string();
-      in.expect(':');
-      const bool is_string = in.peek() == '"';
-      const char* const first = in.at();
+      const std::string_view key = in_.string();
+      in_.expect(':');
+      const char* const first = in_.at();
       std::string_view value;
-      if (is_string) {
-        value = in.string();
+      if (*first == '"') {
+        value = in_.string();
       } else {
-        in.skip_value(2);
-        value = {first, static_cast<std::size_t>(in.at() - first)};
+        in_.skip_value(2);
+        value = {first, static_cast<std::size_t>(in_.behind() - first)};
       }
       index_.metadata.push_back({keep(key), keep(value)});
-    } while (in.take(','));
-    in.expect('}');
-    return in;
+    } while (in_.take(','));
+    in_.expect('}');
   }
 
   std::string_view keep(std::string_view text) {
@@ -139,14 +134,7 @@ class IndexParser {
     for (IndexEntry& entry : index_.entries) entry.shard = place[entry.shard];
   }
 
-  [[noreturn, gnu::cold]] void wrong_type(Scanner in, unsigned depth, std::string_view what) const {
-    in.peek();
-    const std::uint64_t offset = in.offset();
-    in.skip_value(depth);
-    json_.fail_here(Status::schema, offset, what);
-  }
-
-  JsonText json_;
+  JsonCursor in_;
   IndexFile& index_;
   NameIndex<ShardName> known_;
   std::pmr::vector<ShardName> names_;
@@ -160,8 +148,12 @@ class IndexParser {
 }  // namespace
 
 void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& index) {
-  require_utf8({text.data(), text.size()}, 0, "index");
-  IndexParser(text, options, index).index();
+  try {
+    IndexParser(text, options, index).index();
+  } catch (const Error&) {
+    require_utf8({text.data(), text.size()}, 0, "index");  // all of it comes before any other fault
+    throw;
+  }
 }
 
 void require_safe_name(std::string_view name) {

@@ -1,12 +1,16 @@
-// One pass over the header's text. The functions are the productions of its grammar, from the object down to a
-// dimension; each either stores what it met or throws with the place. One of them, usual_entry(), only looks whether an
-// entry stands as nearly every writer spells it, and leaves the rest to the grammar.
+// One pass over the header's tokens. The functions are the productions of its grammar, from the object down to a
+// dimension; each either stores what it met or throws with the place. One of them, usual_member(), only compares: an
+// entry spelled as nearly every writer spells it is taken whole, and everything else is left to the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/parse.hpp"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+
+#include "format/json_cursor.hpp"
+#include "format/utf8.hpp"
 
 namespace st::format {
 
@@ -17,31 +21,52 @@ enum class Field : std::uint8_t { dtype, shape, data_offsets, unknown };
 constexpr std::array<std::string_view, 3> kFieldNames{"dtype", "shape", "data_offsets"};
 constexpr unsigned kEveryField = 0b111;
 constexpr std::size_t kLeastEntry = 48;  // bytes, about
-constexpr std::size_t kFew = 8;          // dimensions that a shape may have before it takes the long road
+constexpr std::size_t kFew = 8;          // dimensions of a usual shape, at most
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
-// The dtype of the tensor before, as it was spelled. Neighbours mostly have the same, and bytes that have been read
-// once from their opening to their closing quote mean the same again.
-struct LastDtype {
-  std::array<std::uint64_t, 2> text{};  // at first NULs, behind which no entry goes on
-  std::array<std::uint64_t, 2> mask{UINT64_MAX, UINT64_MAX};
-  std::uint32_t bytes = 0;
+// Whether the texts are the same, up to 16 bytes. Behind both are 8 that can be read.
+[[gnu::always_inline]] inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
+  const auto differ = [a, b](std::size_t from) {
+    std::uint64_t x = 0;
+    std::uint64_t y = 0;
+    std::memcpy(&x, a + from, 8);
+    std::memcpy(&y, b + from, 8);
+    return x ^ y;
+  };
+  if (bytes - 1 >= 8) return bytes - 1 < 16 && (differ(0) | differ(bytes - 8)) == 0;
+  const unsigned others = 64 - 8 * static_cast<unsigned>(bytes);
+  return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
+}
+
+// What stands between a name and its first dimension, as the entry before spelled it: :{"dtype":"F32","shape":[
+// Neighbours mostly have the same dtype, and bytes that were read once as so many tokens mean the same again.
+struct Opening {
+  static constexpr std::string_view kBefore = ":{\"dtype\":";
+  static constexpr std::string_view kAfter = ",\"shape\":[";
+  static constexpr std::size_t kTokens = 9;
+
+  std::array<char, 32> text{};  // at first NULs, which no colon is
+  std::size_t bytes = 16;
   std::uint32_t dtype_number = 0;
 
-  [[gnu::always_inline]] bool stands_at(const char* place) const {
+  [[gnu::always_inline]] bool stands_at(const char* colon) const {
     static_assert(sizeof text <= kPadding);
-    std::array<std::uint64_t, 2> there;
-    std::memcpy(there.data(), place, sizeof there);
-    return (((there[0] ^ text[0]) & mask[0]) | ((there[1] ^ text[1]) & mask[1])) == 0;
+    const std::size_t rest = bytes - 16;
+    return std::memcmp(colon, text.data(), 16) == 0 && std::memcmp(colon + rest, text.data() + rest, 16) == 0;
   }
 
-  void set(const char* place, std::size_t size, std::uint32_t number) {
-    if (size > sizeof text || number == 0) return;
-    std::memcpy(text.data(), place, sizeof text);
-    mask = {};
-    std::memset(mask.data(), 0xFF, size);
-    bytes = static_cast<std::uint32_t>(size);
+  // `dtype` is as spelled, with its quotes.
+  void set(std::string_view dtype, std::uint32_t number) {
+    const char* const begin = dtype.data() - kBefore.size();
+    bytes = kBefore.size() + dtype.size() + kAfter.size();
+    text = {};
+    if (bytes > text.size() || std::memcmp(begin, kBefore.data(), kBefore.size()) != 0 ||
+        std::memcmp(dtype.data() + dtype.size(), kAfter.data(), kAfter.size()) != 0) {
+      bytes = 16;
+      return;
+    }
+    std::copy_n(begin, bytes, text.data());
     dtype_number = number;
   }
 };
@@ -49,294 +74,281 @@ struct LastDtype {
 class HeaderParser {
  public:
   HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table)
-      : json_(text, kLengthBytes, &table.arena), options_(options), table_(table) {}
+      : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table) {}
 
   void header() {
-    Scanner in(json_);
-    const bool space = in.peek() != 0 && in.at() != json_.begin;
-    if (space && options_.rules == Rules::strict) {
-      json_.fail_here(Status::schema, kLengthBytes, "begins with white space, not with '{'");
+    if (options_.rules == Rules::strict && in_.peek() != 0 && in_.at() != in_.tokens.text_begin) {
+      in_.fail_here(Status::schema, in_.tokens.text_begin, "begins with white space, not with '{'");
     }
-    if (!in.take('{')) wrong_type(in, 0, "is not an object");
-    if (!in.take('}')) {
+    if (!in_.take('{')) in_.wrong_type(0, "is not an object");
+    if (!in_.take('}')) {
       do {
-        member(in);
-      } while (in.take(','));
-      in.expect('}');
+        if (!usual_member()) member();
+      } while (in_.take(','));
+      in_.expect('}');
     }
-    in.expect_end();
+    in_.expect_end();
   }
 
  private:
-  // What every tensor runs through takes the scanner by reference and is inlined into header(), where the scanner
-  // lives in registers; the rest takes a copy and returns it.
-
-  [[gnu::always_inline]] void member(Scanner& in) {
-    const std::uint64_t offset = in.offset();
-    const std::string_view name = in.string();
-    in.expect(':');
+  void member() {
+    const char* const place = in_.behind();
+    const std::string_view name = in_.string();
+    in_.expect(':');
     if (name == "__metadata__") {
-      in = metadata(in, offset);
+      metadata(place);
     } else {
-      tensor(in, name);
+      tensor(name);
     }
   }
 
   // ---- tensors -------------------------------------------------------------------------------------------------
 
-  [[gnu::always_inline]] void tensor(Scanner& in, std::string_view name) {
+  void tensor(std::string_view name) {
     terminate(name);
-    auto& tensors = table_.tensors;
-    if (tensors.size() == tensors.capacity()) {
-      tensors.reserve(json_.expected_items(tensors.size(), in.at(), kLeastEntry));
+    Tensor& tensor = add_tensor(name);
+    in_.tensor = name;
+    if (in_.peek() == '[' && options_.rules == Rules::reference) {
+      entry_as_array(tensor);
+    } else {
+      entry(tensor);
     }
+    if (tensor.dtype() == Dtype::unknown) keep_dtype_name();
+    in_.tensor = {};
+  }
+
+  [[gnu::always_inline]] Tensor& add_tensor(std::string_view name) {
+    auto& tensors = table_.tensors;
+    if (tensors.size() == tensors.capacity()) tensors.reserve(in_.expected_items(tensors.size(), kLeastEntry));
     Tensor& tensor = tensors.emplace_back();
     tensor.shard = options_.shard;
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
-    if (usual_entry(in, tensor)) return;
-    json_.tensor = name;
-    if (in.peek() == '[' && options_.rules == Rules::reference) {
-      in = entry_as_array(in, tensor);
-    } else {
-      entry(in, tensor);
-    }
-    if (tensor.dtype() == Dtype::unknown) keep_dtype_name();
-    json_.tensor = {};
+    return tensor;
   }
 
-  // A shortcut for the spelling of nearly every file: the fields in this order, no white space, the dtype of the tensor
-  // before. It is no second grammar: whatever is not exactly so goes to entry() from the start, and so does all that is
-  // wrong.
-  [[gnu::always_inline]] bool usual_entry(Scanner& in, Tensor& tensor) {
-    Scanner at = in;
-    if (!at.take_exactly("{\"dtype\":") || !last_dtype_.stands_at(at.at())) return false;
-    at.skip(last_dtype_.bytes);
-    if (!at.take_exactly(",\"shape\":[")) return false;
-    std::uint64_t* const dims = words(kFew + 1);
-    std::size_t rank = 0;
-    if (*at.at() != ']') {
-      do {
-        if (rank == kFew || !at.digits(dims[rank], dim_digits_[rank])) return false;
-        ++rank;
-      } while (at.take_exactly(","));
-    }
-    if (!at.take_exactly("],\"data_offsets\":[") || !at.digits(tensor.begin, begin_digits_) || !at.take_exactly(",") ||
-        !at.digits(tensor.end, end_digits_) || !at.take_exactly("]}")) {
+  // A shortcut: the fields in this order, no white space, the dtype of the tensor before. It is no second grammar:
+  // whatever is not exactly so goes to member() from the start, and so does all that is wrong. Positions behind the
+  // window's last token are all the same, so that no number is found there; the last line keeps to tokens that are.
+  [[gnu::always_inline]] bool usual_member() {
+    if (in_.peek() != '"') return false;
+    std::uint32_t* token = in_.tokens.next;
+    char* const text = in_.tokens.base;
+    const char* const colon = text + token[1];
+    const std::string_view name(text + token[0] + 1, token[1] - token[0] - 2);
+    if (colon[-1] != '"' || colon > in_.tokens.plain_end || !opening_.stands_at(colon) || name == "__metadata__") {
       return false;
     }
-    tensor.dtype_number = last_dtype_.dtype_number & 0x1F;
+    token += 1 + Opening::kTokens;
+    std::uint64_t* const dims = words(kFew + 1);
+    std::size_t rank = 0;
+    if (text[*token] != ']') {
+      for (;; token += 2) {
+        if (rank == kFew || !short_number(text + token[0], token[1] - token[0], dims[rank])) return false;
+        ++rank;
+        if (text[token[1]] != ',') break;
+      }
+      ++token;
+    }
+    if (std::memcmp(text + *token, "],\"data_offsets\":[", 18) != 0) return false;
+    token += 5;
+    static_assert(2 + Opening::kTokens + 2 * kFew + 9 <= kPositionsBehindTheLast);
+    const char* const begin_text = text + token[0];
+    const char* const end_text = text + token[2];
+    const std::size_t end_digits = token[3] - token[2];
+    std::uint64_t begin = end_;
+    std::uint64_t end = 0;
+    if (token[1] - token[0] != end_digits_ || !same_short_text(begin_text, end_text_, end_digits_)) {
+      if (!short_number(begin_text, token[1] - token[0], begin)) return false;
+    }
+    if (text[token[1]] != ',' || !short_number(end_text, end_digits, end) ||
+        std::memcmp(end_text + end_digits, "]}", 2) != 0 || token + 5 > in_.tokens.last) {
+      return false;
+    }
+    in_.tokens.next = token + 5;
+    end_text_ = end_text;
+    end_digits_ = end_digits;
+    end_ = end;
+    terminate(name);
+    Tensor& tensor = add_tensor(name);
+    tensor.dtype_number = opening_.dtype_number & 0x1F;
+    tensor.begin = begin;
+    tensor.end = end;
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
     words_ = dims + rank;
-    in = at;
     return true;
   }
 
-  [[gnu::always_inline]] void entry(Scanner& in, Tensor& tensor) {
-    const char* const begin = in.at();
-    if (!in.take('{')) wrong_type(in, kInHeader, "entry is not an object");
+  void entry(Tensor& tensor) {
+    const char* const begin = in_.at();
+    if (!in_.take('{')) in_.wrong_type(kInHeader, "entry is not an object");
     unsigned seen = 0;
-    if (!in.take('}')) {
+    if (!in_.take('}')) {
       do {
-        const char* const place = in.at();
-        const Field field = field_name(in);
+        const char* const place = in_.behind();
+        const Field field = field_name();
         const unsigned bit = field == Field::unknown ? 0 : 1U << static_cast<unsigned>(field);
         if ((seen & bit) != 0) twice(place, kFieldNames[static_cast<std::size_t>(field)]);
         seen |= bit;
-        value(in, field, tensor);
-      } while (in.take(','));
-      in.expect('}');
+        value(field, tensor);
+      } while (in_.take(','));
+      in_.expect('}');
     }
     if (seen != kEveryField) missing(seen, begin);
   }
 
   // Only by the reference's rules: ["F32",[1],[0,4]].
-  Scanner entry_as_array(Scanner in, Tensor& tensor) {
-    const std::uint64_t offset = in.offset();
-    in.expect('[');
-    if (in.peek() == ']') json_.fail_here(Status::schema, offset, "entry is an empty array");
+  void entry_as_array(Tensor& tensor) {
+    const char* const place = in_.at();
+    in_.expect('[');
+    if (in_.peek() == ']') in_.fail_here(Status::schema, place, "entry is an empty array");
     for (const Field field : {Field::dtype, Field::shape, Field::data_offsets}) {
-      if (field != Field::dtype && !in.take(',')) {
-        json_.fail_here(Status::schema, offset, "entry given as an array of fewer than three values");
+      if (field != Field::dtype && !in_.take(',')) {
+        in_.fail_here(Status::schema, place, "entry given as an array of fewer than three values");
       }
-      value(in, field, tensor);
+      value(field, tensor);
     }
-    if (in.peek() == ',') json_.fail_here(Status::schema, offset, "entry given as an array of more than three values");
-    in.expect(']');
-    return in;
+    if (in_.peek() == ',') {
+      in_.fail_here(Status::schema, place, "entry given as an array of more than three values");
+    }
+    in_.expect(']');
   }
 
-  // A field's name and its colon, in one comparison where nothing stands between them.
-  [[gnu::always_inline]] static Field field_name(Scanner& in) {
-    in.peek();
-    if (in.take_exactly("\"dtype\":")) return Field::dtype;
-    if (in.take_exactly("\"shape\":")) return Field::shape;
-    if (in.take_exactly("\"data_offsets\":")) return Field::data_offsets;
-    Field field{};
-    in = any_field_name(in, field);
-    return field;
-  }
-
-  static Scanner any_field_name(Scanner in, Field& field) {
-    const std::string_view name = in.string();
-    in.expect(':');
+  // A field's name and its colon.
+  Field field_name() {
+    const std::string_view name = in_.string();
+    in_.expect(':');
     const auto* const known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
-    field = known == kFieldNames.end() ? Field::unknown : static_cast<Field>(known - kFieldNames.begin());
-    return in;
+    return known == kFieldNames.end() ? Field::unknown : static_cast<Field>(known - kFieldNames.begin());
   }
 
-  [[gnu::always_inline]] void value(Scanner& in, Field field, Tensor& tensor) {
+  void value(Field field, Tensor& tensor) {
     switch (field) {
-      case Field::dtype: return dtype(in, tensor);
-      case Field::shape: return shape(in, tensor);
-      case Field::data_offsets: return data_offsets(in, tensor);
-      case Field::unknown: return in.skip_value(kInEntry);
+      case Field::dtype: return dtype(tensor);
+      case Field::shape: return shape(tensor);
+      case Field::data_offsets: return data_offsets(tensor);
+      case Field::unknown: return in_.skip_value(kInEntry);
     }
   }
 
-  [[gnu::always_inline]] void dtype(Scanner& in, Tensor& tensor) {
-    const char first = in.peek();
-    if (first == '{' && options_.rules == Rules::reference) {
-      in = dtype_as_map(in, tensor);
-      return;
+  void dtype(Tensor& tensor) {
+    const char first = in_.peek();
+    if (first == '{' && options_.rules == Rules::reference) return dtype_as_map(tensor);
+    if (first != '"') in_.wrong_type(kInEntry, "dtype is not a string");
+    const char* const place = in_.at();
+    store_dtype(in_.string(), place, tensor);
+    const char* const end = in_.behind();
+    if (tensor.dtype() != Dtype::unknown && place - in_.tokens.text_begin >= std::ptrdiff_t{Opening::kBefore.size()}) {
+      opening_.set({place, static_cast<std::size_t>(end - place)}, tensor.dtype_number);
     }
-    if (first != '"') wrong_type(in, kInEntry, "dtype is not a string");
-    const char* const place = in.at();
-    store_dtype(in.string(), place, tensor);
-    last_dtype_.set(place, static_cast<std::size_t>(in.at() - place), tensor.dtype_number);
   }
 
   void store_dtype(std::string_view name, const char* place, Tensor& tensor) {
     const Dtype dtype = dtype_from_name(name);
     tensor.dtype_number = static_cast<std::uint32_t>(dtype) & 0x1F;
-    if (dtype == Dtype::unknown) keep_unknown_dtype(name, place);
-  }
-
-  void keep_unknown_dtype(std::string_view name, const char* place) {
+    if (dtype != Dtype::unknown) return;
     // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
-      json_.fail_here(Status::dtype, json_.offset_of(place), "dtype " + quoted(name) + " is unknown");
+      in_.fail_here(Status::dtype, place, "dtype " + quoted(name) + " is unknown");
     }
     terminate(name);
     unknown_dtype_ = name;
   }
 
   // Only by the reference's rules: {"F32":null}.
-  Scanner dtype_as_map(Scanner in, Tensor& tensor) {
-    const char* const place = in.at();
-    const std::uint64_t offset = in.offset();
-    in.expect('{');
-    if (in.peek() == '}') json_.fail_here(Status::schema, offset, "dtype is an empty object");
-    store_dtype(in.string(), place, tensor);
-    in.expect(':');
-    if (in.peek() != 'n') {
-      in.skip_value(kInEntry + 1);
-      json_.fail_here(Status::schema, offset, "dtype is an object with a value");
-    }
-    in.skip_value(kInEntry + 1);
-    if (in.peek() == ',') json_.fail_here(Status::schema, offset, "dtype is an object with two members");
-    in.expect('}');
-    return in;
+  void dtype_as_map(Tensor& tensor) {
+    const char* const place = in_.at();
+    in_.expect('{');
+    if (in_.peek() == '}') in_.fail_here(Status::schema, place, "dtype is an empty object");
+    store_dtype(in_.string(), place, tensor);
+    in_.expect(':');
+    const bool null = in_.peek() == 'n';
+    in_.skip_value(kInEntry + 1);
+    if (!null) in_.fail_here(Status::schema, place, "dtype is an object with a value");
+    if (in_.peek() == ',') in_.fail_here(Status::schema, place, "dtype is an object with two members");
+    in_.expect('}');
   }
 
-  [[gnu::always_inline]] void shape(Scanner& in, Tensor& tensor) {
-    if (!in.take('[')) wrong_type(in, kInEntry, "shape is not an array");
-    std::uint64_t* const dims = words(kFew + 1);
+  // The commas up to the bracket bound the number of dimensions: memory is taken once, for no more than the text can
+  // hold.
+  void shape(Tensor& tensor) {
+    if (!in_.take('[')) in_.wrong_type(kInEntry, "shape is not an array");
+    const char* const text = in_.at();
+    const std::string_view rest(text, static_cast<std::size_t>(in_.tokens.text_end - text));
+    const std::string_view inside = rest.substr(0, rest.find(']'));
+    std::uint64_t* const dims = words(static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2);
     std::size_t rank = 0;
-    bool more = in.peek() != ']';
-    while (more && rank < kFew) {
-      dims[rank++] = dimension(in, "shape");
-      more = in.take(',');
+    if (in_.peek() != ']') {
+      do {
+        dims[rank++] = dimension("shape");
+      } while (in_.take(','));
     }
+    in_.expect(']');
     tensor.dims = dims;
-    if (more) {
-      in = more_dimensions(in, tensor, rank);
-      return;
-    }
-    in.expect(']');
     tensor.rank = static_cast<std::uint32_t>(rank);
     words_ = dims + rank;  // one more is there, for keep_dtype_name()
   }
 
-  // A few dimensions go straight to the words at hand. Where there are more, the commas up to the bracket bound
-  // their number: memory is taken once, for no more than the text can hold.
-  Scanner more_dimensions(Scanner in, Tensor& tensor, std::size_t rank) {
-    const auto* const close = std::find<const char*>(in.at(), json_.end, ']');
-    const auto room = rank + static_cast<std::size_t>(std::count(in.at(), close, ',')) + 1;
-    std::uint64_t* const dims = words(room + 1);
-    std::copy_n(tensor.dims, rank, dims);
-    do {
-      dims[rank++] = dimension(in, "shape");
-    } while (in.take(','));
-    in.expect(']');
-    tensor.dims = dims;
-    tensor.rank = static_cast<std::uint32_t>(rank);
-    words_ = dims + rank;
-    return in;
-  }
-
   // At least n words at words_, which the caller moves past what it used.
-  std::uint64_t* words(std::size_t n) {
-    if (static_cast<std::size_t>(words_end_ - words_) < n) {
-      const std::size_t block = std::max<std::size_t>(
-          n, std::min<std::size_t>(512, static_cast<std::size_t>(json_.end - json_.begin) / 32 + 16));
-      words_ = static_cast<std::uint64_t*>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
-      words_end_ = words_ + block;
-    }
+  [[gnu::always_inline]] std::uint64_t* words(std::size_t n) {
+    if (static_cast<std::size_t>(words_end_ - words_) < n) [[unlikely]]
+      more_words(n);
     return words_;
   }
 
-  [[gnu::always_inline]] void data_offsets(Scanner& in, Tensor& tensor) {
-    const char* const place = in.at();
-    if (!in.take('[')) wrong_type(in, kInEntry, "data_offsets is not an array");
-    if (in.peek() == ']') json_.fail_here(Status::schema, json_.offset_of(place), "data_offsets is empty");
-    tensor.begin = dimension(in, "data_offsets");
-    if (!in.take(',')) {
-      in.expect(']');
-      json_.fail_here(Status::schema, json_.offset_of(place), "data_offsets has one value, not two");
+  void more_words(std::size_t n) {
+    const auto text_bytes = static_cast<std::size_t>(in_.tokens.text_end - in_.tokens.text_begin);
+    const std::size_t block = std::max<std::size_t>(n, std::min<std::size_t>(512, text_bytes / 32 + 16));
+    words_ = static_cast<std::uint64_t*>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
+    words_end_ = words_ + block;
+  }
+
+  void data_offsets(Tensor& tensor) {
+    const char* const place = in_.behind();
+    if (!in_.take('[')) in_.wrong_type(kInEntry, "data_offsets is not an array");
+    if (in_.peek() == ']') in_.fail_here(Status::schema, place, "data_offsets is empty");
+    tensor.begin = dimension("data_offsets");
+    if (!in_.take(',')) {
+      in_.expect(']');
+      in_.fail_here(Status::schema, place, "data_offsets has one value, not two");
     }
-    tensor.end = dimension(in, "data_offsets");
-    if (in.peek() == ',') {
-      json_.fail_here(Status::schema, json_.offset_of(place), "data_offsets has more than two values");
-    }
-    in.expect(']');
+    tensor.end = dimension("data_offsets");
+    if (in_.peek() == ',') in_.fail_here(Status::schema, place, "data_offsets has more than two values");
+    in_.expect(']');
   }
 
   // In the word behind the dimensions: see Tensor::dtype_name().
   void keep_dtype_name() { *words_++ = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data()); }
 
-  [[gnu::always_inline]] std::uint64_t dimension(Scanner& in, const char* field) {
+  std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
-    if (!in.integer(number)) not_an_integer(in, field);
-    return number;
+    if (in_.integer(number)) return number;
+    in_.wrong_type(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
   }
 
   // ---- metadata ------------------------------------------------------------------------------------------------
 
-  Scanner metadata(Scanner in, std::uint64_t offset) {
-    if (metadata_seen_) json_.fail_here(Status::duplicate, offset, "__metadata__ is given twice");
+  void metadata(const char* place) {
+    if (metadata_seen_) in_.fail_here(Status::duplicate, place, "__metadata__ is given twice");
     metadata_seen_ = true;
-    if (in.peek() == 'n' && options_.rules != Rules::strict) {
-      in.skip_value(kInHeader);
-      return in;
-    }
-    if (!in.take('{')) wrong_type(in, kInHeader, "__metadata__ is not an object");
+    if (in_.peek() == 'n' && options_.rules != Rules::strict) return in_.skip_value(kInHeader);
+    if (!in_.take('{')) in_.wrong_type(kInHeader, "__metadata__ is not an object");
     table_.has_metadata = true;
-    if (in.take('}')) return in;
+    if (in_.take('}')) return;
     do {
-      const std::string_view key = in.string();
-      in.expect(':');
-      if (in.peek() != '"')
-        wrong_type(in, kInEntry, "__metadata__ holds a value that is not a string, at key " + quoted(key));
-      const std::string_view value = in.string();
+      const std::string_view key = in_.string();
+      in_.expect(':');
+      if (in_.peek() != '"') {
+        in_.wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + quoted(key));
+      }
+      const std::string_view value = in_.string();
       terminate(key);
       terminate(value);
       table_.metadata.push_back({key, value});
-    } while (in.take(','));
-    in.expect('}');
-    return in;
+    } while (in_.take(','));
+    in_.expect('}');
   }
 
   // ---- helpers -------------------------------------------------------------------------------------------------
@@ -344,44 +356,37 @@ class HeaderParser {
   // Strings handed out end with a NUL; in the text, which is ours to write to, it takes the closing quote's place.
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  // The value must still be JSON, or that is the error.
-  [[noreturn, gnu::cold]] void wrong_type(Scanner in, unsigned depth, std::string_view what) const {
-    in.peek();
-    const std::uint64_t offset = in.offset();
-    in.skip_value(depth);
-    json_.fail_here(Status::schema, offset, what);
-  }
-
-  [[noreturn, gnu::cold]] void not_an_integer(Scanner in, const char* field) const {
-    wrong_type(in, kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
-  }
-
   [[noreturn, gnu::cold]] void twice(const char* place, std::string_view field) const {
-    json_.fail_here(Status::duplicate, json_.offset_of(place), fmt::format("{} is given twice", field));
+    in_.fail_here(Status::duplicate, place, fmt::format("{} is given twice", field));
   }
 
   [[noreturn, gnu::cold]] void missing(unsigned seen, const char* place) const {
     const auto first = static_cast<std::size_t>(std::countr_one(seen));
-    json_.fail_here(Status::schema, json_.offset_of(place), fmt::format("has no {}", kFieldNames[first]));
+    in_.fail_here(Status::schema, place, fmt::format("has no {}", kFieldNames[first]));
   }
 
-  JsonText json_;
+  JsonCursor in_;
   const HeaderOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
-  LastDtype last_dtype_;
-  std::array<int, kFew> dim_digits_{};  // of the dimensions and offsets before
-  int begin_digits_ = 0;
-  int end_digits_ = 0;
+  Opening opening_;
+  const char* end_text_ = nullptr;  // the digits of the last end, with which most tensors begin
+  std::size_t end_digits_ = 0;
+  std::uint64_t end_ = 0;
   bool metadata_seen_ = false;
 };
 
 }  // namespace
 
 void parse_header(std::span<char> header, const HeaderOptions& options, Table& table) {
-  HeaderParser(header, options, table).header();
+  try {
+    HeaderParser(header, options, table).header();
+  } catch (const Error&) {
+    require_utf8({header.data(), header.size()}, kLengthBytes, "header");  // all of it comes before any other fault
+    throw;
+  }
 }
 
 }  // namespace st::format

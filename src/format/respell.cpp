@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "format/header.hpp"
-#include "format/json.hpp"
+#include "format/json_cursor.hpp"
 #include "format/text.hpp"
 
 namespace st::format {
@@ -29,12 +29,8 @@ Slot find_slot(std::string_view header) {
   std::vector<char> text(header.begin(), header.end());
   text.resize(text.size() + kPadding);
   std::pmr::monotonic_buffer_resource strings;
-  const JsonText json({text.data(), header.size()}, kLengthBytes, &strings);
-  Scanner in(json);
-  const auto here = [&] {
-    in.peek();
-    return static_cast<std::size_t>(in.at() - json.begin);
-  };
+  JsonCursor in({text.data(), header.size()}, kLengthBytes, &strings);
+  const auto here = [&] { return static_cast<std::size_t>(in.at() - text.data()); };
   Slot slot;
   slot.brace = here();
   in.expect('{');
@@ -58,7 +54,7 @@ Slot find_slot(std::string_view header) {
     } while (in.take(','));
     in.expect('}');
   }
-  slot.close = static_cast<std::size_t>(in.at() - json.begin);
+  slot.close = static_cast<std::size_t>(in.behind() - text.data());
   return slot;
 }
 

@@ -1,6 +1,6 @@
-// The scanner alone: numbers, strings and dropped values, at every length and every place where its loops could end.
+// The cursor alone: numbers, strings and dropped values, at every length and every place where its loops could end.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/json.hpp"
+#include "format/json_cursor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,20 +13,20 @@
 namespace st::format {
 namespace {
 
-// Text as the scanner wants it: followed by zeros, and by nothing that a sanitizer would let pass.
+// Text as the cursor wants it: followed by zeros, and by nothing that a sanitizer would let pass.
 class Text {
  public:
   explicit Text(std::string_view text) : bytes_(text.begin(), text.end()), size_(text.size()) {
     bytes_.resize(size_ + kPadding, '\0');
-    json_.emplace(std::span(bytes_.data(), size_), 0, &arena_);
+    cursor_.emplace(std::span(bytes_.data(), size_), 0, &arena_);
   }
-  Scanner scanner() { return Scanner(*json_); }
+  JsonCursor& cursor() { return *cursor_; }
 
  private:
   std::vector<char> bytes_;
   std::size_t size_;
   std::pmr::monotonic_buffer_resource arena_;
-  std::optional<JsonText> json_;
+  std::optional<JsonCursor> cursor_;
 };
 
 // Where the error points; nothing when `read` throws none.
@@ -45,10 +45,10 @@ std::optional<std::uint64_t> fault_of(const Read& read) {
 
 std::optional<std::uint64_t> integer_of(std::string_view text, std::uint64_t* end = nullptr) {
   Text padded(text);
-  Scanner in = padded.scanner();
+  JsonCursor& in = padded.cursor();
   std::uint64_t value = 0;
   if (!in.integer(value)) return std::nullopt;
-  if (end != nullptr) *end = in.offset();
+  if (end != nullptr) *end = in.offset_of(in.behind());
   return value;
 }
 
@@ -117,10 +117,10 @@ TEST(Integer, Limits) {
 TEST(Integer, NothingIsConsumedWhereThereIsNone) {
   for (const std::string_view text : {"1.5", "18446744073709551616", "01", "123456789e1", "x"}) {
     Text padded(text);
-    Scanner in = padded.scanner();
+    JsonCursor& in = padded.cursor();
     std::uint64_t value = 0;
     EXPECT_FALSE(in.integer(value)) << text;
-    EXPECT_EQ(in.offset(), 0U) << text;
+    EXPECT_EQ(in.offset_of(in.at()), 0U) << text;
   }
 }
 
@@ -131,7 +131,7 @@ TEST(String, ASpecialByteAtEveryPlace) {
     const std::string plain(before, 'x');
     const auto read = [&](const std::string& text) {
       Text padded(text);
-      Scanner in = padded.scanner();
+      JsonCursor& in = padded.cursor();
       return std::string(in.string());
     };
     EXPECT_EQ(read('"' + plain + '"'), plain);
@@ -183,7 +183,7 @@ TEST(String, Escapes) {
   };
   for (const Case& given : cases) {
     Text padded('"' + std::string(given.spelled) + '"');
-    Scanner in = padded.scanner();
+    JsonCursor& in = padded.cursor();
     std::optional<std::string> text;
     fault_of([&] { text = in.string(); });
     EXPECT_EQ(text, given.text) << given.spelled;
@@ -195,7 +195,7 @@ TEST(String, Escapes) {
 // Whether the whole text is one value, with `depth` containers open around it.
 bool is_dropped(std::string_view text, unsigned depth = 0) {
   Text padded(text);
-  Scanner in = padded.scanner();
+  JsonCursor& in = padded.cursor();
   return !fault_of([&] {
     in.skip_value(depth);
     in.expect_end();

@@ -1,0 +1,105 @@
+// Compiled twice: with the sources at hand, and with those of the earlier revision, whose namespace is renamed.
+// SPDX-License-Identifier: Apache-2.0
+#include "reading.hpp"
+
+#include <cstring>
+#include <memory>
+#include <memory_resource>
+
+#include "base/error.hpp"
+#include "format/header.hpp"
+#include "format/index_json.hpp"
+
+namespace differential {
+
+namespace {
+
+// In memory of exactly this size, so that a sanitizer sees what lies beyond.
+std::unique_ptr<char[]> padded(std::string_view text) {
+  auto copy = std::make_unique<char[]>(text.size() + st::format::kPadding);
+  std::memcpy(copy.get(), text.data(), text.size());
+  return copy;
+}
+
+void append(std::string& out, std::string_view text) {
+  out += fmt::format("{}:", text.size());
+  out += text;
+}
+
+std::string text_of(const st::Table& table, std::span<const char> header, std::string_view original) {
+  std::string out = fmt::format("{} {} {}\n", static_cast<int>(table.format), table.data_begin, table.has_metadata);
+  for (const st::Tensor& tensor : table.tensors) {
+    append(out, tensor.name());
+    append(out, tensor.dtype_name());
+    out += fmt::format(" {}..{}", tensor.begin, tensor.end);
+    for (const std::uint64_t dimension : tensor.shape()) out += fmt::format(",{}", dimension);
+    const auto place = static_cast<std::size_t>(&tensor - table.tensors.data());
+    const bool found = table.index.find(table.tensors.data(), tensor.name()) == place;
+    out += found && tensor.name().data()[tensor.name().size()] == '\0' ? "\n" : " lost\n";
+  }
+  for (const st::MetadataPair& pair : table.metadata) {
+    append(out, pair.key);
+    append(out, pair.value);
+    out += pair.value.data()[pair.value.size()] == '\0' ? "\n" : " without an end\n";
+  }
+  std::string raw(header.size(), '?');
+  st::format::restore_header(header, table, raw.data());
+  out += raw == original ? "restored\n" : "not restored\n";
+  return out;
+}
+
+std::string text_of(const st::format::IndexFile& index) {
+  std::string out;
+  for (const std::string_view shard : index.shards) append(out, shard);
+  for (const auto& entry : index.entries) {
+    append(out, entry.tensor);
+    out += fmt::format("={}\n", entry.shard);
+  }
+  for (const st::MetadataPair& pair : index.metadata) {
+    append(out, pair.key);
+    append(out, pair.value);
+  }
+  return out;
+}
+
+template <class Options>
+void set_window(Options& options, std::size_t bytes) {
+  if constexpr (requires { options.window_bytes; }) options.window_bytes = bytes;
+}
+
+Verdict read(std::string_view text, const Case& given) {
+  st::format::HeaderOptions options;
+  options.rules = static_cast<st::format::Rules>(given.rules);
+  options.unknown_dtypes = given.unknown_dtypes;
+  options.seed = 7;
+  set_window(options, given.window_bytes);
+  const auto memory = padded(text);
+  const std::span<char> bytes(memory.get(), text.size());
+  Verdict verdict;
+  try {
+    if (given.index) {
+      st::format::IndexFile index(std::pmr::new_delete_resource());
+      st::format::read_index(bytes, options, index);
+      verdict.table = text_of(index);
+    } else {
+      st::Table table(std::pmr::new_delete_resource());
+      st::format::read_header(bytes, 8 + text.size() + given.data_bytes, options, table);
+      verdict.table = text_of(table, bytes, text);
+    }
+  } catch (const st::Error& error) {
+    verdict.status = static_cast<int>(error.status);
+    verdict.offset = error.offset;
+    verdict.message = error.message;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+#ifdef ST_DIFFERENTIAL_OLD
+Verdict read_old(std::string_view text, const Case& given) { return read(text, given); }
+#else
+Verdict read_new(std::string_view text, const Case& given) { return read(text, given); }
+#endif
+
+}  // namespace differential

@@ -1,0 +1,122 @@
+// Reading JSON text token by token, in place, by RFC 8259 without extensions (FORMAT.md 1.2).
+//
+// A cursor rather than a tree: the grammar of a header is known, so each value is met by the code that wants it, and
+// nothing is built that is not kept. Strings are views into the text unless they hold escapes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "format/structure.hpp"
+
+namespace st::format {
+
+inline constexpr unsigned kMaxDepth = 127;  // containers open at once, the outermost counted
+
+class JsonCursor {
+ public:
+  // `origin`: where in the file the text begins. `strings`: where unescaped strings go.
+  JsonCursor(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings,
+             std::size_t window_bytes = kWindowBytes)
+      : tokens(text, window_bytes), origin_(origin), strings_(strings) {}
+
+  // The first byte of the next token; 0 at the end.
+  char peek() { return tokens.peek(); }
+  const char* at() { return tokens.peek(), tokens.at(); }
+  const char* behind();  // where the token before ends
+
+  [[gnu::always_inline]] bool take(char c) {
+    if (tokens.peek() != c) return false;
+    ++tokens.next;
+    return true;
+  }
+
+  [[gnu::always_inline]] void expect(char c) {
+    if (!take(c)) fail_expected(c);
+  }
+
+  // A string, decoded.
+  [[gnu::always_inline]] std::string_view string() {
+    if (tokens.peek() != '"') fail_expected('"');
+    char* const first = tokens.at() + 1;
+    const char* close = tokens.base + tokens.next[1] - 1;
+    while (is_space(*close)) --close;
+    ++tokens.next;
+    if (close >= tokens.plain_end) return special_string(first);
+    return {first, static_cast<std::size_t>(close - first)};
+  }
+
+  // Plain digits in 0..2^64-1. false, and nothing consumed, for anything else.
+  bool integer(std::uint64_t& value);
+
+  // Any value, checked to the last byte and dropped. `depth`: containers open around it.
+  void skip_value(unsigned depth);
+
+  void expect_end();  // no token may follow
+
+  // How many items there will be, going by the `found` ones so far, each of `least` bytes or more: to reserve for all of
+  // them at once. Growing step by step would copy them, and memory that is never touched costs nothing.
+  std::size_t expected_items(std::size_t found, std::size_t least) const;
+
+  std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
+
+  // A bad value of the right grammar.
+  [[noreturn, gnu::cold]] void fail_here(Status status, const char* place, std::string_view what) const;
+  // The same at the next token, unless it is not even JSON.
+  [[noreturn, gnu::cold]] void wrong_type(unsigned depth, std::string_view what);
+
+  Structure tokens;
+  std::string_view document = "header";  // for messages
+  std::string_view tensor = {};          // the one being read
+
+ private:
+  std::string_view special_string(char* first);
+  char* string_end(char* at, bool& escaped) const;
+  char* unescape(char* at, std::string& utf8) const;
+  std::uint32_t hex4(const char* at) const;
+  void skip_string();
+  void skip_key();
+  void skip_number();
+  void skip_word(std::string_view word);
+  void end_run(char* end);
+  [[noreturn, gnu::cold]] void fail_expected(char c);
+  [[noreturn, gnu::cold]] void fail_json(const char* where, std::string_view what) const;
+
+  std::uint64_t origin_;
+  std::pmr::memory_resource* strings_;
+};
+
+// The number that 1 to 8 bytes spell, all digits at once; without a branch for each, finding them and their end is
+// not what the processor waits for. false: there is a byte that is no digit.
+[[gnu::always_inline]] inline bool eight_digits(const char* text, std::size_t size, std::uint64_t& number) {
+  std::uint64_t digits = 0;
+  std::memcpy(&digits, text, 8);
+  if constexpr (std::endian::native == std::endian::big) digits = __builtin_bswap64(digits);
+  digits = (digits ^ 0x3030303030303030) << (64 - 8 * size);  // the missing digits become zeros in front
+  if ((((digits + 0x7676767676767676) | digits) & 0x8080808080808080) != 0) return false;
+  digits = digits * 10 + (digits >> 8);
+  number = ((digits & 0x000000FF000000FF) * 0x000F424000000064 +
+            ((digits >> 16) & 0x000000FF000000FF) * 0x0000271000000001) >>
+           32;
+  return true;
+}
+
+// The number that `size` bytes spell: 1 to 16 digits, without a needless zero in front. false for anything else.
+[[gnu::always_inline]] inline bool short_number(const char* text, std::size_t size, std::uint64_t& number) {
+  if (*text == '0' && size != 1) return false;
+  if (size - 1 < 8) return eight_digits(text, size, number);
+  std::uint64_t high = 0;
+  if (size - 1 >= 16 || !eight_digits(text, size - 8, high) || !eight_digits(text + size - 8, 8, number)) return false;
+  number += high * 100'000'000;
+  return true;
+}
+
+}  // namespace st::format

@@ -1,0 +1,147 @@
+// The only file that uses the part of simdjson that it marks as its own: the interface of its first stage, which has
+// been the same from 3.0.1 to 4.6.
+//
+// A window ends behind a byte that ends a token. When that byte is part of a string, the first stage reports a string
+// without an end, and the window is cut again, before that string. So it is with every fault that the first stage finds:
+// the tokens before it are read as usual, and the reader meets it at its place. Only then is text looked at byte by byte.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/structure.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <simdjson.h>
+
+#include "base/error.hpp"
+#include "format/utf8.hpp"
+
+namespace st::format {
+
+namespace {
+
+// The closing quote of the string whose first byte is `at`. nullptr: none before `end`, or the string is faulty.
+char* closing_quote(char* at, const char* end) {
+  constexpr std::string_view kEscapes = "\"\\/bfnrtu";
+  for (; at < end && *at != '"'; ++at) {
+    if (static_cast<unsigned char>(*at) < 0x20) return nullptr;
+    if (*at == '\\' && (++at == end || kEscapes.find(*at) == kEscapes.npos)) return nullptr;
+  }
+  return at < end ? at : nullptr;
+}
+
+char* run_end(char* at, const char* end) {
+  while (at < end && !is_space(*at) && !is_operator(*at) && *at != '"' && *at != '\\') ++at;
+  return at;
+}
+
+// The first string that is faulty or open at `end`, or quote or backslash that cannot stand where it stands. The
+// kernels may disagree on what follows it, and on nothing before.
+char* first_fault(char* at, char* end) {
+  while (at != end) {
+    if (is_space(*at) || is_operator(*at)) {
+      ++at;
+    } else if (*at == '"') {
+      char* const close = closing_quote(at + 1, end);
+      if (close == nullptr) return at;
+      at = close + 1;
+    } else {
+      at = run_end(at, end);
+      if (at != end && (*at == '"' || *at == '\\')) return at;
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+Structure::Structure(std::span<char> text, std::size_t window_bytes)
+    : base(text.data()),
+      plain_end(text.data()),
+      text_begin(text.data()),
+      text_end(text.data() + text.size()),
+      window_bytes_(std::min(window_bytes, text.size())),
+      end_(text.data()) {
+  const auto capacity = window_bytes_ + kPositionsBehindTheLast;
+  const auto problem = simdjson::get_active_implementation()->create_dom_parser_implementation(capacity, 1, stage1_);
+  if (problem == simdjson::MEMALLOC) throw std::bad_alloc();
+  if (problem != simdjson::SUCCESS) fail(Status::internal, "simdjson: {}", simdjson::error_message(problem));
+  set_window(text_begin, text_begin, 0);
+}
+
+Structure::~Structure() = default;
+
+void Structure::read_window() {
+  while (next == last && end_ != text_end) {
+    char* const begin = end_;
+    char* const end = cut(begin);
+    if (end == begin) {
+      index_long_token(begin);
+    } else if (!index(begin, end)) {
+      index_faulty(begin, end);
+    }
+  }
+}
+
+// Behind the last tensor if that is not far, or behind any byte that ends a token. `begin`: there is none.
+char* Structure::cut(char* begin) const {
+  constexpr std::size_t kNear = 512;
+  if (static_cast<std::size_t>(text_end - begin) <= window_bytes_) return text_end;
+  const std::string_view window(begin, window_bytes_);
+  const std::size_t near = window.size() - std::min(window.size(), kNear);
+  if (const std::size_t at = window.substr(near).rfind('}'); at != window.npos) return begin + near + at + 1;
+  return begin + (window.find_last_of(",:{}[] \t\r\n") + 1);
+}
+
+// false: a string in it is faulty, or does not end in it.
+bool Structure::index(char* begin, char* end) {
+  const auto bytes = static_cast<std::size_t>(end - begin);
+  const auto* const text = reinterpret_cast<const std::uint8_t*>(begin);
+  switch (const auto problem = stage1_->stage1(text, bytes, simdjson::stage1_mode::regular)) {
+    case simdjson::SUCCESS: set_window(begin, end, stage1_->n_structural_indexes); return true;
+    case simdjson::EMPTY: set_window(begin, end, 0); return true;
+    case simdjson::UNCLOSED_STRING:
+    case simdjson::UNESCAPED_CHARS: return false;
+    case simdjson::UTF8_ERROR:  // the fallback kernel also says so of what follows a backslash
+      if (!is_utf8({text_begin, static_cast<std::size_t>(text_end - text_begin)})) fail(Status::utf8, "not UTF-8");
+      return false;
+    default: fail(Status::internal, "simdjson: {}", simdjson::error_message(problem));
+  }
+}
+
+void Structure::index_faulty(char* begin, char* end) {
+  char* fault = first_fault(begin, end);
+  while (fault != begin && is_space(fault[-1])) --fault;
+  if (fault == begin) return index_long_token(begin);
+  if (!index(begin, fault)) fail(Status::internal, "simdjson finds fault with a text where there is none");
+}
+
+// A token alone, which is faulty or longer than a window.
+void Structure::index_long_token(char* begin) {
+  char* const token = std::find_if_not(begin, text_end, is_space);
+  char* end = run_end(token, text_end);
+  if (*token == '"') {
+    char* const close = closing_quote(token + 1, text_end);
+    end = close == nullptr ? text_end : close + 1;
+  }
+  end = std::max(end, token + 1);
+  if (!is_utf8({token, static_cast<std::size_t>(end - token)})) fail(Status::utf8, "not UTF-8");
+  stage1_->structural_indexes[0] = static_cast<std::uint32_t>(token - begin);
+  set_window(begin, end, 1);
+  plain_end = begin;
+}
+
+void Structure::set_window(char* begin, char* end, std::size_t tokens) {
+  base = begin;
+  end_ = end;
+  next = stage1_->structural_indexes.get();
+  last = next + tokens;
+  std::fill_n(last, kPositionsBehindTheLast, static_cast<std::uint32_t>(end - begin));
+  find_backslash(begin);
+}
+
+void Structure::find_backslash(char* from) {
+  const std::string_view rest(from, static_cast<std::size_t>(end_ - from));
+  plain_end = from + std::min(rest.find('\\'), rest.size());
+}
+
+}  // namespace st::format

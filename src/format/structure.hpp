@@ -1,0 +1,73 @@
+// Where the tokens of a JSON text begin: simdjson's first stage, one window of the text after another.
+//
+// Windows keep the positions in the processor's first cache and bound their memory, however long the text is. simdjson
+// chooses its kernel for the processor at run time. It also checks, of every byte that it passes, that the text is
+// UTF-8, that strings hold no control bytes, and that they end.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace simdjson::internal {
+class dom_parser_implementation;
+}
+
+namespace st::format {
+
+inline constexpr std::size_t kPadding = 64;                 // readable zero bytes behind every text
+inline constexpr std::size_t kWindowBytes = 16 * 1024;      // of text whose structure is found at once
+inline constexpr std::size_t kPositionsBehindTheLast = 40;  // that may be read
+
+constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// A bracket, comma or colon.
+constexpr bool is_operator(char c) { return c == ',' || c == ':' || (c | 0x20) == '{' || (c | 0x20) == '}'; }
+
+// A cursor over tokens: operators, strings, and runs of other bytes (numbers, words, errors). A run ends before white
+// space, an operator or the end; between two tokens is only white space. That a string's escapes are known and that a
+// run means something, its reader has to check.
+class Structure {
+ public:
+  Structure(std::span<char> text, std::size_t window_bytes);
+  Structure(const Structure&) = delete;
+  Structure& operator=(const Structure&) = delete;
+  ~Structure();
+
+  // The first byte of the next token; the zero behind the text when there is none.
+  [[gnu::always_inline]] char peek() {
+    if (next == last) [[unlikely]]
+      read_window();
+    return base[*next];
+  }
+  // The next token, once it was peeked at.
+  char* at() const { return base + *next; }
+
+  void find_backslash(char* from);  // for plain_end
+
+  // The tokens of the window that are still to come begin at base[*next] up to base[*last]; *last and the positions
+  // behind it are where the window ends.
+  char* base;
+  std::uint32_t* next = nullptr;
+  std::uint32_t* last = nullptr;
+  char* plain_end;  // no backslash stands between the next token and here
+
+  char* const text_begin;
+  char* const text_end;
+
+ private:
+  void read_window();
+  char* cut(char* begin) const;
+  bool index(char* begin, char* end);
+  void index_faulty(char* begin, char* end);
+  void index_long_token(char* begin);
+  void set_window(char* begin, char* end, std::size_t tokens);
+
+  std::unique_ptr<simdjson::internal::dom_parser_implementation> stage1_;
+  std::size_t window_bytes_;
+  char* end_;  // of the window
+};
+
+}  // namespace st::format

@@ -1,0 +1,186 @@
+// Tokens, wherever windows are cut, with every kernel of simdjson that runs here, and where the text is at fault.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/structure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <simdjson.h>
+
+#include "base/error.hpp"
+#include "format/header.hpp"
+#include "format/index_json.hpp"
+
+namespace st::format {
+namespace {
+
+// Runs `body` with each kernel, and then again with the one that was chosen.
+template <class Body>
+void with_every_kernel(const Body& body) {
+  const auto* const chosen = &*simdjson::get_active_implementation();
+  for (const auto* const kernel : simdjson::get_available_implementations()) {
+    if (!kernel->supported_by_runtime_system()) continue;
+    simdjson::get_active_implementation() = kernel;
+    SCOPED_TRACE(kernel->name());
+    body();
+  }
+  simdjson::get_active_implementation() = chosen;
+}
+
+std::vector<char> padded(std::string_view text) {
+  std::vector<char> bytes(text.begin(), text.end());
+  bytes.resize(text.size() + kPadding);
+  return bytes;
+}
+
+// Where tokens begin, the end of the text last.
+std::vector<std::size_t> tokens_of(std::string_view text, std::size_t window_bytes) {
+  std::vector<char> bytes = padded(text);
+  Structure structure({bytes.data(), text.size()}, window_bytes);
+  std::vector<std::size_t> tokens;
+  for (;;) {
+    structure.peek();
+    tokens.push_back(static_cast<std::size_t>(structure.at() - bytes.data()));
+    if (structure.next == structure.last) return tokens;
+    ++structure.next;
+  }
+}
+
+TEST(Structure, TokensAreTheSameWhereverWindowsAreCut) {
+  std::string text = " {";
+  for (int i = 0; i < 40; ++i) {
+    text += "\"na,me{" + std::string(static_cast<std::size_t>(i), 'x') +
+            "\" :[12, 345678901234567,-1.5e3],\n\t\"\\\"\\\\\":null,";
+    text += "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80,\": {\"a\":{},\"b\":true}  ,";
+  }
+  text += "\"z\":" + std::string(300, '[') + std::string(300, ']') + "}" + std::string(200, ' ');
+  const auto expected = tokens_of(text, text.size());
+  EXPECT_GT(expected.size(), 1500U);
+  with_every_kernel([&] {
+    for (std::size_t window = 64; window < 400; ++window) ASSERT_EQ(tokens_of(text, window), expected) << window;
+    for (const std::size_t window : {1000U, 4096U, 16384U}) ASSERT_EQ(tokens_of(text, window), expected) << window;
+  });
+}
+
+TEST(Structure, ATokenLongerThanAWindow) {
+  const std::string name(1000, 'n');
+  const std::string commas(1000, ',');
+  const std::string digits(1000, '1');
+  const std::string spaces(1000, ' ');
+  const std::string text =
+      "{\"" + name + "\":\"" + commas + "\",\"" + spaces + "\":" + digits + spaces + ",\"\\\"" + name + "\\\"\":1}";
+  const auto expected = tokens_of(text, text.size());
+  with_every_kernel([&] {
+    for (std::size_t window = 64; window < 3000; window += 37) ASSERT_EQ(tokens_of(text, window), expected) << window;
+  });
+}
+
+TEST(Structure, NoTextAndOnlySpace) {
+  with_every_kernel([] {
+    EXPECT_EQ(tokens_of("", kWindowBytes), std::vector<std::size_t>{0});
+    EXPECT_EQ(tokens_of("  ", kWindowBytes), std::vector<std::size_t>{2});
+    EXPECT_EQ(tokens_of(std::string(500, ' '), 64), std::vector<std::size_t>{500});
+    EXPECT_EQ(tokens_of(std::string(500, ' ') + "1", 64), (std::vector<std::size_t>{500, 501}));
+  });
+}
+
+// ---- faults ---------------------------------------------------------------------------------------------------------
+
+struct Fault {
+  Status status = Status::ok;
+  std::uint64_t offset = 0;
+  bool operator==(const Fault&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Fault& fault) {
+  return out << "status " << static_cast<int>(fault.status) << " at " << fault.offset;
+}
+
+template <class Read>
+std::optional<Fault> fault_of(const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    return Fault{error.status, error.offset};
+  }
+  return std::nullopt;
+}
+
+std::optional<Fault> header_fault(std::string_view header, std::size_t window_bytes) {
+  std::vector<char> bytes = padded(header);
+  Table table(std::pmr::new_delete_resource());
+  HeaderOptions options;
+  options.window_bytes = window_bytes;
+  return fault_of([&] { read_header({bytes.data(), header.size()}, 8 + header.size(), options, table); });
+}
+
+// What the first stage reports of a window as a whole has its place all the same.
+TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
+  using namespace std::string_view_literals;
+  const std::string before = R"({"__metadata__":{"a,b":"c{","\u00e9":"\\"},)" + std::string(150, ' ');
+  struct Case {
+    std::string_view rest;
+    Status status;
+    std::size_t at;  // from the beginning of `rest`
+  };
+  const Case cases[] = {
+      {"\"a\x01\":1}", Status::json, 2},
+      {"\"a\\\x01\":1}", Status::json, 2},
+      {"\"a\\\xC3\xA9\":1}", Status::json, 2},
+      {"\"a\\ud800\":1}", Status::json, 2},
+      {"\"open", Status::json, 5},
+      {"\"open\\\"", Status::json, 7},
+      {"1\"a\":2}", Status::json, 0},
+      {"\"a\"\"b\":1}", Status::json, 3},
+      {"\"a\"x:1}", Status::json, 3},
+      {"\\\"a\":1}", Status::json, 0},
+      {"\0\"a\":1}"sv, Status::json, 0},
+      {"\x0C\"a\":1}", Status::json, 0},
+      {"\"a\"\x1A\"b\"}", Status::json, 3},
+      {"\"a\":[\"b\x01\"]}", Status::json, 7},
+      {"\"a\":{\"x\":12\"b\"}}", Status::json, 11},
+      {"\"a\":{\"x\":nullx}}", Status::json, 13},
+      {"\"a\xFF\":1}", Status::utf8, 2},
+      {"\"a\\\xFF\":1}", Status::utf8, 3},
+      {"x,\"\xE2\x82\"}", Status::utf8, 3},
+      {"\"a\x01\":1},\"open\xED\xA0\x80", Status::utf8, 13},
+      {"\xC3\xA9:1}", Status::json, 0},
+  };
+  with_every_kernel([&] {
+    for (const Case& given : cases) {
+      const std::string header = before + std::string(given.rest);
+      const Fault expected{given.status, 8 + before.size() + given.at};
+      for (const std::size_t window : {64U, 65U, 77U, 100U, 200U, 250U, 16384U}) {
+        EXPECT_EQ(header_fault(header, window), expected) << given.rest << ", windows of " << window;
+      }
+    }
+  });
+}
+
+// The order of the checks is that of the format, and not that of the windows.
+TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
+  const std::string spaces(500, ' ');
+  with_every_kernel([&] {
+    for (const std::string_view fault :
+         {"x", "[]", "{\"a\":1", "{\"a\":{\"dtype\":\"odd\"", "{\"a\x01", "{\"__metadata__\":1"}) {
+      const std::string header = std::string(fault) + spaces + "\x80" + spaces;
+      EXPECT_EQ(header_fault(header, 64), (Fault{Status::utf8, 8 + fault.size() + spaces.size()})) << fault;
+      std::vector<char> bytes = padded(header);
+      IndexFile index(std::pmr::new_delete_resource());
+      HeaderOptions options;
+      options.window_bytes = 64;
+      EXPECT_EQ(fault_of([&] {
+                  read_index({bytes.data(), header.size()}, options, index);
+                }),
+                (Fault{Status::utf8, fault.size() + spaces.size()}))
+          << fault;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace st::format
