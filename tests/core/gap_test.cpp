@@ -1,5 +1,6 @@
 // What nobody wants between the runs of a slice: read along where that is sooner than another request, and only there.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
