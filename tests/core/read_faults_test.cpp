@@ -4,6 +4,7 @@
 // Every scenario is first run to count its system calls of each kind, then once for each call and each error.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "../io/read_faults.hpp"
+#include "base/error.hpp"
 #include "core/file.hpp"
 #include "core/plan.hpp"
 
