@@ -178,6 +178,18 @@ static void test_buffers(void) {
   CHECK(st_buffer_new(1, 0, 0, NULL, &err) == ST_ERR_ARGUMENT);
 }
 
+/* The system would give such memory, and kill the process when it is used. */
+static void test_buffers_that_no_machine_holds(void) {
+  static const uint64_t sizes[] = {(uint64_t)1 << 46, (uint64_t)1 << 62, UINT64_MAX};
+  size_t i;
+  for (i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    st_error err = ST_INIT(st_error);
+    void *buffer = NULL;
+    CHECK(st_buffer_new(sizes[i], ST_BUFFER_LAZY, 0, &buffer, &err) == ST_ERR_NO_MEMORY);
+    CHECK(buffer == NULL && err.message[0] != '\0');
+  }
+}
+
 int main(void) {
   st_error err = ST_INIT(st_error);
   unsigned char *bytes = NULL;
@@ -189,6 +201,7 @@ int main(void) {
   test_slices(file);
   test_plans(file);
   test_buffers();
+  test_buffers_that_no_machine_holds();
   free(bytes);
   printf("%d faults\n", faults);
   return faults != 0;
