@@ -1,8 +1,7 @@
-// One pass over the header's tokens. The functions are the productions of its
-// grammar, from the object down to a dimension; each either stores what it met
-// or throws with the place. One of them, usual_member(), only compares: an
-// entry spelled as nearly every writer spells it is taken whole, and everything
-// else is left to the grammar. SPDX-License-Identifier: Apache-2.0
+// One pass over the header's tokens. The functions are the productions of its grammar, from the object down to a
+// dimension; each either stores what it met or throws with the place. One of them, usual_member(), only compares: an
+// entry spelled as nearly every writer spells it is taken whole, and everything else is left to the grammar.
+// SPDX-License-Identifier: Apache-2.0
 #include "format/parse.hpp"
 
 #include <algorithm>
@@ -26,9 +25,8 @@ constexpr std::size_t kFew = 8;          // dimensions of a usual shape, at most
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
-// Whether the texts are the same, up to 16 bytes. Behind both are 8 that can be
-// read.
-[[gnu::always_inline]] inline bool same_short_text(const char *a, const char *b, std::size_t bytes) {
+// Whether the texts are the same, up to 16 bytes. Behind both are 8 that can be read.
+[[gnu::always_inline]] inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
   const auto differ = [a, b](std::size_t from) {
     std::uint64_t x = 0;
     std::uint64_t y = 0;
@@ -41,20 +39,19 @@ constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
   return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
 }
 
-// A stretch of text between two places in an entry, as the entry before spelled
-// it. Neighbours mostly have the same dtype, and bytes that were read once as
-// so many tokens mean the same again.
+// A stretch of text between two places in an entry, as the entry before spelled it. Neighbours mostly have the same
+// dtype, and bytes that were read once as so many tokens mean the same again.
 struct Spelling {
   std::array<char, 32> text{};  // at first NULs, which no token begins with
   std::size_t bytes = 16;
 
-  [[gnu::always_inline]] bool stands_at(const char *place) const {
+  [[gnu::always_inline]] bool stands_at(const char* place) const {
     static_assert(sizeof text <= kPadding);
     const std::size_t rest = bytes - 16;
     return std::memcmp(place, text.data(), 16) == 0 && std::memcmp(place + rest, text.data() + rest, 16) == 0;
   }
 
-  void set(const char *begin, const char *end) {
+  void set(const char* begin, const char* end) {
     const auto size = static_cast<std::size_t>(end - begin);
     *this = {};
     if (size < bytes || size > text.size()) return;
@@ -75,15 +72,15 @@ struct UsualSpelling {
 
 // Of the entry that is being read.
 struct Places {
-  const char *colon = nullptr;  // behind its name
-  const char *dims = nullptr;
-  const char *shape_end = nullptr;
-  const char *begin = nullptr;
+  const char* colon = nullptr;  // behind its name
+  const char* dims = nullptr;
+  const char* shape_end = nullptr;
+  const char* begin = nullptr;
 };
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<char> text, const HeaderOptions &options, Table &table)
+  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table)
       : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table) {}
 
   void header() {
@@ -102,7 +99,7 @@ class HeaderParser {
 
  private:
   void member() {
-    const char *const place = in_.behind();
+    const char* const place = in_.behind();
     const std::string_view name = in_.string();
     places_.colon = in_.at();
     in_.expect(':');
@@ -113,12 +110,11 @@ class HeaderParser {
     }
   }
 
-  // ---- tensors
-  // -------------------------------------------------------------------------------------------------
+  // ---- tensors ----------------------------------------------------------------------------------------------------
 
   void tensor(std::string_view name) {
     terminate(name);
-    Tensor &tensor = add_tensor(name);
+    Tensor& tensor = add_tensor(name);
     in_.tensor = name;
     if (in_.peek() == '[' && options_.rules == Rules::reference) {
       entry_as_array(tensor);
@@ -129,33 +125,32 @@ class HeaderParser {
     in_.tensor = {};
   }
 
-  [[gnu::always_inline]] Tensor &add_tensor(std::string_view name) {
-    auto &tensors = table_.tensors;
+  [[gnu::always_inline]] Tensor& add_tensor(std::string_view name) {
+    auto& tensors = table_.tensors;
     if (tensors.size() == tensors.capacity()) tensors.reserve(in_.expected_items(tensors.size(), kLeastEntry));
-    Tensor &tensor = tensors.emplace_back();
+    Tensor& tensor = tensors.emplace_back();
     tensor.shard = options_.shard;
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
     return tensor;
   }
 
-  // A shortcut: the fields in this order, with the white space and the dtype of
-  // the tensor before. It is no second grammar: whatever is not exactly so goes
-  // to member() from the start, and so does all that is wrong. Positions behind
-  // the window's last token are all the same, so that no number is found there;
-  // in the end it is made sure that all tokens were in front of it.
+  // A shortcut: the fields in this order, with the white space and the dtype of the tensor before. It is no second
+  // grammar: whatever is not exactly so goes to member() from the start, and so does all that is wrong. Positions
+  // behind the window's last token are all the same, so that no number is found there; in the end it is made sure
+  // that all tokens were in front of it.
   [[gnu::always_inline]] bool usual_member() {
     if (in_.peek() != '"') return false;
-    std::uint32_t *token = in_.tokens.next;
-    char *const text = in_.tokens.base;
-    const char *const colon = text + token[1];
+    std::uint32_t* token = in_.tokens.next;
+    char* const text = in_.tokens.base;
+    const char* const colon = text + token[1];
     const std::string_view name(text + token[0] + 1, token[1] - token[0] - 2);
     if (colon[-1] != '"' || colon > in_.tokens.plain_end || !usual_.opening.stands_at(colon) ||
         name == "__metadata__") {
       return false;
     }
     token += 1 + UsualSpelling::kOpeningTokens;
-    std::uint64_t *const dims = words(kFew + 1);
+    std::uint64_t* const dims = words(kFew + 1);
     std::size_t rank = 0;
     if (text[*token] != ']') {
       for (;; token += 2) {
@@ -169,8 +164,8 @@ class HeaderParser {
     token += UsualSpelling::kMiddleTokens;
     static_assert(2 + UsualSpelling::kOpeningTokens + 2 * kFew + UsualSpelling::kMiddleTokens + 5 <=
                   kPositionsBehindTheLast);
-    const char *const begin_text = text + token[0];
-    const char *const end_text = text + token[2];
+    const char* const begin_text = text + token[0];
+    const char* const end_text = text + token[2];
     const std::size_t begin_digits = token[1] - token[0];
     const std::size_t end_digits = token[3] - token[2];
     std::uint64_t begin = end_;
@@ -188,7 +183,7 @@ class HeaderParser {
     end_digits_ = end_digits;
     end_ = end;
     terminate(name);
-    Tensor &tensor = add_tensor(name);
+    Tensor& tensor = add_tensor(name);
     tensor.dtype_number = usual_.dtype_number & 0x1F;
     tensor.begin = begin;
     tensor.end = end;
@@ -198,14 +193,14 @@ class HeaderParser {
     return true;
   }
 
-  void entry(Tensor &tensor) {
-    const char *const begin = in_.at();
+  void entry(Tensor& tensor) {
+    const char* const begin = in_.at();
     if (!in_.take('{')) in_.wrong_type(kInHeader, "entry is not an object");
     unsigned seen = 0;
     bool usual = true;
     if (!in_.take('}')) {
       do {
-        const char *const place = in_.behind();
+        const char* const place = in_.behind();
         const Field field = field_name();
         const unsigned bit = field == Field::unknown ? 0 : 1U << static_cast<unsigned>(field);
         if ((seen & bit) != 0) twice(place, kFieldNames[static_cast<std::size_t>(field)]);
@@ -219,7 +214,7 @@ class HeaderParser {
     if (usual && tensor.dtype() != Dtype::unknown) keep_spelling(tensor);
   }
 
-  void keep_spelling(const Tensor &tensor) {
+  void keep_spelling(const Tensor& tensor) {
     if (places_.colon == nullptr) return;
     usual_.opening.set(places_.colon, places_.dims);
     usual_.middle.set(places_.shape_end, places_.begin);
@@ -227,8 +222,8 @@ class HeaderParser {
   }
 
   // Only by the reference's rules: ["F32",[1],[0,4]].
-  void entry_as_array(Tensor &tensor) {
-    const char *const place = in_.at();
+  void entry_as_array(Tensor& tensor) {
+    const char* const place = in_.at();
     in_.expect('[');
     if (in_.peek() == ']') in_.fail_here(Status::schema, place, "entry is an empty array");
     for (const Field field : {Field::dtype, Field::shape, Field::data_offsets}) {
@@ -247,11 +242,11 @@ class HeaderParser {
   Field field_name() {
     const std::string_view name = in_.string();
     in_.expect(':');
-    const auto *const known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
+    const auto* const known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
     return known == kFieldNames.end() ? Field::unknown : static_cast<Field>(known - kFieldNames.begin());
   }
 
-  void value(Field field, Tensor &tensor) {
+  void value(Field field, Tensor& tensor) {
     switch (field) {
       case Field::dtype: return dtype(tensor);
       case Field::shape: return shape(tensor);
@@ -260,20 +255,19 @@ class HeaderParser {
     }
   }
 
-  void dtype(Tensor &tensor) {
+  void dtype(Tensor& tensor) {
     const char first = in_.peek();
     if (first == '{' && options_.rules == Rules::reference) return dtype_as_map(tensor);
     if (first != '"') in_.wrong_type(kInEntry, "dtype is not a string");
-    const char *const place = in_.at();
+    const char* const place = in_.at();
     store_dtype(in_.string(), place, tensor);
   }
 
-  void store_dtype(std::string_view name, const char *place, Tensor &tensor) {
+  void store_dtype(std::string_view name, const char* place, Tensor& tensor) {
     const Dtype dtype = dtype_from_name(name);
     tensor.dtype_number = static_cast<std::uint32_t>(dtype) & 0x1F;
     if (dtype != Dtype::unknown) return;
-    // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as
-    // F32.
+    // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
       in_.fail_here(Status::dtype, place, "dtype " + quoted(name) + " is unknown");
@@ -283,8 +277,8 @@ class HeaderParser {
   }
 
   // Only by the reference's rules: {"F32":null}.
-  void dtype_as_map(Tensor &tensor) {
-    const char *const place = in_.at();
+  void dtype_as_map(Tensor& tensor) {
+    const char* const place = in_.at();
     places_.colon = nullptr;
     in_.expect('{');
     if (in_.peek() == '}') in_.fail_here(Status::schema, place, "dtype is an empty object");
@@ -297,14 +291,14 @@ class HeaderParser {
     in_.expect('}');
   }
 
-  // The commas up to the bracket bound the number of dimensions: memory is
-  // taken once, for no more than the text can hold.
-  void shape(Tensor &tensor) {
+  // The commas up to the bracket bound the number of dimensions: memory is taken once, for no more than the text can
+  // hold.
+  void shape(Tensor& tensor) {
     if (!in_.take('[')) in_.wrong_type(kInEntry, "shape is not an array");
     places_.dims = in_.at();
     const std::string_view rest(places_.dims, static_cast<std::size_t>(in_.tokens.text_end - places_.dims));
     const std::string_view inside = rest.substr(0, rest.find(']'));
-    std::uint64_t *const dims = words(static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2);
+    std::uint64_t* const dims = words(static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2);
     std::size_t rank = 0;
     if (in_.peek() != ']') {
       do {
@@ -319,7 +313,7 @@ class HeaderParser {
   }
 
   // At least n words at words_, which the caller moves past what it used.
-  [[gnu::always_inline]] std::uint64_t *words(std::size_t n) {
+  [[gnu::always_inline]] std::uint64_t* words(std::size_t n) {
     if (static_cast<std::size_t>(words_end_ - words_) < n) [[unlikely]]
       more_words(n);
     return words_;
@@ -328,12 +322,12 @@ class HeaderParser {
   void more_words(std::size_t n) {
     const auto text_bytes = static_cast<std::size_t>(in_.tokens.text_end - in_.tokens.text_begin);
     const std::size_t block = std::max<std::size_t>(n, std::min<std::size_t>(512, text_bytes / 32 + 16));
-    words_ = static_cast<std::uint64_t *>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
+    words_ = static_cast<std::uint64_t*>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
     words_end_ = words_ + block;
   }
 
-  void data_offsets(Tensor &tensor) {
-    const char *const place = in_.behind();
+  void data_offsets(Tensor& tensor) {
+    const char* const place = in_.behind();
     if (!in_.take('[')) in_.wrong_type(kInEntry, "data_offsets is not an array");
     if (in_.peek() == ']') in_.fail_here(Status::schema, place, "data_offsets is empty");
     places_.begin = in_.at();
@@ -350,16 +344,15 @@ class HeaderParser {
   // In the word behind the dimensions: see Tensor::dtype_name().
   void keep_dtype_name() { *words_++ = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data()); }
 
-  std::uint64_t dimension(const char *field) {
+  std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
     if (in_.integer(number)) return number;
     in_.wrong_type(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
   }
 
-  // ---- metadata
-  // ------------------------------------------------------------------------------------------------
+  // ---- metadata ---------------------------------------------------------------------------------------------------
 
-  void metadata(const char *place) {
+  void metadata(const char* place) {
     if (metadata_seen_) in_.fail_here(Status::duplicate, place, "__metadata__ is given twice");
     metadata_seen_ = true;
     if (in_.peek() == 'n' && options_.rules != Rules::strict) return in_.skip_value(kInHeader);
@@ -380,31 +373,29 @@ class HeaderParser {
     in_.expect('}');
   }
 
-  // ---- helpers
-  // -------------------------------------------------------------------------------------------------
+  // ---- helpers ----------------------------------------------------------------------------------------------------
 
-  // Strings handed out end with a NUL; in the text, which is ours to write to,
-  // it takes the closing quote's place.
-  static void terminate(std::string_view string) { const_cast<char *>(string.data())[string.size()] = '\0'; }
+  // Strings handed out end with a NUL; in the text, which is ours to write to, it takes the closing quote's place.
+  static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  [[noreturn, gnu::cold]] void twice(const char *place, std::string_view field) const {
+  [[noreturn, gnu::cold]] void twice(const char* place, std::string_view field) const {
     in_.fail_here(Status::duplicate, place, fmt::format("{} is given twice", field));
   }
 
-  [[noreturn, gnu::cold]] void missing(unsigned seen, const char *place) const {
+  [[noreturn, gnu::cold]] void missing(unsigned seen, const char* place) const {
     const auto first = static_cast<std::size_t>(std::countr_one(seen));
     in_.fail_here(Status::schema, place, fmt::format("has no {}", kFieldNames[first]));
   }
 
   JsonCursor in_;
-  const HeaderOptions &options_;
-  Table &table_;
-  std::uint64_t *words_ = nullptr;
-  std::uint64_t *words_end_ = nullptr;
+  const HeaderOptions& options_;
+  Table& table_;
+  std::uint64_t* words_ = nullptr;
+  std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
   UsualSpelling usual_;
   Places places_;
-  const char *end_text_ = nullptr;  // the digits of the last end, with which most tensors begin
+  const char* end_text_ = nullptr;  // the digits of the last end, with which most tensors begin
   std::size_t end_digits_ = 0;
   std::uint64_t end_ = 0;
   bool metadata_seen_ = false;
@@ -412,10 +403,10 @@ class HeaderParser {
 
 }  // namespace
 
-void parse_header(std::span<char> header, const HeaderOptions &options, Table &table) {
+void parse_header(std::span<char> header, const HeaderOptions& options, Table& table) {
   try {
     HeaderParser(header, options, table).header();
-  } catch (const Error &) {
+  } catch (const Error&) {
     require_utf8({header.data(), header.size()}, kLengthBytes,
                  "header");  // all of it comes before any other fault
     throw;

@@ -17,6 +17,8 @@
 #include <map>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "core/file.hpp"
