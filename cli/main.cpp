@@ -40,8 +40,15 @@ void keep_standard_descriptors() {
   }
 }
 
+// Examples and exit codes are lines: newer versions of the parser would fill them as paragraphs.
+template <class Formatter>
+void keep_lines_of_footers(Formatter& formatter) {
+  if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Look into safetensors files, and convert them", "safetensors"};
+  keep_lines_of_footers(*app.get_formatter());
   app.require_subcommand(1);
   app.set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app.footer(kExitCodes);

@@ -86,10 +86,13 @@ void add_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
   command->add_option("FILE", options->path, "A .safetensors file")->required();
+  // One text at a time: of an option that takes many, the parser reads [a,b] as two.
   command
-      ->add_option("--filter", options->filters, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
+      ->add_option_function<std::string>(
+          "--filter", [options](const std::string& filter) { options->filters.push_back(filter); },
+          "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
       ->option_text("GLOB")
-      ->allow_extra_args(false);
+      ->trigger_on_parse();
   command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
       ->option_text("N")
       ->transform(whole_number());

@@ -5,7 +5,8 @@ A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc+
 the process that loads the library. In a static program hidden symbols meet too: what is compiled in, weak or not, lies
 in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all, and of fmt, whose namespace
 holds its version.
-usage: symbols.py SHARED [STATIC]
+A library that links the system's simdjson may define what that one's headers bring along.
+usage: symbols.py SHARED [STATIC [NAMESPACE...]]
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -43,13 +44,13 @@ def owner(symbol):
     return "std" if name[1] else name[3][:int(name[2])]
 
 
-def foreign(archive, functions):
+def foreign(archive, functions, shared):
     """What the archive defines that is neither ours nor the C++ runtime's, with the namespace it is in."""
     lines = subprocess.run(["nm", "-g", "--defined-only", archive], check=True, capture_output=True, text=True).stdout
     symbols = {line.split()[-1] for line in lines.splitlines() if len(line.split()) == 3} - functions
     symbols = {symbol for symbol in symbols if not symbol.startswith("DW.ref.")}
     assert symbols, "an archive of C++ without a C++ symbol"
-    return {symbol for symbol in symbols if owner(symbol) not in OWN}
+    return {symbol for symbol in symbols if owner(symbol) not in OWN | shared}
 
 
 def compare(what, found, wanted):
@@ -64,6 +65,6 @@ functions = api.functions()
 same = compare("safetensors.map", listed(), functions)
 same &= compare("exported symbols", exported(sys.argv[1]), {f"{name}@@{NODE}" for name in functions})
 if len(sys.argv) > 2:
-    same &= compare("static library", foreign(sys.argv[2], functions), set())
+    same &= compare("static library", foreign(sys.argv[2], functions, set(sys.argv[3:])), set())
 print(f"{len(functions)} functions")
 sys.exit(not same)

@@ -109,7 +109,7 @@ TEST(Integer, Limits) {
       {"\"1\"", {}},
       {"null", {}},
       {"x", {}},
-      {"\xB1", {}},
+      {"\xC2\xB1", {}},
   };
   for (const Case& given : cases) EXPECT_EQ(integer_of(given.text), given.value) << given.text;
 }

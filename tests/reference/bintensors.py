@@ -232,7 +232,7 @@ def mutated(rng, data):
 
 
 def compare_mutants(ours, originals, rng, kept):
-    counts = {"read": 0, "refused": 0, "aliased or panicking, ours refuses": 0}
+    counts = {"read": 0, "refused": 0, "aliased or panicking, ours refuses": 0, "nearly blank, ours refuses": 0}
     for i in range(MUTANTS):
         data = mutated(rng, rng.choice(kept))
         current, current_listing = originals.list(data, False)
@@ -245,6 +245,12 @@ def compare_mutants(ours, originals, rng, kept):
                 continue
             # A name given twice is not seen by the older original where the numbers come out.
             doubled = older == READ and refused.status in ("ST_ERR_DUPLICATE", "ST_ERR_SCHEMA")
+            # The originals take any padding, ours only spaces: a nearly blank file is no model.
+            if "without tensors" in str(refused) and READ in (current, older):
+                empty = [listing for verdict, listing in ((current, current_listing), (older, older_listing)) if verdict == READ]
+                assert all(listing.split(b"\nmetadata")[0] == b"" for listing in empty), f"mutant {i}: {data!r}"
+                counts["nearly blank, ours refuses"] += 1
+                continue
             assert current == REFUSED and (older == REFUSED or doubled), f"mutant {i}: refused here ({refused}), read there: {data!r}"
             counts["refused"] += 1
             continue
