@@ -48,7 +48,7 @@ def foreign(archive, functions, shared):
     """What the archive defines that is neither ours nor the C++ runtime's, with the namespace it is in."""
     lines = subprocess.run(["nm", "-g", "--defined-only", archive], check=True, capture_output=True, text=True).stdout
     symbols = {line.split()[-1] for line in lines.splitlines() if len(line.split()) == 3} - functions
-    symbols = {symbol for symbol in symbols if not symbol.startswith("DW.ref.")}
+    symbols = {symbol for symbol in symbols if not symbol.startswith("DW.ref.") and symbol != "__clang_call_terminate"}
     assert symbols, "an archive of C++ without a C++ symbol"
     return {symbol for symbol in symbols if owner(symbol) not in OWN | shared}
 
