@@ -26,9 +26,9 @@ struct Slot {
 };
 
 Slot find_slot(std::string_view header) {
-  std::vector<char> text(header.begin(), header.end());
-  text.resize(text.size() + kPadding);
   std::pmr::monotonic_buffer_resource strings;
+  std::pmr::vector<char> text(header.begin(), header.end(), &strings);
+  text.resize(text.size() + kPadding);
   JsonCursor in({text.data(), header.size()}, kLengthBytes, &strings);
   const auto here = [&] { return static_cast<std::size_t>(in.at() - text.data()); };
   Slot slot;

@@ -84,12 +84,14 @@ ssize_t pread64(int file, void* data, size_t n, off64_t offset) { return any_pre
 ssize_t preadv(int file, const iovec* pieces, int n, off_t offset) { return any_preadv(file, pieces, n, offset); }
 ssize_t preadv64(int file, const iovec* pieces, int n, off64_t offset) { return any_preadv(file, pieces, n, offset); }
 
+#if !defined(__SANITIZE_THREAD__)  // which maps memory before anything of this program can run
 void* mmap(void* where, size_t n, int protection, int flags, int file, off_t offset) noexcept {
   return any_mmap(where, n, protection, flags, file, offset);
 }
 void* mmap64(void* where, size_t n, int protection, int flags, int file, off64_t offset) noexcept {
   return any_mmap(where, n, protection, flags, file, offset);
 }
+#endif
 
 dirent* readdir(DIR* folder) { return any_readdir<dirent>(folder, "readdir"); }
 dirent64* readdir64(DIR* folder) { return any_readdir<dirent64>(folder, "readdir64"); }
