@@ -60,7 +60,7 @@ ssize_t any_preadv(int file, const iovec* pieces, int n, off64_t offset) {
   return syscall(SYS_preadv, file, &first, 1, offset, 0);
 }
 
-void* any_mmap(void* where, std::size_t n, int protection, int flags, int file, off64_t offset) {
+[[maybe_unused]] void* any_mmap(void* where, std::size_t n, int protection, int flags, int file, off64_t offset) {
   if (file >= 0 && fails("mmap")) return MAP_FAILED;
   return reinterpret_cast<void*>(syscall(SYS_mmap, where, n, protection, flags, file, offset));
 }
