@@ -18,6 +18,7 @@
 
 #include "io/advice.hpp"
 #include "io/descriptor.hpp"
+#include "io/identity.hpp"
 #include "io/mapped_file.hpp"
 
 struct stat;
@@ -57,17 +58,8 @@ class PlainFile {
   void rest(bool mapped);
 
  private:
-  struct Identity {
-    std::uint64_t device = 0;
-    std::uint64_t inode = 0;
-    std::uint64_t size = 0;
-    std::int64_t modified[2] = {};  // seconds, nanoseconds
-    std::int64_t changed[2] = {};
-  };
-
   static std::optional<PlainFile> try_adopt(Descriptor descriptor, std::string path, std::string absolute_path);
   static PlainFile adopt(Descriptor descriptor, std::string path, std::string absolute_path);
-  static Identity identity_of(const struct stat& status);
   void require_same(const struct stat& status) const;
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;
   std::string shown() const;

@@ -93,21 +93,6 @@ std::string absolute(const char* path) {
 
 }  // namespace
 
-PlainFile::Identity PlainFile::identity_of(const struct stat& status) {
-#if defined(__APPLE__)
-  const timespec modified = status.st_mtimespec;
-  const timespec changed = status.st_ctimespec;
-#else
-  const timespec modified = status.st_mtim;
-  const timespec changed = status.st_ctim;
-#endif
-  return {static_cast<std::uint64_t>(status.st_dev),
-          static_cast<std::uint64_t>(status.st_ino),
-          static_cast<std::uint64_t>(status.st_size),
-          {modified.tv_sec, modified.tv_nsec},
-          {changed.tv_sec, changed.tv_nsec}};
-}
-
 std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string path, std::string absolute_path) {
   PlainFile file;
   file.descriptor_ = std::move(descriptor);
@@ -179,10 +164,7 @@ std::string PlainFile::shown() const { return path_.empty() ? "the descriptor's 
 void PlainFile::require_same(const struct stat& status) const {
   const Identity now = identity_of(status);
   bool same = now.device == identity_.device && now.inode == identity_.inode;
-  if (!inode_in_use_ || remote_) {
-    same = same && now.size == identity_.size && std::equal(now.modified, now.modified + 2, identity_.modified) &&
-           std::equal(now.changed, now.changed + 2, identity_.changed);
-  }
+  if (!inode_in_use_ || remote_) same = now == identity_;
   if (!same) fail(Status::read, "{} is no longer the file that was opened", shown());
 }
 
