@@ -356,7 +356,9 @@ ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_
 
 /* Lays the file out, checks all that was declared before the path is touched, and opens.  May wait for the reader of a FIFO. */
 ST_API st_status st_writer_begin(st_writer *writer, const char *path, const st_write_options *options, st_error *err);
-/* n bytes of tensor `index`, from its byte `at`.  Pieces come in any order, each byte once.  Any number of threads. */
+/* n bytes of tensor `index`, from its byte `at`.  Pieces come in any order, each byte once.  Any number of threads.
+ * Small pieces are kept, up to 16 MiB in all, and written together: what goes wrong then is returned by the put that writes
+ * them, or by st_writer_finish.  data is the caller's again when it returns. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data, size_t n, st_error *err);
 /* Refused (ST_ERR_STATE) while bytes are missing: the message says of which tensor, and how many. */
 ST_API st_status st_writer_finish(st_writer *writer, st_error *err);

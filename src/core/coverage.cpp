@@ -6,8 +6,24 @@
 
 namespace st::core {
 
-std::optional<Range> Coverage::claim(std::uint64_t begin, std::uint64_t end) {
-  if (begin == end) return std::nullopt;
+void Coverage::reset(std::size_t tensors) { came_ = std::vector<std::atomic<Came>>(tensors); }
+
+std::optional<Range> Coverage::claim(std::size_t number, Range piece) {
+  Came before = Came::not_yet;
+  came_[number].compare_exchange_strong(before, Came::in_pieces);
+  if (before == Came::whole) return piece;
+  return claim_range(piece);
+}
+
+std::optional<Range> Coverage::claim_whole(std::size_t number, Range tensor) {
+  Came before = Came::not_yet;
+  if (came_[number].compare_exchange_strong(before, Came::whole)) return std::nullopt;
+  if (before == Came::whole) return tensor;
+  return claim_range(tensor);
+}
+
+std::optional<Range> Coverage::claim_range(Range range) {
+  auto [begin, end] = range;
   const std::lock_guard lock(mutex_);
   const auto after = ranges_.lower_bound(begin);
   const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
@@ -26,7 +42,10 @@ std::optional<Range> Coverage::claim(std::uint64_t begin, std::uint64_t end) {
   return std::nullopt;
 }
 
-std::uint64_t Coverage::missing(std::uint64_t begin, std::uint64_t end) const {
+std::uint64_t Coverage::missing(std::size_t number, Range tensor) const {
+  const auto [begin, end] = tensor;
+  const Came came = came_[number].load();
+  if (came != Came::in_pieces) return came == Came::whole ? 0 : end - begin;
   const std::lock_guard lock(mutex_);
   std::uint64_t absent = end - begin;
   auto at = ranges_.upper_bound(begin);

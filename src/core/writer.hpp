@@ -22,6 +22,7 @@
 #include "base/error.hpp"
 #include "core/coverage.hpp"
 #include "core/shard.hpp"
+#include "core/small_writes.hpp"
 #include "format/name_index.hpp"
 #include "format/serialize.hpp"
 #include "io/atomic_file.hpp"
@@ -71,9 +72,8 @@ class Writer {
     bool given = false;  // its bytes do not come through put()
 
     std::string_view name() const { return text; }
+    Range range() const { return {begin, begin + bytes}; }
   };
-
-  class Gathering;
 
   std::size_t declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape);
   std::string_view keep(std::string_view text);
@@ -82,8 +82,8 @@ class Writer {
   std::vector<std::uint32_t> data_order(const WriteOptions& options) const;
   std::string lay_out(const WriteOptions& options);
 
-  void claim(const Declared& tensor, std::uint64_t offset, std::size_t n) const;
-  void put_in_order(const Declared& tensor, std::uint64_t offset, const void* data, std::size_t n) const;
+  void claim(std::size_t number, Range piece) const;
+  void put_in_order(std::size_t number, std::uint64_t offset, const void* data, std::size_t n) const;
   void write_given(std::uint64_t stop) const;
   void require_complete() const;
 
@@ -104,6 +104,7 @@ class Writer {
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
   mutable Coverage coverage_;           // what came through put()
+  mutable PutBuffer small_{file_};      // and what of it is not written yet
   mutable std::mutex stream_mutex_;     // one piece at a time to a stream
   mutable std::size_t next_given_ = 0;  // in order_: given tensors before it are written
 

@@ -7,42 +7,6 @@
 
 namespace st::core {
 
-namespace {
-
-constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying some thousand bytes
-
-}  // namespace
-
-// Small neighbours are gathered, so that a hundred thousand tensors are not as many system calls.
-class Writer::Gathering {
- public:
-  explicit Gathering(const io::AtomicFile& file) : file_(file) {}
-
-  void add(std::uint64_t offset, const void* data, std::size_t n) {
-    if (offset != end_ || n > kGather - bytes_.size()) flush();
-    if (bytes_.empty()) begin_ = offset;
-    end_ = offset + n;
-    if (n > kGather / 2 && bytes_.empty()) {
-      file_.write_at(offset, data, n);
-      return;
-    }
-    if (bytes_.capacity() == 0) bytes_.reserve(kGather);
-    const auto* const from = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), from, from + n);
-  }
-
-  void flush() {
-    if (!bytes_.empty()) file_.write_at(begin_, bytes_.data(), bytes_.size());
-    bytes_.clear();
-  }
-
- private:
-  const io::AtomicFile& file_;
-  std::vector<std::byte> bytes_;
-  std::uint64_t begin_ = 0;
-  std::uint64_t end_ = 0;
-};
-
 template <class Body>
 void Writer::or_give_up(const Body& body) const {
   try {
@@ -66,6 +30,8 @@ void Writer::begin(const char* path, const WriteOptions& options) {
   require_state(State::declaring, "begin");
   order_ = data_order(options);
   const std::string header = lay_out(options);
+  coverage_.reset(tensors_.size());
+  small_.expect(file_size_);
   file_ = io::AtomicFile::create(path, options.create);
   state_ = State::begun;
   or_give_up([&] {
@@ -90,22 +56,24 @@ void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::si
   if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", quoted(tensor.text));
   or_give_up([&] {
     const std::uint64_t offset = tensor.begin + at;
-    if (file_.in_order()) return put_in_order(tensor, offset, data, n);
-    claim(tensor, offset, n);
-    file_.write_at(offset, data, n);
+    if (file_.in_order()) return put_in_order(number, offset, data, n);
+    claim(number, {offset, offset + n});
+    small_.add(offset, data, n);
   });
 }
 
-void Writer::claim(const Declared& tensor, std::uint64_t offset, std::size_t n) const {
-  const auto twice = coverage_.claim(offset, offset + n);
+void Writer::claim(std::size_t number, Range piece) const {
+  const Declared& tensor = tensors_[number];
+  const bool whole = piece.end - piece.begin == tensor.bytes;
+  const auto twice = whole ? coverage_.claim_whole(number, piece) : coverage_.claim(number, piece);
   if (!twice) return;
   fail(Status::state, "tensor {}: bytes {}..{} were put twice", quoted(tensor.text), twice->begin - tensor.begin,
        twice->end - tensor.begin);
 }
 
-void Writer::put_in_order(const Declared& tensor, std::uint64_t offset, const void* data, std::size_t n) const {
+void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* data, std::size_t n) const {
   const std::lock_guard lock(stream_mutex_);
-  claim(tensor, offset, n);
+  claim(number, {offset, offset + n});
   write_given(offset);
   file_.write_at(offset, data, n);
 }
@@ -133,7 +101,7 @@ void Writer::require_complete() const {
   std::size_t others = 0;
   for (const std::uint32_t number : order_) {
     const Declared& tensor = tensors_[number];
-    const std::uint64_t missing = tensor.given ? 0 : coverage_.missing(tensor.begin, tensor.begin + tensor.bytes);
+    const std::uint64_t missing = tensor.given ? 0 : coverage_.missing(number, tensor.range());
     if (missing == 0) continue;
     if (first != nullptr) {
       ++others;
@@ -152,6 +120,7 @@ void Writer::finish() {
   require_state(State::begun, "finish");
   require_complete();
   or_give_up([&] {
+    small_.flush();
     write_given(UINT64_MAX);
     file_.commit();
   });

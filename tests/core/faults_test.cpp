@@ -57,10 +57,12 @@ void write_file(const fs::path& path, unsigned seed, const WriteOptions& options
   writer.add("a", st::Dtype::U8, small_shape, small.data());
   writer.add("b", st::Dtype::U8, big_shape, big.data());
   const std::size_t pieces = writer.add("pieces", st::Dtype::I8, big_shape, nullptr);
+  const std::size_t small_pieces = writer.add("small pieces", st::Dtype::I8, small_shape, nullptr);
   if (source) writer.add("copy", *source->tensor("b"));
   writer.begin(path.c_str(), options);
   for (std::size_t at = big.size(); at > 0; at -= 1 << 16)
     writer.put(pieces, at - (1 << 16), big.data() + at - (1 << 16), 1 << 16);
+  for (const std::size_t at : {50U, 0U}) writer.put(small_pieces, at, small.data() + at, 50);
   writer.finish();
 }
 

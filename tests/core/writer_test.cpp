@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "../io/faults.hpp"
 #include "core/file.hpp"
 
 namespace st::core {
@@ -356,6 +357,148 @@ TEST_F(WriterTest, the_first_failure_reaches_every_thread) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const Error& error : errors) EXPECT_EQ(error.message, first.message);
+}
+
+// ---- small pieces --------------------------------------------------------------------------------------------------
+
+std::size_t writes() {
+  const std::vector<std::string>& calls = faults::calls();
+  return static_cast<std::size_t>(std::count(calls.begin(), calls.end(), "pwrite"));
+}
+
+std::string random_bytes(std::size_t n, std::mt19937_64& random) {
+  std::string bytes(n, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+struct Piece {
+  std::size_t tensor = 0;
+  std::size_t at = 0;
+  std::size_t n = 0;
+};
+
+// Of any size up to `most`, in no order.
+std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size_t most, std::mt19937_64& random) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    for (std::size_t at = 0; at < data[i].size(); at += pieces.back().n)
+      pieces.push_back({i, at, std::min<std::size_t>(1 + random() % most, data[i].size() - at)});
+  }
+  std::shuffle(pieces.begin(), pieces.end(), random);
+  return pieces;
+}
+
+// By pointer where `given`.
+void add_all(Writer& writer, const std::vector<std::string>& data, bool given) {
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const std::array<std::uint64_t, 1> shape{data[i].size()};
+    writer.add(fmt::format("t{}", i * 7919 % 99'991), Dtype::U8, shape, given ? data[i].data() : nullptr);
+  }
+}
+
+TEST_F(WriterTest, small_tensors_in_no_order_are_few_writes) {
+  std::mt19937_64 random(1);
+  std::vector<std::string> data(20'000);
+  for (std::string& bytes : data) bytes = random_bytes(random() % 128, random);
+  std::vector<std::size_t> order(data.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  Writer given;
+  add_all(given, data, true);
+  given.begin(path().c_str(), {});
+  given.finish();
+  Writer writer;
+  add_all(writer, data, false);
+  faults::arm({});
+  writer.begin(path("y").c_str(), {});
+  for (const std::size_t i : order) writer.put(i, 0, data[i].data(), data[i].size());
+  writer.finish();
+  faults::disarm();
+  EXPECT_LE(writes(), 4U);  // the header, and 1.3 MB
+  EXPECT_TRUE(contents(path()) == contents(path("y")));
+}
+
+// More than is kept at once, and pieces that are too large to be kept.
+TEST_F(WriterTest, random_pieces_from_many_threads_are_the_file_that_is_written_whole) {
+  constexpr std::size_t kThreads = 8;
+  std::mt19937_64 random(2);
+  std::vector<std::string> data(60);
+  for (std::string& bytes : data) bytes = random_bytes(random() % (1 << 20), random);
+  Writer given;
+  add_all(given, data, true);
+  given.begin(path().c_str(), {});
+  given.finish();
+  for (const std::size_t most : {std::size_t{20'000}, std::size_t{2'000}}) {
+    const std::vector<Piece> pieces = random_pieces(data, most, random);
+    Writer writer;
+    add_all(writer, data, false);
+    writer.begin(path("y").c_str(), {});
+    std::vector<std::thread> threads;
+    for (std::size_t thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::size_t i = thread; i < pieces.size(); i += kThreads) {
+          const auto& [tensor, at, n] = pieces[i];
+          writer.put(tensor, at, data[tensor].data() + at, n);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    writer.finish();
+    EXPECT_TRUE(contents(path()) == contents(path("y"))) << most;
+  }
+}
+
+TEST_F(WriterTest, a_small_piece_that_cannot_be_written_fails_a_later_put_or_finish) {
+  std::mt19937_64 random(3);
+  for (const std::size_t bytes : {std::size_t{10}, std::size_t{20} << 20}) {
+    const std::vector<std::string> data{random_bytes(bytes, random)};
+    std::vector<Piece> pieces = random_pieces(data, 8000, random);
+    Writer writer;
+    add_all(writer, data, false);
+    writer.begin(path().c_str(), {});
+    faults::Plan plan;
+    plan.at = 0;
+    plan.action = faults::Action::fail;
+    plan.error = ENOSPC;
+    faults::arm(plan);
+    std::size_t done = 0;
+    const Error first = error_of([&] {
+      for (; done < pieces.size(); ++done)
+        writer.put(0, pieces[done].at, data[0].data() + pieces[done].at, pieces[done].n);
+      writer.finish();
+    });
+    faults::disarm();
+    EXPECT_EQ(first.status, Status::write);
+    EXPECT_EQ(first.os_error, ENOSPC);
+    EXPECT_NE(first.message.find(path()), std::string::npos) << first.message;
+    EXPECT_EQ(done == pieces.size(), bytes == 10);
+    EXPECT_EQ(error_of([&] { writer.finish(); }).message, first.message);
+    EXPECT_EQ(count(), 0U);
+  }
+}
+
+TEST_F(WriterTest, bytes_put_twice_are_known_before_they_are_written) {
+  const std::array<std::uint64_t, 1> ten{10};
+  struct Case {
+    std::array<Piece, 2> pieces;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{{{0, 0, 10}, {0, 0, 10}}}, "tensor 'a': bytes 0..10 were put twice"},
+      {{{{0, 0, 10}, {0, 3, 2}}}, "tensor 'a': bytes 3..5 were put twice"},
+      {{{{0, 3, 2}, {0, 0, 10}}}, "tensor 'a': bytes 3..5 were put twice"},
+      {{{{0, 3, 2}, {0, 4, 2}}}, "tensor 'a': bytes 4..5 were put twice"},
+  };
+  for (const Case& one : cases) {
+    const std::array<Piece, 2>& pieces = one.pieces;
+    Writer writer;
+    writer.add("a", Dtype::U8, ten, nullptr);
+    writer.begin(path().c_str(), {});
+    writer.put(0, pieces[0].at, "0123456789", pieces[0].n);
+    EXPECT_FAILS(Status::state, one.message, writer.put(0, pieces[1].at, "0123456789", pieces[1].n));
+    EXPECT_FAILS(Status::state, one.message, writer.finish());
+  }
 }
 
 // ---- copying through -----------------------------------------------------------------------------------------------

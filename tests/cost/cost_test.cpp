@@ -170,6 +170,18 @@ Cost of_writing_tensors(std::size_t n) {
   });
 }
 
+Cost of_putting_tensors(std::size_t n) {
+  const Folder folder;
+  const std::uint64_t one = 1;
+  return cost_of([&] {
+    core::Writer writer;
+    for (std::size_t i = 0; i < n; ++i) writer.add(name_of(i), Dtype::U8, {&one, 1}, nullptr);
+    writer.begin(folder.path("a.safetensors").c_str(), {});
+    for (std::size_t i = 0; i < n; ++i) writer.put(i, 0, "x", 1);
+    writer.finish();
+  });
+}
+
 // Not one that is there: the first decides, and no memory is taken for the others.
 TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   constexpr std::size_t kShards = 20'000;
@@ -195,6 +207,7 @@ const Case kCases[] = {
     {"shards of an index that are not there", of_absent_shards},
     {"metadata written", of_writing_metadata},
     {"tensors written", of_writing_tensors},
+    {"tensors put one by one", of_putting_tensors},
 };
 
 TEST(Cost, GrowsNoFasterThanTheInput) {

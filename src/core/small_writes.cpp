@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/small_writes.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace st::core {
+
+namespace {
+
+constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying some thousand bytes
+constexpr std::size_t kSmall = std::size_t{8} << 10;   // a longer piece is written sooner than copied twice
+constexpr std::uint64_t kMostBytes = std::uint64_t{12} << 20;
+constexpr std::uint64_t kMostPieces = 3 * (std::uint64_t{1} << 16);  // 3 MiB
+
+}  // namespace
+
+void Gathering::add(std::uint64_t offset, const void* data, std::size_t n) {
+  if (offset != end_ || n > kGather - bytes_.size()) flush();
+  if (bytes_.empty()) begin_ = offset;
+  end_ = offset + n;
+  if (n > kGather / 2 && bytes_.empty()) {
+    file_.write_at(offset, data, n);
+    return;
+  }
+  if (bytes_.capacity() == 0) bytes_.reserve(kGather);
+  const auto* const from = static_cast<const std::byte*>(data);
+  bytes_.insert(bytes_.end(), from, from + n);
+}
+
+void Gathering::flush() {
+  if (!bytes_.empty()) file_.write_at(begin_, bytes_.data(), bytes_.size());
+  bytes_.clear();
+}
+
+void PutBuffer::add(std::uint64_t offset, const void* data, std::size_t n) {
+  if (n <= kSmall) {
+    const std::lock_guard lock(mutex_);
+    if (make_room(n)) return keep(offset, data, n);
+  }
+  file_.write_at(offset, data, n);
+}
+
+void PutBuffer::flush() {
+  const std::lock_guard lock(mutex_);
+  write_out();
+}
+
+// Returns false if there is no memory. All of it is taken at the first piece, so that keep() cannot fail.
+bool PutBuffer::make_room(std::size_t n) {
+  try {
+    bytes_.reserve(std::min(expected_, kMostBytes));
+    pieces_.reserve(std::min(expected_, kMostPieces));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (n > bytes_.capacity() - bytes_.size() || pieces_.size() == pieces_.capacity()) write_out();
+  return true;
+}
+
+void PutBuffer::keep(std::uint64_t offset, const void* data, std::size_t n) {
+  if (!pieces_.empty() && pieces_.back().offset + pieces_.back().n == offset) {
+    pieces_.back().n += static_cast<std::uint32_t>(n);
+  } else {
+    pieces_.push_back({offset, static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(n)});
+  }
+  const auto* const from = static_cast<const std::byte*>(data);
+  bytes_.insert(bytes_.end(), from, from + n);
+}
+
+void PutBuffer::write_out() {
+  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  Gathering gathering(file_);
+  for (const Piece& piece : pieces_) gathering.add(piece.offset, bytes_.data() + piece.at, piece.n);
+  gathering.flush();
+  pieces_.clear();
+  bytes_.clear();
+}
+
+}  // namespace st::core
