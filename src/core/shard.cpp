@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <new>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/error.hpp"
 #include "io/edit_lock.hpp"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr std::size_t kPrefixBytes = 64;  // enough to tell other kinds of file
 constexpr int kMostRereads = 100;
+constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
 void read_text(Shard& shard, const format::HeaderOptions& options) {
   const std::uint64_t size = shard.source.size();
@@ -36,6 +39,7 @@ void read_text_again(Shard& shard, const format::HeaderOptions& options) {
   for (int i = 0; !lock.held(); ++i) {
     if (i == kMostRereads) fail(Status::read, "the header changes all the time while it is read");
     const std::string before(shard.header.data(), shard.header.size());
+    std::this_thread::sleep_for(kBetweenReadings);
     read_text(shard, options);
     if (before == std::string_view(shard.header.data(), shard.header.size())) return;
   }

@@ -6,7 +6,8 @@
 // no write had begun. To ordinary opens that is one fstat.
 //
 // What is not covered: a write that the system holds up between the stamp and the bytes for longer than kRecentSeconds,
-// and network filesystems that show stale times to one client while another one writes.
+// or, where there are no locks, halfway for longer than the pause between two readings; and network filesystems that
+// show stale times to one client while another one writes.
 //
 // The lock is one byte far behind all data (fcntl, owned by the open file description). It is not flock, with which
 // editors keep one another away and people lock whole files for hours.

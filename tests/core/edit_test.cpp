@@ -21,6 +21,7 @@
 #include <random>
 #include <thread>
 
+#include "../io/read_faults.hpp"
 #include "core/file.hpp"
 #include "core/writer.hpp"
 #include "io/edit_lock.hpp"
@@ -340,48 +341,60 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
   close(editor);
 }
 
-// Without a lock, as on a filesystem that has none or without a descriptor to spare, two readings must agree.
-TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
-  WriteOptions options;
-  options.header_reserve = 3500;
-  make(options, 3, std::string(3000, 'a'));
-  const int editor = open(path.c_str(), O_RDWR);
-  const std::string a = contents(path).substr(0, 4096);
-  std::string b = a;
-  std::replace(b.begin(), b.begin() + 3100, 'a', 'b');
-  std::size_t at = 0;
-  while ((at = b.find("metbdbtb")) != b.npos || (at = b.find("formbt")) != b.npos) {
-    const std::size_t n = b[at] == 'm' ? 8 : 6;
-    b.replace(at, n, a.substr(at, n));
-  }
-  std::atomic<bool> stop = false;
-  std::thread edits([&] {
-    for (int i = 0; !stop; ++i) {
-      if (pwrite(editor, i % 2 == 0 ? b.data() : a.data(), a.size(), 0) < 0) return;
-      usleep(50);
-    }
-  });
+// Opens the file of `editor` without a descriptor to spare for a lock, while `edit` is called before each read.
+FilePtr open_without_locks(int editor, std::function<void(std::size_t number)> edit) {
+  io::PlainFile plain = io::PlainFile::duplicate(editor);
+  const std::uint64_t size = plain.size();
   rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
-  std::size_t mixed = 0;
-  for (int i = 0; i < 3000; ++i) {
-    io::PlainFile plain = io::PlainFile::duplicate(editor);
-    const std::uint64_t size = plain.size();
-    setrlimit(RLIMIT_NOFILE, &none);
-    try {
-      const FilePtr file = File::open(io::Source::file(std::move(plain), 0, size), {});
-      const std::string_view note = file->metadata("note")->value;
-      if (note.find_first_not_of(note[0]) != note.npos) ++mixed;
-    } catch (const Error& error) {
-      ADD_FAILURE() << error.message;
-    }
-    setrlimit(RLIMIT_NOFILE, &before);
+  setrlimit(RLIMIT_NOFILE, &none);
+  read_faults::Plan plan;
+  plan.call = "read";
+  plan.before = std::move(edit);
+  read_faults::arm(plan);
+  FilePtr file;
+  std::optional<Error> problem;
+  try {
+    file = File::open(io::Source::file(std::move(plain), 0, size), {});
+  } catch (const Error& error) {
+    problem = error;
   }
-  stop = true;
-  edits.join();
-  close(editor);
-  EXPECT_EQ(mixed, 0U);
+  read_faults::disarm();
+  setrlimit(RLIMIT_NOFILE, &before);
+  if (problem) throw Error(*problem);
+  return file;
+}
+
+// Without a lock, as on a filesystem that has none or without a descriptor to spare, two readings must agree. Each of
+// the first readings meets another part of one edit.
+TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
+  constexpr std::size_t kSteps = 9;
+  const std::string new_note(3000, 'b');
+  make({}, 3, std::string(3000, 'a'));
+  const auto note_at = static_cast<off_t>(contents(path).find("aaaa"));
+  const io::Descriptor editor(open(path.c_str(), O_RDWR));
+  const FilePtr file = open_without_locks(editor.get(), [&](std::size_t number) {
+    const std::size_t done = std::min(number + 1, kSteps) * new_note.size() / kSteps;
+    EXPECT_EQ(pwrite(editor.get(), new_note.data(), done, note_at), static_cast<ssize_t>(done));
+  });
+  EXPECT_EQ(file->metadata("note")->value, new_note);
+  EXPECT_GE(read_faults::calls(), kSteps);
+}
+
+TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) {
+  make({}, 3, std::string(3000, 'a'));
+  const auto note_at = static_cast<off_t>(contents(path).find("aaaa"));
+  const io::Descriptor editor(open(path.c_str(), O_RDWR));
+  try {
+    open_without_locks(editor.get(), [&](std::size_t number) {
+      const char next = static_cast<char>('a' + number / 2 % 26);
+      EXPECT_EQ(pwrite(editor.get(), &next, 1, note_at), 1);
+    });
+    ADD_FAILURE() << "opened";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status, Status::read) << error.message;
+  }
 }
 
 // ---- kills -----------------------------------------------------------------------------------------------------------

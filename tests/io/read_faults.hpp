@@ -5,16 +5,18 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 namespace read_faults {
 
 struct Plan {
-  std::string call;             // "open", "stat", "fstat", "mmap", "read", "readdir"
-  std::size_t first = 0;        // this one of them fails, counted from 0
-  std::size_t times = 1;        // and so many in all
-  int error = 0;                // 0: a read is cut to one byte, every other call is left alone
-  std::size_t short_reads = 0;  // no read brings more bytes than this; 0: as many as there are
+  std::string call;                                     // "open", "stat", "fstat", "mmap", "read", "readdir"
+  std::size_t first = 0;                                // this one of them fails, counted from 0
+  std::size_t times = 1;                                // and so many in all
+  int error = 0;                                        // 0: a read is cut to one byte, every other call is left alone
+  std::size_t short_reads = 0;                          // no read brings more bytes than this; 0: as many as there are
+  std::function<void(std::size_t number)> before = {};  // each of them, in the thread that calls
 };
 
 void arm(const Plan& plan);
