@@ -369,10 +369,10 @@ ST_API void      st_writer_free(st_writer *writer);             /* before finish
  * or what removed pairs left) the file is changed in place, by one write that a killed process has done or not done; otherwise
  * the data is copied by the kernel into a new file that replaces the old one.  With ST_WRITE_SYNC that holds for a power cut too.
  * In place, all hard links see the change.  Readers never see half of it: st_open waits for an edit that is under way, on this
- * machine and on filesystems that have locks (else it reads until two readings agree; st_open_source and st_open_memory
- * cannot).  An edit never undoes a save that came meanwhile: it is made again on the new file, and after several of them, as
- * while somebody else edits the file, it is ST_ERR_STATE.  Of options only ST_WRITE_SYNC, data_alignment and header_reserve (room that a new
- * file gets) apply. */
+ * machine and on filesystems that have locks (else, and after two seconds, it reads until two readings agree; st_open_source
+ * and st_open_memory cannot).  An edit never undoes a save that came meanwhile: it is made again on the new file, and after
+ * several of them, as while somebody else edits the file, it is ST_ERR_STATE.  Of options only ST_WRITE_SYNC, data_alignment
+ * and header_reserve (room that a new file gets) apply. */
 ST_API st_status st_edit_metadata(const char *path, const char *const *keys, const char *const *values, size_t n,
                                   const st_write_options *options, st_error *err);
 
