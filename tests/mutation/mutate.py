@@ -21,6 +21,7 @@ FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CXX_METHOD, CursorKind.CONSTRU
              CursorKind.FUNCTION_TEMPLATE, CursorKind.CONVERSION_FUNCTION}
 LEAVES = {CursorKind.DECL_REF_EXPR, CursorKind.MEMBER_REF_EXPR, CursorKind.INTEGER_LITERAL,
           CursorKind.CXX_BOOL_LITERAL_EXPR, CursorKind.CXX_NULL_PTR_LITERAL_EXPR}
+SYMMETRIC = {'swap', 'checked_add', 'checked_mul'}
 NORETURN = re.compile(r'^(fail\w*|wrong\w*|refuse\w*|rethrow\w*|throw\w*|abort|std::abort|std::rethrow_exception)$')
 
 
@@ -126,7 +127,7 @@ class Finder:
 
     def visit_declaration(self, name, cursor):
         if cursor.kind in FUNCTIONS:
-            if cursor.is_definition():
+            if cursor.is_definition() and not self.spelled_of(name, cursor).startswith('consteval '):
                 self.name, self.function = name, cursor.spelling or '?'
                 self.result = cursor.result_type.get_canonical().kind
                 for child in cursor.get_children():
@@ -145,9 +146,12 @@ class Finder:
         self.text(self.name)
         return any(b < end and begin < e for b, e in self.macros[self.name])
 
-    def spelled(self, cursor):
+    def spelled_of(self, name, cursor):
         begin, end = self.span(cursor)
-        return self.text(self.name)[begin:end].decode()
+        return self.text(name)[begin:end].decode()
+
+    def spelled(self, cursor):
+        return self.spelled_of(self.name, cursor)
 
     def site(self, cursor, changes, edit):
         """`changes`: (operator, text) of each mutant; `edit(source, numbers)` writes them."""
@@ -362,7 +366,7 @@ class Finder:
         if used and (kind in INTEGERS or kind == TypeKind.BOOL):
             self.wrap(cursor, [('result 0', shown)], '(st_mutant::on({0}) ? 0 : ', ')')
         arguments = list(cursor.get_arguments())
-        if len(arguments) >= 2 and all(self.leaf(a) for a in arguments):
+        if len(arguments) >= 2 and spelling not in SYMMETRIC and all(self.leaf(a) for a in arguments):
             return self.swap(cursor, arguments, shown)
         return False
 
@@ -399,10 +403,10 @@ def number(finder):
         mutant.key = '\t'.join((*same, str(mutant.ordinal)))
 
 
-def sample(mutants, wanted, least):
-    """At least `least` of every file, and the rest where the code is: the same choice for the same code."""
+def sample(mutants, wanted, least, seed):
+    """At least `least` of every file, and the rest where the code is: the same choice for the same code and seed."""
     def rank(mutant):
-        return hashlib.sha256(mutant.key.encode()).digest()
+        return hashlib.sha256((seed + mutant.key).encode()).digest()
     ordered = sorted(mutants, key=rank)
     taken, per_file = [], {}
     for mutant in ordered:

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Asks of each change to the sources whether a test notices it: ./dev mutants.
 
-All mutants are built at once into one tree (mutate.py), so that trying one costs a run of tests and no compilation. A
-first run with tracing says which tests reach which mutant; then each mutant meets those tests alone, the unit tests
-first, then the C API, the conformance files and the command, until one fails. What no test reaches has survived.
+All mutants are built at once into one tree (mutate.py), so that trying one costs a run of tests and no compilation.
+Each test first runs twice without a mutant, a slow one once: it must pass, and a trace says which mutants it reaches.
+Each mutant then meets the tests that reach it, the quickest first, until one fails. What no test reaches has survived.
+A test that takes several times as long as without the mutant is ended. What failed must pass again without the mutant.
+Mutants may write to folders of their own only (confine.py), which needs root or a kernel with user namespaces.
 
-    run.py [FILTER] [--count N] [--all] [--survivors] [--build-only]
+    run.py [FILTER] [--count N] [--seed WORD] [--all] [--survivors] [--build-only]
 
-FILTER is a path prefix such as src/io: every mutant below it is tried. Without it a sample of N (600) is tried, the
-same one for the same code, with at least three mutants of every file. --survivors tries those again that survived last.
+FILTER is a path prefix such as src/io: every mutant below it is tried, or a sample of them with --count. Without it a
+sample of 600 is tried, with at least three mutants of every file; the same code and seed give the same sample.
+--survivors tries those again that survived last. build/mutants has the table of all (mutants.tsv), what became of
+those tried (results.tsv), and a program to which ST_MUTANT=NUMBER gives one of them.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
@@ -25,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import confine  # noqa: E402
 import mutate  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -33,9 +38,14 @@ WORK = ROOT / 'build' / 'mutants'
 TREE = WORK / 'tree'
 BUILD = WORK / 'build'
 FOLDERS = ('src', 'capi')
-KINDS = ('unit', 'capi', 'conformance', 'cli')
+KINDS = ('unit', 'cost', 'capi', 'abi', 'conformance', 'cli')
+GOOGLE_TESTS = {'unit': 'st_tests', 'cost': 'st_cost'}
+BUILDERS = {'cli.readme_test'}  # compiles programs, which takes long and meets nothing more
 LEAST_PER_FILE = 3
-MOST_SECONDS = 60
+SAMPLE = 600
+QUICK_SECONDS = 0.3  # tests below this share a process, which runs for about a second at most
+SHARED_SECONDS = 1.0
+SLOW_SECONDS = 5.0  # these are traced once
 
 
 def say(*words):
@@ -60,12 +70,11 @@ def find_mutants():
 def copy_tree(mutated):
     """All that is not mutated; an unchanged file keeps its time, so that little is built anew."""
     TREE.mkdir(parents=True, exist_ok=True)
-    files = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard'], cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout.split('\n')
-    for name in filter(None, files):
+    listed = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard'], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.split('\n')
+    files = {name for name in listed if name and (ROOT / name).exists()}
+    for name in files:
         source, target = ROOT / name, TREE / name
-        if not source.exists():
-            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink():
             if not target.is_symlink():
@@ -73,24 +82,28 @@ def copy_tree(mutated):
         elif source.is_file() and name not in mutated:
             if not target.exists() or target.read_bytes() != source.read_bytes():
                 shutil.copy2(source, target)
+    for path in TREE.rglob('*'):
+        if path.is_file() and path.relative_to(TREE).as_posix() not in files:
+            path.unlink()
 
 
 def build(finder):
     """Builds the tree with all mutants; those on lines that the compiler refuses are left out."""
     copy_tree({m.file for m in finder.mutants})
+    refused = WORK / 'refused.tsv'
+    known = set(refused.read_text().splitlines()) if refused.exists() else set()
+    without = {m.number for m in finder.mutants if m.key in known}
+    mutate.write(finder, TREE, without)
     flags = f'-include {HERE}/mutant.hpp -w -fpermissive -Wno-narrowing'
     command = ['cmake', '-S', str(TREE), '-B', str(BUILD), '-G', 'Ninja', '--log-level=WARNING',
                '-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1', f'-DCMAKE_CXX_FLAGS={flags}',
                '-DST_WERROR=OFF', '-DST_BUILD_BENCH=OFF', '-DST_BUILD_FUZZ=OFF', '-DCARGO=']
     if shutil.which('ccache'):
         command.append('-DCMAKE_CXX_COMPILER_LAUNCHER=ccache')
-    mutate.write(finder, TREE, without := set())
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    programs = sorted({Path(test.command[0]).name for test in listed() if Path(test.command[0]).is_relative_to(BUILD)})
     for _ in range(12):
         mutate.write(finder, TREE, without)
-        done = subprocess.run(['cmake', '--build', str(BUILD), '--target', 'safetensors_cli', *programs, '--', '-k', '0'],
-                              capture_output=True, text=True)
+        done = subprocess.run(['cmake', '--build', str(BUILD), '--', '-k', '0'], capture_output=True, text=True)
         if done.returncode == 0:
             return without
         lines = set()
@@ -100,6 +113,7 @@ def build(finder):
                 lines.add((found.group(1), int(found.group(2))))
         before = len(without)
         without |= {m.number for m in finder.mutants if (m.file, m.line) in lines}
+        refused.write_text(''.join(m.key + '\n' for m in finder.mutants if m.number in without))
         say(f'mutants: {len(without)} of {len(finder.mutants)} do not compile')
         if len(without) == before:
             raise SystemExit(done.stdout[-6000:])
@@ -112,8 +126,11 @@ class Test:
     def __init__(self, kind, name, command, environment, folder):
         self.kind, self.name, self.command = kind, name, command
         self.environment, self.folder = environment, folder
-        self.seconds = 0.0
+        self.seconds = 0.0  # without a mutant
         self.reaches = b''
+
+    def is_quick(self):
+        return self.kind in GOOGLE_TESTS and self.seconds < QUICK_SECONDS
 
 
 def listed():
@@ -122,7 +139,7 @@ def listed():
     found = []
     for test in json.loads(shown.stdout)['tests']:
         kind = test['name'].split('.')[0]
-        if kind not in KINDS or 'command' not in test:
+        if kind not in KINDS or test['name'] in BUILDERS or 'command' not in test:
             continue
         properties = {p['name']: p['value'] for p in test.get('properties', [])}
         environment = dict(e.split('=', 1) for e in properties.get('ENVIRONMENT', []))
@@ -132,22 +149,25 @@ def listed():
 
 
 def tests():
-    """One entry per GoogleTest case and per program: what tracing tells apart."""
-    found = [t for t in listed() if t.kind != 'unit']
-    unit = BUILD / 'tests' / 'st_tests'
-    suite = ''
-    for line in subprocess.run([unit, '--gtest_list_tests'], capture_output=True, text=True).stdout.splitlines():
-        if not line.startswith(' '):
-            suite = line.split()[0]
-        else:
-            name = suite + line.split()[0]
-            found.append(Test('unit', name, [str(unit), f'--gtest_filter={name}'], {}, str(BUILD / 'tests')))
-    return sorted(found, key=lambda t: KINDS.index(t.kind))
+    """One entry per GoogleTest case of the internals and per program: what tracing tells apart."""
+    found = [t for t in listed() if t.kind not in GOOGLE_TESTS]
+    for kind, program in GOOGLE_TESTS.items():
+        path, suite = BUILD / 'tests' / program, ''
+        shown = subprocess.run([path, '--gtest_list_tests'], capture_output=True, text=True, check=True)
+        for line in shown.stdout.splitlines():
+            if not line.startswith(' '):
+                suite = line.split()[0]
+            else:
+                name = suite + line.split()[0]
+                found.append(Test(kind, name, [str(path), f'--gtest_filter={name}'], {}, str(BUILD / 'tests')))
+    return found
 
 
 def expendable():
-    """A mutant that eats the machine's memory is the first that the kernel ends."""
+    """A mutant that eats the machine's memory is the first that the kernel ends. Some tests send signals."""
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         Path('/proc/self/oom_score_adj').write_text('1000')
     except OSError:
@@ -155,55 +175,89 @@ def expendable():
 
 
 def run(command, environment, folder, seconds):
-    """True when it passes (or is skipped) in time. Everything it started is ended, its files are removed."""
-    with tempfile.TemporaryDirectory(prefix='st-mutant-', ignore_cleanup_errors=True) as scratch:
-        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment, 'TMPDIR': scratch},
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    """None when it passes or is skipped, else what went wrong. Everything it started is ended, its files removed."""
+    with tempfile.TemporaryDirectory(prefix='st-mutant-', ignore_cleanup_errors=True) as scratch, \
+            tempfile.TemporaryFile() as output:
+        os.chmod(scratch, 0o755)  # some tests go on as another user
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                   env={**os.environ, **environment, 'TMPDIR': scratch, 'TEST_TMPDIR': scratch + '/'},
                                    preexec_fn=expendable)
         try:
-            return process.wait(seconds) in (0, 77)
+            status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return False
+            return 'does not end'
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
             process.wait()
+        if status in (0, 77):
+            return None
+        output.seek(0)
+        begun = re.findall(r'\[ RUN      \] (\S+)', output.read().decode(errors='replace'))
+        return f'{begun[-1] + " " if begun else ""}exits with {status}'
 
 
 def trace(found, count):
+    """Without a mutant: a test that fails is left out, and what it reached in either run it reaches."""
     def one(test):
-        with tempfile.NamedTemporaryFile(prefix='st-trace-') as file:
-            file.write(bytes(count))
-            file.flush()
-            started = time.monotonic()
-            passed = run(test.command, {**test.environment, 'ST_MUTANT_TRACE': file.name}, test.folder, 600)
-            test.seconds = time.monotonic() - started
-            test.reaches = Path(file.name).read_bytes()
+        passed, reached = True, 0
+        for again in (False, True):
+            if again and test.seconds > SLOW_SECONDS:
+                break
+            with tempfile.NamedTemporaryFile(prefix='st-trace-') as file:
+                file.write(bytes(count))
+                file.flush()
+                started = time.monotonic()
+                passed &= run(test.command, {**test.environment, 'ST_MUTANT_TRACE': file.name}, test.folder, 600) is None
+                test.seconds = max(test.seconds, time.monotonic() - started)
+                reached |= int.from_bytes(Path(file.name).read_bytes(), 'little')
+        test.reaches = reached.to_bytes(count, 'little')
         return test, passed
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         failed = [test.name for test, passed in pool.map(one, found) if not passed]
     if failed:
         say('mutants: left out, since they fail without a mutant: ' + ', '.join(failed))
-    return [t for t in found if t.name not in failed]
+    found = [t for t in found if t.name not in failed]
+    missing = set(KINDS) - {t.kind for t in found}
+    if missing:
+        raise SystemExit('mutants: no test passes of: ' + ', '.join(missing))
+    return sorted(found, key=lambda t: t.seconds)
 
 
-def killer(mutant, found):
-    """The first test that notices, or None."""
-    reaching = [t for t in found if t.reaches[mutant.number]]
-    active = {'ST_MUTANT': str(mutant.number)}
-    unit = [t for t in reaching if t.kind == 'unit']
-    if unit:
-        names = ':'.join(t.name for t in unit)
-        limit = min(MOST_SECONDS, 10 + 10 * sum(t.seconds for t in unit))
-        if not run([unit[0].command[0], f'--gtest_filter={names}', '--gtest_fail_fast'], active, unit[0].folder, limit):
-            return 'unit'
+def rounds(reaching):
+    """(name, command, environment, folder, seconds) of each process: the quick ones together, the others alone."""
+    for kind in GOOGLE_TESTS:
+        together, total = [], 0.0
+        quick = [t for t in reaching if t.kind == kind and t.is_quick()]
+        for i, test in enumerate(quick):
+            together.append(test.name)
+            total += test.seconds
+            if total > SHARED_SECONDS or i + 1 == len(quick):
+                command = [test.command[0], '--gtest_filter=' + ':'.join(together), '--gtest_fail_fast']
+                yield kind, command, test.environment, test.folder, total
+                together, total = [], 0.0
     for test in reaching:
-        if test.kind == 'unit':
+        if not test.is_quick():
+            yield f'{test.kind} {test.name}', test.command, test.environment, test.folder, test.seconds
+
+
+def killer(mutant, found, sure):
+    """The first test that notices, with what it says, or None. `sure`: what has passed again after it had failed."""
+    for name, command, environment, folder, seconds in rounds([t for t in found if t.reaches[mutant.number]]):
+        active, limit = {**environment, 'ST_MUTANT': str(mutant.number)}, 5 + 5 * seconds
+        wrong = run(command, active, folder, limit)
+        if wrong is None:
             continue
-        if not run(test.command, {**test.environment, **active}, test.folder, min(MOST_SECONDS, 10 + 10 * test.seconds)):
-            return test.name
+        if (name, wrong) not in sure:
+            if run(command, environment, folder, limit) is not None:  # the machine is busy, or the test is not to be trusted
+                wrong = run(command, active, folder, 10 * limit)
+                if wrong is None or run(command, environment, folder, 10 * limit) is not None:
+                    say(f'mutants: {name} fails without a mutant, too')
+                    continue
+            sure.add((name, wrong))
+        return f'{name}: {wrong}'
     return None
 
 
@@ -212,16 +266,14 @@ def killer(mutant, found):
 def equivalents():
     """Those that no test can notice: key -> reason. tests/mutation/equivalent.tsv"""
     listed = {}
-    path = HERE / 'equivalent.tsv'
-    if path.exists():
-        for line in path.read_text().splitlines()[1:]:
-            if line and not line.startswith('#'):
-                fields = line.split('\t')
-                listed['\t'.join(fields[:5])] = fields[5]
+    for line in (HERE / 'equivalent.tsv').read_text().splitlines()[1:]:
+        fields = line.split('\t')
+        listed['\t'.join(fields[:5])] = fields[5]
     return listed
 
 
 def report(results, listed):
+    """Prints what became of each folder's mutants, and those that survived."""
     rows = {}
     for mutant, by in results:
         folder = '/'.join(mutant.file.split('/')[:2]) if mutant.file.startswith('src/') else 'capi'
@@ -233,30 +285,51 @@ def report(results, listed):
     for folder, row in [*sorted(rows.items()), ('all', total)]:
         rest = row[0] - row[2]
         print(f'{folder:14}{row[0]:9}{row[1]:9}{row[2]:12}{row[3]:10}{100 * row[1] / max(rest, 1):15.1f}%')
+    for mutant, by in results:
+        if by and mutant.key in listed:
+            print(f'KILLED, BUT LISTED AS EQUIVALENT {shown(mutant)}: {by}')
     survivors = [m for m, by in results if not by and m.key not in listed]
     for mutant in survivors:
-        print(f'SURVIVED {mutant.file}:{mutant.line} {mutant.function}: {mutant.operator}: {mutant.text}')
+        print(f'SURVIVED {shown(mutant)}')
     (WORK / 'survivors.tsv').write_text(''.join(m.key + '\n' for m in survivors))
-    (WORK / 'results.tsv').write_text(''.join(f'{m.key}\t{m.line}\t{by or "-"}\n' for m, by in results))
-    return survivors
+    (WORK / 'results.tsv').write_text(''.join(f'{m.number}\t{m.line}\t{m.key}\t{by or "-"}\n' for m, by in results))
 
 
-def choose(finder, without, options):
-    mutants = [m for m in finder.mutants if m.number not in without]
+def shown(mutant):
+    return f'{mutant.number} {mutant.file}:{mutant.line} {mutant.function}: {mutant.operator}: {mutant.text}'
+
+
+def choose(mutants, options):
     if options.survivors:
         wanted = set((WORK / 'survivors.tsv').read_text().splitlines())
-        mutants = [m for m in mutants if m.key in wanted]
-    if options.filter:
-        mutants = [m for m in mutants if m.file.startswith(options.filter)]
-    if options.all or options.survivors or (options.filter and not options.count):
+        return [m for m in mutants if m.key in wanted and m.file.startswith(options.filter)]
+    mutants = [m for m in mutants if m.file.startswith(options.filter)]
+    if options.all or options.filter and not options.count:
         return mutants
-    return mutate.sample(mutants, options.count or 600, LEAST_PER_FILE)
+    return mutate.sample(mutants, options.count or SAMPLE, LEAST_PER_FILE, options.seed)
+
+
+def try_all(finder, without, options):
+    say('mutants: running each test without one, to see what it reaches')
+    found = trace(tests(), len(finder.mutants))
+    chosen = choose([m for m in finder.mutants if m.number not in without], options)
+    say(f'mutants: trying {len(chosen)} with {len(found)} tests')
+    results, sure = [], set()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, by in zip(chosen, pool.map(lambda m: killer(m, found, sure), chosen)):
+            results.append((mutant, by))
+            if not by:
+                say(f'  {len(results)}/{len(chosen)} survived {shown(mutant)}')
+            elif len(results) % 50 == 0:
+                say(f'  {len(results)}/{len(chosen)}')
+    report(results, equivalents())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('filter', nargs='?')
+    parser.add_argument('filter', nargs='?', default='')
     parser.add_argument('--count', type=int)
+    parser.add_argument('--seed', default='')
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--survivors', action='store_true')
     parser.add_argument('--build-only', action='store_true')
@@ -266,22 +339,13 @@ def main():
     finder = find_mutants()
     say(f'mutants: building {len(finder.mutants)}')
     without = build(finder)
+    (WORK / 'mutants.tsv').write_text(''.join(f'{m.number}\t{m.line}\t{m.key}\n' for m in finder.mutants))
+    for key in equivalents().keys() - {m.key for m in finder.mutants}:
+        say('mutants: no longer there, but listed as equivalent: ' + key)
     if options.build_only:
         return
-    say('mutants: running each test once, to see what it reaches')
-    found = trace(tests(), len(finder.mutants))
-    chosen = choose(finder, without, options)
-    say(f'mutants: trying {len(chosen)}')
-    results = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for i, (mutant, by) in enumerate(zip(chosen, pool.map(lambda m: killer(m, found), chosen))):
-            results.append((mutant, by))
-            if not by or i % 50 == 49:
-                say(f'  {i + 1}/{len(chosen)}' + ('' if by else f' survived {mutant.file}:{mutant.line} '
-                                                  f'{mutant.operator}: {mutant.text}'))
-    survivors = report(results, equivalents())
-    killed = sum(1 for _, by in results if by)
-    print(f'{killed} killed, {len(survivors)} survived, {len(results) - killed - len(survivors)} equivalent')
+    raise SystemExit(confine.confined(lambda: try_all(finder, without, options), WORK))
 
 
-main()
+if __name__ == '__main__':
+    main()
