@@ -167,6 +167,49 @@ TEST_P(AtomicFileTest, who_narrows_the_target_while_bytes_are_synced_is_heard) {
   EXPECT_EQ(fs::status(path()).permissions(), fs::perms{0600});
 }
 
+// Whether somebody else could lock the file for an edit, or for reading its header, just now.
+bool could_lock(const std::string& path, short kind) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock {};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = off_t{1} << 62;
+  lock.l_len = 1;
+  const bool possible = fcntl(file, F_OFD_SETLK, &lock) == 0;
+  close(file);
+  return possible;
+}
+
+std::string locked_target;
+bool edit_was_possible;
+bool look_was_possible;
+
+// No save comes between an edit's last look at its target and its rename, and no look in the middle of either.
+TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_over) {
+  locked_target = path();
+  faults::Plan watching;
+  watching.no_nameless_files = GetParam();
+  watching.only_refusals = true;
+  watching.before_rename = [] {
+    edit_was_possible = could_lock(locked_target, F_WRLCK);
+    look_was_possible = could_lock(locked_target, F_RDLCK);
+  };
+  for (const bool edits : {false, true}) {
+    SCOPED_TRACE(edits);
+    put(path(), "old");
+    struct stat seen {};
+    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    edit_was_possible = look_was_possible = true;
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    faults::arm(watching);
+    edits ? file.commit_over(identity_of(seen)) : file.commit();
+    faults::disarm();
+    EXPECT_FALSE(edit_was_possible);
+    EXPECT_EQ(look_was_possible, !edits);
+    EXPECT_TRUE(could_lock(path(), F_WRLCK));
+  }
+}
+
 TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
   const struct {
     const char* name;
@@ -208,12 +251,21 @@ TEST_P(AtomicFileTest, what_can_never_be_written_is_refused) {
   EXPECT_EQ(error_of([&] { write(path(std::string(256, 'n').c_str()), "x"); }).os_error, ENAMETOOLONG);
 }
 
+// The name beside it begins as much like the target's as there is room for, in whole characters.
 TEST_P(AtomicFileTest, the_longest_name_works) {
-  const std::string name(255, 'n');
-  write(path(name.c_str()), "1");
-  write(path(name.c_str()), "2");
-  EXPECT_EQ(contents(path(name.c_str())), "2");
-  EXPECT_EQ(names(), Names{name});
+  std::string two_bytes = "n";
+  while (two_bytes.size() < 255) two_bytes += "\xC3\xA9";
+  for (const std::string& name : {std::string(255, 'n'), two_bytes, std::string(255, '\x80')}) {
+    write(path(name.c_str()), "1");
+    {
+      const AtomicFile file = AtomicFile::create(path(name.c_str()).c_str(), {});
+      for (const std::string& beside : names()) EXPECT_EQ(beside.find("\xC3."), beside.npos) << beside;
+    }
+    write(path(name.c_str()), "2");
+    EXPECT_EQ(contents(path(name.c_str())), "2");
+    EXPECT_EQ(names(), Names{name});
+    fs::remove(path(name.c_str()));
+  }
 }
 
 TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
@@ -307,9 +359,10 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
   put(path(".x.st-new-0"), "litter of version 0.1");
   put(path(".x.st-new-0123456789abcdef"), "litter");
   put(path(".x.st-new-notes"), "of somebody");
+  put(path(".x.st-new-"), "of somebody");
   put(path(".xy.st-new-0123456789abcdef"), "of another target");
   write(path(), "new");
-  EXPECT_EQ(names(), (Names{".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
+  EXPECT_EQ(names(), (Names{".x.st-new-", ".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
 }
 
 TEST_P(AtomicFileTest, what_a_living_writer_holds_is_not) {
@@ -326,10 +379,22 @@ TEST_P(AtomicFileTest, what_a_living_writer_holds_is_not) {
 TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
   fs::create_symlink("elsewhere", path(".x.st-new-0"));
   fs::create_directory(path(".x.st-new-1"));
+  ASSERT_EQ(mkfifo(path(".x.st-new-2").c_str(), 0600), 0);
   put(path(), "old");
+  static std::set<std::string> opened;
+  opened.clear();
+  faults::Plan watching;
+  watching.no_nameless_files = GetParam();
+  watching.only_refusals = true;
+  watching.before_open = [](const char* name, int) { opened.insert(name); };
+  faults::arm(watching);
   write(path(), "new");
-  EXPECT_EQ(names(), (Names{".x.st-new-0", ".x.st-new-1", "x"}));
+  faults::disarm();
+  EXPECT_EQ(names(), (Names{".x.st-new-0", ".x.st-new-1", ".x.st-new-2", "x"}));
   EXPECT_EQ(contents(path()), "new");
+  for (const char* const name : {".x.st-new-0", ".x.st-new-1", ".x.st-new-2"}) {
+    EXPECT_FALSE(opened.contains(name)) << name;  // not even opened
+  }
 }
 
 TEST_P(AtomicFileTest, names_that_somebody_occupied_beforehand_do_not_matter) {

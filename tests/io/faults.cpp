@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -102,6 +103,11 @@ long run_pwrite(std::size_t n, const long* a) { return syscall(SYS_pwrite64, a[0
 long run_write(std::size_t n, const long* a) { return syscall(SYS_write, a[0], a[1], n); }
 long run_copy(std::size_t n, const long* a) { return syscall(SYS_copy_file_range, a[0], a[1], a[2], a[3], n, a[4]); }
 
+int any_rename(const char* call_name, long number, int from, const char* path, int to, const char* name, long flags) {
+  if (armed && plan.before_rename != nullptr) plan.before_rename();
+  return static_cast<int>(call(call_name, number, from, as_long(path), to, as_long(name), flags));
+}
+
 ssize_t any_pwrite(int file, const void* data, std::size_t n, off_t offset) {
   const long args[] = {file, as_long(data), offset};
   return sized("pwrite", n, run_pwrite, args);
@@ -154,7 +160,11 @@ int ftruncate64(int file, off64_t size) noexcept {
 }
 int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
 int fallocate64(int file, int mode, off64_t offset, off64_t n) { return any_fallocate(file, mode, offset, n); }
-int fsync(int file) { return static_cast<int>(call("fsync", SYS_fsync, file)); }
+int fsync(int file) {
+  struct stat status {};
+  const bool folder = fstat(file, &status) == 0 && S_ISDIR(status.st_mode);
+  return static_cast<int>(call(folder ? "fsync folder" : "fsync", SYS_fsync, file));
+}
 int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
 int fchown(int file, uid_t owner, gid_t group) noexcept {
   return static_cast<int>(call("fchown", SYS_fchown, file, owner, group));
@@ -166,11 +176,10 @@ int linkat(int from, const char* path, int to, const char* name, int flags) noex
   return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
 }
 int renameat(int from, const char* path, int to, const char* name) noexcept {
-  return static_cast<int>(call("renameat", SYS_renameat, from, as_long(path), to, as_long(name)));
+  return any_rename("renameat", SYS_renameat, from, path, to, name, 0);
 }
 int renameat2(int from, const char* path, int to, const char* name, unsigned flags) noexcept {
-  return static_cast<int>(
-      call("renameat2", SYS_renameat2, from, as_long(path), to, as_long(name), static_cast<long>(flags)));
+  return any_rename("renameat2", SYS_renameat2, from, path, to, name, static_cast<long>(flags));
 }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // the C library has a struct of this name, too
@@ -178,7 +187,8 @@ int flock(int file, int operation) noexcept { return static_cast<int>(call("floc
 #pragma GCC diagnostic pop
 
 int close(int file) {
-  const Action action = next("close");
+  const int flags = fcntl(file, F_GETFL);
+  const Action action = next(flags >= 0 && (flags & O_ACCMODE) != O_RDONLY ? "close written" : "close");
   const int error = errno;
   const long result = syscall(SYS_close, file);
   if (action == Action::fail) {

@@ -29,6 +29,7 @@ struct Plan {
   bool interrupted_opens = false;  // every other open is interrupted by a signal
   std::size_t interruptions = 0;   // of fallocate, before it is done
   void (*before_open)(const char* path, int flags) = nullptr;
+  void (*before_rename)() = nullptr;
   bool only_refusals = false;  // no call is counted or fails; for threads
 };
 

@@ -83,6 +83,60 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
   }
 }
 
+// The name is given by a second link then, and the first is taken away.
+TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_renameat2) {
+  for (const int error : {EINVAL, ENOSYS, EPERM}) {
+    for (const bool occupied : {false, true}) {
+      SCOPED_TRACE(error);
+      fs::remove(path());
+      const int result = in_child([&] {
+        faults::Plan kernel;
+        kernel.no_nameless_files = true;
+        kernel.only_refusals = true;
+        faults::arm(kernel);
+        if (!refuse({SYS_renameat2}, error)) return 255;
+        AtomicFile file = AtomicFile::create(path().c_str(), {false, false});
+        file.write_at(0, "new", 3);
+        if (occupied) put(path(), "theirs");
+        return error_of([&] { file.commit(); }).os_error;
+      });
+      if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+      EXPECT_EQ(result, occupied ? EEXIST : 0);
+      EXPECT_EQ(contents(path()), occupied ? "theirs" : "new");
+      EXPECT_EQ(files(), 1U);
+    }
+  }
+}
+
+// Nothing could name it later.
+TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_of_reach) {
+  std::vector<long> calls{SYS_faccessat};
+#if defined(SYS_access)
+  calls.push_back(SYS_access);
+#endif
+  const int result = in_child([&] {
+    if (!refuse(calls, EACCES)) return 255;
+    const AtomicFile file = AtomicFile::create(path().c_str(), {});
+    return static_cast<int>(files());
+  });
+  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(result, 1);
+}
+
+// Only a synced save opens the folder for reading.
+TEST_F(RefusedCallsTest, a_folder_that_may_not_be_listed_takes_new_files) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  ASSERT_EQ(chmod(folder.c_str(), 0333), 0);
+  const auto written = [&](bool sync) {
+    return as_user(12345, 12345, [&] { return error_of([&] { write(path(), "new", {true, sync}); }).os_error; });
+  };
+  EXPECT_EQ(written(false), 0);
+  EXPECT_EQ(contents(path()), "new");
+  fs::remove(path());
+  EXPECT_EQ(written(true), EACCES);
+  EXPECT_FALSE(fs::exists(path()));
+}
+
 TEST_F(RefusedCallsTest, an_interrupted_open_is_tried_again) {
   for (const bool nameless : {true, false}) {
     faults::Plan kernel;
@@ -161,6 +215,10 @@ TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error; }),
             EPERM);
   EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
+  // Root may, whosever they are.
+  ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(folder.c_str(), 12346, 12346), 0);
+  EXPECT_EQ(error_of([&] { write(path(), "newer"); }).message, "");
+  EXPECT_EQ(contents(path()), "newer");
 }
 
 TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {
@@ -183,29 +241,67 @@ std::string victim;
 TEST_F(RefusedCallsTest, a_fifo_that_becomes_something_else_is_not_written_to) {
   exchanged = path("fifo");
   victim = path("victim");
-  void (*const steps[])(const char*, int) = {
-      [](const char*, int flags) {
-        if ((flags & O_ACCMODE) != O_WRONLY) return;
-        fs::remove(exchanged);
-        fs::create_symlink(victim, exchanged);
-      },
-      [](const char*, int flags) {
-        if ((flags & O_ACCMODE) != O_WRONLY) return;
-        fs::remove(exchanged);
-        fs::create_hard_link(victim, exchanged);
-      },
+  ASSERT_EQ(mkfifo(path("other").c_str(), 0600), 0);
+  const Descriptor reader(::open(path("other").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const struct {
+    const char* name;
+    void (*exchange)();
+    int os_error;
+  } steps[] = {
+      {"a link", [] { fs::create_symlink(victim, exchanged); }, ELOOP},
+      {"a file", [] { fs::create_hard_link(victim, exchanged); }, 0},
+      {"another fifo", [] { fs::create_hard_link(fs::path(exchanged).replace_filename("other"), exchanged); }, 0},
+      {"nothing", [] {}, ENOENT},
   };
-  for (const auto step : steps) {
+  for (const auto& [name, exchange, os_error] : steps) {
+    SCOPED_TRACE(name);
     put(victim, "old and longer");
     fs::remove(exchanged);
     ASSERT_EQ(mkfifo(exchanged.c_str(), 0600), 0);
+    static void (*step)();
+    step = exchange;
     faults::Plan kernel;
-    kernel.before_open = step;
+    kernel.before_open = [](const char*, int flags) {
+      if ((flags & O_ACCMODE) != O_WRONLY) return;
+      fs::remove(exchanged);
+      step();
+    };
     kernel.only_refusals = true;
     faults::arm(kernel);
-    EXPECT_EQ(error_of([&] { write(exchanged, "new"); }).status, Status::open);
+    const Error error = error_of([&] { write(exchanged, "new"); });
     faults::disarm();
+    EXPECT_EQ(error.status, Status::open);
+    EXPECT_EQ(error.os_error, os_error) << error.message;
     EXPECT_EQ(contents(victim), "old and longer");
+  }
+}
+
+// It is looked at by one descriptor, which may lead to something else by then.
+TEST_F(RefusedCallsTest, a_link_that_becomes_something_else_is_not_followed) {
+  const struct {
+    const char* name;
+    void (*exchange)();
+    int os_error;
+  } steps[] = {{"nothing", [] {}, ENOENT}, {"a file", [] { put(exchanged, "theirs"); }, EAGAIN}};
+  for (const auto& [name, exchange, os_error] : steps) {
+    SCOPED_TRACE(name);
+    exchanged = path("link");
+    fs::remove(exchanged);
+    fs::create_symlink("target", exchanged);
+    static void (*step)();
+    step = exchange;
+    faults::Plan kernel;
+    kernel.before_open = [](const char*, int flags) {
+      if ((flags & O_NOFOLLOW) == 0) return;
+      fs::remove(exchanged);
+      step();
+    };
+    kernel.only_refusals = true;
+    faults::arm(kernel);
+    const Error error = error_of([&] { write(exchanged, "new"); });
+    faults::disarm();
+    EXPECT_EQ(error.os_error, os_error) << error.message;
+    EXPECT_FALSE(fs::exists(path("target")));
   }
 }
 

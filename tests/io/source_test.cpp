@@ -195,6 +195,7 @@ TEST(Source, WhatIsWrittenToACopyStaysInTheCopy) {
   view[0] = std::byte{0xAB};
   view[8999] = std::byte{0xCD};
   source.advise(0, 9000, Advice::dont_need);
+  source.advise(0, 9000, Advice::will_need);
   EXPECT_EQ(view[0], std::byte{0xAB});
   EXPECT_EQ(view[8999], std::byte{0xCD});
   EXPECT_EQ(read(Source::file(PlainFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
