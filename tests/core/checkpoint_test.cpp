@@ -252,6 +252,34 @@ TEST_F(Checkpoints, MetadataOfTheIndexComesFirst) {
   EXPECT_EQ(file->metadata("b"), nullptr);
 }
 
+TEST_F(Checkpoints, AnEmptyMapIsMetadataAndNoneIsNot) {
+  const auto file_with = [](const std::string& metadata) {
+    const std::string header = "{" + metadata + R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+    return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
+  };
+  const struct {
+    const char* metadata;
+    bool has;
+  } cases[] = {{"", false}, {R"("__metadata__":{},)", true}, {R"("__metadata__":{"k":"v"},)", true}};
+  for (const auto& [metadata, has] : cases) {
+    put("one/model.safetensors", file_with(metadata));
+    EXPECT_EQ(open(folder / "one/model.safetensors")->has_metadata(), has);
+    EXPECT_EQ(open(folder / "one")->has_metadata(), has);  // the same file
+  }
+  EXPECT_TRUE(open(folder)->has_metadata());
+}
+
+// One shard is no reason to pass its index over.
+TEST_F(Checkpoints, TheIndexOfOneShardCounts) {
+  put("one/m-00001-of-00001.safetensors", model(entry("a", 0), 4, 'x'));
+  put("one/m.safetensors.index.json",
+      R"({"metadata":{"author":"x"},"weight_map":{"a":"m-00001-of-00001.safetensors"}})");
+  EXPECT_NE(open(folder / "one/m.safetensors.index.json")->metadata("author"), nullptr);
+  put("one/m.safetensors.index.json",
+      R"({"weight_map":{"a":"m-00001-of-00001.safetensors","b":"m-00001-of-00001.safetensors"}})");
+  EXPECT_EQ(error_of(folder / "one/m.safetensors.index.json").status, Status::shard);
+}
+
 // They are opened in batches; the first that is missing is told, wherever it stands.
 TEST_F(Checkpoints, OfManyShardsTheFirstMissingOneIsTold) {
   constexpr std::size_t kMany = 600;

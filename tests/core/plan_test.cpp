@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #endif
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -395,6 +396,115 @@ TEST(Plan, TellsHowFarItIs) {
   EXPECT_EQ(seen.back(), wishes.plan().total());
 }
 
+struct Told {
+  std::size_t times = 0;
+  std::uint64_t done = 0;
+  std::uint64_t total = 99;
+};
+
+std::int32_t note(void* ctx, std::uint64_t done, std::uint64_t total) {
+  Told& told = *static_cast<Told*>(ctx);
+  told = {told.times + 1, done, total};
+  return 0;
+}
+
+TEST(Plan, TellsOfTheEndButNotOfEveryPiece) {
+  using Clock = std::chrono::steady_clock;
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  Told told;
+  ReadOptions options;
+  options.ctx = &told;
+  options.progress = note;
+  Plan nothing(*file);
+  nothing.run(options);
+  EXPECT_EQ(told.times, 1U);
+  EXPECT_EQ(told.total, 0U);
+
+  Wishes wishes(*file);
+  told = {};
+  options.threads = 1;
+  options.chunk_bytes = 65536;  // more than a hundred pieces
+  const Clock::time_point begin = Clock::now();
+  wishes.plan().run(options);
+  const auto pauses = (Clock::now() - begin) / std::chrono::milliseconds(10);
+  EXPECT_EQ(told.done, wishes.plan().total());
+  EXPECT_EQ(told.total, wishes.plan().total());
+  EXPECT_LE(told.times, static_cast<std::size_t>(pauses) + 2);  // the first, one after each pause, and the end
+}
+
+void counting_pool(void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+  *static_cast<std::size_t*>(ctx) = n;
+  serial_pool(nullptr, n, fn, arg);
+}
+
+// Those that wait for a disk may be more than the machine has processors, and none has too little to do.
+TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const auto read_at = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+    std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
+    return 0;
+  };
+  const FilePtr slow = File::open(io::Source::callbacks({read_at, nullptr, &bytes}, bytes.size()), {});
+  const FilePtr quick = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const struct {
+    std::vector<const char*> tensors;
+    unsigned threads;
+    std::size_t waiting;
+    std::size_t copying;
+  } cases[] = {
+      {{"small"}, 0, 1, 1},
+      {{"odd"}, 0, 2, std::min(2U, hardware_threads())},
+      {{"wide"}, 0, 14, std::min(14U, hardware_threads())},
+      {{"wide", "odd", "tall"}, 0, 16, std::min(16U, hardware_threads())},
+      {{"small"}, 5, 5, 5},
+      {{"small"}, 5000, 1024, 1024},
+  };
+  for (const auto& row : cases) {
+    for (const FilePtr* const file : {&slow, &quick}) {
+      std::size_t readers = 0;
+      ReadOptions options;
+      options.threads = row.threads;
+      options.pool = {&readers, counting_pool};
+      Plan plan(**file);
+      std::vector<Bytes> memory;
+      for (const char* const name : row.tensors) {
+        const Tensor& tensor = *(*file)->tensor(name);
+        memory.emplace_back(tensor.bytes());
+        plan.add(tensor, nullptr, nullptr, nullptr, memory.back().data(), tensor.bytes());
+      }
+      plan.run(options);
+      EXPECT_EQ(readers, file == &slow ? row.waiting : row.copying) << row.tensors.size() << ", " << row.threads;
+    }
+  }
+}
+
+TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  struct Counting {
+    std::string bytes;
+    std::size_t reads = 0;
+  } given{{std::istreambuf_iterator<char>(stream), {}}};
+  const auto read_at = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+    auto& own = *static_cast<Counting*>(ctx);
+    ++own.reads;
+    std::memcpy(dst, own.bytes.data() + offset, n);
+    return 0;
+  };
+  const FilePtr file = File::open(io::Source::callbacks({read_at, nullptr, &given}, given.bytes.size()), {});
+  const Tensor& tall = *file->tensor("tall");
+  const std::int64_t begin[] = {10, 0};
+  const std::int64_t end[] = {20, 16};
+  Bytes rows(160);
+  given.reads = 0;
+  read_slice(tall, format::slice(tall, begin, end, nullptr), rows.data());
+  EXPECT_EQ(given.reads, 1U);
+  for (std::uint64_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], pattern(tall.begin + 160 + i));
+}
+
 TEST(Plan, RefusesWhatDoesNotFit) {
   const Checkpoint checkpoint(temporary_folder());
   const FilePtr file = File::open(checkpoint.path().c_str(), {});
@@ -413,7 +523,8 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   EXPECT_EQ(status_of(*file->tensor("small"), memory.data(), 101), Status::buffer_size);
   EXPECT_EQ(status_of(*file->tensor("small"), nullptr, 100), Status::argument);
   EXPECT_EQ(status_of(*other->tensor("small"), memory.data(), 100), Status::argument);
-  EXPECT_EQ(plan.count(), 0U);
+  EXPECT_EQ(plan.total(), 0U);
+  EXPECT_FALSE(plan.complete(0));
   EXPECT_EQ(status_of(*file->tensor("none"), nullptr, 0), Status::ok);
   plan.run({});
   EXPECT_TRUE(plan.complete(0));

@@ -112,6 +112,22 @@ TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
 }
 
 // A download that stopped early, or a file that was made and never written, is no model without tensors.
+// Names are looked at eight bytes at a time.
+TEST(BintensorsFaults, AByteThatIsNotUtf8AtEveryPlaceOfANameOfEveryLength) {
+  for (std::size_t size = 1; size <= 26; ++size) {
+    for (std::size_t at = 0; at < size; ++at) {
+      std::string name(size, 'a');
+      name[at] = '\xFF';
+      const Error error = fault_of("\0\1"s + static_cast<char>(size) + name + "\1\1\1\0\1"s, 1);
+      EXPECT_EQ(error.status, Status::utf8) << error.message;
+      std::string shown;
+      for (const char c : name.substr(0, 16)) shown += c == 'a' ? "61" : "ff";
+      if (size > 16) shown += "...";
+      EXPECT_TRUE(error.message.ends_with("not UTF-8: " + shown)) << error.message;
+    }
+  }
+}
+
 TEST(BintensorsFaults, ANearlyBlankFileIsNoModel) {
   for (const std::size_t size : {4U, 8U, 16U, 64U, 4096U}) {
     EXPECT_EQ(fault_of(std::string(size, '\0'), 0).status, Status::schema) << size;
@@ -258,6 +274,31 @@ TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
     EXPECT_EQ(file->table.tensors[i].end, tensors[i].end);
   }
   EXPECT_EQ(file->table.metadata[1].value, metadata[1].value);
+}
+
+TEST(BintensorsWriting, NumbersTakeAsFewBytesAsTheyFitInto) {
+  const struct {
+    std::uint64_t number;
+    std::string bytes;
+  } cases[] = {
+      {0, "\0"s},
+      {250, "\xfa"s},
+      {251, "\xfb\xfb\0"s},
+      {65535, "\xfb\xff\xff"s},
+      {65536, "\xfc\0\0\1\0"s},
+      {UINT32_MAX, "\xfc\xff\xff\xff\xff"s},
+      {std::uint64_t{1} << 32, "\xfd\0\0\0\0\1\0\0\0"s},
+  };
+  for (const auto& [number, bytes] : cases) {
+    const std::vector<std::uint64_t> shape{number};
+    const NewTensor tensor{"t", shape, 0, number, Dtype::U8};
+    NewHeader header;
+    header.tensors = {&tensor, 1};
+    header.format = Format::bintensors;
+    const std::string written = serialize(header).substr(kLengthBytes);
+    const std::string wanted = "\0\1\1t"s + written[4] + "\1"s + bytes + "\0"s + bytes;
+    EXPECT_EQ(written.substr(0, wanted.size()), wanted) << number;
+  }
 }
 
 TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {

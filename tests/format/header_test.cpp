@@ -70,6 +70,15 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
   }
 }
 
+// gzip without a time: as a length that is 559,903, and what follows might begin a header.
+TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
+  const std::string gzip("\x1f\x8b\x08\0\0\0\0\0\0\3", 10);
+  for (const std::uint64_t file_size : {20U, 559'902U, 559'910U}) {
+    EXPECT_EQ(status_of([&] { measure(gzip, file_size, {}); }), Status::format) << file_size;
+  }
+  EXPECT_EQ(measure(gzip, 559'911, {}), 559'903U);
+}
+
 TEST(Measure, FewerThanEightBytes) {
   for (std::size_t size = 0; size < 8; ++size) {
     EXPECT_EQ(status_of([&] { measure(std::string(size, '\2'), size, {}); }), Status::truncated) << size;
@@ -322,6 +331,47 @@ TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
     }
   }
   EXPECT_EQ(outcome(header + '}', at, Rules::standard), expected);
+}
+
+Error fault_of(const std::string& header, std::uint64_t data, const HeaderOptions& options) {
+  GuardedHeader guarded(header);
+  Table table(std::pmr::new_delete_resource());
+  try {
+    read_header(guarded.text(), kLengthBytes + header.size() + data, options, table);
+  } catch (const Error& error) {
+    return error;
+  }
+  return {Status::ok, 0, kNowhere, {}};
+}
+
+TEST(Header, WhatIsWrongWithItIsSaid) {
+  const struct {
+    const char* name;
+    const char* header;
+    Rules rules;
+    Status status;
+    const char* says;
+  } cases[] = {
+      {"more bytes than 64 bits count", R"({"t":{"dtype":"X","shape":[1],"data_offsets":[0,18446744073709551615]}})",
+       Rules::standard, Status::coverage, " of 18446744073709551615 bytes"},
+      {"a dtype as a map of two", R"({"t":{"dtype":{"U8":null,"U8":null},"shape":[1],"data_offsets":[0,1]}})",
+       Rules::reference, Status::schema, "an object with two members"},
+      {"a dtype as an empty map", R"({"t":{"dtype":{},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
+       Status::schema, "an empty object"},
+      {"a dtype as a map to a number", R"({"t":{"dtype":{"U8":1},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
+       Status::schema, "an object with a value"},
+      {"a dtype as a map", R"({"t":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}})", Rules::reference,
+       Status::ok, ""},
+      {"an entry of four values", R"({"t":["U8",[1],[0,1],1]})", Rules::reference, Status::schema, "more than three"},
+  };
+  for (const auto& [name, header, rules, status, says] : cases) {
+    HeaderOptions options;
+    options.rules = rules;
+    options.unknown_dtypes = true;
+    const Error error = fault_of(header, 1, options);
+    EXPECT_EQ(error.status, status) << name << ": " << error.message;
+    EXPECT_NE(error.message.find(says), std::string::npos) << name << ": " << error.message;
+  }
 }
 
 }  // namespace
