@@ -152,6 +152,14 @@ static void unknown_flags_are_refused(const kind *which) {
     make(which, (uint32_t)which->size, room, 0);
     memcpy(room + which->flags, &flags, sizeof flags);
     CHECK_FOR(which->name, which->open(room, &err) == ((known & flags) != 0 ? ST_OK : ST_ERR_UNSUPPORTED));
+    if ((known & flags) != 0) continue;
+    char expected[40];
+    snprintf(expected, sizeof expected, "unknown bits 0x%x", (unsigned)flags);
+    const uint32_t all = flags | known;
+    memcpy(room + which->flags, &all, sizeof all);
+    CHECK_FOR(which->name, which->open(room, &err) == ST_ERR_UNSUPPORTED);
+    CHECK_FOR(err.message, strstr(err.message, expected) != NULL &&
+                               err.message[strlen(err.message) - 1] == expected[strlen(expected) - 1]);
   }
 }
 

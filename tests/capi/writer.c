@@ -87,6 +87,8 @@ static void test_refused(const char *path) {
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
   options.data_alignment = UINT64_C(1) << 21;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
+  options.data_alignment = UINT64_C(1) << 63;
+  CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
   options.data_alignment = 0;
   options.header_reserve = UINT64_MAX;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_HEADER_SIZE);
@@ -98,6 +100,39 @@ static void test_refused(const char *path) {
   CHECK(st_writer_begin(NULL, path, NULL, NULL) == ST_ERR_ARGUMENT);
   st_writer_free(writer);
   st_writer_free(NULL);
+}
+
+/* Each flag alone does what it says, and nothing else. */
+static void test_flags(const char *path) {
+  static const struct {
+    uint32_t flags;
+    int replaces, keeps_order;
+  } kFlags[] = {{0, 1, 0},
+                {ST_WRITE_SYNC, 1, 0},
+                {ST_WRITE_KEEP_ORDER, 1, 1},
+                {ST_WRITE_NO_REPLACE, 0, 0},
+                {ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER, 1, 1},
+                {ST_WRITE_SYNC | ST_WRITE_NO_REPLACE, 0, 0},
+                {ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE, 0, 1}};
+  for (size_t i = 0; i < sizeof kFlags / sizeof kFlags[0]; ++i) {
+    for (int there = 0; there < 2; ++there) {
+      st_write_options options = ST_INIT(st_write_options);
+      st_writer *writer = NULL;
+      st_file *file = NULL;
+      if (there == 0) unlink(path);
+      options.flags = kFlags[i].flags;
+      CHECK_OK(st_writer_new(&writer, &err));
+      CHECK_OK(st_writer_add(writer, "b", ST_U8, 0, NULL, "x", NULL, &err));
+      CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "y", NULL, &err));
+      const int begun = st_writer_begin(writer, path, &options, NULL) == ST_OK;
+      CHECK(begun == (there == 0 || kFlags[i].replaces));
+      if (begun) CHECK_OK(st_writer_finish(writer, &err));
+      st_writer_free(writer);
+      CHECK_OK(st_open(path, NULL, &file, &err));
+      if (begun) CHECK(*st_tensor_name(st_get_tensor_at(file, 0), NULL) == (kFlags[i].keeps_order ? 'b' : 'a'));
+      st_free(file);
+    }
+  }
 }
 
 static void test_abandoned(const char *path) {
@@ -156,6 +191,7 @@ int main(void) {
   test_abandoned(a);
   test_edit(a);
   test_empty_map_is_not_none(b);
+  test_flags(b);
   unlink(a);
   unlink(b);
   CHECK(rmdir(folder) == 0);

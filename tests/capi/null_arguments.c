@@ -1,0 +1,127 @@
+/* What may not be NULL is refused by its name, and what may is taken.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700
+#include "test.h"
+
+#include "folder.h"
+
+/* The call ends in `, &err)`. */
+#define REFUSED(argument, call)                                                                  \
+  do {                                                                                           \
+    st_error err = ST_INIT(st_error);                                                            \
+    CHECK((call) == ST_ERR_ARGUMENT);                                                            \
+    test_check(strstr(err.message, argument) != NULL, #call " names it", err.message, __LINE__); \
+  } while (0)
+
+static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
+  memcpy(dst, (const unsigned char *)ctx + offset, n);
+  return 0;
+}
+
+static void opening(const test_bytes *file) {
+  st_file *out = NULL;
+  st_source source = ST_INIT(st_source);
+  REFUSED("path", st_open(NULL, NULL, &out, &err));
+  REFUSED("out", st_open("m.safetensors", NULL, NULL, &err));
+  REFUSED("data", st_open_memory(NULL, 9, NULL, NULL, NULL, &out, &err));
+  REFUSED("out", st_open_memory(file->data, file->size, NULL, NULL, NULL, NULL, &err));
+  REFUSED("out", st_open_fd(0, 0, 0, NULL, NULL, &err));
+  REFUSED("source", st_open_source(NULL, NULL, &out, &err));
+  REFUSED("source.read_at", st_open_source(&source, NULL, &out, &err));
+  source.read_at = read_at;
+  source.ctx = file->data;
+  source.size = file->size;
+  REFUSED("out", st_open_source(&source, NULL, NULL, &err));
+  CHECK(out == NULL && st_open_memory(NULL, 0, NULL, NULL, NULL, &out, NULL) == ST_ERR_TRUNCATED);
+}
+
+static void reading(const st_file *file) {
+  const st_tensor *const w = st_get_tensor(file, "w");
+  const int64_t begin[] = {1, 0}, end[] = {1, 2};
+  st_plan *plan = NULL;
+  void *buffer = NULL;
+  unsigned char bytes[16];
+  REFUSED("file", st_read_shard(NULL, 0, 0, bytes, 1, &err));
+  REFUSED("dst", st_read_shard(file, 0, 0, NULL, 1, &err));
+  CHECK(st_read_shard(file, 0, 0, NULL, 0, NULL) == ST_OK);
+  CHECK(st_read_shard(file, 0, st_get_shard_size(file, 0), NULL, 0, NULL) == ST_OK);
+  REFUSED("tensor", st_tensor_read(NULL, bytes, 16, &err));
+  REFUSED("dst", st_tensor_read(w, NULL, 16, &err));
+  REFUSED("tensor", st_tensor_slice(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &err));
+  REFUSED("tensor", st_tensor_read_slice(NULL, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("dst", st_tensor_read_slice(w, NULL, NULL, NULL, NULL, 16, &err));
+  CHECK(st_tensor_read_slice(w, begin, end, NULL, NULL, 0, NULL) == ST_OK);
+  REFUSED("file", st_plan_new(NULL, &plan, &err));
+  REFUSED("out", st_plan_new(file, NULL, &err));
+  CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
+  REFUSED("plan", st_plan_add(NULL, w, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("tensor", st_plan_add(plan, NULL, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("dst", st_plan_add(plan, w, NULL, NULL, NULL, NULL, 16, &err));
+  REFUSED("plan", st_plan_run(NULL, NULL, &err));
+  CHECK(st_plan_run(plan, NULL, NULL) == ST_OK);
+  st_plan_progress(plan, NULL, NULL);
+  st_plan_free(plan);
+  REFUSED("out", st_buffer_new(1, 0, 0, NULL, &err));
+  CHECK(st_buffer_new(0, 0, 0, &buffer, NULL) == ST_OK && buffer != NULL);
+  st_buffer_free(buffer);
+  st_buffer_free(NULL);
+  st_plan_free(NULL);
+  st_free(NULL);
+  st_tensor_advise(NULL, 1, ST_ADVICE_WILL_NEED);
+  CHECK(st_get_metadata(file, "format", NULL) != NULL && st_get_metadata_at(file, 0, NULL, NULL, NULL) != NULL);
+  CHECK(st_tensor_name(w, NULL) != NULL && st_get_header(file, 0, NULL) != NULL);
+  CHECK(st_dtype_from_name(NULL, 3) == ST_DTYPE_UNKNOWN);
+}
+
+static void writing(const st_file *file) {
+  const st_tensor *const w = st_get_tensor(file, "w");
+  const char *const key = "k";
+  const char *const no_key = NULL;
+  const uint64_t shape[] = {1};
+  st_writer *writer = NULL;
+  REFUSED("out", st_writer_new(NULL, &err));
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  REFUSED("writer", st_writer_set_metadata(NULL, "k", "v", &err));
+  REFUSED("value", st_writer_set_metadata(writer, "k", NULL, &err));
+  REFUSED("writer", st_writer_set_metadata_n(NULL, "k", 1, "v", 1, &err));
+  REFUSED("key", st_writer_set_metadata_n(writer, NULL, 1, "v", 1, &err));
+  REFUSED("value", st_writer_set_metadata_n(writer, "k", 1, NULL, 1, &err));
+  CHECK(st_writer_set_metadata_n(writer, "empty", 5, NULL, 0, NULL) == ST_OK);
+  REFUSED("writer", st_writer_copy_metadata(NULL, file, &err));
+  REFUSED("file", st_writer_copy_metadata(writer, NULL, &err));
+  REFUSED("writer", st_writer_add(NULL, "t", ST_U8, 0, NULL, "x", NULL, &err));
+  REFUSED("name", st_writer_add(writer, NULL, ST_U8, 0, NULL, "x", NULL, &err));
+  REFUSED("shape", st_writer_add(writer, "t", ST_U8, 1, NULL, "x", NULL, &err));
+  REFUSED("name", st_writer_add_n(writer, NULL, 1, ST_U8, 1, shape, "x", NULL, &err));
+  CHECK(st_writer_add_n(writer, NULL, 0, ST_U8, 1, shape, "x", NULL, NULL) == ST_OK); /* the empty name */
+  REFUSED("writer", st_writer_add_tensor(NULL, NULL, 0, w, &err));
+  REFUSED("tensor", st_writer_add_tensor(writer, NULL, 0, NULL, &err));
+  REFUSED("writer", st_writer_begin(NULL, "out", NULL, &err));
+  REFUSED("path", st_writer_begin(writer, NULL, NULL, &err));
+  REFUSED("writer", st_writer_put(NULL, 0, 0, "x", 1, &err));
+  REFUSED("writer", st_writer_finish(NULL, &err));
+  CHECK(st_writer_begin(writer, "out", NULL, NULL) == ST_OK);
+  REFUSED("data", st_writer_put(writer, 0, 0, NULL, 1, &err));
+  CHECK(st_writer_put(writer, 0, 0, NULL, 0, NULL) == ST_OK);
+  CHECK(st_writer_finish(writer, NULL) == ST_OK);
+  st_writer_free(writer);
+  st_writer_free(NULL);
+  REFUSED("path", st_edit_metadata(NULL, &key, &key, 1, NULL, &err));
+  REFUSED("keys", st_edit_metadata("out", NULL, &key, 1, NULL, &err));
+  REFUSED("values", st_edit_metadata("out", &key, NULL, 1, NULL, &err));
+  REFUSED("a key", st_edit_metadata("out", &no_key, &key, 1, NULL, &err));
+}
+
+int main(void) {
+  test_bytes file = test_file(TEST_TWO, 20);
+  st_file *out = NULL;
+  test_enter_folder();
+  opening(&file);
+  CHECK(test_open(&file, NULL, &out, NULL) == ST_OK);
+  reading(out);
+  writing(out);
+  st_free(out);
+  test_release(&file);
+  test_leave_folder();
+  return test_result();
+}
