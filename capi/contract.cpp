@@ -12,12 +12,12 @@ namespace st {
 
 namespace {
 
-constexpr bool same(Status core, st_status number) { return static_cast<st_status>(core) == number; }
-constexpr bool same(Dtype core, st_dtype number) {
+consteval bool same(Status core, st_status number) { return static_cast<st_status>(core) == number; }
+consteval bool same(Dtype core, st_dtype number) {
   return static_cast<st_dtype>(core) == number && info(core).dtype == core;
 }
 
-constexpr bool same(Format core, st_format number) { return static_cast<st_format>(core) == number; }
+consteval bool same(Format core, st_format number) { return static_cast<st_format>(core) == number; }
 
 static_assert(same(Status::ok, ST_OK));
 static_assert(same(Status::argument, ST_ERR_ARGUMENT) && same(Status::struct_size, ST_ERR_STRUCT_SIZE));

@@ -49,7 +49,7 @@ Dtype dtype_from_name(std::string_view name) {
   const Dtype dtype = candidate(name);
   const bool whole = name.size() == info(dtype).name.size();
   // Two dtypes are longer than their digest, and eight bytes may hold a NUL where a shorter name has none.
-  return dtype != Dtype::unknown && whole && (name.size() <= 8 || info(dtype).name == name) ? dtype : Dtype::unknown;
+  return whole && (name.size() <= 8 || info(dtype).name == name) ? dtype : Dtype::unknown;
 }
 
 }  // namespace st

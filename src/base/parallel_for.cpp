@@ -54,7 +54,6 @@ void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
   };
   Crew crew;
   const std::size_t helpers = std::min<std::size_t>(threads, n) - 1;
-  crew.threads.reserve(helpers);
   try {
     while (crew.threads.size() < helpers) crew.threads.emplace_back(work);
   } catch (const std::exception&) {

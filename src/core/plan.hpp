@@ -32,7 +32,6 @@ class Plan {
   std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }
   std::uint64_t total() const { return total_.load(std::memory_order_relaxed); }
   void cancel() const { cancelled_.store(true, std::memory_order_relaxed); }
-  std::size_t count() const { return entries_.size(); }
   bool complete(std::size_t entry) const;  // all of its bytes have arrived in the last run
 
  private:

@@ -19,7 +19,7 @@ class Descriptor {
   explicit Descriptor(int number) : number_(number) {}
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) close();
+    close();
     number_ = std::exchange(other.number_, -1);
     return *this;
   }
