@@ -41,8 +41,10 @@ static void reading(const st_file *file) {
   st_plan *plan = NULL;
   void *buffer = NULL;
   unsigned char bytes[16];
+  st_error beyond = ST_INIT(st_error);
   REFUSED("file", st_read_shard(NULL, 0, 0, bytes, 1, &err));
   REFUSED("dst", st_read_shard(file, 0, 0, NULL, 1, &err));
+  CHECK(st_read_shard(file, 1, 0, bytes, 1, &beyond) == ST_ERR_RANGE && strcmp(beyond.message, "shard 1 of 1") == 0);
   CHECK(st_read_shard(file, 0, 0, NULL, 0, NULL) == ST_OK);
   CHECK(st_read_shard(file, 0, st_get_shard_size(file, 0), NULL, 0, NULL) == ST_OK);
   REFUSED("tensor", st_tensor_read(NULL, bytes, 16, &err));

@@ -14,8 +14,9 @@ namespace faults {
 
 enum class Action {
   none,
-  fail,       // not done, -1 and `error`; a close is done nevertheless, as on Linux
-  cut_short,  // half of it is done
+  fail,        // not done, -1 and `error`; a close is done nevertheless, as on Linux
+  cut_short,   // half of it is done
+  none_of_it,  // 0 bytes are written, and no error
   kill_before,
   kill_after,
 };

@@ -1,0 +1,98 @@
+// Writing goes on after what stops it halfway, and ends where it never would.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/transfer.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "faults.hpp"
+#include "files.hpp"
+#include "io/buffer.hpp"
+#include "io/descriptor.hpp"
+#include "io/edit_lock.hpp"
+
+namespace st::io {
+namespace {
+
+using TransferTest = FolderTest;
+using faults::Action;
+
+TEST_F(TransferTest, writes_all_of_it_or_says_why_not) {
+  const struct {
+    const char* name;
+    Action action;
+    int error;
+    int told;
+  } cases[] = {
+      {"nothing happens", Action::none, 0, 0},       {"an interruption", Action::fail, EINTR, 0},
+      {"half of it", Action::cut_short, 0, 0},       {"no byte and no error", Action::none_of_it, 0, EIO},
+      {"a full disk", Action::fail, ENOSPC, ENOSPC},
+  };
+  const std::string text = "abcdefghij";
+  for (const auto& [name, action, error, told] : cases) {
+    for (const bool at_an_offset : {false, true}) {
+      SCOPED_TRACE(name);
+      const Descriptor file(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      faults::Plan plan;
+      plan.at = 0;
+      plan.action = action;
+      plan.error = error;
+      faults::arm(plan);
+      const int result = at_an_offset ? write_all_at(file.get(), 3, text.data(), text.size())
+                                      : write_all(file.get(), text.data(), text.size());
+      faults::disarm();
+      EXPECT_EQ(result, told);
+      const std::string wanted = at_an_offset ? std::string(3, '\0') + text : text;
+      EXPECT_TRUE(told != 0 || contents(path()) == wanted);
+    }
+  }
+}
+
+TEST_F(TransferTest, leaves_the_signals_of_the_thread_as_they_were) {
+  const Descriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  sigset_t pipe;
+  sigset_t now;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  for (const int blocked : {0, 1}) {
+    pthread_sigmask(blocked != 0 ? SIG_BLOCK : SIG_UNBLOCK, &pipe, nullptr);
+    EXPECT_EQ(write_all(null.get(), "x", 1), 0);
+    pthread_sigmask(SIG_BLOCK, nullptr, &now);
+    EXPECT_EQ(sigismember(&now, SIGPIPE), blocked);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
+// Where standard input was closed, the next file has its number.
+TEST_F(TransferTest, locks_a_file_whose_descriptor_is_0) {
+  put(path(), "x");
+  const auto locked = [&] {
+    const int file = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
+    return file > 0 && dup2(file, 0) == 0 && EditLock::exclusive(0).held() ? 1 : 0;
+  };
+  EXPECT_EQ(in_child(locked), 1);
+}
+
+TEST(Buffer, HasItsPagesAtOnceUnlessTheyAreToComeAsTheyAreTouched) {
+  constexpr std::size_t kBytes = 1 << 20;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
+    std::byte* const buffer = new_buffer(kBytes, pages, 2);
+    std::vector<unsigned char> there(kBytes / page);
+    ASSERT_EQ(mincore(buffer, kBytes, there.data()), 0);
+    const auto count = std::count_if(there.begin(), there.end(), [](unsigned char p) { return (p & 1) != 0; });
+    EXPECT_EQ(static_cast<std::size_t>(count), pages == Pages::at_once ? there.size() : 0);
+    free_buffer(buffer);
+  }
+}
+
+}  // namespace
+}  // namespace st::io
