@@ -183,8 +183,9 @@ class Finder:
         if frozen:
             return
         children = list(cursor.get_children())
+        constant = kind == CursorKind.CASE_STMT or kind == CursorKind.IF_STMT and self.is_constexpr(cursor)
         for child in children:
-            if kind == CursorKind.CASE_STMT and child == children[0]:
+            if constant and child == children[0]:
                 continue
             self.visit(child, parents + [cursor])
 
@@ -224,8 +225,13 @@ class Finder:
         begin, end = self.span(cursor)
         return f"{text[begin:end].decode()} in {text.splitlines()[cursor.extent.start.line - 1].decode().strip()}"
 
+    def is_constexpr(self, cursor):
+        return self.spelled(cursor).startswith('if constexpr')
+
     def condition(self, cursor, kind):
         children = list(cursor.get_children())
+        if kind == CursorKind.IF_STMT and self.is_constexpr(cursor):
+            return
         if any(c.kind == CursorKind.VAR_DECL for c in children[:1]):
             return
         test = next((c for c in children if c.kind.is_expression()), None)
