@@ -195,8 +195,9 @@ def run(command, environment, folder, seconds):
         if status in (0, 77):
             return None
         output.seek(0)
-        begun = re.findall(r'\[ RUN      \] (\S+)', output.read().decode(errors='replace'))
-        return f'{begun[-1] + " " if begun else ""}exits with {status}'
+        said = output.read().decode(errors='replace')
+        names = re.findall(r'\[  FAILED  \] (\S+)', said)[:1] or re.findall(r'\[ RUN      \] (\S+)', said)[-1:]
+        return ' '.join([*names, f'exits with {status}'])
 
 
 def trace(found, count):
