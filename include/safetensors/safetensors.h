@@ -124,7 +124,7 @@ typedef struct st_allocator {
 
 typedef int32_t st_io;
 enum {
-  ST_IO_AUTO = 0,   /* map; where mapping is refused or known to be slow (network, FUSE), read           */
+  ST_IO_AUTO = 0,   /* map at the first st_tensor_data; read where that is refused or slow (network, FUSE) */
   ST_IO_MAP = 1,    /* read-only mapping: st_tensor_data is a zero-copy view                             */
   ST_IO_COPY = 2,   /* copy-on-write mapping: the views may be written to, the file never changes        */
   ST_IO_READ = 3    /* no mapping: data comes only through reads into the caller's memory, never SIGBUS  */
@@ -194,7 +194,7 @@ ST_API uint64_t        st_tensor_bytes(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* bytes, absolute, in its file */
 ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
 /* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is no
- * mapping: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not. */
+ * mapping, which ST_IO_AUTO makes at the first call: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not. */
 ST_API const void     *st_tensor_data(const st_tensor *tensor);
 
 typedef int32_t st_format;

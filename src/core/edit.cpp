@@ -100,7 +100,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   Shard shard(std::pmr::new_delete_resource());
   shard.source = file.take_source();
   format::HeaderOptions reading;
-  reading.seed = io::random_seed();
+  reading.seed = io::hash_seed(&reading);
   load(shard, io::Mode::read, reading);
 
   const Pairs pairs = changed(shard.table, changes);

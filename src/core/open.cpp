@@ -14,7 +14,7 @@ FilePtr File::open(io::Source source, const OpenOptions& options) {
   Shard& shard = file->shards_.emplace_back(&file->memory_);
   shard.source = std::move(source);
   format::HeaderOptions header = options.header;
-  header.seed = io::random_seed();
+  header.seed = io::hash_seed(file.get());
   load(shard, options.io, header);
   return file;
 }

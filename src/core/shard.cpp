@@ -57,6 +57,13 @@ void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
   if (!whole) read_text_again(shard, options);
 }
 
+// The system gives out the lowest number, so that this bounds what all handles of a process keep.
+bool may_keep_descriptor(const Shard& shard) {
+  const io::PlainFile* const file = shard.source.file();
+  return shard.number < kMostDescriptors && file != nullptr &&
+         static_cast<std::size_t>(file->descriptor()) < kMostDescriptors;
+}
+
 void name_file(Error& error, const Shard& shard) {
   const io::PlainFile* const file = shard.source.file();
   if (file == nullptr || file->path().empty()) return;
@@ -76,8 +83,12 @@ void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
 
   options.shard = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);
-  shard.source.map(mode);
-  if (shard.source.view() != nullptr || shard.number >= kMostDescriptors) shard.source.rest();
+  if (mode == io::Mode::automatic && may_keep_descriptor(shard)) {
+    shard.source.map_at_first_view();
+  } else {
+    shard.source.map(mode);
+  }
+  if (shard.source.is_mapped() || shard.number >= kMostDescriptors) shard.source.rest();
 } catch (Error& error) {
   name_file(error, shard);
   throw;

@@ -18,7 +18,7 @@ constexpr std::size_t kAhead = 8;  // so many tensors are fetched from memory wh
 
 }  // namespace
 
-Writer::Writer() : index_(std::pmr::new_delete_resource()), seed_(io::random_seed()) {}
+Writer::Writer() : index_(std::pmr::new_delete_resource()), seed_(io::hash_seed(this)) {}
 
 void Writer::require_state(State wanted, const char* call) const {
   const State state = state_.load(std::memory_order_acquire);

@@ -51,10 +51,8 @@ class NameIndex {
     return kNone;
   }
 
-  std::uint32_t find(const Item* items, std::string_view name) const { return find_hashed(items, name, hash(name)); }
-
-  std::uint32_t find_hashed(const Item* items, std::string_view name, std::uint32_t hash) const {
-    return slots_.empty() ? kNone : slots_[probe(items, name, hash)].number;
+  std::uint32_t find(const Item* items, std::string_view name) const {
+    return slots_.empty() ? kNone : slots_[probe(items, name, hash(name))].number;
   }
 
   // Calls visit(hash, number) for every name, in no order.

@@ -1,7 +1,8 @@
-// A mapping of part of a file, unmapped when it goes.
+// A mapping of part of a file, made at once or at the first use, unmapped when it goes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,12 +17,17 @@ class Mapping {
   Mapping() = default;
   // Empty when the system refuses; `os_error` then says why. A mapping of 0 bytes is empty and no error.
   static Mapping of(int descriptor, std::uint64_t offset, std::uint64_t size, MapKind kind, int& os_error);
+  // Read-only, and still to be made; size > 0.
+  static Mapping later(std::uint64_t size);
 
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
 
-  std::byte* data() const { return data_; }
+  // nullptr while it has to be made.
+  std::byte* data() const { return data_.load(std::memory_order_acquire); }
+  // The same, made if it has to be: of what it was given the size of. nullptr when the system refuses. Any thread.
+  std::byte* made(int descriptor, std::uint64_t offset) const;
   bool writable() const { return kind_ == MapKind::copy_on_write; }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
@@ -31,8 +37,8 @@ class Mapping {
  private:
   void unmap();
 
-  std::byte* data_ = nullptr;  // the byte asked for, not the page it lies on
-  std::size_t size_ = 0;
+  mutable std::atomic<std::byte*> data_ = nullptr;  // the byte asked for, not the page it lies on
+  std::uint64_t size_ = 0;
   MapKind kind_ = MapKind::read_only;
 };
 

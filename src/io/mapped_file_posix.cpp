@@ -40,9 +40,24 @@ Mapping Mapping::of(int descriptor, std::uint64_t offset, std::uint64_t size, Ma
     return mapping;
   }
   mapping.data_ = static_cast<std::byte*>(start) + slack;
-  mapping.size_ = static_cast<std::size_t>(size);
+  mapping.size_ = size;
   mapping.kind_ = kind;
   return mapping;
+}
+
+Mapping Mapping::later(std::uint64_t size) {
+  Mapping mapping;
+  mapping.size_ = size;
+  return mapping;
+}
+
+std::byte* Mapping::made(int descriptor, std::uint64_t offset) const {
+  if (std::byte* const already = data()) return already;
+  int refused = 0;
+  const Mapping mine = of(descriptor, offset, size_, kind_, refused);
+  std::byte* theirs = nullptr;
+  if (!data_.compare_exchange_strong(theirs, mine.data(), std::memory_order_acq_rel)) return theirs;
+  return mine.data_.exchange(nullptr);
 }
 
 Mapping::Mapping(Mapping&& other) noexcept { *this = std::move(other); }
@@ -50,7 +65,7 @@ Mapping::Mapping(Mapping&& other) noexcept { *this = std::move(other); }
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this == &other) return *this;
   unmap();
-  data_ = std::exchange(other.data_, nullptr);
+  data_ = other.data_.exchange(nullptr);
   size_ = std::exchange(other.size_, 0);
   kind_ = other.kind_;
   return *this;
@@ -59,17 +74,18 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 Mapping::~Mapping() { unmap(); }
 
 void Mapping::unmap() {
-  if (data_ == nullptr) return;
-  const std::size_t slack = below_page(data_);
-  munmap(data_ - slack, size_ + slack);
-  data_ = nullptr;
+  std::byte* const begin = data_.exchange(nullptr);
+  if (begin == nullptr) return;
+  const std::size_t slack = below_page(begin);
+  munmap(begin - slack, static_cast<std::size_t>(size_) + slack);
 }
 
 void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
-  if (data_ == nullptr || n == 0) return;
+  std::byte* const begin = data();
+  if (begin == nullptr || n == 0) return;
   // Dropping the pages of a copy-on-write mapping would drop what the caller wrote to them.
   if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
-  std::byte* const first = data_ + offset;
+  std::byte* const first = begin + offset;
   const std::size_t slack = below_page(first);
   madvise(first - slack, static_cast<std::size_t>(n) + slack,
           advice == Advice::will_need ? MADV_WILLNEED : MADV_DONTNEED);
@@ -79,7 +95,7 @@ bool Mapping::copy_out(std::uint64_t offset, void* dst, std::size_t n) const {
   // The kernel copies, and so meets a missing page as an error (EFAULT) where our own load would be a SIGBUS.
   constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
   auto* to = static_cast<std::byte*>(dst);
-  std::byte* from = data_ + offset;
+  std::byte* from = data() + offset;
   while (n > 0) {
     const iovec local{to, std::min(n, kMostAtOnce)};
     const iovec remote{from, std::min(n, kMostAtOnce)};

@@ -8,4 +8,7 @@ namespace st::io {
 
 std::uint64_t random_seed();
 
+// One for a hash table: asks the system once in the life of the process, so that small files open without.
+std::uint64_t hash_seed(const void* table);
+
 }  // namespace st::io

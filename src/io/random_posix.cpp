@@ -15,4 +15,9 @@ std::uint64_t random_seed() {
   return reinterpret_cast<std::uintptr_t>(&seed) * 0x9E3779B97F4A7C15 ^ now;
 }
 
+std::uint64_t hash_seed(const void* table) {
+  static const std::uint64_t secret = random_seed();
+  return secret ^ reinterpret_cast<std::uintptr_t>(table) * 0x9E3779B97F4A7C15;
+}
+
 }  // namespace st::io

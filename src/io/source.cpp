@@ -12,7 +12,7 @@ namespace st::io {
 Source Source::memory(const void* data, std::uint64_t size, void (*release)(void*), void* ctx) {
   Source source;
   source.bytes_ = MemoryBytes{release, ctx};
-  source.view_ = static_cast<const std::byte*>(data);
+  source.memory_ = static_cast<const std::byte*>(data);
   source.size_ = size;
   return source;
 }
@@ -40,7 +40,8 @@ Source& Source::operator=(Source&& other) noexcept {
   bytes_ = std::exchange(other.bytes_, std::monostate{});
   mapping_ = std::move(other.mapping_);
   original_ = std::move(other.original_);
-  view_ = std::exchange(other.view_, nullptr);
+  maps_later_ = other.maps_later_;
+  memory_ = std::exchange(other.memory_, nullptr);
   base_ = other.base_;
   size_ = other.size_;
   return *this;
@@ -67,7 +68,7 @@ void Source::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   } else if (const auto* plain = std::get_if<PlainFile>(&bytes_)) {
     read_file(*plain, offset, dst, n);
   } else {
-    std::memcpy(dst, view_ + offset, n);
+    std::memcpy(dst, memory_ + offset, n);
   }
 }
 
@@ -82,6 +83,12 @@ void Source::read_file(const PlainFile& plain, std::uint64_t offset, void* dst, 
   }
 }
 
+const std::byte* Source::view() const {
+  if (memory_ != nullptr) return memory_;
+  if (!maps_later_) return mapping_.data();
+  return mapping_.made(std::get<PlainFile>(bytes_).descriptor(), base_);
+}
+
 void Source::map(Mode mode) {
   const auto* plain = std::get_if<PlainFile>(&bytes_);
   if (plain == nullptr || mode == Mode::read || size_ == 0) return;
@@ -89,13 +96,19 @@ void Source::map(Mode mode) {
   const MapKind kind = mode == Mode::copy_on_write ? MapKind::copy_on_write : MapKind::read_only;
   int os_error = 0;
   mapping_ = Mapping::of(plain->descriptor(), base_, size_, kind, os_error);
-  view_ = mapping_.data();
-  if (view_ == nullptr && mode != Mode::automatic) fail_os(Status::map, os_error, "mapping {} bytes", size_);
+  if (mapping_.data() == nullptr && mode != Mode::automatic) fail_os(Status::map, os_error, "mapping {} bytes", size_);
+}
+
+void Source::map_at_first_view() {
+  const auto* plain = std::get_if<PlainFile>(&bytes_);
+  if (plain == nullptr || plain->remote() || size_ == 0) return;
+  mapping_ = Mapping::later(size_);
+  maps_later_ = true;
 }
 
 void Source::rest() {
   auto* const plain = std::get_if<PlainFile>(&bytes_);
-  if (plain == nullptr || plain->descriptor() < 0) return;
+  if (plain == nullptr || plain->descriptor() < 0 || maps_later_) return;
   if (mapping_.writable()) {
     int refused = 0;
     original_ = Mapping::of(plain->descriptor(), base_, size_, MapKind::read_only, refused);

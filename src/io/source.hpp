@@ -17,7 +17,7 @@
 namespace st::io {
 
 enum class Mode : std::uint8_t {
-  automatic,      // map; read where mapping is refused, or known to be slow (network, FUSE)
+  automatic,      // map when a view is wanted; read where mapping is refused, or known to be slow (network, FUSE)
   map,            // read-only mapping
   copy_on_write,  // private writable mapping that reserves no memory
   read,           // no mapping
@@ -50,18 +50,23 @@ class Source {
   // Throws Status::read, and Status::truncated when the file has become shorter.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
-  // Maps a file's bytes as the mode says. Where automatic finds a network mount or is refused, view() stays nullptr.
+  // Maps a file's bytes as the mode says. Where automatic finds a network mount or is refused, view() is nullptr.
   // Memory has a view and callbacks have none, whatever the mode.
   void map(Mode mode);
+  // The same as automatic, but not before view() is called; the descriptor is kept for it.
+  void map_at_first_view();
 
-  // The bytes themselves, or nullptr when they must be read.
-  const std::byte* view() const { return view_; }
+  bool is_mapped() const { return mapping_.data() != nullptr; }
+
+  // The bytes themselves, or nullptr when they must be read. Any thread.
+  const std::byte* view() const;
 
   // The file behind, or nullptr: for those who do their own I/O on it.
   const PlainFile* file() const { return std::get_if<PlainFile>(&bytes_); }
   std::uint64_t base() const { return base_; }  // where in that file our byte 0 is
 
-  // Gives a file's descriptor back; read_at() opens the path again when it must. Before the Source is shared.
+  // Gives a file's descriptor back unless a mapping is to be made of it; read_at() opens the path again when it must.
+  // Before the Source is shared.
   void rest();
 
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
@@ -73,7 +78,8 @@ class Source {
   std::variant<std::monostate, MemoryBytes, CallbackBytes, PlainFile> bytes_;
   Mapping mapping_;
   Mapping original_;  // beside one that the caller may have written to, when there is no descriptor
-  const std::byte* view_ = nullptr;
+  bool maps_later_ = false;
+  const std::byte* memory_ = nullptr;
   std::uint64_t base_ = 0;
   std::uint64_t size_ = 0;
 };

@@ -7,14 +7,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -161,6 +166,72 @@ TEST(Source, PartOfAFileAtAnyPlace) {
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
     }
   }
+}
+
+std::size_t mappings_of(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.ends_with(path) ? 1U : 0U;
+  return count;
+}
+
+TEST(Source, IsMappedAtTheFirstViewAndNotBefore) {
+  const Folder folder;
+  const std::string bytes = counted(20'000);
+  const std::string path = fs::canonical(folder.file("file", bytes)).string();
+  for (const std::uint64_t base : {0U, 4097U}) {
+    {
+      Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      source.map_at_first_view();
+      source.rest();  // the mapping will need the descriptor
+      EXPECT_EQ(read(source, 7, 100), bytes.substr(base + 7, 100));
+      source.advise(0, 100, Advice::will_need);
+      EXPECT_FALSE(source.is_mapped());
+      EXPECT_EQ(mappings_of(path), 0U);
+      const Source moved = std::move(source);
+      EXPECT_EQ(std::memcmp(moved.view(), bytes.data() + base, moved.size()), 0);
+      EXPECT_EQ(moved.view(), moved.view());
+      EXPECT_TRUE(moved.is_mapped());
+      EXPECT_EQ(mappings_of(path), 1U);
+    }
+    EXPECT_EQ(mappings_of(path), 0U);
+  }
+}
+
+TEST(Source, ManyThreadsThatWantAViewGetTheSame) {
+  const Folder folder;
+  const std::string path = fs::canonical(folder.file("file", counted(20'000))).string();
+  for (int round = 0; round < 50; ++round) {
+    Source source = Source::file(PlainFile::open(path.c_str()), 0, 20'000);
+    source.map_at_first_view();
+    std::array<const std::byte*, 8> views{};
+    std::atomic<int> waiting = 0;
+    std::vector<std::thread> threads;
+    for (const std::byte*& view : views) {
+      threads.emplace_back([&] {
+        ++waiting;
+        while (waiting < static_cast<int>(views.size())) std::this_thread::yield();
+        view = source.view();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(std::set<const std::byte*>(views.begin(), views.end()).size(), 1U);
+    EXPECT_NE(views[0], nullptr);
+    EXPECT_EQ(mappings_of(path), 1U);
+  }
+}
+
+TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  Source source = Source::file(PlainFile::open(folder.file("file", bytes).c_str()), 0, bytes.size());
+  source.map_at_first_view();
+  read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
+  EXPECT_EQ(source.view(), nullptr);
+  read_faults::disarm();
+  EXPECT_EQ(read(source, 0, bytes.size()), bytes);
+  ASSERT_NE(source.view(), nullptr);
+  EXPECT_EQ(std::memcmp(source.view(), bytes.data(), bytes.size()), 0);
 }
 
 TEST(Source, NoBytesAreNotMapped) {
