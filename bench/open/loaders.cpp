@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loaders.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -62,6 +63,39 @@ const void* find_ours(const void* file, const char* name, std::size_t len) {
   return st_get_tensor_n(static_cast<const st_file*>(file), name, len);
 }
 
+// ---- ours from another library ------------------------------------------------------------------------------------------
+
+struct Library {
+  decltype(&st_open) open;
+  decltype(&st_free) free;
+  decltype(&st_get_tensor_n) find;
+} other;
+
+void* open_other(const char* path) {
+  st_file* file = nullptr;
+  other.open(path, nullptr, &file, nullptr);
+  return file;
+}
+
+Opened open_other_explained(const char* path) {
+  void* const file = open_other(path);
+  return {file, file != nullptr ? "ok" : "refused"};
+}
+
+void close_other(void* file) { other.free(static_cast<st_file*>(file)); }
+
+const void* find_other(const void* file, const char* name, std::size_t len) {
+  return other.find(static_cast<const st_file*>(file), name, len);
+}
+
+constexpr Loader kOther{"before", open_other_explained, open_other, close_other, find_other};
+
+template <class Function>
+void look_up(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) throw std::runtime_error(dlerror());
+}
+
 // ---- the floor --------------------------------------------------------------------------------------------------------
 
 void* open_floor(const char* path) {
@@ -119,12 +153,32 @@ const Loader* const kCrate = nullptr;
 const Loader* const kBintensorsCrate = nullptr;
 #endif
 
+// Its calls of its own functions must not come here.
+const Loader& load_library(const std::string& path) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  look_up(library, "st_open", other.open);
+  look_up(library, "st_free", other.free);
+  look_up(library, "st_get_tensor_n", other.find);
+  return kOther;
+}
+
 const Loader* loader_named(std::string_view name) {
   for (const Loader* const loader : {&kOurs, &kOursAsReference, &kFloor, kCrate, kBintensorsCrate}) {
     if (loader != nullptr && loader->name == name) return loader;
   }
   return nullptr;
 }
+
+std::vector<std::string> kernels() {
+  std::vector<std::string> names;
+  for (const simdjson::implementation* kernel : simdjson::get_available_implementations()) {
+    if (kernel->supported_by_runtime_system()) names.push_back(kernel->name());
+  }
+  return names;
+}
+
+std::string kernel_in_use() { return simdjson::get_active_implementation()->name(); }
 
 // ---- stage 1 ----------------------------------------------------------------------------------------------------------
 

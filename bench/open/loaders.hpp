@@ -37,6 +37,13 @@ extern const Loader kFloor;
 extern const Loader* const kCrate;
 extern const Loader* const kBintensorsCrate;
 
+// Ours from another shared library, such as an earlier version. Throws std::runtime_error. One of them at a time.
+const Loader& load_library(const std::string& path);
+
+// The kernels of simdjson for this processor, and which of them is in use.
+std::vector<std::string> kernels();
+std::string kernel_in_use();
+
 // The loader of that name, null when there is none.
 const Loader* loader_named(std::string_view name);
 

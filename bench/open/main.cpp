@@ -20,8 +20,11 @@ constexpr const char* kHostile = "hostile.tsv";
 struct Options {
   std::string folder = "build/bench-data";
   std::string only;
+  std::string against;
   int rounds = 9;
   bool memory = false;
+  bool reused_only = false;
+  bool kernels = false;
   bool json = false;
 };
 
@@ -44,17 +47,22 @@ std::vector<bench::Case> selected(const Options& options, const std::string& man
   return cases;
 }
 
-std::vector<bench::OpenRow> open_all(const std::vector<bench::Case>& cases, int rounds, bench::Memory memory) {
+std::vector<bench::OpenRow> open_all(const std::vector<bench::Case>& cases, const bench::Loader* before, int rounds,
+                                     bench::Memory memory) {
   std::vector<bench::OpenRow> rows;
-  for (const bench::Case& tested : cases) rows.push_back(bench::measure_open(tested, rounds, memory));
+  for (const bench::Case& tested : cases) rows.push_back(bench::measure_open(tested, before, rounds, memory));
   return rows;
 }
 
 int run_times(const Options& options) {
   const std::vector<bench::Case> cases = selected(options, kUsual);
-  show("open, in memory that the process has had before", open_all(cases, options.rounds, bench::Memory::reused),
+  const bench::Loader* const before = options.against.empty() ? nullptr : &bench::load_library(options.against);
+  const std::string kernel = fmt::format(" (simdjson's kernel: {})", bench::kernel_in_use());
+  show("open, in memory that the process has had before" + kernel,
+       open_all(cases, before, options.rounds, bench::Memory::reused), options);
+  if (options.reused_only) return 0;
+  show("open, in memory fresh from the system" + kernel, open_all(cases, before, options.rounds, bench::Memory::fresh),
        options);
-  show("open, in memory fresh from the system", open_all(cases, options.rounds, bench::Memory::fresh), options);
   std::vector<bench::FindRow> found;
   for (const bench::Case& tested : cases) {
     if (tested.kind == "open") found.push_back(bench::measure_find(tested, options.rounds));
@@ -91,10 +99,17 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "how many turns each reader has")
       ->check(CLI::Range(5, 1000))
       ->capture_default_str();
+  app.add_option("--against", options.against, "another libsafetensors.so, which takes turns with this one");
+  app.add_flag("--reused-only", options.reused_only, "only the first table of times");
+  app.add_flag("--kernels", options.kernels, "name simdjson's kernels for this processor, and measure nothing");
   app.add_flag("--memory", options.memory, "peak memory and hostile headers instead of times");
   app.add_flag("--json", options.json, "a line of JSON per table");
   CLI11_PARSE(app, argc, argv);
   try {
+    for (const std::string& name : options.kernels ? bench::kernels() : std::vector<std::string>()) {
+      fmt::print("{}\n", name);
+    }
+    if (options.kernels) return 0;
     return options.memory ? run_memory(options) : run_times(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_open: {}\n", error.what());

@@ -61,12 +61,12 @@ std::string time_text(const Sample& sample) {
 }
 
 std::string ratio_text(const Sample& above, const Sample& below) {
-  return above.min_ns == 0 || below.min_ns == 0 ? "-" : fmt::format("{:.1f}", above.min_ns / below.min_ns);
+  return above.min_ns == 0 || below.min_ns == 0 ? "-" : fmt::format("{:.2f}", above.min_ns / below.min_ns);
 }
 
 }  // namespace
 
-OpenRow measure_open(const Case& tested, int rounds, Memory memory) {
+OpenRow measure_open(const Case& tested, const Loader* before, int rounds, Memory memory) {
   // Left to itself glibc changes its mind, after the first large blocks, about which it gives back to the system: a
   // reader would be measured by what came before it.
   mallopt(M_MMAP_THRESHOLD, kKeepEverything);
@@ -78,32 +78,37 @@ OpenRow measure_open(const Case& tested, int rounds, Memory memory) {
   const std::vector<Sample> samples = alternate(
       {opening(&kOurs, tested.files), opening(kCrate, tested.files), opening(&kFloor, tested.files),
        first_stages(tested.files), opening(kBintensorsCrate, bintensors), opening(&kOurs, bintensors),
-       in_shards ? opening(&kOurs, {tested.folder}) : Work(), in_shards ? opening_on_threads(tested.files) : Work()},
+       in_shards ? opening(&kOurs, {tested.folder}) : Work(), in_shards ? opening_on_threads(tested.files) : Work(),
+       opening(before, tested.files), in_shards ? opening(before, {tested.folder}) : Work()},
       rounds, memory == Memory::fresh ? Work(give_back) : Work());
-  return {&tested, samples[0], samples[1], samples[2], samples[3], samples[4], samples[5], samples[6], samples[7]};
+  return {&tested,    samples[0], samples[1], samples[2], samples[3], samples[4],
+          samples[5], samples[6], samples[7], samples[8], samples[9]};
 }
 
 void print(const std::vector<OpenRow>& rows) {
-  fmt::print("{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
-             "", "tensors", "header", "ours", "median", "ns/t", "crate", "/ours", "floor", "ours/", "stage 1", "ours/",
-             "bintens.", "/ours", "our bt", "crate/");
+  fmt::print(
+      "{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
+      "", "tensors", "header", "ours", "median", "ns/t", "before", "ours/", "crate", "/ours", "floor", "ours/",
+      "stage 1", "ours/", "bintens.", "/ours", "our bt", "crate/");
   for (const OpenRow& row : rows) {
     const Case& tested = *row.tested;
     const double per_tensor = row.ours.min_ns / static_cast<double>(tested.tensors);
     fmt::print(
-        "{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
+        "{:<14}{:>8}{:>10} |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7}\n",
         tested.name, tested.tensors, tested.header_bytes, time_text(row.ours), time_text({row.ours.median_ns, 0}),
-        per_tensor, time_text(row.crate), ratio_text(row.crate, row.ours), time_text(row.floor),
-        ratio_text(row.ours, row.floor), time_text(row.stage_one), ratio_text(row.ours, row.stage_one),
-        time_text(row.bintensors), ratio_text(row.bintensors, row.ours), time_text(row.ours_bintensors),
+        per_tensor, time_text(row.before), ratio_text(row.ours, row.before), time_text(row.crate),
+        ratio_text(row.crate, row.ours), time_text(row.floor), ratio_text(row.ours, row.floor),
+        time_text(row.stage_one), ratio_text(row.ours, row.stage_one), time_text(row.bintensors),
+        ratio_text(row.bintensors, row.ours), time_text(row.ours_bintensors),
         ratio_text(row.bintensors, row.ours_bintensors));
     if (row.checkpoint.min_ns == 0) continue;
     fmt::print(
-        "  as one handle, with its index   |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} | (floor on {} threads)\n",
+        "  as one handle, with its index   |{:>10}{:>10}{:>7.1f} |{:>10}{:>7} |{:>10}{:>7} |{:>10}{:>7} | (floor on {} threads)\n",
         time_text(row.checkpoint), time_text({row.checkpoint.median_ns, 0}),
-        row.checkpoint.min_ns / static_cast<double>(tested.tensors), time_text(row.crate),
-        ratio_text(row.crate, row.checkpoint), time_text(row.floor_on_threads),
-        ratio_text(row.checkpoint, row.floor_on_threads), std::thread::hardware_concurrency());
+        row.checkpoint.min_ns / static_cast<double>(tested.tensors), time_text(row.checkpoint_before),
+        ratio_text(row.checkpoint, row.checkpoint_before), time_text(row.crate), ratio_text(row.crate, row.checkpoint),
+        time_text(row.floor_on_threads), ratio_text(row.checkpoint, row.floor_on_threads),
+        std::thread::hardware_concurrency());
   }
 }
 
@@ -122,6 +127,8 @@ nlohmann::ordered_json json_of(const OpenRow& row) {
   add("ours_bintensors", row.ours_bintensors);
   add("checkpoint", row.checkpoint);
   add("floor_on_threads", row.floor_on_threads);
+  add("before", row.before);
+  add("checkpoint_before", row.checkpoint_before);
   return json;
 }
 

@@ -19,6 +19,7 @@ struct OpenRow {
   Sample ours_bintensors;                            // our reader on the bintensors file of the same table
   Sample checkpoint;                                 // all shards and their index as one handle
   Sample floor_on_threads;                           // what reads the same headers on as many threads
+  Sample before, checkpoint_before;                  // of the library to compare with
 };
 
 struct FindRow {
@@ -29,7 +30,8 @@ struct FindRow {
 // Memory that a process has had before costs less than pages that the system has yet to find and clear.
 enum class Memory : std::uint8_t { fresh, reused };
 
-OpenRow measure_open(const Case& tested, int rounds, Memory memory);
+// `before`: another loader to compare with, or nullptr.
+OpenRow measure_open(const Case& tested, const Loader* before, int rounds, Memory memory);
 FindRow measure_find(const Case& tested, int rounds);
 
 void print(const std::vector<OpenRow>& rows);
