@@ -193,8 +193,9 @@ ST_API uint64_t        st_tensor_elements(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_bytes(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* bytes, absolute, in its file */
 ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
-/* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is no
- * mapping, which ST_IO_AUTO makes at the first call: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not. */
+/* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is
+ * no mapping (which ST_IO_AUTO makes at the first call): read them instead.  When somebody truncates the mapped file, touching
+ * them raises SIGBUS; st_tensor_read does not. */
 ST_API const void     *st_tensor_data(const st_tensor *tensor);
 
 typedef int32_t st_format;
