@@ -36,7 +36,7 @@ bool lock_alone(int file) {
 // Nothing when the path leads elsewhere by now.
 Descriptor opened_again(const PlainFile& plain, int flags, const std::string& shown) {
   try {
-    return Descriptor(plain.reopen(flags));
+    return Descriptor(plain.reopen_path(flags));
   } catch (const Error& error) {
     if (error.os_error == 0 || error.os_error == ENOENT) return {};
     fail_os(Status::open, error.os_error, "{}", shown);

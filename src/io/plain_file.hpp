@@ -47,8 +47,10 @@ class PlainFile {
   // -1 while at rest.
   int descriptor() const { return descriptor_.get(); }
 
-  // A descriptor for the same file which the caller closes, opened with more flags (O_DIRECT). Throws.
+  // Another descriptor for the same file, which the caller closes, opened with more flags (O_DIRECT). Throws.
   int reopen(int extra_flags) const;
+  // The same, but an error where the path leads elsewhere by now.
+  int reopen_path(int extra_flags) const;
 
   // A hint to the page cache; without a descriptor there is nobody to tell.
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
@@ -58,8 +60,8 @@ class PlainFile {
   void rest(bool mapped);
 
  private:
-  static std::optional<PlainFile> try_adopt(Descriptor descriptor, std::string path, std::string absolute_path);
-  static PlainFile adopt(Descriptor descriptor, std::string path, std::string absolute_path);
+  static std::optional<PlainFile> try_adopt(Descriptor descriptor, std::string path);
+  static PlainFile adopt(Descriptor descriptor, std::string path);
   void require_same(const struct stat& status) const;
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;
   std::string shown() const;
@@ -67,7 +69,7 @@ class PlainFile {
   Descriptor descriptor_;
   Mapping pin_;
   std::string path_;
-  std::string absolute_;  // what reopen() opens: the working directory may have changed
+  std::string absolute_;  // what is opened again after a rest: the working directory may have changed
   std::uint64_t size_ = 0;
   Identity identity_;
   bool inode_in_use_ = true;  // by us: by the descriptor or a mapping

@@ -93,11 +93,10 @@ std::string absolute(const char* path) {
 
 }  // namespace
 
-std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string path, std::string absolute_path) {
+std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string path) {
   PlainFile file;
   file.descriptor_ = std::move(descriptor);
   file.path_ = std::move(path);
-  file.absolute_ = std::move(absolute_path);
   struct stat status {};
   if (fstat(file.descriptor(), &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
   if (S_ISDIR(status.st_mode)) return std::nullopt;
@@ -110,15 +109,15 @@ std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string
   return file;
 }
 
-PlainFile PlainFile::adopt(Descriptor descriptor, std::string path, std::string absolute_path) {
+PlainFile PlainFile::adopt(Descriptor descriptor, std::string path) {
   const std::string shown = path;
-  std::optional<PlainFile> file = try_adopt(std::move(descriptor), std::move(path), std::move(absolute_path));
+  std::optional<PlainFile> file = try_adopt(std::move(descriptor), std::move(path));
   if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(shown));
   return std::move(*file);
 }
 
 std::optional<PlainFile> PlainFile::open_unless_folder(const char* path) {
-  return try_adopt(look_and_open(AT_FDCWD, path, 0, path), path, absolute(path));
+  return try_adopt(look_and_open(AT_FDCWD, path, 0, path), path);
 }
 
 PlainFile PlainFile::open(const char* path) {
@@ -129,8 +128,7 @@ PlainFile PlainFile::open(const char* path) {
 
 PlainFile PlainFile::open_at(int folder, const char* name, std::string path, bool may_be_link) {
   Descriptor opened = look_and_open(folder, name, may_be_link ? 0 : O_NOFOLLOW, path);
-  std::string whole = absolute(path.c_str());
-  return adopt(std::move(opened), std::move(path), std::move(whole));
+  return adopt(std::move(opened), std::move(path));
 }
 
 PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
@@ -142,7 +140,7 @@ PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
     copy = open_existing(AT_FDCWD, link_to(copy.get()).c_str(), kOpenFlags);
     if (!copy) fail_os(Status::open, errno, "descriptor {} with O_DIRECT cannot be opened without", descriptor);
   }
-  return adopt(std::move(copy), {}, {});
+  return adopt(std::move(copy), {});
 }
 
 void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
@@ -152,7 +150,8 @@ void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) con
 }
 
 void PlainFile::rest(bool mapped) {
-  if (!descriptor_ || absolute_.empty()) return;
+  if (!descriptor_ || path_.empty()) return;
+  absolute_ = absolute(path_.c_str());
   int refused = 0;
   if (!mapped) pin_ = Mapping::of(descriptor(), 0, 1, MapKind::read_only, refused);
   inode_in_use_ = mapped || pin_.data() != nullptr;
@@ -169,8 +168,15 @@ void PlainFile::require_same(const struct stat& status) const {
 }
 
 int PlainFile::reopen(int extra_flags) const {
-  // A duplicated descriptor has no path of ours, but the kernel knows one that opens the file anew.
-  const std::string path = absolute_.empty() ? link_to(descriptor()) : absolute_;
+  if (!descriptor_) return reopen_path(extra_flags);
+  // The kernel has a path that opens the file anew, whatever became of ours.
+  Descriptor opened = open_existing(AT_FDCWD, link_to(descriptor()).c_str(), kOpenFlags | extra_flags);
+  if (!opened && path_.empty()) fail_os(Status::read, errno, "{} cannot be opened again", shown());
+  return opened ? opened.release() : reopen_path(extra_flags);
+}
+
+int PlainFile::reopen_path(int extra_flags) const {
+  const std::string& path = absolute_.empty() ? path_ : absolute_;
   struct stat status {};
   if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0)
     fail_os(Status::read, errno, "{} cannot be opened again", shown());
