@@ -35,7 +35,7 @@ st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, co
     const Tensor& core = tensor_of(tensor);
     const format::Slice slice = format::slice(core, begin, end, step);
     if (dst_size != slice.bytes) {
-      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", quoted(core.name()), slice.bytes,
+      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", in_quotes(core.name()), slice.bytes,
            dst_size);
     }
     if (dst_size == 0) return;

@@ -46,7 +46,7 @@ st_status st_tensor_read(const st_tensor* tensor, void* dst, size_t dst_size, st
     require(tensor, "tensor");
     const Tensor& core = tensor_of(tensor);
     if (dst_size != core.bytes()) {
-      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", quoted(core.name()), core.bytes(),
+      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", in_quotes(core.name()), core.bytes(),
            dst_size);
     }
     if (dst_size == 0) return;

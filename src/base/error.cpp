@@ -57,7 +57,7 @@ std::string visible(std::string_view character) {
 
 std::string os_error_text(int os_error) { return std::generic_category().message(os_error); }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   std::string text = "'";
   for (std::size_t at = 0; at < name.size();) {
     std::size_t end = at + 1;  // of the character at `at`

@@ -84,7 +84,8 @@ void fail_os(Status status, int os_error, fmt::format_string<Args...> text, Args
 }
 
 // A name from a file, fit for one line of a message: quoted, control bytes escaped, cut to about 80 bytes.
-std::string quoted(std::string_view name);
+// Not called quoted, which std:: has for strings.
+std::string in_quotes(std::string_view name);
 
 // "1.2 GB": decimal, as file managers and download pages count.
 std::string human_bytes(std::uint64_t bytes);

@@ -73,7 +73,7 @@ class Worker {
     } catch (Error& error) {
       reader_.stop();
       const Tensor& tensor = reader_.tensor(entry_at(piece_, error.offset));
-      error.message = fmt::format("tensor {}: {}", quoted(tensor.name()), error.message);
+      error.message = fmt::format("tensor {}: {}", in_quotes(tensor.name()), error.message);
       throw;
     } catch (...) {
       reader_.stop();

@@ -36,8 +36,8 @@ class Places {
       const auto [hash, number] = few_[i];
       const std::uint32_t other = catalog_.index.insert_hashed(tensors.data(), number, hash);
       if (other == catalog_.index.kNone) continue;
-      fail(Status::shard, "tensor {} is in two shards, {} and {}", quoted(tensors[other].name()),
-           quoted(tensors[other].tensor->shard->path), quoted(tensors[number].tensor->shard->path));
+      fail(Status::shard, "tensor {} is in two shards, {} and {}", in_quotes(tensors[other].name()),
+           in_quotes(tensors[other].tensor->shard->path), in_quotes(tensors[number].tensor->shard->path));
     }
     count_ = 0;
   }

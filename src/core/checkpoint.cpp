@@ -48,8 +48,8 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
 
 [[noreturn]] void fail_missing(std::string_view folder, std::size_t number, const NumberedShard& first) {
   throw Error{Status::shard, ENOENT, kNowhere,
-              fmt::format("folder {}: shard {} of {} of {} is missing", quoted(folder), number, first.count,
-                          quoted(first.name))};
+              fmt::format("folder {}: shard {} of {} of {} is missing", in_quotes(folder), number, first.count,
+                          in_quotes(first.name))};
 }
 
 void require_complete_set(const std::vector<std::string>& files, std::string_view folder) {
@@ -57,8 +57,8 @@ void require_complete_set(const std::vector<std::string>& files, std::string_vie
   for (std::size_t i = 0; i < files.size(); ++i) {
     const NumberedShard shard = *numbered_shard(files[i]);
     if (shard.name != first.name || shard.count != first.count) {
-      fail(Status::open, "folder {} holds shards of several models, {} and {}: open the index of one", quoted(folder),
-           quoted(files.front()), quoted(files[i]));
+      fail(Status::open, "folder {} holds shards of several models, {} and {}: open the index of one",
+           in_quotes(folder), in_quotes(files.front()), in_quotes(files[i]));
     }
     if (shard.number != i + 1) fail_missing(folder, i + 1, first);
   }
@@ -117,10 +117,10 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
   if (indexes.empty() && models.size() == 1) return {path, {}, models};
   if (indexes.size() + models.size() > 1) {
     const auto& several = indexes.empty() ? models : indexes;
-    fail(Status::open, "folder {} holds several models, {} and {}: open one of them", quoted(path), quoted(several[0]),
-         quoted(several[1]));
+    fail(Status::open, "folder {} holds several models, {} and {}: open one of them", in_quotes(path),
+         in_quotes(several[0]), in_quotes(several[1]));
   }
-  if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", quoted(path));
+  if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", in_quotes(path));
   require_complete_set(shards, path);
   return {path, {}, shards};
 }

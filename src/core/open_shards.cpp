@@ -81,7 +81,7 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
   const Table& table = shard.table;
   std::vector<bool> listed(table.tensors.size());
   const auto say = [&](Status status, std::string_view name, std::string_view what) {
-    fail(status, "index: tensor {} {} {}", quoted(name), what, quoted(index.shards[shard.number]));
+    fail(status, "index: tensor {} {} {}", in_quotes(name), what, in_quotes(index.shards[shard.number]));
   };
   const std::size_t first = claims.first[shard.number];
   const std::size_t end = claims.first[shard.number + 1];
@@ -95,18 +95,19 @@ void check_claims(const Shard& shard, const format::IndexFile& index, const Clai
   }
   const auto unlisted = static_cast<std::size_t>(std::find(listed.begin(), listed.end(), false) - listed.begin());
   if (unlisted == listed.size()) return;
-  warning = fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", quoted(shard.path),
-                        table.tensors.size() - (end - first), quoted(table.tensors[unlisted].name()));
+  warning =
+      fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
+                  table.tensors.size() - (end - first), in_quotes(table.tensors[unlisted].name()));
   if (strict) fail(Status::shard, "{}", warning);
 }
 
 Error told_of_shard(Error error, std::string_view name, std::string_view index) {
   if (error.status == Status::open && error.os_error == ENOENT) {
     error.status = Status::shard;
-    error.message = index.empty() ? fmt::format("shard {} is missing", quoted(name))
-                                  : fmt::format("index {}: shard {} is missing", quoted(index), quoted(name));
+    error.message = index.empty() ? fmt::format("shard {} is missing", in_quotes(name))
+                                  : fmt::format("index {}: shard {} is missing", in_quotes(index), in_quotes(name));
   } else if (error.message.find(name) == std::string::npos) {
-    error.message = fmt::format("shard {}: {}", quoted(name), error.message);
+    error.message = fmt::format("shard {}: {}", in_quotes(name), error.message);
   }
   return error;
 }

@@ -71,7 +71,8 @@ Plan::Plan(const File& file) : file_(&file) { file.retain(); }
 
 void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
                void* dst, std::uint64_t dst_bytes) {
-  if (!belongs_to(tensor, *file_)) fail(Status::argument, "tensor {} is not of the plan's file", quoted(tensor.name()));
+  if (!belongs_to(tensor, *file_))
+    fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
@@ -83,10 +84,10 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
     if (!slice.contiguous()) entry.strided = std::make_unique<format::Slice>(std::move(slice));
   }
   if (dst_bytes != entry.bytes) {
-    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", quoted(tensor.name()),
+    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", in_quotes(tensor.name()),
          entry.bytes, dst_bytes);
   }
-  if (dst == nullptr && dst_bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", quoted(tensor.name()));
+  if (dst == nullptr && dst_bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", in_quotes(tensor.name()));
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);

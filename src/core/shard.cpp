@@ -67,7 +67,7 @@ bool may_keep_descriptor(const Shard& shard) {
 void name_file(Error& error, const Shard& shard) {
   const io::PlainFile* const file = shard.source.file();
   if (file == nullptr || file->path().empty()) return;
-  const std::string name = quoted(file->path());
+  const std::string name = in_quotes(file->path());
   if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
 }
 

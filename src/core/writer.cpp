@@ -90,7 +90,7 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   tensor.text = name;
   if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) != index_.kNone) {
     tensors_.pop_back();
-    fail(Status::duplicate, "tensor {} is given twice", quoted(name));
+    fail(Status::duplicate, "tensor {} is given twice", in_quotes(name));
   }
   tensor.text = keep(name);
   tensor.shape = keep(shape);
@@ -137,7 +137,7 @@ std::string Writer::lay_out(const WriteOptions& options) {
     const Declared& tensor = tensors_[order_[i]];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
-      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", quoted(tensor.text),
+      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", in_quotes(tensor.text),
            tensor.bytes, begin);
     }
     format::check_format(options.format,

@@ -49,11 +49,11 @@ void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::si
     fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
   const Declared& tensor = tensors_[number];
   if (at > tensor.bytes || n > tensor.bytes - at) {
-    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", quoted(tensor.text), n, at,
+    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", in_quotes(tensor.text), n, at,
          tensor.bytes);
   }
   if (n == 0) return;
-  if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", quoted(tensor.text));
+  if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", in_quotes(tensor.text));
   or_give_up([&] {
     const std::uint64_t offset = tensor.begin + at;
     if (file_.in_order()) return put_in_order(number, offset, data, n);
@@ -67,7 +67,7 @@ void Writer::claim(std::size_t number, Range piece) const {
   const bool whole = piece.end - piece.begin == tensor.bytes;
   const auto twice = whole ? coverage_.claim_whole(number, piece) : coverage_.claim(number, piece);
   if (!twice) return;
-  fail(Status::state, "tensor {}: bytes {}..{} were put twice", quoted(tensor.text), twice->begin - tensor.begin,
+  fail(Status::state, "tensor {}: bytes {}..{} were put twice", in_quotes(tensor.text), twice->begin - tensor.begin,
        twice->end - tensor.begin);
 }
 
@@ -112,7 +112,7 @@ void Writer::require_complete() const {
   }
   if (first == nullptr) return;
   const std::string more = others == 0 ? "" : fmt::format(", nor all bytes of {} other tensors", others);
-  fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", quoted(first->text), first_missing,
+  fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", in_quotes(first->text), first_missing,
        first->bytes, more);
 }
 

@@ -141,7 +141,7 @@ class Cursor {
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
 
   [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const {
-    const std::string subject = subject_.data() == nullptr ? "" : "tensor " + quoted(subject_) + ": ";
+    const std::string subject = subject_.data() == nullptr ? "" : "tensor " + in_quotes(subject_) + ": ";
     fail_at(status, place, "{}{}", subject, what);
   }
 
@@ -223,7 +223,7 @@ class Decoder {
     const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (options_.rules == Rules::strict) {
-      in_.fail_here(Status::duplicate, place, fmt::format("metadata key {} is given twice", quoted(key)));
+      in_.fail_here(Status::duplicate, place, fmt::format("metadata key {} is given twice", in_quotes(key)));
     }
     pairs[earlier] = pairs.back();
     pairs.pop_back();
@@ -278,7 +278,7 @@ class Decoder {
     }
     const Tensor& tensor = table_.tensors[static_cast<std::size_t>(number)];
     if (tensor.name_text != nullptr) {
-      in_.fail_here(Status::duplicate, place, fmt::format("it has the same number as {}", quoted(tensor.name())));
+      in_.fail_here(Status::duplicate, place, fmt::format("it has the same number as {}", in_quotes(tensor.name())));
     }
     in_.set_subject({});
     give_name(static_cast<std::size_t>(number), name, place);
@@ -299,7 +299,8 @@ class Decoder {
   }
 
   bool finish() const {
-    if (twice_.data() != nullptr) fail_at(Status::duplicate, twice_place_, "tensor {} is given twice", quoted(twice_));
+    if (twice_.data() != nullptr)
+      fail_at(Status::duplicate, twice_place_, "tensor {} is given twice", in_quotes(twice_));
     const std::span<const char> rest = in_.rest();
     const auto other = std::find_if(rest.begin(), rest.end(), [](char c) { return c != ' '; });
     const bool only_spaces = other == rest.end();

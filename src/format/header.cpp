@@ -62,7 +62,7 @@ void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::spa
     }
     if (options.rules != Rules::reference) {
       const std::string_view name = items[i].name();
-      fail_at(Status::duplicate, place_of(name, header), "{} {} is given twice", what, quoted(name));
+      fail_at(Status::duplicate, place_of(name, header), "{} {} is given twice", what, in_quotes(name));
     }
     items[earlier] = items[i];
   }

@@ -66,7 +66,7 @@ class IndexParser {
     do {
       const std::string_view tensor = in_.string();
       in_.expect(':');
-      if (in_.peek() != '"') in_.wrong_type(2, "weight_map gives no file name for tensor " + quoted(tensor));
+      if (in_.peek() != '"') in_.wrong_type(2, "weight_map gives no file name for tensor " + in_quotes(tensor));
       auto& entries = index_.entries;
       if (entries.size() == entries.capacity()) entries.reserve(in_.expected_items(entries.size(), 8));
       entries.push_back({tensor, shard_number(in_.string())});
@@ -158,7 +158,7 @@ void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& i
 
 void require_safe_name(std::string_view name) {
   const auto refuse = [name](std::string_view why) {
-    fail(Status::shard, "index: shard name {} {}", quoted(name), why);
+    fail(Status::shard, "index: shard name {} {}", in_quotes(name), why);
   };
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (name.empty()) refuse("is empty");

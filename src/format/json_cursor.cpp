@@ -254,7 +254,7 @@ void JsonCursor::skip_value(unsigned depth) {
 void JsonCursor::fail_here(Status status, const char* place, std::string_view what) const {
   const std::uint64_t offset = offset_of(std::min<const char*>(place, tokens.text_end));
   if (tensor.data() == nullptr) fail_at(status, offset, "{}: {}", document, what);
-  fail_at(status, offset, "tensor {}: {}", quoted(tensor), what);
+  fail_at(status, offset, "tensor {}: {}", in_quotes(tensor), what);
 }
 
 void JsonCursor::wrong_type(unsigned depth, std::string_view what) {

@@ -270,7 +270,7 @@ class HeaderParser {
     // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
-      in_.fail_here(Status::dtype, place, "dtype " + quoted(name) + " is unknown");
+      in_.fail_here(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
     }
     terminate(name);
     unknown_dtype_ = name;
@@ -363,7 +363,7 @@ class HeaderParser {
       const std::string_view key = in_.string();
       in_.expect(':');
       if (in_.peek() != '"') {
-        in_.wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + quoted(key));
+        in_.wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + in_quotes(key));
       }
       const std::string_view value = in_.string();
       terminate(key);

@@ -38,7 +38,7 @@ void append_entry(std::string& out, const NewTensor& tensor) {
 
 void check_bintensors(const NewTensor& tensor) {
   if (bintensors_code(tensor.dtype) == kNoBintensorsCode) {
-    fail(Status::unsupported, "tensor {}: bintensors has no dtype {}", quoted(tensor.name), info(tensor.dtype).name);
+    fail(Status::unsupported, "tensor {}: bintensors has no dtype {}", in_quotes(tensor.name), info(tensor.dtype).name);
   }
 }
 

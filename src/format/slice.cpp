@@ -114,7 +114,7 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
       fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know",
-           quoted(tensor.name()), quoted(tensor.dtype_name()));
+           in_quotes(tensor.name()), in_quotes(tensor.dtype_name()));
     }
   }
   slice.bytes = slice.run_bytes = tensor.bytes();
@@ -150,7 +150,7 @@ Slice slice(const Tensor& tensor, const std::int64_t* begin, const std::int64_t*
   slice.shape.resize(shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const std::int64_t by = step == nullptr ? 1 : step[d];
-    if (by == 0) fail(Status::argument, "tensor {}: the step of dimension {} is 0", quoted(tensor.name()), d);
+    if (by == 0) fail(Status::argument, "tensor {}: the step of dimension {} is 0", in_quotes(tensor.name()), d);
     ranges[d] = range_of(begin == nullptr ? nullptr : begin + d, end == nullptr ? nullptr : end + d, by, shape[d]);
     slice.shape[d] = ranges[d].count;
   }
@@ -160,7 +160,7 @@ Slice slice(const Tensor& tensor, const std::int64_t* begin, const std::int64_t*
   lay_out(slice, shape, ranges, bits);
   if (!in_whole_bytes(slice)) {
     fail(Status::misaligned, "tensor {}: the slice begins or ends inside a byte, because {} has {} bits",
-         quoted(tensor.name()), info(tensor.dtype()).name, bits);
+         in_quotes(tensor.name()), info(tensor.dtype()).name, bits);
   }
   to_bytes(slice);
   return slice;

@@ -29,7 +29,7 @@ std::string shape_text(const Tensor& tensor) {
 }
 
 [[noreturn]] void fail_offsets(const Tensor& tensor, std::uint64_t expected, std::uint64_t offset) {
-  const std::string name = quoted(tensor.name());
+  const std::string name = in_quotes(tensor.name());
   if (tensor.end < tensor.begin) {
     fail_at(Status::offsets, offset, "tensor {}: offsets {}..{} run backwards", name, tensor.begin, tensor.end);
   }
@@ -40,11 +40,11 @@ std::string shape_text(const Tensor& tensor) {
 
 // A dtype that this build does not know is whatever the file spells.
 std::string dtype_text(const Tensor& tensor) {
-  return tensor.dtype() == Dtype::unknown ? quoted(tensor.dtype_name()) : std::string(tensor.dtype_name());
+  return tensor.dtype() == Dtype::unknown ? in_quotes(tensor.dtype_name()) : std::string(tensor.dtype_name());
 }
 
 [[noreturn]] void fail_overflow(const Tensor& tensor, std::uint64_t offset) {
-  fail_at(Status::overflow, offset, "tensor {}: {} {} has more than 2^64-1 bits", quoted(tensor.name()),
+  fail_at(Status::overflow, offset, "tensor {}: {} {} has more than 2^64-1 bits", in_quotes(tensor.name()),
           dtype_text(tensor), shape_text(tensor));
 }
 
@@ -56,11 +56,11 @@ void check_size(const Tensor& tensor, std::uint64_t offset) {
   if (!checked_mul(*elements, info(tensor.dtype()).bits, bits)) fail_overflow(tensor, offset);
   if (bits % 8 != 0) {
     fail_at(Status::misaligned, offset, "tensor {}: {} {} has {} bits, which is not a whole number of bytes",
-            quoted(tensor.name()), dtype_text(tensor), shape_text(tensor), bits);
+            in_quotes(tensor.name()), dtype_text(tensor), shape_text(tensor), bits);
   }
   if (tensor.bytes() != bits / 8) {
     fail_at(Status::tensor_size, offset, "tensor {}: {} {} takes {} bytes, offsets {}..{} hold {}",
-            quoted(tensor.name()), dtype_text(tensor), shape_text(tensor), bits / 8, tensor.begin, tensor.end,
+            in_quotes(tensor.name()), dtype_text(tensor), shape_text(tensor), bits / 8, tensor.begin, tensor.end,
             tensor.bytes());
   }
 }

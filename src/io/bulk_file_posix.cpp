@@ -47,7 +47,7 @@ std::uint64_t direct_alignment(int descriptor) {
 
 std::string shown(const Source& source) {
   const std::string& path = source.file()->path();
-  return path.empty() ? "the descriptor's file" : quoted(path);
+  return path.empty() ? "the descriptor's file" : in_quotes(path);
 }
 
 // What is left of a list of segments while it is being filled.

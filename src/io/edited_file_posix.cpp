@@ -48,7 +48,7 @@ Descriptor opened_again(const PlainFile& plain, int flags, const std::string& sh
 EditedFile EditedFile::open(const char* path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     EditedFile edited;
-    edited.shown_ = quoted(path);
+    edited.shown_ = in_quotes(path);
     PlainFile plain = PlainFile::open(path);
     edited.file_ = opened_again(plain, O_RDWR, edited.shown_);
     if (!edited.file_) continue;
@@ -62,7 +62,7 @@ EditedFile EditedFile::open(const char* path) {
     edited.source_ = Source::file(std::move(plain), 0, size);
     return edited;
   }
-  fail(Status::state, "{} was replaced each of {} times that it was opened", quoted(path), kMostAttempts);
+  fail(Status::state, "{} was replaced each of {} times that it was opened", in_quotes(path), kMostAttempts);
 }
 
 // Not left to the closing: a forked child may have a copy of the descriptor.

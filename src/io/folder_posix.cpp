@@ -41,7 +41,7 @@ std::string_view cache_of(std::string_view folder) {
 Folder Folder::open(const std::string& path) {
   Folder folder;
   folder.descriptor_ = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
-  if (!folder.descriptor_) fail_os(Status::open, errno, "{}", quoted(path));
+  if (!folder.descriptor_) fail_os(Status::open, errno, "{}", in_quotes(path));
   folder.path_ = path;
   return folder;
 }
@@ -49,7 +49,7 @@ Folder Folder::open(const std::string& path) {
 std::vector<std::string> Folder::names() const {
   Descriptor copy = open_existing(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(copy ? fdopendir(copy.get()) : nullptr, closedir);
-  if (!stream) fail_os(Status::open, errno, "{}", quoted(path_));
+  if (!stream) fail_os(Status::open, errno, "{}", in_quotes(path_));
   copy.release();  // closedir closes it
   std::vector<std::string> names;
   for (;;) {
@@ -59,7 +59,7 @@ std::vector<std::string> Folder::names() const {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
-  if (errno != 0) fail_os(Status::open, errno, "the folder {}", quoted(path_));
+  if (errno != 0) fail_os(Status::open, errno, "the folder {}", in_quotes(path_));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -78,7 +78,7 @@ PlainFile Folder::file(const std::string& name, bool follow_links) const {
   const std::string path = path_.empty() || path_.back() == '/' ? path_ + name : path_ + "/" + name;
   PlainFile file = PlainFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
   if (check && !contains(file.descriptor())) {
-    fail(Status::shard, "shard {} is a link that leaves the folder of its index", quoted(name));
+    fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
   }
   return file;
 }

@@ -75,10 +75,10 @@ bool is_special(mode_t mode) { return !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISL
 Descriptor look_and_open(int folder, const char* path, int extra_flags, std::string_view whole_path) {
   const int no_links = (extra_flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   struct stat status {};
-  if (fstatat(folder, path, &status, no_links) != 0) fail_os(Status::open, errno, "{}", quoted(whole_path));
-  if (is_special(status.st_mode)) fail_special(status.st_mode, quoted(whole_path));
+  if (fstatat(folder, path, &status, no_links) != 0) fail_os(Status::open, errno, "{}", in_quotes(whole_path));
+  if (is_special(status.st_mode)) fail_special(status.st_mode, in_quotes(whole_path));
   Descriptor opened = open_existing(folder, path, kOpenFlags | extra_flags);
-  if (!opened) fail_os(Status::open, errno, "{}", quoted(whole_path));
+  if (!opened) fail_os(Status::open, errno, "{}", in_quotes(whole_path));
   return opened;
 }
 
@@ -112,7 +112,7 @@ std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string
 PlainFile PlainFile::adopt(Descriptor descriptor, std::string path) {
   const std::string shown = path;
   std::optional<PlainFile> file = try_adopt(std::move(descriptor), std::move(path));
-  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(shown));
+  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", in_quotes(shown));
   return std::move(*file);
 }
 
@@ -122,7 +122,7 @@ std::optional<PlainFile> PlainFile::open_unless_folder(const char* path) {
 
 PlainFile PlainFile::open(const char* path) {
   std::optional<PlainFile> file = open_unless_folder(path);
-  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", quoted(path));
+  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", in_quotes(path));
   return std::move(*file);
 }
 
@@ -158,7 +158,7 @@ void PlainFile::rest(bool mapped) {
   descriptor_.close();
 }
 
-std::string PlainFile::shown() const { return path_.empty() ? "the descriptor's file" : quoted(path_); }
+std::string PlainFile::shown() const { return path_.empty() ? "the descriptor's file" : in_quotes(path_); }
 
 void PlainFile::require_same(const struct stat& status) const {
   const Identity now = identity_of(status);

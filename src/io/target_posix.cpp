@@ -108,7 +108,7 @@ bool is_held_by_sticky_folder(const Target& target) {
 
 Target find_target(const char* path) {
   Target target;
-  target.shown = quoted(path);
+  target.shown = in_quotes(path);
   std::string rest = path;
   for (int links = 0; links <= kMostLinks; ++links) {
     if (is_descriptor(rest, target.name)) {

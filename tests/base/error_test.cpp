@@ -27,11 +27,11 @@ constexpr Case kCases[] = {
 };
 
 TEST(Quoted, NothingThatATerminalObeys) {
-  for (const Case& c : kCases) EXPECT_EQ(st::quoted(c.name), c.shown);
+  for (const Case& c : kCases) EXPECT_EQ(st::in_quotes(c.name), c.shown);
 }
 
 TEST(Quoted, BytesThatOnlyContinueAreCutLikeTheRest) {
-  EXPECT_LT(st::quoted(std::string(100'000, '\x80')).size(), 90U);
+  EXPECT_LT(st::in_quotes(std::string(100'000, '\x80')).size(), 90U);
 }
 
 }  // namespace
