@@ -23,9 +23,22 @@ void Gathering::add(std::uint64_t offset, const void* data, std::size_t n) {
     file_.write_at(offset, data, n);
     return;
   }
-  if (bytes_.capacity() == 0) bytes_.reserve(kGather);
+  if (!make_room()) {
+    file_.write_at(offset, data, n);
+    return;
+  }
   const auto* const from = static_cast<const std::byte*>(data);
   bytes_.insert(bytes_.end(), from, from + n);
+}
+
+// Returns false if there is no memory.
+bool Gathering::make_room() {
+  try {
+    bytes_.reserve(kGather);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void Gathering::flush() {

@@ -20,6 +20,8 @@ class Gathering {
   void flush();
 
  private:
+  bool make_room();
+
   const io::AtomicFile& file_;
   std::vector<std::byte> bytes_;
   std::uint64_t begin_ = 0;

@@ -88,7 +88,7 @@ class Writer {
   void require_complete() const;
 
   void require_state(State wanted, const char* call) const;
-  void give_up(const Error& error) const;
+  void give_up(const Error& error) const noexcept;
   template <class Body>
   void or_give_up(const Body& body) const;
 

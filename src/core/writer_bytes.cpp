@@ -20,9 +20,13 @@ void Writer::or_give_up(const Body& body) const {
   }
 }
 
-void Writer::give_up(const Error& error) const {
+void Writer::give_up(const Error& error) const noexcept {
   const std::lock_guard lock(failure_mutex_);
-  if (!failure_) failure_ = error;
+  try {
+    if (!failure_) failure_ = error;
+  } catch (const std::bad_alloc&) {
+    failure_ = {error.status, error.os_error, error.offset, "writing failed"};  // so short that it takes no memory
+  }
   state_.store(State::failed, std::memory_order_release);
 }
 

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "failing_memory.h"
 #include "folder.h"
@@ -315,6 +317,34 @@ static st_status write_whole(void) { return write_with(0, 0); }
 static st_status write_synced(void) { return write_with(ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER, 0); }
 static st_status write_bintensors(void) { return write_with(0, ST_FORMAT_BINTENSORS); }
 
+static void limit_files(rlim_t bytes) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/* A put that could not write ends the writer, even where there is no memory to remember why. */
+static st_status write_over_the_limit(void) {
+  static const uint64_t kShape[] = {65536};
+  static const unsigned char kData[65536] = {1};
+  st_writer *writer = NULL;
+  size_t index = 0;
+  st_status put = ST_OK, finish = ST_OK, status = st_writer_new(&writer, &error);
+  if (status == ST_OK) status = st_writer_add(writer, "t", ST_U8, 1, kShape, NULL, &index, &error);
+  if (status == ST_OK) status = st_writer_begin(writer, "target.safetensors", NULL, &error);
+  if (status == ST_OK) {
+    limit_files(8192);
+    status = put = st_writer_put(writer, index, 0, kData, sizeof kData, &error);
+    limit_files(RLIM_INFINITY);
+    finish = st_writer_finish(writer, NULL);
+  }
+  st_writer_free(writer);
+  memory_disarm();
+  if (!target_is("old") || (put != ST_OK && finish == ST_OK)) return WRONG;
+  return put == ST_ERR_WRITE && error.os_error == EFBIG ? ST_OK : status;
+}
+
 static st_status edit_to(const char *value, uint64_t reserve) {
   const char *const keys[] = {"which", "absent"}, *const values[] = {value, NULL};
   st_write_options options = ST_INIT(st_write_options);
@@ -371,6 +401,7 @@ static const test_case kCases[] = {
     {"st_buffer_new, lazy", buffer_lazy, NULL, 0},
     {"writer", write_whole, reset_target, 0},
     {"writer, synced", write_synced, reset_target, 0},
+    {"writer, over the size limit", write_over_the_limit, reset_target, 0},
     {"writer, bintensors", write_bintensors, reset_target, 0},
     {"st_edit_metadata in place", edit_in_place, reset_target, 0},
     {"st_edit_metadata in a new file", edit_in_a_new_file, reset_target, 0},
@@ -461,6 +492,7 @@ int main(int argc, char **argv) {
   const st_open_options mapped = test_mode(ST_IO_MAP), reading = test_mode(ST_IO_READ);
   size_t i;
   alarm(120);
+  signal(SIGXFSZ, SIG_IGN);
   test_enter_folder();
   keep_stacks();
   make_model();
