@@ -22,9 +22,8 @@ st_status st_tensor_slice(const st_tensor* tensor, const int64_t* begin, const i
     if (shape != nullptr) std::copy(slice.shape.begin(), slice.shape.end(), shape);
     if (bytes != nullptr) *bytes = slice.bytes;
     if (contiguous == nullptr) return;
-    const std::byte* const view = core.shard->source.view();
-    const bool there = view != nullptr && slice.contiguous();
-    *contiguous = there ? view + core.shard->offset_of(core) + slice.src_begin : nullptr;
+    const std::byte* const view = slice.contiguous() ? core.shard->source.view() : nullptr;
+    *contiguous = view != nullptr ? view + core.shard->offset_of(core) + slice.src_begin : nullptr;
   });
 }
 

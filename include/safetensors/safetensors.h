@@ -124,7 +124,7 @@ typedef struct st_allocator {
 
 typedef int32_t st_io;
 enum {
-  ST_IO_AUTO = 0,   /* map at the first st_tensor_data; read where that is refused or slow (network, FUSE) */
+  ST_IO_AUTO = 0,   /* map, mostly at the first view; read where that is refused or slow (network, FUSE) */
   ST_IO_MAP = 1,    /* read-only mapping: st_tensor_data is a zero-copy view                             */
   ST_IO_COPY = 2,   /* copy-on-write mapping: the views may be written to, the file never changes        */
   ST_IO_READ = 3    /* no mapping: data comes only through reads into the caller's memory, never SIGBUS  */
@@ -194,8 +194,10 @@ ST_API uint64_t        st_tensor_bytes(const st_tensor *tensor);
 ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* bytes, absolute, in its file */
 ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
 /* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is
- * no mapping (which ST_IO_AUTO makes at the first call): read them instead.  When somebody truncates the mapped file, touching
- * them raises SIGBUS; st_tensor_read does not. */
+ * no mapping: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not.
+ * With ST_IO_AUTO the first call for a file, here or of st_tensor_slice, maps it; until then, and after, the handle keeps a
+ * descriptor, which is not the caller's to close (ST_IO_MAP keeps none).  Where descriptors are few the file is mapped when it
+ * is opened. */
 ST_API const void     *st_tensor_data(const st_tensor *tensor);
 
 typedef int32_t st_format;
@@ -358,7 +360,7 @@ ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_
 /* Lays the file out, checks all that was declared before the path is touched, and opens.  May wait for the reader of a FIFO. */
 ST_API st_status st_writer_begin(st_writer *writer, const char *path, const st_write_options *options, st_error *err);
 /* n bytes of tensor `index`, from its byte `at`.  Pieces come in any order, each byte once.  Any number of threads.
- * Small pieces are kept, up to 16 MiB in all, and written together: what goes wrong then is returned by the put that writes
+ * Small pieces are kept, up to 16 MiB for a writer, and written together: what goes wrong then is returned by the put that writes
  * them, or by st_writer_finish.  data is the caller's again when it returns. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data, size_t n, st_error *err);
 /* Refused (ST_ERR_STATE) while bytes are missing: the message says of which tensor, and how many. */

@@ -57,11 +57,14 @@ void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
   if (!whole) read_text_again(shard, options);
 }
 
-// The system gives out the lowest number, so that this bounds what all handles of a process keep.
+// The system gives out the lowest number, so that this bounds what all handles of a process keep. Those of standard
+// input, output and error are not ours, also where they are free.
 bool may_keep_descriptor(const Shard& shard) {
+  constexpr std::size_t kStandardDescriptors = 3;
   const io::PlainFile* const file = shard.source.file();
-  return shard.number < kMostDescriptors && file != nullptr &&
-         static_cast<std::size_t>(file->descriptor()) < kMostDescriptors;
+  if (file == nullptr || shard.number >= kMostDescriptors) return false;
+  const auto number = static_cast<std::size_t>(file->descriptor());
+  return number >= kStandardDescriptors && number < std::min(kMostDescriptors, io::most_descriptors() / 4);
 }
 
 void name_file(Error& error, const Shard& shard) {

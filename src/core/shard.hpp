@@ -15,7 +15,8 @@
 
 namespace st {
 
-// As many shards of a model keep their descriptors while there is no mapping; the others open their path to read.
+// As many shards of a model keep their descriptors where they were not mapped at once; the others open their path to
+// read.
 inline constexpr std::size_t kMostDescriptors = 64;
 
 struct Shard {

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 namespace st::io {
@@ -41,6 +44,13 @@ inline Descriptor open_existing(int folder, const char* path, int flags) {
     Descriptor opened(::openat(folder, path, flags | O_CLOEXEC));
     if (opened || errno != EINTR) return opened;
   }
+}
+
+// That the process may have open.
+inline std::size_t most_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur, std::size_t{1} << 30));
 }
 
 }  // namespace st::io

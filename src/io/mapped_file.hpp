@@ -26,7 +26,7 @@ class Mapping {
 
   // nullptr while it has to be made.
   std::byte* data() const { return data_.load(std::memory_order_acquire); }
-  // The same, made if it has to be: of what it was given the size of. nullptr when the system refuses. Any thread.
+  // Makes what was to be made later, unless another thread was first. nullptr when the system refuses. Any thread.
   std::byte* made(int descriptor, std::uint64_t offset) const;
   bool writable() const { return kind_ == MapKind::copy_on_write; }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;

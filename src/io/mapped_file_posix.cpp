@@ -52,7 +52,6 @@ Mapping Mapping::later(std::uint64_t size) {
 }
 
 std::byte* Mapping::made(int descriptor, std::uint64_t offset) const {
-  if (std::byte* const already = data()) return already;
   int refused = 0;
   const Mapping mine = of(descriptor, offset, size_, kind_, refused);
   std::byte* theirs = nullptr;

@@ -52,6 +52,9 @@ class PlainFile {
   // The same, but an error where the path leads elsewhere by now.
   int reopen_path(int extra_flags) const;
 
+  // Whether the descriptor is still that of this file, and the file as long: a host may have closed it behind us.
+  bool is_intact() const;
+
   // A hint to the page cache; without a descriptor there is nobody to tell.
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 

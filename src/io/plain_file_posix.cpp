@@ -167,6 +167,13 @@ void PlainFile::require_same(const struct stat& status) const {
   if (!same) fail(Status::read, "{} is no longer the file that was opened", shown());
 }
 
+bool PlainFile::is_intact() const {
+  struct stat status {};
+  if (fstat(descriptor(), &status) != 0) return false;
+  const Identity now = identity_of(status);
+  return now.device == identity_.device && now.inode == identity_.inode && now.size >= size_;
+}
+
 int PlainFile::reopen(int extra_flags) const {
   if (!descriptor_) return reopen_path(extra_flags);
   // The kernel has a path that opens the file anew, whatever became of ours.

@@ -8,7 +8,7 @@ namespace st::io {
 
 std::uint64_t random_seed();
 
-// One for a hash table: asks the system once in the life of the process, so that small files open without.
+// One for a hash table, mostly without a system call.
 std::uint64_t hash_seed(const void* table);
 
 }  // namespace st::io

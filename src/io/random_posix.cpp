@@ -2,8 +2,12 @@
 #include "io/random.hpp"
 
 #include <sys/random.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 #include <chrono>
+#include <cstring>
 
 namespace st::io {
 
@@ -16,8 +20,14 @@ std::uint64_t random_seed() {
 }
 
 std::uint64_t hash_seed(const void* table) {
-  static const std::uint64_t secret = random_seed();
-  return secret ^ reinterpret_cast<std::uintptr_t>(table) * 0x9E3779B97F4A7C15;
+  std::uint64_t secret = 0;
+#if defined(__linux__)
+  // 16 random bytes that the kernel gives to each program that it starts; the C library guards stacks with the first.
+  const auto* const given = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
+  if (given != nullptr) std::memcpy(&secret, given + 8, sizeof secret);
+#endif
+  if (secret == 0) secret = random_seed();
+  return (secret ^ reinterpret_cast<std::uintptr_t>(table)) * 0x9E3779B97F4A7C15;
 }
 
 }  // namespace st::io

@@ -86,7 +86,9 @@ void Source::read_file(const PlainFile& plain, std::uint64_t offset, void* dst, 
 const std::byte* Source::view() const {
   if (memory_ != nullptr) return memory_;
   if (!maps_later_) return mapping_.data();
-  return mapping_.made(std::get<PlainFile>(bytes_).descriptor(), base_);
+  if (const std::byte* const already = mapping_.data()) return already;
+  const auto& plain = std::get<PlainFile>(bytes_);
+  return plain.is_intact() ? mapping_.made(plain.descriptor(), base_) : nullptr;
 }
 
 void Source::map(Mode mode) {
@@ -119,7 +121,9 @@ void Source::rest() {
 
 void Source::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   mapping_.advise(offset, n, advice);
-  if (const auto* plain = file()) plain->advise(base_ + offset, n, advice);
+  // Without a descriptor only the mapping is dropped; the page cache, which is everybody's, stays with one too.
+  const bool mine = advice == Advice::will_need || !maps_later_;
+  if (const auto* plain = file(); plain != nullptr && mine) plain->advise(base_ + offset, n, advice);
 }
 
 }  // namespace st::io

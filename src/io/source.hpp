@@ -58,7 +58,7 @@ class Source {
 
   bool is_mapped() const { return mapping_.data() != nullptr; }
 
-  // The bytes themselves, or nullptr when they must be read. Any thread.
+  // The bytes themselves, or nullptr when they must be read, as where the file is shorter by now. Any thread.
   const std::byte* view() const;
 
   // The file behind, or nullptr: for those who do their own I/O on it.

@@ -59,6 +59,33 @@ static void all_open_at_once(st_io io) {
   CHECK_FOR(kModes[io], open_descriptors() == before);
 }
 
+/* A quarter of what the process may open at most, none of the standard ones. */
+static void few_descriptors_are_not_used_up(void) {
+  struct rlimit usual, small;
+  const int before = open_descriptors(), input = dup(0);
+  int i, opened = 0;
+  char path[64];
+  CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  small = usual;
+  small.rlim_cur = 64;
+  CHECK(setrlimit(RLIMIT_NOFILE, &small) == 0);
+  close(0);
+  for (i = 0; i < 200; ++i) {
+    path_of(i, path);
+    opened += st_open(path, NULL, &files[i], NULL) == ST_OK;
+  }
+  CHECK(opened == 200);
+  CHECK(fcntl(0, F_GETFD) == -1);
+  CHECK(open_descriptors() - before <= 16);
+  for (i = 0; i < 200; ++i) {
+    st_free(files[i]);
+    files[i] = NULL;
+  }
+  CHECK(dup2(input, 0) == 0 || input < 0);
+  close(input);
+  CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+}
+
 /* Nothing is lost by opening in vain either. */
 static void a_refused_file_leaves_no_descriptor(void) {
   const int before = open_descriptors();
@@ -93,6 +120,7 @@ int main(void) {
   all_open_at_once(ST_IO_MAP);
   all_open_at_once(ST_IO_COPY);
   all_open_at_once(ST_IO_AUTO);
+  few_descriptors_are_not_used_up();
   a_refused_file_leaves_no_descriptor();
   without_a_descriptor_left();
   test_leave_folder();

@@ -221,6 +221,31 @@ TEST(Source, ManyThreadsThatWantAViewGetTheSame) {
   }
 }
 
+// A host may close what it does not know, and the number then belongs to another file.
+TEST(Source, IsNotMappedFromADescriptorThatBecameAnother) {
+  const Folder folder;
+  const std::string path = folder.file("file", counted(9000));
+  Source source = Source::file(PlainFile::open(path.c_str()), 0, 9000);
+  source.map_at_first_view();
+  const int other = open(folder.file("other", std::string(9000, 'x')).c_str(), O_RDONLY | O_CLOEXEC);
+  const int own = dup(source.file()->descriptor());
+  ASSERT_EQ(dup2(other, source.file()->descriptor()), source.file()->descriptor());
+  EXPECT_EQ(source.view(), nullptr);
+  ASSERT_EQ(dup2(own, source.file()->descriptor()), source.file()->descriptor());
+  EXPECT_NE(source.view(), nullptr);
+  close(own);
+  close(other);
+}
+
+TEST(Source, IsNotMappedWhereItHasBecomeShorter) {
+  const Folder folder;
+  const std::string path = folder.file("file", counted(9000));
+  Source source = Source::file(PlainFile::open(path.c_str()), 0, 9000);
+  source.map_at_first_view();
+  ASSERT_EQ(truncate(path.c_str(), 8999), 0);
+  EXPECT_EQ(source.view(), nullptr);
+}
+
 TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
   const Folder folder;
   const std::string bytes = counted(9000);
