@@ -55,5 +55,26 @@ TEST(ParallelFor, UsesTheHostsPoolAndLetsNoExceptionThroughIt) {
   EXPECT_EQ(called, 4);
 }
 
+// One round that is under way when another fails may fail, too.
+TEST(ParallelFor, TheFirstOfTwoExceptionsIsThrown) {
+  static void (*round)(void*, std::size_t);
+  static void* rounds;
+  const HostPool pool{nullptr, [](void*, std::size_t, void (*fn)(void*, std::size_t), void* arg) {
+                        round = fn;
+                        rounds = arg;
+                        fn(arg, 0);
+                      }};
+  const auto body = [](std::size_t i) {
+    if (i == 0) round(rounds, 1);
+    throw i;
+  };
+  try {
+    parallel_for(2, 2, pool, body);
+    FAIL() << "nothing is thrown";
+  } catch (const std::size_t first) {
+    EXPECT_EQ(first, 1U);
+  }
+}
+
 }  // namespace
 }  // namespace st

@@ -1,9 +1,18 @@
 /* Writing as a C program does it: whole, in pieces, from another file; what is refused; editing.
  * SPDX-License-Identifier: Apache-2.0 */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE 1
 #include "test.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static int syncs;
+
+/* Instead of the C library's. */
+int fsync(int file) {
+  ++syncs;
+  return (int)syscall(SYS_fsync, file);
+}
 
 #define CHECK_OK(call)                                          \
   do {                                                          \
@@ -124,14 +133,34 @@ static void test_flags(const char *path) {
       CHECK_OK(st_writer_new(&writer, &err));
       CHECK_OK(st_writer_add(writer, "b", ST_U8, 0, NULL, "x", NULL, &err));
       CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "y", NULL, &err));
+      syncs = 0;
       const int begun = st_writer_begin(writer, path, &options, NULL) == ST_OK;
       CHECK(begun == (there == 0 || kFlags[i].replaces));
       if (begun) CHECK_OK(st_writer_finish(writer, &err));
+      if (begun) CHECK((syncs > 0) == ((kFlags[i].flags & ST_WRITE_SYNC) != 0));
       st_writer_free(writer);
       CHECK_OK(st_open(path, NULL, &file, &err));
       if (begun) CHECK(*st_tensor_name(st_get_tensor_at(file, 0), NULL) == (kFlags[i].keeps_order ? 'b' : 'a'));
       st_free(file);
     }
+  }
+}
+
+static void test_alignments(const char *path) {
+  for (uint64_t alignment = 1; alignment <= 4096; alignment *= 2) {
+    st_write_options options = ST_INIT(st_write_options);
+    st_writer *writer = NULL;
+    st_file *file = NULL;
+    options.data_alignment = alignment;
+    CHECK_OK(st_writer_new(&writer, &err));
+    CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "x", NULL, &err));
+    CHECK_OK(st_writer_begin(writer, path, &options, &err));
+    CHECK_OK(st_writer_finish(writer, &err));
+    st_writer_free(writer);
+    CHECK_OK(st_open(path, NULL, &file, &err));
+    const uint64_t offset = st_tensor_offset(st_get_tensor(file, "a"));
+    CHECK(offset % alignment == 0 && offset % 8 == 0);
+    st_free(file);
   }
 }
 
@@ -192,6 +221,7 @@ int main(void) {
   test_edit(a);
   test_empty_map_is_not_none(b);
   test_flags(b);
+  test_alignments(b);
   unlink(a);
   unlink(b);
   CHECK(rmdir(folder) == 0);

@@ -280,6 +280,25 @@ TEST_F(Checkpoints, TheIndexOfOneShardCounts) {
   EXPECT_EQ(error_of(folder / "one/m.safetensors.index.json").status, Status::shard);
 }
 
+// Each of more shards than the index is first given room for comes back later in the list.
+TEST_F(Checkpoints, AShardIsKnownAgainHoweverManyCameBetween) {
+  constexpr std::size_t kShards = 150;
+  std::string map;
+  for (const char* const tensor : {"a", "b"}) {
+    for (std::size_t i = 0; i < kShards; ++i) {
+      map += fmt::format(R"({}"{}{}":"{}.safetensors")", map.empty() ? "" : ",", tensor, i, i * 7 % kShards);
+    }
+  }
+  for (std::size_t i = 0; i < kShards; ++i) {
+    put(fmt::format("many/{}.safetensors", i * 7 % kShards),
+        model(entry(fmt::format("a{}", i), 0) + entry(fmt::format("b{}", i), 4), 8, 'x'));
+  }
+  put("many/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const FilePtr file = open(folder / "many/model.safetensors.index.json");
+  EXPECT_EQ(file->count_shards(), kShards);
+  EXPECT_EQ(file->count_tensors(), 2 * kShards);
+}
+
 // They are opened in batches; the first that is missing is told, wherever it stands.
 TEST_F(Checkpoints, OfManyShardsTheFirstMissingOneIsTold) {
   constexpr std::size_t kMany = 600;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/writer.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -255,6 +256,36 @@ TEST_F(WriterTest, can_begin_elsewhere_after_a_path_that_cannot_be_opened) {
 }
 
 // ---- every byte once -----------------------------------------------------------------------------------------------
+
+// A stream takes its bytes front to back: given and copied tensors when it is their turn, put ones in between.
+TEST_F(WriterTest, a_stream_is_the_file_that_would_have_been_written) {
+  const std::uint64_t shape[] = {100};
+  const std::string text(100, 't');
+  const auto write_to = [&](const std::string& target, const FilePtr& other) {
+    Writer writer;
+    writer.add("a given", Dtype::U8, shape, text.data());
+    const std::size_t first = writer.add("b put", Dtype::U8, shape, nullptr);
+    writer.add("c given", Dtype::U8, shape, text.data());
+    if (other) writer.add("d copied", *other->tensor("a given"));
+    const std::size_t second = writer.add("e put", Dtype::U8, shape, nullptr);
+    writer.add("f given", Dtype::U8, shape, text.data());
+    writer.begin(target.c_str(), {});
+    for (const std::size_t number : {first, second}) {
+      writer.put(number, 0, text.data(), 60);
+      writer.put(number, 60, text.data(), 40);
+    }
+    writer.finish();
+  };
+  write_to(path("other"), nullptr);
+  const FilePtr other = File::open(path("other").c_str(), {});
+  write_to(path("file"), other);
+  std::ofstream(path("stream")).flush();
+  const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_EQ(error_of([&] { write_to(fmt::format("/dev/fd/{}", stream), other); }).message, "");
+  ::close(stream);
+  EXPECT_EQ(contents(path("stream")), contents(path("file")));
+  EXPECT_FALSE(contents(path("file")).empty());
+}
 
 TEST_F(WriterTest, says_which_bytes_are_missing) {
   const std::array<std::uint64_t, 1> ten{10};

@@ -489,16 +489,22 @@ TEST_P(AtomicFileTest, devices) {
   EXPECT_EQ(full.message, "'/dev/full': writing 1 bytes at 0: No space left on device");
 }
 
-TEST_P(AtomicFileTest, standard_output_goes_on_where_it_is) {
-  put(path(), "before ");
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(open(path().c_str(), O_WRONLY | O_APPEND), 1);
-    write("/dev/stdout", "after");
-    _exit(0);
+TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
+  const struct {
+    const char* name;
+    int number;
+  } cases[] = {{"/dev/stdout", 1}, {"/dev/stderr", 2}, {"/dev/fd/1", 1}, {"/dev/fd/17", 17}, {"/proc/self/fd/17", 17}};
+  for (const auto& [name, number] : cases) {
+    put(path(), "before ");
+    const pid_t pid = fork();
+    if (pid == 0) {
+      dup2(open(path().c_str(), O_WRONLY | O_APPEND), number);
+      write(name, "after");
+      _exit(0);
+    }
+    waitpid(pid, nullptr, 0);
+    EXPECT_EQ(contents(path()), "before after") << name;
   }
-  waitpid(pid, nullptr, 0);
-  EXPECT_EQ(contents(path()), "before after");
 }
 
 // ---- limits --------------------------------------------------------------------------------------------------------

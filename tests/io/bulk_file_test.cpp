@@ -160,6 +160,17 @@ TEST_F(BulkFileTest, goes_the_way_that_was_asked_for_or_that_waits_least) {
   }
 }
 
+TEST_F(BulkFileTest, a_file_is_opened_for_direct_reads_once) {
+  const Source bytes = source(false);
+  for (const int error : {0, EINVAL}) {
+    BulkFile file(bytes, Cache::around);
+    read_faults::arm({"open", 0, error == 0 ? 0U : SIZE_MAX, error});
+    for (int i = 0; i < 3; ++i) static_cast<void>(file.way(0, kSize));
+    read_faults::disarm();
+    EXPECT_EQ(read_faults::calls(), 1U) << error;
+  }
+}
+
 TEST_F(BulkFileTest, memory_is_copied_and_callbacks_are_waited_for) {
   const std::string text(100, 'x');
   const Source memory = Source::memory(text.data(), text.size(), nullptr, nullptr);

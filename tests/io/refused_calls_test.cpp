@@ -14,6 +14,7 @@
 
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/edit_lock.hpp"
 
 namespace st::io {
 namespace {
@@ -83,6 +84,21 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
   }
 }
 
+// Who may not link copies instead, but an error of the disk is one.
+TEST_F(RefusedCallsTest, a_refused_link_is_no_error_of_the_disk) {
+  for (const int error : {EPERM, EACCES, ENOSYS, ENOENT, EOPNOTSUPP, EINVAL, EXDEV, ELOOP, EIO, ENOSPC, EDQUOT}) {
+    fs::remove(path());
+    const int result = in_child([&] {
+      if (!refuse({SYS_linkat}, error)) return 255;
+      return error_of([&] { write(path(), "new"); }).os_error;
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    const bool of_disk = error == EIO || error == ENOSPC || error == EDQUOT;
+    EXPECT_EQ(result, of_disk ? error : 0);
+    EXPECT_EQ(contents(path()), of_disk ? "" : "new") << error;
+  }
+}
+
 // The name is given by a second link then, and the first is taken away.
 TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_renameat2) {
   for (const int error : {EINVAL, ENOSYS, EPERM}) {
@@ -135,6 +151,18 @@ TEST_F(RefusedCallsTest, a_folder_that_may_not_be_listed_takes_new_files) {
   fs::remove(path());
   EXPECT_EQ(written(true), EACCES);
   EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
+  put(path(), "x");
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const int held = in_child([&] {
+    const bool before = EditLock::exclusive(file.get()).held();
+    if (!refuse({SYS_fcntl}, ENOLCK)) return 255;
+    return before && !EditLock::exclusive(file.get()).held() ? 0 : 1;
+  });
+  if (held == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(held, 0);
 }
 
 TEST_F(RefusedCallsTest, an_interrupted_open_is_tried_again) {

@@ -7,11 +7,12 @@ Each mutant then meets the tests that reach it, the quickest first, until one fa
 A test that takes several times as long as without the mutant is ended. What failed must pass again without the mutant.
 Mutants may write to folders of their own only (confine.py), which needs root or a kernel with user namespaces.
 
-    run.py [FILTER] [--count N] [--seed WORD] [--all] [--survivors] [--build-only]
+    run.py [FILTER] [--count N] [--seed WORD] [--all] [--survivors] [--equivalents] [--build-only]
 
 FILTER is a path prefix such as src/io: every mutant below it is tried, or a sample of them with --count. Without it a
 sample of 600 is tried, with at least three mutants of every file; the same code and seed give the same sample.
---survivors tries those again that survived last. build/mutants has the table of all (mutants.tsv), what became of
+--survivors tries those again that survived last. Those listed as equivalent (equivalent.tsv) would meet every test,
+and are tried only with --equivalents. build/mutants has the table of all (mutants.tsv), what became of
 those tried (results.tsv), and a program to which ST_MUTANT=NUMBER gives one of them.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -316,10 +317,14 @@ def try_all(finder, without, options):
     chosen = choose([m for m in finder.mutants if m.number not in without], options)
     say(f'mutants: trying {len(chosen)} with {len(found)} tests')
     results, sure = [], set()
+    listed = {} if options.equivalents else equivalents()
+
+    def tried(mutant):
+        return None if mutant.key in listed else killer(mutant, found, sure)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, by in zip(chosen, pool.map(lambda m: killer(m, found, sure), chosen)):
+        for mutant, by in zip(chosen, pool.map(tried, chosen)):
             results.append((mutant, by))
-            if not by:
+            if not by and mutant.key not in listed:
                 say(f'  {len(results)}/{len(chosen)} survived {shown(mutant)}')
             elif len(results) % 50 == 0:
                 say(f'  {len(results)}/{len(chosen)}')
@@ -333,6 +338,7 @@ def main():
     parser.add_argument('--seed', default='')
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--survivors', action='store_true')
+    parser.add_argument('--equivalents', action='store_true')
     parser.add_argument('--build-only', action='store_true')
     options = parser.parse_args()
 
