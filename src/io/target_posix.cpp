@@ -23,6 +23,7 @@ constexpr int kMostLinks = 40;  // as the kernel
 
 // Opening these again would give a second place in a redirected file, at its beginning: `>>` would overwrite.
 bool is_descriptor(std::string_view path, std::string& number) {
+  number.clear();
   if (path == "/dev/stdout") number = "1";
   if (path == "/dev/stderr") number = "2";
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {

@@ -116,6 +116,16 @@ TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
   EXPECT_EQ(error_of([&] { write(path("loop"), "x"); }).os_error, ELOOP);
 }
 
+// It was taken for a descriptor: a save over the link 1 went to standard output.
+TEST_P(AtomicFileTest, a_link_whose_name_is_a_number_is_followed) {
+  for (const char* const name : {"1", "17"}) {
+    put(path("real"), "old");
+    fs::create_symlink("real", path(name));
+    EXPECT_EQ(error_of([&] { write(path(name), "new"); }).message, "");
+    EXPECT_EQ(contents(path("real")), "new");
+  }
+}
+
 TEST_P(AtomicFileTest, a_hard_link_keeps_the_old_bytes) {
   put(path("a"), "old");
   fs::create_hard_link(path("a"), path("b"));
