@@ -397,6 +397,31 @@ TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) 
   }
 }
 
+// Whoever waited for the lock of a file that lost its name meanwhile has the lock of nothing.
+TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
+  make({});
+  const std::string other = (folder / "other").string();
+  fs::copy_file(path, other);
+  const io::Descriptor before(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const io::Descriptor after(open(other.c_str(), O_RDWR | O_CLOEXEC));
+  const io::Descriptor inside(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::optional<io::EditLock> first = io::EditLock::exclusive(before.get());
+  ASSERT_TRUE(first->held());
+  bool locked = false;
+  std::thread waiting([&] {
+    const io::EditLock lock = io::EditLock::of_name(inside.get(), fs::path(path).filename().string(), true);
+    struct flock seen {};
+    seen.l_type = F_WRLCK;
+    seen.l_whence = SEEK_SET;
+    locked = lock.held() && fcntl(after.get(), F_OFD_GETLK, &seen) == 0 && seen.l_type != F_UNLCK;
+  });
+  usleep(20'000);  // so that it opens the file that loses its name
+  fs::rename(other, path);
+  first.reset();
+  waiting.join();
+  EXPECT_TRUE(locked);
+}
+
 // ---- kills -----------------------------------------------------------------------------------------------------------
 
 // The header is one of the two whatever moment the kill comes; 400 moments.
