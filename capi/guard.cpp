@@ -30,7 +30,7 @@ st_status write(st_error* err, Status status, int os_error, std::uint64_t offset
   full.offset = offset;
   const std::size_t size = std::min<std::size_t>(err->struct_size, sizeof full);
   constexpr std::size_t kMessageAt = offsetof(st_error, message);
-  copy_text(full.message, std::max(size, kMessageAt + 1) - kMessageAt, message);
+  if (size > kMessageAt) copy_text(full.message, size - kMessageAt, message);
   std::memcpy(err, &full, size);
   return number;
 }

@@ -71,6 +71,11 @@ int run_times(const Options& options) {
   return 0;
 }
 
+int list_kernels() {
+  for (const std::string& name : bench::kernels()) fmt::print("{}\n", name);
+  return 0;
+}
+
 int run_memory(const Options& options) {
   const std::string once = std::filesystem::canonical("/proc/self/exe").replace_filename("bench_open_once");
   const std::string warm_up_file = bench::read_cases(options.folder, kUsual).front().files.front();
@@ -106,10 +111,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", options.json, "a line of JSON per table");
   CLI11_PARSE(app, argc, argv);
   try {
-    for (const std::string& name : options.kernels ? bench::kernels() : std::vector<std::string>()) {
-      fmt::print("{}\n", name);
-    }
-    if (options.kernels) return 0;
+    if (options.kernels) return list_kernels();
     return options.memory ? run_memory(options) : run_times(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_open: {}\n", error.what());

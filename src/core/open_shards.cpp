@@ -52,8 +52,8 @@ struct Claims {
   }
 };
 
-// Finds the tensors of a shard in the order of its index. Both are nearly the same order as a rule, but for one or two
-// places where it continues, which are looked at before a name is hashed.
+// Finds the tensors of a shard that the index names. The index mostly names them in the order of the shard, or in two
+// such sequences that alternate: the next tensor of each is compared before a name is hashed.
 class InOrder {
  public:
   explicit InOrder(const Table& table) : table_(table) {}

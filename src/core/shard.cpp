@@ -57,8 +57,8 @@ void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
   if (!whole) read_text_again(shard, options);
 }
 
-// The system gives out the lowest number, so that this bounds what all handles of a process keep. Those of standard
-// input, output and error are not ours, also where they are free.
+// The system gives out the lowest free number, so a bound on the number bounds what all handles of a process keep. The
+// numbers of standard input, output and error are left to the host even when they are free: it may expect them closed.
 bool may_keep_descriptor(const Shard& shard) {
   constexpr std::size_t kStandardDescriptors = 3;
   const io::PlainFile* const file = shard.source.file();

@@ -34,7 +34,7 @@ class PutBuffer {
  public:
   explicit PutBuffer(const io::AtomicFile& file) : file_(file) {}
 
-  // Bounds the memory; the pieces have no more bytes than this, and each has one.
+  // How many bytes will be added at most, which bounds the memory.
   void expect(std::uint64_t bytes) { expected_ = bytes; }
 
   // The data is copied, or written at once where it is large or memory is short. Throws also what goes wrong with

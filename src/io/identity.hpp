@@ -17,6 +17,8 @@ struct Identity {
   std::int64_t changed[2] = {};
 
   bool operator==(const Identity&) const = default;
+  // In whatever state: true also after it was written to.
+  bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
 };
 
 inline Identity identity_of(const struct stat& status) {

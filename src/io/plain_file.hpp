@@ -52,7 +52,7 @@ class PlainFile {
   // The same, but an error where the path leads elsewhere by now.
   int reopen_path(int extra_flags) const;
 
-  // Whether the descriptor is still that of this file, and the file as long: a host may have closed it behind us.
+  // Whether the descriptor still leads to this file, and the file is no shorter: a host may have closed the descriptor.
   bool is_intact() const;
 
   // A hint to the page cache; without a descriptor there is nobody to tell.

@@ -162,8 +162,7 @@ std::string PlainFile::shown() const { return path_.empty() ? "the descriptor's 
 
 void PlainFile::require_same(const struct stat& status) const {
   const Identity now = identity_of(status);
-  bool same = now.device == identity_.device && now.inode == identity_.inode;
-  if (!inode_in_use_ || remote_) same = now == identity_;
+  const bool same = inode_in_use_ && !remote_ ? now.same_file(identity_) : now == identity_;
   if (!same) fail(Status::read, "{} is no longer the file that was opened", shown());
 }
 
@@ -171,7 +170,7 @@ bool PlainFile::is_intact() const {
   struct stat status {};
   if (fstat(descriptor(), &status) != 0) return false;
   const Identity now = identity_of(status);
-  return now.device == identity_.device && now.inode == identity_.inode && now.size >= size_;
+  return now.same_file(identity_) && now.size >= size_;
 }
 
 int PlainFile::reopen(int extra_flags) const {

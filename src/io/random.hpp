@@ -8,7 +8,7 @@ namespace st::io {
 
 std::uint64_t random_seed();
 
-// One for a hash table, mostly without a system call.
+// A seed for the hash table at this address. On Linux it takes no system call.
 std::uint64_t hash_seed(const void* table);
 
 }  // namespace st::io

@@ -85,8 +85,8 @@ void Source::read_file(const PlainFile& plain, std::uint64_t offset, void* dst, 
 
 const std::byte* Source::view() const {
   if (memory_ != nullptr) return memory_;
-  if (!maps_later_) return mapping_.data();
-  if (const std::byte* const already = mapping_.data()) return already;
+  const std::byte* const mapped = mapping_.data();
+  if (mapped != nullptr || !maps_later_) return mapped;
   const auto& plain = std::get<PlainFile>(bytes_);
   return plain.is_intact() ? mapping_.made(plain.descriptor(), base_) : nullptr;
 }
@@ -121,9 +121,9 @@ void Source::rest() {
 
 void Source::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   mapping_.advise(offset, n, advice);
-  // Without a descriptor only the mapping is dropped; the page cache, which is everybody's, stays with one too.
-  const bool mine = advice == Advice::will_need || !maps_later_;
-  if (const auto* plain = file(); plain != nullptr && mine) plain->advise(base_ + offset, n, advice);
+  // A descriptor that is kept for mapping must not be used to empty the page cache, which other processes share.
+  if (advice == Advice::dont_need && maps_later_) return;
+  if (const auto* plain = file()) plain->advise(base_ + offset, n, advice);
 }
 
 }  // namespace st::io

@@ -237,16 +237,17 @@ TEST(Plan, WorksWhereTheSystemRefuses) {
 }
 #endif
 
+std::int32_t read_string(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+  std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
+  return 0;
+}
+
 TEST(Plan, ReadsFromMemoryAndFromCallbacks) {
   const Checkpoint checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const auto read_at = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
-    std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
-    return 0;
-  };
   const FilePtr in_memory = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
-  const FilePtr by_callback = File::open(io::Source::callbacks({read_at, nullptr, &bytes}, bytes.size()), {});
+  const FilePtr by_callback = File::open(io::Source::callbacks({read_string, nullptr, &bytes}, bytes.size()), {});
   for (const FilePtr* const file : {&in_memory, &by_callback}) {
     Wishes wishes(**file);
     wishes.plan().run({});
@@ -443,11 +444,7 @@ TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
   const Checkpoint checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const auto read_at = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
-    std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
-    return 0;
-  };
-  const FilePtr slow = File::open(io::Source::callbacks({read_at, nullptr, &bytes}, bytes.size()), {});
+  const FilePtr slow = File::open(io::Source::callbacks({read_string, nullptr, &bytes}, bytes.size()), {});
   const FilePtr quick = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
   const struct {
     std::vector<const char*> tensors;
