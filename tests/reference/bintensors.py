@@ -1,6 +1,9 @@
 """bintensors beside its originals: random tables through both, byte for byte; both layouts read back; digests; and
 files with changed bytes, of which both must say the same.
 
+    bintensors.py
+    bintensors.py --record | --recorded    (support/recorded.py)
+
 SPDX-License-Identifier: Apache-2.0
 """
 import ctypes
@@ -9,17 +12,18 @@ import os
 import pathlib
 import random
 import struct
-import sys
 import tempfile
 from ctypes import byref, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 from support import library_path
 from support.library import OK, Error, Library, Refused
 from support.originals import ALIASED, PANICS, READ, REFUSED, Originals
+from support.recorded import Recorded, Recorder, digest, mode
 
 TABLES = int(os.environ.get("ST_TABLES", "3000"))
 MUTANTS = int(os.environ.get("ST_MUTANTS", "60000"))
 SEED = 20250311
+RECORDED_TABLES, RECORDED_MUTANTS, RECORDED_SEED = 200, 1500, 20250312
 SAFETENSORS, BINTENSORS, BINTENSORS_OLD = 1, 2, 3
 DTYPES = ["BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"]
 BYTES = [1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8]
@@ -175,29 +179,76 @@ def random_table(rng):
     return tensors, metadata
 
 
+# ---- the older layout, which we only read and its original writes with its names in random order ------------------------------
+
+def number(value):
+    if value <= 250:
+        return bytes([value])
+    size = next(size for size in (2, 4, 8) if value < 1 << 8 * size)
+    return bytes([0xFA + size.bit_length() - 1]) + value.to_bytes(size, "little")
+
+
+def string(text):
+    return number(len(text.encode())) + text.encode()
+
+
+def in_older_layout(tensors, metadata):
+    tensors = sorted(tensors, key=lambda tensor: (-tensor[1], tensor[0].encode()))
+    header, at = b"\0", 0
+    if metadata is not None:
+        header = b"\1" + number(len(metadata)) + b"".join(string(key) + string(value) for key, value in metadata.items())
+    header += number(len(tensors))
+    for _, code, shape, data in tensors:
+        header += b"".join(map(number, [code, len(shape), *shape, at, at + len(data)]))
+        at += len(data)
+    header += number(len(tensors)) + b"".join(string(tensor[0]) + number(i) for i, tensor in enumerate(tensors))
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + b"".join(tensor[3] for tensor in tensors)
+
+
+# ---- what the originals say, in one line ------------------------------------------------------------------------------------
+
+def listed(listing):
+    """Empty tensors at one place have no order of their own in the originals' listing, and that of names in ours."""
+    return digest(b"\n".join(sorted(listing.split(b"\n"))))
+
+
+def of_table(originals, tensors, metadata, older):
+    """Digests of: the file, its digests and those of the older layout, what each of both files holds."""
+    with originals.table(tensors, metadata) as table:
+        current = table.write(False)
+        digests = b"".join(table.digest(layout, sha256) for layout in (False, True) for sha256 in (False, True))
+    listings = [originals.list(data, layout) for data, layout in ((current, False), (older, True))]
+    assert all(verdict == READ for verdict, _ in listings), "an original does not read what is its own"
+    return " ".join([digest(current), digest(digests), *(listed(listing) for _, listing in listings)])
+
+
+def of_mutant(originals, data):
+    """For each layout: what it holds, "empty:" before it where there are no tensors, or why that is not said."""
+    def said(verdict, listing):
+        if verdict != READ:
+            return {REFUSED: "refused", PANICS: "panics", ALIASED: "aliased"}[verdict]
+        return "empty:" * (listing.split(b"\nmetadata")[0] == b"") + listed(listing)
+
+    return " ".join(said(*originals.list(data, layout)) for layout in (False, True))
+
+
 # ---- what is compared -----------------------------------------------------------------------------------------------------
 
-def ties_sorted(listing):
-    """Empty tensors at one place have no order of their own in the originals' listing, and that of names in ours."""
-    return b"\n".join(sorted(listing.split(b"\n")))
-
-
-def compare_tables(ours, originals, rng, kept):
-    for i in range(TABLES):
+def compare_tables(ours, rng, count, kept, answer, older_of):
+    for i in range(count):
         tensors, metadata = random_table(rng)
-        with originals.table(tensors, metadata) as table:
-            current, older = table.write(False), table.write(True)
-            digests = {(layout, kind): table.digest(layout, kind == "sha256") for layout in (False, True)
-                       for kind in ("sha1", "sha256")}
-        assert ours.write(tensors, metadata, BINTENSORS) == current, f"table {i}: our bytes differ"
-        for data, layout, expected in ((current, False, BINTENSORS), (older, True, BINTENSORS_OLD)):
+        older = older_of(tensors, metadata)
+        theirs = answer((tensors, metadata, older), tensors, metadata, older).split()
+        current = ours.write(tensors, metadata, BINTENSORS)
+        assert digest(current) == theirs[0], f"table {i}: our bytes differ"
+        digests = b"".join(ours.digest(data, kind) for data in (current, older) for kind in ("sha1", "sha256"))
+        assert digest(digests) == theirs[1], f"table {i}: the digests differ"
+        for data, expected, holds in ((current, BINTENSORS, theirs[2]), (older, BINTENSORS_OLD, theirs[3])):
             kind, listing = ours.list(data)
             assert kind == expected, f"table {i}: read as format {kind}: {data[:200]!r}"
-            verdict, original = originals.list(data, layout)
-            assert verdict == READ and ties_sorted(original) == ties_sorted(listing), f"table {i}: the listings differ"
+            assert listed(listing) == holds, f"table {i}: the listings differ"
             assert ours.convert(data, BINTENSORS) == current, f"table {i}: read and written again, it differs"
-            for digest in ("sha1", "sha256"):
-                assert ours.digest(data, digest) == digests[layout, digest], f"table {i}: {digest} differs"
         safetensors = ours.write(tensors, metadata, SAFETENSORS)
         if not any(name == "__metadata__" for name, *_ in tensors):
             assert ours.convert(safetensors, BINTENSORS) == current, f"table {i}: from safetensors it differs"
@@ -231,47 +282,75 @@ def mutated(rng, data):
     return bytes(data)
 
 
-def compare_mutants(ours, originals, rng, kept):
+def compare_mutants(ours, rng, count, kept, answer):
     counts = {"read": 0, "refused": 0, "aliased or panicking, ours refuses": 0, "nearly blank, ours refuses": 0}
-    for i in range(MUTANTS):
+    for i in range(count):
         data = mutated(rng, rng.choice(kept))
-        current, current_listing = originals.list(data, False)
-        older, older_listing = originals.list(data, True)
+        current, older = answer(data, data).split()
         try:
             kind, listing = ours.list(data)
         except Refused as refused:
-            if current == REFUSED and older in (PANICS, ALIASED):
+            is_read = [word for word in (current, older) if word not in ("refused", "panics", "aliased")]
+            if current == "refused" and older in ("panics", "aliased"):
                 counts["aliased or panicking, ours refuses"] += 1
                 continue
             # A name given twice is not seen by the older original where the numbers come out.
-            doubled = older == READ and refused.status in ("ST_ERR_DUPLICATE", "ST_ERR_SCHEMA")
+            doubled = older in is_read and refused.status in ("ST_ERR_DUPLICATE", "ST_ERR_SCHEMA")
             # The originals take any padding, ours only spaces: a nearly blank file is no model.
-            if "without tensors" in str(refused) and READ in (current, older):
-                empty = [listing for verdict, listing in ((current, current_listing), (older, older_listing)) if verdict == READ]
-                assert all(listing.split(b"\nmetadata")[0] == b"" for listing in empty), f"mutant {i}: {data!r}"
+            if "without tensors" in str(refused) and is_read:
+                assert all(word.startswith("empty:") for word in is_read), f"mutant {i}: {data!r}"
                 counts["nearly blank, ours refuses"] += 1
                 continue
-            assert current == REFUSED and (older == REFUSED or doubled), f"mutant {i}: refused here ({refused}), read there: {data!r}"
+            assert current == "refused" and (older == "refused" or doubled), f"mutant {i}: refused here ({refused}), read there: {data!r}"
             counts["refused"] += 1
             continue
         if kind == SAFETENSORS:
             continue
-        verdict, original = (current, current_listing) if kind == BINTENSORS else (older, older_listing)
-        assert verdict == READ, f"mutant {i}: read here, {verdict} there: {data!r}"
-        assert ties_sorted(original) == ties_sorted(listing), f"mutant {i}: the listings differ: {data!r}"
+        theirs = current if kind == BINTENSORS else older
+        assert theirs.removeprefix("empty:") == listed(listing), f"mutant {i}: read here, {theirs} there: {data!r}"
         counts["read"] += 1
     return counts
 
 
-def main():
-    originals = Originals(pathlib.Path(library_path()).parent / "tests" / "crates")
-    rng, kept = random.Random(SEED), []
+def compare(seed, tables, mutants, answers_of_tables, answers_of_mutants, older_of):
+    rng, kept = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="st_bintensors_") as folder:
         ours = Ours(library_path(), pathlib.Path(folder))
-        compare_tables(ours, originals, rng, kept)
-        print(f"{TABLES} tables: byte-identical, both layouts read back equal, digests equal, safetensors there and back")
-        print(f"{MUTANTS} mutants:", ", ".join(f"{count} {what}" for what, count in compare_mutants(ours, originals, rng, kept).items()))
+        compare_tables(ours, rng, tables, kept, answers_of_tables, older_of)
+        print(f"{tables} tables: byte-identical, both layouts read back equal, digests equal, safetensors there and back")
+        counts = compare_mutants(ours, rng, mutants, kept, answers_of_mutants)
+        print(f"{mutants} mutants:", ", ".join(f"{count} {what}" for what, count in counts.items()))
+
+
+def compare_with_originals():
+    originals = need_originals()
+
+    def older_of(tensors, metadata):
+        with originals.table(tensors, metadata) as table:
+            return table.write(True)
+
+    compare(SEED, TABLES, MUTANTS, lambda _, *table: of_table(originals, *table), lambda _, data: of_mutant(originals, data), older_of)
+
+
+def compare_with_answers(tables, mutants):
+    compare(RECORDED_SEED, RECORDED_TABLES, RECORDED_MUTANTS, tables.answer, mutants.answer, in_older_layout)
+    tables.finish()
+    mutants.finish()
+
+
+def need_originals():
+    return Originals(pathlib.Path(library_path()).parent / "tests" / "crates")
+
+
+def main():
+    chosen = mode()
+    if chosen == "--recorded":
+        return compare_with_answers(Recorded("bintensors_tables"), Recorded("bintensors_mutants"))
+    if not chosen:
+        return compare_with_originals()
+    originals = need_originals()
+    compare_with_answers(Recorder("bintensors_tables", lambda *table: of_table(originals, *table)),
+                         Recorder("bintensors_mutants", lambda data: of_mutant(originals, data)))
 
 
 main()
-sys.exit(0)

@@ -2,26 +2,36 @@
 
 The tensors go through every way that the engine has: from the page cache, around it (the file evicted first), from a
 mapping, from memory and from callbacks. conformance/slices has the cases that were measured with the reference.
+
+    slices.py
+    slices.py --record | --recorded    (support/recorded.py; numpy is the reference)
+
 SPDX-License-Identifier: Apache-2.0
 """
 import ctypes as c
 import json
+import math
 import os
 import random
 import struct
 import sys
 import tempfile
 
+from support import skip
+from support.recorded import Recorded, Recorder, digest, mode
+
 try:
     import numpy as np
 except ImportError:
-    print("numpy is not installed")
-    sys.exit(77)
+    np = None
 
 LIBRARY = os.environ["ST_LIBRARY"]
 CASES = int(os.environ.get("ST_SLICE_CASES", "50000"))
+RECORDED_CASES, RECORDED_SEED = 1400, 20240301
 DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "u2", "I16": "i2", "F16": "f2", "BF16": "u2", "U32": "u4", "I32": "i4",
           "F32": "f4", "U64": "u8", "I64": "i8", "F64": "f8", "C64": "c8", "F8_E4M3": "u1", "F8_E5M2": "u1"}
+BYTES = {dtype: 1 if code == "?" else int(code[1:]) for dtype, code in DTYPES.items()}
+MISALIGNED = "misaligned"
 SUB_BYTE = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 st = c.CDLL(LIBRARY)
@@ -132,34 +142,40 @@ def sub_byte_answer(bits, shape, data, index):
     return positions.shape, b"".join(data[a * bits // 8:(b + 1) * bits // 8] for a, b in zip(firsts, lasts))
 
 
-def expected(tensor, begin, end, step):
+def spelled(shape, data):
+    return f"{','.join(map(str, shape))} {digest(data)}"
+
+
+def by_numpy(tensor, begin, end, step):
     name, dtype, shape, data = tensor
     index = numpy_index(shape, begin, end, step)
     if dtype in SUB_BYTE:
-        return sub_byte_answer(SUB_BYTE[dtype], shape, data, index)
+        part_shape, part = sub_byte_answer(SUB_BYTE[dtype], shape, data, index)
+        return MISALIGNED if part is None else spelled(part_shape, part)
     part = np.frombuffer(data, DTYPES[dtype]).reshape(shape)[index]
-    return part.shape, part.tobytes()
+    return spelled(part.shape, part.tobytes())
 
 
-def check(handle, tensor, case, counts):
+def check(handle, tensor, case, expected, counts):
+    """What the slice holds, or None if it begins or ends inside a byte."""
     begin, end, step = case
-    shape, data = expected(tensor, begin, end, step)
-    got_shape, got_bytes, view = (c.c_uint64 * max(len(shape), 1))(), c.c_uint64(), c.c_void_p()
+    rank = len(tensor[2])
+    got_shape, got_bytes, view = (c.c_uint64 * max(rank, 1))(), c.c_uint64(), c.c_void_p()
     status, message = call("st_tensor_slice", handle, array(begin), array(end), array(step), got_shape, c.byref(got_bytes),
                            c.byref(view))
     where = f"{tensor[1]} {tensor[2]} {begin} {end} {step}: {message}"
-    if data is None:
+    if expected == MISALIGNED:
         assert status == 309, where
         counts["misaligned"] += 1
         return None
     assert status == 0, where
-    assert tuple(got_shape[:len(shape)]) == shape and got_bytes.value == len(data), where
+    buffer = c.create_string_buffer(got_bytes.value + 1)
+    must("st_tensor_read_slice", handle, array(begin), array(end), array(step), buffer, got_bytes.value)
+    data = buffer.raw[:-1]
+    assert spelled(got_shape[:rank], data) == expected and buffer.raw[-1] == 0, where
     if view.value:
         assert c.string_at(view.value, len(data)) == data, where
         counts["contiguous"] += 1
-    buffer = c.create_string_buffer(len(data) + 1)
-    must("st_tensor_read_slice", handle, array(begin), array(end), array(step), buffer, len(data))
-    assert buffer.raw[:-1] == data and buffer.raw[-1] == 0, where
     counts["equal"] += 1
     return data
 
@@ -177,33 +193,35 @@ def run_plan(file, wanted, options):
         assert buffer.raw[:-1] == data and buffer.raw[-1] == 0, f"plan: {case}"
 
 
-def main():
-    rng = random.Random(20240229)
+def random_tensor(rng, name):
+    shape = random_shape(rng)
+    if rng.random() < 0.12:
+        dtype = rng.choice(list(SUB_BYTE))
+        shape += (8,)  # whole bytes in all
+        size = math.prod(shape) * SUB_BYTE[dtype] // 8
+    else:
+        dtype = rng.choice(list(DTYPES))
+        size = math.prod(shape) * BYTES[dtype]
+    data = bytes(b & 1 for b in rng.randbytes(size)) if dtype == "BOOL" else rng.randbytes(size)
+    return name, dtype, shape, data
+
+
+def compare(rng, cases, slices_of_each, answers):
     counts = {"equal": 0, "misaligned": 0, "contiguous": 0, "planned": 0}
     with tempfile.TemporaryDirectory(dir=os.environ.get("ST_SCRATCH_DIR")) as folder:
         path = os.path.join(folder, "slices.safetensors")
-        while counts["equal"] + counts["misaligned"] < CASES:
-            tensors = []
-            for i in range(24):
-                shape = random_shape(rng)
-                if rng.random() < 0.12:
-                    dtype = rng.choice(list(SUB_BYTE))
-                    shape += (8,)  # whole bytes in all
-                    size = int(np.prod(shape)) * SUB_BYTE[dtype] // 8
-                else:
-                    dtype = rng.choice(list(DTYPES))
-                    size = int(np.prod(shape)) * np.dtype(DTYPES[dtype]).itemsize
-                data = bytes(b & 1 for b in rng.randbytes(size)) if dtype == "BOOL" else rng.randbytes(size)
-                tensors.append((f"t{i}", dtype, shape, data))
+        while counts["equal"] + counts["misaligned"] < cases:
+            tensors = [random_tensor(rng, f"t{i}") for i in range(24)]
             write_file(path, tensors)
             file = c.c_void_p()
             must("st_open", path.encode(), None, c.byref(file))
             wanted = []
             for tensor in tensors:
                 handle = st.st_get_tensor(file, tensor[0].encode())
-                for _ in range(60):
+                for _ in range(slices_of_each):
                     case = random_slice(rng, tensor[2])
-                    data = check(handle, tensor, case, counts)
+                    expected = answers.answer((tensor, case), tensor, *case) if answers else by_numpy(tensor, *case)
+                    data = check(handle, tensor, case, expected, counts)
                     if data is not None and rng.random() < 0.2:
                         wanted.append((handle, case, data))
             rng.shuffle(wanted)
@@ -213,8 +231,20 @@ def main():
                                                cache=rng.choice([0, 0, 1, 2]), chunk_bytes=rng.choice([0, 0, 65536])))
             counts["planned"] += len(wanted)
             st.st_free(file)
+    if answers:
+        answers.finish()
     print(f"{counts['equal']} slices equal to numpy's ({counts['contiguous']} of them contiguous views), "
           f"{counts['misaligned']} refused inside a byte; {counts['planned']} read again through plans")
+
+
+def main():
+    chosen = mode()
+    if chosen != "--recorded" and np is None:
+        skip("numpy is not installed")
+    if not chosen:
+        return compare(random.Random(20240229), CASES, 60, None)
+    answers = Recorded("slices") if chosen == "--recorded" else Recorder("slices", by_numpy)
+    compare(random.Random(RECORDED_SEED), RECORDED_CASES, 4, answers)
 
 
 main()

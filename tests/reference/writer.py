@@ -4,6 +4,10 @@
 Every dtype that the reference's Python package can write (it lacks the two of six bits, which conformance/writer
 covers), names and values with escapes, empty names, scalars, empty tensors, no metadata, an empty map, one key. With
 several keys the reference's order is random: there the headers must be equal once both are read.
+
+    writer.py
+    writer.py --record | --recorded    (support/recorded.py)
+
 SPDX-License-Identifier: Apache-2.0
 """
 import ctypes
@@ -13,14 +17,12 @@ import random
 import sys
 import tempfile
 
-try:
-    from safetensors._safetensors_rust import TensorSpec, serialize
-except ImportError as missing:
-    print(f"skipped: {missing}")
-    sys.exit(77)
+from support import need_reference
+from support.recorded import Recorded, Recorder, digest, mode
 
 TABLES = int(os.environ.get("ST_TABLES", "3000"))
 SEED = 20240911
+RECORDED_TABLES, RECORDED_SEED = 600, 20240912
 
 # ours, the reference's name for it, bits
 DTYPES = [
@@ -79,6 +81,7 @@ def ours(library, path, tensors, metadata):
 
 
 def reference(tensors, metadata):
+    from safetensors._safetensors_rust import TensorSpec, serialize
     specs = {}
     for name, (_, dtype, bits), shape, data in tensors:
         # Its Python layer counts F4 in pairs along the last dimension.
@@ -138,17 +141,56 @@ def same_but_for_order(a, b):
     return keys == sorted(keys, key=str.encode) and sort(header_a) == sort(header_b) and (data_a, length_a) == (data_b, length_b)
 
 
+def random_table(rng):
+    tensors, metadata = random_tensors(rng), random_metadata(rng)
+    if not tensors and metadata == {}:
+        metadata = None  # what the reference writes then is no file
+    return tensors, metadata
+
+
+# ---- recorded answers --------------------------------------------------------------------------------------------------
+
+def in_one_order(file, metadata):
+    if metadata is None or len(metadata) < 2:
+        return file
+    (first, *rest), data, length = split(file)
+    return (first[0], sorted(first[1])), rest, data, length
+
+
+def recorded_answer(tensors, metadata):
+    return digest(in_one_order(reference(tensors, metadata), metadata))
+
+
+def compare_recorded(library, answers):
+    rng, differences = random.Random(RECORDED_SEED), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(RECORDED_TABLES):
+            tensors, metadata = random_table(rng)
+            case = [(name, dtype, shape, data.raw) for name, dtype, shape, data in tensors], metadata
+            answer = answers.answer(case, tensors, metadata)
+            mine = ours(library, os.path.join(folder, "x.safetensors"), tensors, metadata)
+            if digest(in_one_order(mine, metadata)) != answer:
+                differences += 1
+                print(f"table {number} differs from {answer}: {mine[:400]}")
+    answers.finish()
+    print(f"{RECORDED_TABLES} tables against digests of what the reference wrote: {differences} differences")
+    return 1 if differences else 0
+
+
 def main():
-    library = load()
+    chosen, library = mode(), load()
+    if chosen == "--recorded":
+        return compare_recorded(library, Recorded("writer"))
+    need_reference()
+    if chosen == "--record":
+        return compare_recorded(library, Recorder("writer", recorded_answer))
     rng = random.Random(SEED)
     identical = reordered = 0
     seen = set()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "x.safetensors")
         for number in range(TABLES):
-            tensors, metadata = random_tensors(rng), random_metadata(rng)
-            if not tensors and metadata == {}:
-                metadata = None  # what the reference writes then is no file
+            tensors, metadata = random_table(rng)
             seen.update(dtype[0] for _, dtype, _, _ in tensors)
             mine, theirs = ours(library, path, tensors, metadata), reference(tensors, metadata)
             if mine == theirs:
