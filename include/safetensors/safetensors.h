@@ -145,8 +145,9 @@ typedef struct st_open_options {
 } st_open_options;
 
 /* Any random-access bytes: an archive, a network, a cache.  read_at fills all n bytes at dst and returns 0, or something else,
- * which the caller of the library finds in the message of ST_ERR_CALLBACK; it is called from many threads at once.  close (may be
- * NULL) is called exactly once, also when opening fails, except for a struct_size that ST_INIT never set.  The struct itself is copied. */
+ * which the caller of the library finds in the message of ST_ERR_CALLBACK; it is called from many threads at once.  Opening asks
+ * for the first 16 KiB, or all that there are, and then for the rest of a longer header.  close (may be NULL) is called exactly
+ * once, also when opening fails, except for a struct_size that ST_INIT never set.  The struct itself is copied. */
 typedef struct st_source {
   uint32_t struct_size;
   uint32_t flags;

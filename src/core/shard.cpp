@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <string>
 #include <string_view>
@@ -18,18 +19,22 @@ namespace st {
 
 namespace {
 
-constexpr std::size_t kPrefixBytes = 64;  // enough to tell other kinds of file
+constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: more than most headers of one model have
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
 void read_text(Shard& shard, const format::HeaderOptions& options) {
   const std::uint64_t size = shard.source.size();
-  std::array<char, kPrefixBytes> prefix{};
-  const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, prefix.size()));
-  shard.source.read_at(0, prefix.data(), have);
-  const auto length = static_cast<std::size_t>(format::measure({prefix.data(), have}, size, options));
+  std::array<char, kFirstBytes> first;
+  const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
+  shard.source.read_at(0, first.data(), have);
+  const auto length = static_cast<std::size_t>(format::measure({first.data(), have}, size, options));
   if (shard.header.data() == nullptr || shard.header.size() != length) shard.header = core::Text(length, shard.memory);
-  shard.source.read_at(format::kLengthBytes, shard.header.data(), length);
+  const std::size_t known = std::min(length, have - format::kLengthBytes);
+  std::memcpy(shard.header.data(), first.data() + format::kLengthBytes, known);
+  if (known < length) {
+    shard.source.read_at(format::kLengthBytes + known, shard.header.data() + known, length - known);
+  }
 }
 
 // While no edit is under way, or, where there are no locks, until nothing changes between two readings.

@@ -33,7 +33,7 @@ struct HeaderOptions {
   std::size_t window_bytes = kWindowBytes;
 };
 
-// `prefix` holds the first min(64, file_size) bytes of the file. Returns N, the bytes of the header after the length.
+// `prefix` holds the first bytes of the file, at least min(64, file_size). Returns N, the bytes of the header after the length.
 std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options);
 
 // `header` are the N bytes, followed by kPadding zero bytes. They stay the home of the names and are written to:
