@@ -209,6 +209,7 @@ int main(int argc, char** argv) {
   std::vector<Seed> seeds;
   for (int i = 3; i < argc; ++i) add_files(seeds, argv[i]);
   const auto available = kernels();
+  constexpr std::string_view kHeaderBegins = "{ \t\r\n";  // what begins otherwise is bintensors, which is other code
   constexpr std::size_t kWindows[] = {64, 65, 70, 80, 97, 128, 200, 333, 512, 1024, 16384};
   std::map<int, std::size_t> verdicts;
   for (std::size_t n = 0; n < cases; ++n) {
@@ -222,6 +223,8 @@ int main(int argc, char** argv) {
       default: seed.text = header_of(random, seed.data_bytes);
     }
     if (n % 16 != 0) mutate(seed.text, random);
+    const bool begins = seed.text.find_first_of(kHeaderBegins) == 0;
+    if (!seed.index && !begins) seed.text.insert(0, 1, '{');
     Case given{seed.index, 0, random.below(4) == 0, seed.data_bytes, 0};
     for (given.rules = 0; given.rules < (seed.index ? 1 : 3); ++given.rules) {
       given.window_bytes = kWindows[random.below(std::size(kWindows))];
