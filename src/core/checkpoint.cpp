@@ -26,7 +26,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   const std::size_t first = text.find_last_not_of("0123456789") + 1;
   std::uint64_t number = 0;
   const auto [stop, problem] = std::from_chars(text.data() + first, text.data() + text.size(), number);
-  if (problem != std::errc{} || first == text.size()) return std::nullopt;
+  if (problem != std::errc{}) return std::nullopt;
   text = text.substr(0, first);
   return number;
 }

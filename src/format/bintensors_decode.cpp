@@ -141,8 +141,8 @@ class Cursor {
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
 
   [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const {
-    const std::string subject = subject_.data() == nullptr ? "" : "tensor " + in_quotes(subject_) + ": ";
-    fail_at(status, place, "{}{}", subject, what);
+    if (subject_.data() == nullptr) fail_at(status, place, "{}", what);
+    fail_at(status, place, "tensor {}: {}", in_quotes(subject_), what);
   }
 
  private:
@@ -248,7 +248,8 @@ class Decoder {
     if (rank > numbers.left()) fail_rank(numbers, rank);
     std::uint64_t* const dims = words(static_cast<std::size_t>(rank) + 1);
     for (std::uint64_t i = 0; i < rank; ++i) dims[i] = numbers.take();
-    dims[rank] = known ? 0 : reinterpret_cast<std::uintptr_t>(terminated_copy(table_, std::to_string(code)).data());
+    dims[rank] = 0;
+    if (!known) dims[rank] = reinterpret_cast<std::uintptr_t>(terminated_copy(table_, std::to_string(code)).data());
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
     tensor.begin = numbers.take();

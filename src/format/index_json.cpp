@@ -13,6 +13,10 @@ namespace st::format {
 
 namespace {
 
+[[noreturn]] void refuse(std::string_view name, std::string_view why) {
+  fail(Status::shard, "index: shard name {} {}", in_quotes(name), why);
+}
+
 struct ShardName {
   std::string_view text;
   std::string_view name() const { return text; }
@@ -157,18 +161,15 @@ void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& i
 }
 
 void require_safe_name(std::string_view name) {
-  const auto refuse = [name](std::string_view why) {
-    fail(Status::shard, "index: shard name {} {}", in_quotes(name), why);
-  };
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  if (name.empty()) refuse("is empty");
-  if (name.find('\0') != name.npos) refuse("holds a NUL");
-  if (name.find('\\') != name.npos) refuse("holds a backslash");
-  if (name.front() == '/') refuse("is absolute");
-  if (name.size() >= 2 && is_letter(name[0]) && name[1] == ':') refuse("begins with a drive letter");
+  if (name.empty()) refuse(name, "is empty");
+  if (name.find('\0') != name.npos) refuse(name, "holds a NUL");
+  if (name.find('\\') != name.npos) refuse(name, "holds a backslash");
+  if (name.front() == '/') refuse(name, "is absolute");
+  if (name.size() >= 2 && is_letter(name[0]) && name[1] == ':') refuse(name, "begins with a drive letter");
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
-    if (name.substr(at, end - at) == "..") refuse("leaves the folder of the index");
+    if (name.substr(at, end - at) == "..") refuse(name, "leaves the folder of the index");
     at = end + 1;
   }
 }

@@ -43,7 +43,7 @@ constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 // dtype, and bytes that were read once as so many tokens mean the same again.
 struct Spelling {
   std::array<char, 32> text{};  // at first NULs, which no token begins with
-  std::size_t bytes = 16;
+  std::size_t bytes = 16;       // or more: a field's name and its quotes and brackets are as long
 
   [[gnu::always_inline]] bool stands_at(const char* place) const {
     static_assert(sizeof text <= kPadding);
@@ -54,7 +54,7 @@ struct Spelling {
   void set(const char* begin, const char* end) {
     const auto size = static_cast<std::size_t>(end - begin);
     *this = {};
-    if (size < bytes || size > text.size()) return;
+    if (size > text.size()) return;
     bytes = size;
     std::copy(begin, end, text.data());
   }

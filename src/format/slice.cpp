@@ -52,17 +52,16 @@ Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t 
   return range;
 }
 
-// Folds a level around the run, or around the level before it, where it continues what is there without a break.
+// Folds a level around the run, or around the level before it, where it continues what is there without a break. In
+// the destination it always does.
 void add_level(Slice& slice, const SliceLevel& level) {
-  const bool continues_run = level.src_stride == slice.run_bytes && level.dst_stride == slice.run_bytes;
-  if (slice.levels.empty() && continues_run && !level.backwards) {
+  if (slice.levels.empty() && level.src_stride == slice.run_bytes && !level.backwards) {
     slice.run_bytes *= level.count;
     return;
   }
   if (!slice.levels.empty()) {
     SliceLevel& inner = slice.levels.back();
-    if (level.backwards == inner.backwards && level.src_stride == inner.src_stride * inner.count &&
-        level.dst_stride == inner.dst_stride * inner.count) {
+    if (level.backwards == inner.backwards && level.src_stride == inner.src_stride * inner.count) {
       inner.count *= level.count;
       return;
     }
@@ -89,11 +88,12 @@ void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vect
   slice.bytes = dst_stride;
 }
 
+// The destination has nothing between runs, so that where they are whole bytes, so is all of it.
 bool in_whole_bytes(const Slice& slice) {
   const auto even = [](std::uint64_t value) { return value % 8 == 0; };
-  return even(slice.bytes) && even(slice.run_bytes) && even(slice.src_begin) && even(slice.dst_begin) &&
+  return even(slice.run_bytes) && even(slice.src_begin) &&
          std::all_of(slice.levels.begin(), slice.levels.end(),
-                     [&](const SliceLevel& level) { return even(level.src_stride) && even(level.dst_stride); });
+                     [&](const SliceLevel& level) { return even(level.src_stride); });
 }
 
 void to_bytes(Slice& slice) {

@@ -40,7 +40,8 @@ std::string shape_text(const Tensor& tensor) {
 
 // A dtype that this build does not know is whatever the file spells.
 std::string dtype_text(const Tensor& tensor) {
-  return tensor.dtype() == Dtype::unknown ? in_quotes(tensor.dtype_name()) : std::string(tensor.dtype_name());
+  if (tensor.dtype() == Dtype::unknown) return in_quotes(tensor.dtype_name());
+  return std::string(tensor.dtype_name());
 }
 
 [[noreturn]] void fail_overflow(const Tensor& tensor, std::uint64_t offset) {

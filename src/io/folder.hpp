@@ -17,9 +17,6 @@ class Folder {
   // Names without "." and "..", ascending by bytes.
   std::vector<std::string> names() const;
 
-  // Whether a name is there, links followed.
-  bool has(const std::string& name) const;
-
   // A regular file below this folder. A link may lead elsewhere inside the folder, or, in a model hub's cache, from
   // snapshots/REVISION to blobs/; anywhere else only with follow_links. Any thread.
   PlainFile file(const std::string& name, bool follow_links) const;

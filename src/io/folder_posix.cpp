@@ -64,18 +64,13 @@ std::vector<std::string> Folder::names() const {
   return names;
 }
 
-bool Folder::has(const std::string& name) const {
-  struct stat status {};
-  return fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0;
-}
-
 PlainFile Folder::file(const std::string& name, bool follow_links) const {
   const bool plain_name = name.find('/') == name.npos;
   struct stat status {};
   const bool link =
       fstatat(descriptor_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
   const bool check = !follow_links && (link || !plain_name);
-  const std::string path = path_.empty() || path_.back() == '/' ? path_ + name : path_ + "/" + name;
+  const std::string path = path_ + (path_.back() == '/' ? "" : "/") + name;
   PlainFile file = PlainFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
   if (check && !contains(file.descriptor())) {
     fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
