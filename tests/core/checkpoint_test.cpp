@@ -146,6 +146,8 @@ const BadIndex kBad[] = {
     {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard,
      "is in two shards"},
     {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
+    {"link to a folder of a longer name", mapping("beside.safetensors"), Status::shard,
+     "is a link that leaves the folder"},
     {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
     {"folder as shard", mapping("sub"), Status::open, "is a folder"},
     {"FIFO as shard", mapping("pipe.safetensors"), Status::open, "is a named pipe"},
@@ -178,6 +180,9 @@ TEST_F(Checkpoints, BadIndexesAreRefused) {
   put("sub/model.safetensors", model(entry("a", 0), 4, 'z'));
   fs::create_symlink("../outside.safetensors", folder / "link.safetensors");
   fs::create_directory_symlink("..", folder / "elsewhere");
+  fs::create_directory(root / "model-of-another");  // begins with the folder's name, and is not in it
+  fs::copy_file(root / "outside.safetensors", root / "model-of-another" / "outside.safetensors");
+  fs::create_symlink("../model-of-another/outside.safetensors", folder / "beside.safetensors");
   ASSERT_EQ(mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
   for (const BadIndex& bad : kBad) {
     put("model.safetensors.index.json", bad.text);
@@ -393,6 +398,31 @@ TEST_F(Checkpoints, FoldersSayWhatIsMissing) {
   put("model.safetensors", model(entry("c", 0), 4, 'z'));
   EXPECT_NE(open(folder)->tensor("c"), nullptr);
   EXPECT_EQ(error_of(root / "nowhere").status, Status::open);
+}
+
+TEST_F(Checkpoints, NumberedShardsOfSeveralModelsAreNotMixed) {
+  for (const char* const other : {"other-00001-of-00002.safetensors", "model-00001-of-00003.safetensors"}) {
+    put(other, model(entry("d", 0), 4, 'z'));
+    const Error error = error_of(folder);
+    EXPECT_EQ(error.status, Status::open);
+    EXPECT_NE(error.message.find("holds shards of several models"), std::string::npos) << error.message;
+    fs::remove(folder / other);
+  }
+}
+
+TEST_F(Checkpoints, AWordWhereANumberShouldBeMakesNoShard) {
+  for (const char* const shard : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
+    fs::remove(folder / shard);
+  }
+  put("model-x-of-2.safetensors", model(entry("d", 0), 4, 'z'));
+  EXPECT_NE(open(folder)->tensor("d"), nullptr);
+}
+
+TEST_F(Checkpoints, AnIndexMayHaveAnyNameThatEndsAsOne) {
+  put("mine.index.json", kGood);
+  EXPECT_EQ(open(folder / "mine.index.json")->count_tensors(), 3U);
+  EXPECT_EQ(checkpoint_of_index("/mine.index.json").folder, "/");
+  EXPECT_EQ(checkpoint_of_index("mine.index.json").folder, ".");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {
-    {"small", 1, 100},    {"wide", 7, 1'000'003}, {"tiny", 1, 1},
+    {"small", 1, 100},    {"wide", 5, 1'400'003}, {"tiny", 1, 1},
     {"tall", 30'000, 16}, {"none", 0, 5},         {"odd", 3, 333'333},
 };
 
@@ -86,13 +86,14 @@ std::string temporary_folder() {
   return folder != nullptr ? folder : "/tmp";
 }
 
-// All tensors whole, and columns of two of them, each in memory that is guarded on both sides.
+// All tensors whole, columns of two of them, and rows of more than a MiB, each in memory that is guarded on both sides.
 class Wishes {
  public:
   explicit Wishes(const File& file) : plan_(file) {
     for (std::size_t i = 0; i < file.count_tensors(); ++i) add(*file.tensor_at(i), nullptr, nullptr, nullptr);
     add(*file.tensor("tall"), kColumnBegin, kColumnEnd, nullptr);
     add(*file.tensor("wide"), kBackwardBegin, nullptr, kBackwardStep);
+    add(*file.tensor("wide"), nullptr, nullptr, kEveryOtherRow);
   }
 
   Plan& plan() { return plan_; }
@@ -110,6 +111,7 @@ class Wishes {
   static constexpr std::int64_t kColumnEnd[] = {-10, 9};
   static constexpr std::int64_t kBackwardBegin[] = {5, -1};
   static constexpr std::int64_t kBackwardStep[] = {-2, -1};
+  static constexpr std::int64_t kEveryOtherRow[] = {2, 1};
   static constexpr std::size_t kGuard = 16;
 
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <memory_resource>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,12 @@ Error fault_of(const std::string& header, std::uint64_t data, const HeaderOption
 }
 
 // ---- what is refused --------------------------------------------------------------------------------------------------
+
+std::string repeated(const std::string& text, std::size_t times) {
+  std::string all;
+  while (times-- > 0) all += text;
+  return all;
+}
 
 struct Bad {
   const char* name;
@@ -97,6 +105,8 @@ const std::vector<Bad> kBad{
      "older layout: tensor 'a' is given twice"},
     {"older: a number twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1b\0"s, 16, Status::duplicate, 24,
      "older layout: tensor 'b': it has the same number as 'a'"},
+    {"older: more tensors than can have names", "\0\xfc\xa0\x86\1\0"s + repeated("\1\0\xfa\xfa"s, 150'000), 0,
+     Status::schema, 373'750, "older layout: 100000 tensors, for which there are not enough names"},
     {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22,
      "older layout: truncated download? the file has 22"},
     {"gzip without a time", std::string("\0\3"s + std::string(0x88b1f - 2, '\xff')), 8, Status::format, 0, "gzip"},
@@ -246,6 +256,43 @@ TEST(Bintensors, UnknownDtypesAreListedByNumberWhenAskedFor) {
   const auto file = read("\0\1\1a\x11\1\2\0\3"s, 3, options);
   EXPECT_EQ(file->table.tensors[0].dtype(), Dtype::unknown);
   EXPECT_STREQ(file->table.tensors[0].dtype_name(), "17");
+  EXPECT_EQ(read("\0\1\1a\1\1\2\0\2"s, 2, options)->table.tensors[0].dtype(), Dtype::U8);  // though none is there
+}
+
+class FailingAt final : public std::pmr::memory_resource {
+ public:
+  explicit FailingAt(int allocation) : left_(allocation) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (left_-- == 0) throw std::bad_alloc();
+    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+  }
+  void do_deallocate(void* ptr, std::size_t bytes, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(ptr, bytes, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  int left_;
+};
+
+// It would be taken for a fault of the bytes, and the other layout tried.
+TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
+  const std::string bytes = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;  // of the older layout
+  HeaderOptions options;
+  options.unknown_dtypes = true;
+  int failures = 0;
+  for (bool taken = false; !taken; ++failures) {
+    ASSERT_LT(failures, 100);
+    FailingAt memory(failures);
+    Table table(&memory);
+    std::string header = bytes + std::string(kPadding, '\0');
+    try {
+      read_header({header.data(), bytes.size()}, kLengthBytes + bytes.size() + 6, options, table);
+      taken = true;
+    } catch (const std::bad_alloc&) {}
+  }
+  EXPECT_GT(failures, 3);
 }
 
 // ---- what is written --------------------------------------------------------------------------------------------------

@@ -147,6 +147,12 @@ TEST(String, ASpecialByteAtEveryPlace) {
   }
 }
 
+TEST(Behind, TheFirstTokenIsWhereTheTextBegins) {
+  Text padded("  {}");
+  JsonCursor& in = padded.cursor();
+  EXPECT_EQ(in.at() - in.behind(), 2);
+}
+
 TEST(String, Escapes) {
   struct Case {
     std::string_view spelled;
@@ -163,6 +169,7 @@ TEST(String, Escapes) {
       {R"(\ud800x)", {}},
       {R"(\ud800\n)", {}},
       {R"(\ud800\u0041)", {}},
+      {R"(\ud800\ue000)", {}},
       {R"(\ud800\ud800)", {}},
       {R"(\ud800\udc0)", {}},
       {R"(\u)", {}},

@@ -73,6 +73,7 @@ const std::vector<Refusal> kRefusals = {
     {"half a byte", Dtype::F4, {4, 4}, {0, 0}, {4, 1}, {1, 1}, Status::misaligned},
     {"every second half byte", Dtype::F4, {4, 4}, {0, 0}, {4, 4}, {1, 2}, Status::misaligned},
     {"rows of a byte and a half", Dtype::F4, {4, 3}, {1, 0}, {3, 3}, {1, 1}, Status::misaligned},
+    {"columns of whole bytes in such rows", Dtype::F4, {4, 3}, {0, 0}, {4, 2}, {1, 1}, Status::misaligned},
     {"every second such row", Dtype::F4, {4, 3}, {0, 0}, {4, 3}, {2, 1}, Status::misaligned},
     {"six bits", Dtype::F6_E2M3, {4, 4}, {0, 0}, {4, 1}, {1, 1}, Status::misaligned},
     {"four bits turned around", Dtype::F4, {4}, {3}, {-5}, {-1}, Status::misaligned},
@@ -124,6 +125,22 @@ TEST(Slice, SaysNothingOfDtypesItDoesNotKnow) {
   EXPECT_EQ(format::slice(tensor, nullptr, nullptr, nullptr).bytes, 64U);
   const std::int64_t one = 1;
   EXPECT_THROW((void)format::slice(tensor, &one, nullptr, nullptr), Error);
+  const std::int64_t back = -1;
+  EXPECT_THROW((void)format::slice(tensor, nullptr, nullptr, &back), Error);
+  const std::uint64_t alone[] = {1, reinterpret_cast<std::uintptr_t>(name)};
+  tensor.dims = alone;
+  EXPECT_EQ(format::slice(tensor, nullptr, nullptr, &back).bytes, 64U);  // one element backwards is the whole
+}
+
+TEST(Slice, GathersASingleRun) {
+  const Dims dims{6};
+  const Positions begin{2}, end{5};
+  const Slice slice = format::slice(tensor_of(Dtype::U8, dims), begin.data(), end.data(), nullptr);
+  const std::string from = "abcdef";
+  std::string to = "...";
+  gather(slice, 0, 1, reinterpret_cast<const std::byte*>(from.data() + slice.src_begin),
+         reinterpret_cast<std::byte*>(to.data()));
+  EXPECT_EQ(to, "cde");
 }
 
 TEST(Slice, GathersAcrossRows) {

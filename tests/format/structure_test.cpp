@@ -121,6 +121,8 @@ std::optional<Fault> header_fault(std::string_view header, std::size_t window_by
 // What the first stage reports of a window as a whole has its place all the same.
 TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
   using namespace std::string_view_literals;
+  const std::string kLongWord(300, 'x');
+  const std::string kOpenAfterLongWord = kLongWord + "\"";
   const std::string before = R"({"__metadata__":{"a,b":"c{","\u00e9":"\\"},)" + std::string(150, ' ');
   struct Case {
     std::string_view rest;
@@ -149,6 +151,8 @@ TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
       {"x,\"\xE2\x82\"}", Status::utf8, 3},
       {"\"a\x01\":1},\"open\xED\xA0\x80", Status::utf8, 13},
       {"\xC3\xA9:1}", Status::json, 0},
+      {kLongWord, Status::json, 0},
+      {kOpenAfterLongWord, Status::json, 0},
   };
   with_every_kernel([&] {
     for (const Case& given : cases) {
@@ -159,6 +163,83 @@ TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
       }
     }
   });
+}
+
+std::string listed(const Table& table) {
+  std::string text;
+  for (const Tensor& tensor : table.tensors) {
+    text += fmt::format("{} {} {}..{}", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
+    for (const std::uint64_t dim : tensor.shape()) text += fmt::format(" {}", dim);
+    text += '\n';
+  }
+  for (const MetadataPair& pair : table.metadata) text += fmt::format("{}={}\n", pair.key, pair.value);
+  return text;
+}
+
+std::string header_listed(std::string_view text, std::size_t data, std::size_t window_bytes) {
+  std::vector<char> bytes = padded(text);
+  Table table(std::pmr::new_delete_resource());
+  HeaderOptions options;
+  options.rules = Rules::reference;
+  options.unknown_dtypes = true;
+  options.window_bytes = window_bytes;
+  read_header({bytes.data(), text.size()}, 8 + text.size() + data, options, table);
+  return listed(table);
+}
+
+// An entry whose window ends in front of its last bracket is not taken whole.
+TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
+  std::string text = "{";
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::string name(1 + i % 9, 'n');
+    text += fmt::format(R"({}"{}{}":{{"dtype":"U8","shape":[1,2],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", name, i,
+                        2 * i, 2 * i + 2);
+  }
+  text += "}";
+  const std::string expected = header_listed(text, 80, kWindowBytes);
+  for (std::size_t window = 64; window < 300; ++window) {
+    ASSERT_EQ(header_listed(text, 80, window), expected) << window;
+  }
+}
+
+std::string index_listed(std::string_view text) {
+  std::vector<char> bytes = padded(text);
+  IndexFile index(std::pmr::new_delete_resource());
+  HeaderOptions options;
+  options.window_bytes = 64;
+  read_index({bytes.data(), text.size()}, options, index);
+  std::string said;
+  for (const IndexEntry& entry : index.entries)
+    said += fmt::format("{} in {}\n", entry.tensor, index.shards[entry.shard]);
+  for (const MetadataPair& pair : index.metadata) said += fmt::format("{}={}\n", pair.key, pair.value);
+  std::erase(said, ' ');  // a value that is no string is kept as it is spelled
+  return said;
+}
+
+// A grammar that looks at the next token without asking for its window would read the one before.
+TEST(Structure, AWindowMayEndBeforeAnyToken) {
+  constexpr std::string_view kHeader =
+      R"({"__metadata__":{"k":"v","\u006c":"w"},"a":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]},)"
+      R"("b":{"dtype":"U8","shape":[1,2],"data_offsets":[2,4]},"c":["U8",[1],[4,5]],)"
+      R"("d":{"dtype":{"U8":null},"shape":[],"data_offsets":[5,6]},"e":{"dtype":"U9","shape":[1],"data_offsets":[6,7]},)"
+      R"("f":{"x":[1,{"y":[true,"z",-1e3],"\n":{}},[]],"data_offsets":[7,16],"shape":[3,3],"dtype":"U8"}} )";
+  constexpr std::string_view kIndex =
+      R"({"x":[1],"metadata":{"total_size":12,"a":"b","\u0061c":{"d":[1]}},"weight_map":{"a":"1","b":"2","c":"1"}} )";
+  const std::string spaces(200, ' ');
+  struct Case {
+    std::string_view text;
+    std::string (*listed)(std::string_view);
+  };
+  const auto of_header = [](std::string_view text) { return header_listed(text, 16, 64); };
+  for (const Case& given : {Case{kHeader, of_header}, Case{kIndex, index_listed}}) {
+    const std::string expected = given.listed(given.text);
+    EXPECT_GT(expected.size(), 30U);
+    for (const std::size_t at : tokens_of(given.text, given.text.size())) {
+      std::string text(given.text);
+      text.insert(at, spaces);
+      EXPECT_EQ(given.listed(text), expected) << "spaces before " << given.text.substr(at);
+    }
+  }
 }
 
 // The order of the checks is that of the format, and not that of the windows.
