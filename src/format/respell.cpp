@@ -20,7 +20,8 @@ struct Slot {
   std::size_t brace = 0;  // the '{' that opens the header
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::size_t close = 0;  // one past the '}' that closes the header
+  std::size_t behind = 0;  // past the comma that follows an old member, and the white space after that
+  std::size_t close = 0;   // one past the '}' that closes the header
   bool occupied = false;
   bool alone = true;  // no other member
 };
@@ -39,6 +40,7 @@ Slot find_slot(std::string_view header) {
   if (!in.take('}')) {
     std::size_t begin = slot.begin;
     do {
+      if (slot.occupied && begin == slot.end + 1) slot.behind = here();
       const bool metadata = in.string() == "__metadata__";
       in.expect(':');
       in.skip_value(1);
@@ -90,6 +92,11 @@ std::string respell(Format format, std::string_view header, const Respelling& re
   append_metadata(pieces.member, respelling.metadata);
   if (!slot.occupied && !slot.alone) pieces.member += ',';
   if (pieces.size() <= room) return join(pieces, room, false);  // where the metadata is
+
+  // Or where the room is behind the comma, as an edit leaves it that was the first to give the file metadata. The comma
+  // moves only now: it may be far away, and a change in place has to be a short one.
+  const Pieces wide{pieces.before, pieces.member + ',', header.substr(std::max(slot.behind, slot.end))};
+  if (slot.behind > slot.end && wide.size() <= room) return join(wide, room, false);
 
   if (slot.begin == slot.brace + 1 && slot.brace > 0) {  // or in front of the header
     pieces.before = {};

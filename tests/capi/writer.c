@@ -3,6 +3,7 @@
 #define _GNU_SOURCE 1
 #include "test.h"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -190,6 +191,45 @@ static void test_edit(const char *path) {
   CHECK(weight(path, "pieces", 4) == 5);
 }
 
+static ino_t inode_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+/* Each option of an edit does what it says: a sync is one, an alignment moves the data, a reserve is room for the next. */
+static void test_edit_options(const char *path) {
+  const char *const key = "note";
+  static char value[3001];
+  const char *const long_value = value;
+  const char *const short_value = "x";
+  for (int sync = 0; sync < 2; ++sync) {
+    st_write_options options = ST_INIT(st_write_options);
+    st_writer *writer = NULL;
+    st_file *file = NULL;
+    CHECK_OK(st_writer_new(&writer, &err));
+    CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "x", NULL, &err));
+    CHECK_OK(st_writer_begin(writer, path, NULL, &err));
+    CHECK_OK(st_writer_finish(writer, &err));
+    st_writer_free(writer);
+    memset(value, 'v', sizeof value - 1);
+    options.flags = sync ? ST_WRITE_SYNC : 0;
+    options.data_alignment = 4096;
+    options.header_reserve = 8000;
+    syncs = 0;
+    CHECK_OK(st_edit_metadata(path, &key, &short_value, 1, &options, &err));
+    CHECK((syncs > 0) == sync);
+    CHECK_OK(st_open(path, NULL, &file, &err));
+    CHECK(st_tensor_offset(st_get_tensor(file, "a")) % 4096 == 0);
+    st_free(file);
+    /* In the room: in place, but for a power cut only within one sector. */
+    const ino_t before = inode_of(path);
+    syncs = 0;
+    CHECK_OK(st_edit_metadata(path, &key, &long_value, 1, &options, &err));
+    CHECK((syncs > 0) == sync);
+    CHECK((inode_of(path) == before) == !sync);
+  }
+}
+
 static void test_empty_map_is_not_none(const char *path) {
   st_file *file = NULL;
   size_t len = 0;
@@ -219,6 +259,7 @@ int main(void) {
   test_refused(a);
   test_abandoned(a);
   test_edit(a);
+  test_edit_options(b);
   test_empty_map_is_not_none(b);
   test_flags(b);
   test_alignments(b);

@@ -165,6 +165,28 @@ TEST_F(EditTest, leaves_room_for_the_next_edit_if_asked) {
   expect_tensors(1000);
 }
 
+// The first metadata of a file: the room lies behind the comma then.
+TEST_F(EditTest, room_left_with_the_first_metadata_is_used) {
+  const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  std::ofstream(path, std::ios::binary) << bytes + header + "D";
+  EditOptions options;
+  options.header_reserve = 500;
+  set("note", "1", options);
+  const ino_t before = inode(path);
+  const auto size = fs::file_size(path);
+  for (const std::size_t length : {400U, 10U, 480U, 0U, 450U}) {
+    set("note", std::string(length, '2'), options);
+    EXPECT_EQ(inode(path), before) << length;
+    EXPECT_EQ(fs::file_size(path), size) << length;
+    EXPECT_EQ(value("note"), std::string(length, '2'));
+    EXPECT_EQ(contents(path).back(), 'D');
+  }
+  set("note", std::string(600, '3'));
+  EXPECT_EQ(value("note"), std::string(600, '3'));
+}
+
 // Changes that one write cannot do whole are done by a new file, though there is room.
 TEST_F(EditTest, not_in_place_over_more_than_one_block_or_for_a_power_cut_one_sector) {
   WriteOptions options;
@@ -191,6 +213,58 @@ TEST_F(EditTest, without_a_change_nothing_is_written) {
   set("format", "pt");
   remove("absent");
   EXPECT_EQ(fs::last_write_time(path), before);
+}
+
+// A header that is spelled as no writer of ours spells it stays as it is when nothing changes, also without room.
+TEST_F(EditTest, without_a_change_no_spelling_is_touched) {
+  const std::string tensor = R"("t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
+  const std::string headers[] = {
+      R"({"__metadata__":{"b":"1","a":"2"},)" + tensor + "}",
+      R"({ "__metadata__" : { "a" : "2" , "b" : "\u0031" } , )" + tensor + " }",
+      "  {" + tensor + R"(,"__metadata__":{"a":"2","b":"1"}})",
+  };
+  for (const std::string& header : headers) {
+    SCOPED_TRACE(header);
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    bytes += header + "D";
+    std::ofstream(path, std::ios::binary) << bytes;
+    const ino_t before = inode(path);
+    set("a", "2");
+    set("b", "1");
+    remove("c");
+    edit_metadata(path.c_str(), {}, {});
+    EXPECT_EQ(contents(path), bytes);
+    EXPECT_EQ(inode(path), before);
+    const MetadataChange both[] = {{"a", "3"}, {"a", "2"}};  // the last counts
+    edit_metadata(path.c_str(), both, {});
+    EXPECT_EQ(contents(path), bytes);
+    set("b", "2");
+    EXPECT_NE(contents(path), bytes);
+    EXPECT_EQ(value("b"), "2");
+    EXPECT_EQ(value("a"), "2");
+  }
+}
+
+// White space in front of a header is room for metadata only when it is enough.
+TEST_F(EditTest, white_space_in_front_is_used_as_far_as_it_goes) {
+  for (const std::size_t spaces : {0U, 1U, 20U, 27U, 28U, 29U, 30U, 31U, 40U, 100U}) {
+    for (const std::size_t length : {1U, 5U, 60U}) {
+      const std::string header = std::string(spaces, ' ') + R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+      std::string bytes(8, '\0');
+      bytes[0] = static_cast<char>(header.size());
+      std::ofstream(path, std::ios::binary) << bytes + header + "D";
+      set("k", std::string(length, 'v'));
+      EXPECT_EQ(value("k"), std::string(length, 'v')) << spaces;
+      const FilePtr file = File::open(path.c_str(), {});
+      ASSERT_EQ(file->count_tensors(), 1U) << spaces;
+      char data = ' ';
+      read(*file->tensor_at(0), &data);
+      EXPECT_EQ(data, 'D') << spaces;
+      const std::string member = R"("__metadata__":{"k":")" + std::string(length, 'v') + R"("},)";
+      EXPECT_EQ(file->shard(0).header.size() == header.size(), member.size() <= spaces) << spaces << ' ' << length;
+    }
+  }
 }
 
 TEST_F(EditTest, keeps_what_this_library_does_not_know) {

@@ -238,6 +238,14 @@ TEST(Respell, changes_the_metadata_and_nothing_else) {
       {"no room", R"({"__metadata__":{},"t":{}}      )", R"({"__metadata__":{"k":"v"},"t":{}}       )"},
       {"no room, reserve", R"({"__metadata__":{},"t":{}}      )", R"({"__metadata__":{"k":"v"}               ,"t":{}})",
        10},
+      {"room behind the comma", R"({"__metadata__":{},          "t":{}})", R"({"__metadata__":{"k":"v"},   "t":{}})"},
+      {"room on both sides of the comma", R"({"__metadata__":{}   ,    "t":{}})",
+       R"({"__metadata__":{"k":"v"},"t":{}})"},
+      {"room behind the comma, not the first", R"({"t":{},"__metadata__":{},       "u":{}})",
+       R"({"t":{},"__metadata__":{"k":"v"},"u":{}})"},
+      {"no room behind the comma", R"({"__metadata__":{},      "t":{}})", R"({"__metadata__":{"k":"v"},      "t":{}})"},
+      {"room behind the comma of another", R"({"t":{},        "__metadata__":{"k":"wxyz"}})",
+       R"({"t":{},"__metadata__":{"k":"v"}           })"},
       {"name with an escape", R"({"__met\u0061data__":{"k":"w"},"t":{}})", R"({"__metadata__":{"k":"v"}     ,"t":{}})"},
   };
   for (const Case& c : cases) {
