@@ -44,14 +44,12 @@ bool is_possible_size(std::uint32_t size) {
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   Struct known{};
-  known.struct_size = sizeof(Struct);
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
   if (!is_possible_size<Struct>(size)) {
     fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
   }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));
-  known.struct_size = sizeof(Struct);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
   for (std::size_t i = sizeof(Struct); i < size; ++i) {
     if (bytes[i] != 0) {

@@ -242,7 +242,7 @@ class Decoder {
     Numbers numbers = in_.numbers();
     const std::uint64_t code = numbers.take();
     const bool known = code < kBintensorsDtypes.size();
-    if (!known) require_known(numbers, code, place);
+    if (!known) require_known(code, place);
     tensor.dtype_number = static_cast<std::uint32_t>(known ? kBintensorsDtypes[code] : Dtype::unknown) & 0x1F;
     const std::uint64_t rank = numbers.take();
     if (rank > numbers.left()) fail_rank(numbers, rank);
@@ -257,8 +257,7 @@ class Decoder {
     in_.resume(numbers);
   }
 
-  [[gnu::cold]] void require_known(const Numbers& numbers, std::uint64_t code, std::uint64_t place) {
-    in_.resume(numbers);
+  [[gnu::cold]] void require_known(std::uint64_t code, std::uint64_t place) const {
     if (!options_.unknown_dtypes) in_.fail_here(Status::dtype, place, fmt::format("dtype {} is unknown", code));
   }
 

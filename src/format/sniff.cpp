@@ -53,9 +53,7 @@ bool starts_with_lower(std::string_view text, std::string_view word) {
 }
 
 bool is_html(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return false;
-  text.remove_prefix(first);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   return std::any_of(kHtml.begin(), kHtml.end(), [text](auto word) { return starts_with_lower(text, word); });
 }
 

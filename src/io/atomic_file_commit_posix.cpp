@@ -69,7 +69,6 @@ void AtomicFile::publish() {
     const bool direct = !access_ && !only_over_;
     if (direct && link_as(file_.get(), target_.folder.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
-    if (error == EEXIST && !options_.replace) fail_os(Status::write, error, "{}", target_.shown);
     if (error == EEXIST) {
       take_over_access();
       finish_bytes(0);

@@ -69,7 +69,7 @@ bool changed_lately(const Source& source) {
 
 EditLock EditLock::shared(const Source& source) {
   const PlainFile* const file = source.file();
-  if (file == nullptr || file->descriptor() < 0) return {};
+  if (file == nullptr) return {};
   if (!file->path().empty()) return shared(file->descriptor());
   Descriptor own(reopened(*file));
   EditLock lock = shared(own.get());
