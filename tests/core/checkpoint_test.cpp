@@ -274,6 +274,41 @@ TEST_F(Checkpoints, AnEmptyMapIsMetadataAndNoneIsNot) {
   EXPECT_TRUE(open(folder)->has_metadata());
 }
 
+// Of an index and its shards together: a pair anywhere is metadata.
+TEST_F(Checkpoints, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
+  const std::string tensors = R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  const auto file_of = [](const std::string& header) {
+    return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
+  };
+  for (const bool of_index : {false, true}) {
+    for (const bool of_shard : {false, true}) {
+      put("some/m-00001-of-00001.safetensors",
+          file_of("{" + std::string(of_shard ? R"("__metadata__":{"k":"v"},)" : "") + tensors));
+      put("some/m.safetensors.index.json", "{" + std::string(of_index ? R"("metadata":{"i":"x"},)" : "") +
+                                               R"("weight_map":{"a":"m-00001-of-00001.safetensors"}})");
+      const FilePtr file = open(folder / "some/m.safetensors.index.json");
+      EXPECT_EQ(file->has_metadata(), of_index || of_shard);
+      EXPECT_EQ(file->metadata().size(), (of_index ? 1U : 0U) + (of_shard ? 1U : 0U));
+      EXPECT_EQ(file->metadata("i") != nullptr, of_index);
+      EXPECT_EQ(file->metadata("k") != nullptr, of_shard);
+      EXPECT_EQ(file->format(), Format::safetensors);
+    }
+  }
+}
+
+TEST_F(Checkpoints, WithoutShardsAreEmptyAndSafetensors) {
+  put("model.safetensors.index.json", R"({"weight_map":{}})");
+  const FilePtr file = open(index());
+  EXPECT_EQ(file->count_shards(), 0U);
+  EXPECT_EQ(file->count_tensors(), 0U);
+  EXPECT_EQ(file->tensor_at(0), nullptr);
+  EXPECT_EQ(file->tensor("a"), nullptr);
+  EXPECT_FALSE(file->has_metadata());
+  EXPECT_EQ(file->metadata("a"), nullptr);
+  EXPECT_EQ(file->format(), Format::safetensors);
+  EXPECT_TRUE(file->warnings().empty());
+}
+
 // One shard is no reason to pass its index over.
 TEST_F(Checkpoints, TheIndexOfOneShardCounts) {
   put("one/m-00001-of-00001.safetensors", model(entry("a", 0), 4, 'x'));

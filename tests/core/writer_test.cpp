@@ -227,6 +227,66 @@ TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   EXPECT_EQ(count(), 0U);
 }
 
+TEST_F(WriterTest, of_a_metadata_key_the_last_value_counts) {
+  Writer writer;
+  for (const char* const key : {"b", "a", "", "b"}) {
+    writer.set_metadata(key, "first");
+    writer.set_metadata(key, "");
+    writer.set_metadata(key, std::string("last of ") + key);
+  }
+  writer.begin(path().c_str(), {});
+  writer.finish();
+  const FilePtr file = File::open(path().c_str(), {});
+  ASSERT_EQ(file->metadata().size(), 3U);
+  std::string read;
+  for (const MetadataPair& pair : file->metadata()) read += fmt::format("{}={};", pair.key, pair.value);
+  EXPECT_EQ(read, "=last of ;a=last of a;b=last of b;");
+}
+
+// Each call in each state: what is not its turn is refused with the call's name, and changes nothing.
+TEST_F(WriterTest, every_call_has_its_turn) {
+  const std::array<std::uint64_t, 1> one{1};
+  struct Call {
+    const char* name;
+    bool declares;
+    void (*make)(Writer& writer, const char* path);
+  };
+  const Call calls[] = {
+      {"set_metadata", true, [](Writer& writer, const char*) { writer.set_metadata("k", "v"); }},
+      {"set_metadata", true, [](Writer& writer, const char*) { writer.keep_empty_metadata(); }},
+      {"add", true, [](Writer& writer, const char*) { writer.add("late", Dtype::U8, {}, "x"); }},
+      {"begin", true, [](Writer& writer, const char* path) { writer.begin(path, {}); }},
+      {"put", false, [](Writer& writer, const char*) { writer.put(0, 0, "x", 1); }},
+      {"put", false, [](Writer& writer, const char*) { writer.put(0, 0, nullptr, 0); }},
+      {"finish", false, [](Writer& writer, const char*) { writer.finish(); }},
+  };
+  for (const char* const state : {"before begin", "after begin", "after finish"}) {
+    for (const Call& call : calls) {
+      SCOPED_TRACE(fmt::format("{} {}", call.name, state));
+      Writer writer;
+      writer.add("a", Dtype::U8, one, nullptr);
+      const std::string when = state;
+      if (when != "before begin") writer.begin(path().c_str(), {});
+      if (when == "after finish") {
+        writer.put(0, 0, "a", 1);
+        writer.finish();
+      }
+      const bool its_turn = call.declares ? when == "before begin" : when == "after begin";
+      if (its_turn) continue;
+      EXPECT_FAILS(Status::state, fmt::format("{} comes {}", call.name, state), call.make(writer, path("y").c_str()));
+      if (when == "before begin") writer.begin(path().c_str(), {});
+      if (when != "after finish") {
+        writer.put(0, 0, "a", 1);
+        writer.finish();
+      }
+      const FilePtr file = File::open(path().c_str(), {});
+      EXPECT_EQ(file->count_tensors(), 1U);
+      EXPECT_FALSE(file->has_metadata());
+      EXPECT_EQ(count(), 1U);
+    }
+  }
+}
+
 TEST_F(WriterTest, refuses_more_bytes_than_a_file_can_hold) {
   const std::array<std::uint64_t, 1> huge{std::uint64_t{1} << 60};
   Writer writer;

@@ -11,6 +11,7 @@
 
 #include "faults.hpp"
 #include "files.hpp"
+#include "read_faults.hpp"
 
 namespace st::io {
 namespace {
@@ -72,6 +73,7 @@ class AccessTest : public FolderTest {
   }
   void TearDown() override {
     faults::disarm();
+    read_faults::disarm();
     FolderTest::TearDown();
   }
 };
@@ -196,6 +198,102 @@ TEST_F(AccessTest, a_group_with_fewer_rights_than_all_others_gains_none) {
     const Rights after = rights(path(), kEve, kGroup);
     EXPECT_TRUE((before.read || !after.read) && (before.write || !after.write));
   }
+}
+
+// Who may not give a file away may still give it to a group of theirs, and then the group's rights stay as they are.
+TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
+  const struct {
+    gid_t own;
+    bool member;
+    gid_t group;
+    mode_t mode;
+  } cases[] = {{kOther, true, kGroup, 0664}, {kGroup, false, kGroup, 0664}, {kOther, false, kOther, 0644}};
+  for (const auto& [own, member, group, mode] : cases) {
+    SCOPED_TRACE(testing::Message() << own << ' ' << member);
+    fs::remove(path());
+    put(path(), "old");
+    ASSERT_EQ(chmod(path().c_str(), 0664) | chown(path().c_str(), kOwner, kGroup), 0);
+    const int result = in_child([&, own = own, member = member] {
+      const gid_t more = kGroup;
+      if (setgroups(member ? 1 : 0, &more) != 0 || setgid(own) != 0 || setuid(kBob) != 0) return 99;
+      // Others may write to the file, or it could not be replaced.
+      return error_of([&] { write(path(), "new"); }).os_error;
+    });
+    EXPECT_EQ(result, own == kGroup || member ? 0 : EACCES);
+    struct stat status {};
+    ASSERT_EQ(stat(path().c_str(), &status), 0);
+    if (result != 0) continue;
+    EXPECT_EQ(status.st_uid, kBob);
+    EXPECT_EQ(status.st_gid, group);
+    EXPECT_EQ(mode_of(path()), mode);
+  }
+}
+
+// An inherited list is taken away, and the file keeps the mode of the one whose place it takes.
+TEST_F(AccessTest, a_file_without_a_list_gets_none_from_its_folder_and_keeps_its_mode) {
+  const std::string list = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
+  if (!set(path("."), kFolderList, list)) GTEST_SKIP() << "this filesystem has no access control lists";
+  for (const mode_t mode : {0640U, 0644U, 0664U, 0600U, 0755U}) {
+    removexattr(path(".").c_str(), kFolderList);
+    fs::remove(path());
+    put(path(), "old");
+    ASSERT_EQ(chmod(path().c_str(), mode), 0);
+    ASSERT_TRUE(set(path("."), kFolderList, list));
+    write(path(), "new");
+    EXPECT_EQ(contents(path()), "new");
+    EXPECT_EQ(attribute(path(), kList), "");
+    EXPECT_EQ(mode_of(path()), mode);
+  }
+}
+
+// Somebody changes the access between our two looks: each time that happens, we look again.
+TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
+  put(path(), "old");
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct Change {
+    const char* name;
+    int (*apply)(const char* path);
+  };
+  const Change changes[] = {
+      {"mode", [](const char* file) { return ::chmod(file, 0640); }},
+      {"owner", [](const char* file) { return ::chown(file, kOwner, static_cast<gid_t>(-1)); }},
+      {"group", [](const char* file) { return ::chown(file, static_cast<uid_t>(-1), kGroup); }},
+      {"another file",
+       [](const char* file) {
+         const std::string other = std::string(file) + ".other";
+         put(other, "other");
+         return ::chmod(other.c_str(), 0611) | ::rename(other.c_str(), file);
+       }},
+  };
+  for (const Change& change : changes) {
+    SCOPED_TRACE(change.name);
+    ASSERT_EQ(chmod(path().c_str(), 0600) | chown(path().c_str(), 0, 0), 0);
+    read_faults::Plan plan;
+    plan.call = "stat";
+    plan.before = [&](std::size_t number) {
+      if (number != 1) return;  // the second look
+      EXPECT_EQ(change.apply(path().c_str()), 0);
+    };
+    read_faults::arm(plan);
+    const auto access = access_of(inside.get(), "x");
+    read_faults::disarm();
+    ASSERT_TRUE(access);
+    struct stat now {};
+    ASSERT_EQ(stat(path().c_str(), &now), 0);
+    EXPECT_EQ(access->mode, now.st_mode & 0777);
+    EXPECT_EQ(access->owner, now.st_uid);
+    EXPECT_EQ(access->group, now.st_gid);
+    EXPECT_TRUE(access->lists_known);
+  }
+  // Who never stops is met with the narrowest access.
+  read_faults::Plan plan;
+  plan.call = "stat";
+  plan.before = [&](std::size_t number) { chmod(path().c_str(), number % 2 == 0 ? 0600 : 0644); };
+  read_faults::arm(plan);
+  const auto access = access_of(inside.get(), "x");
+  read_faults::disarm();
+  ASSERT_TRUE(access);
+  EXPECT_FALSE(access->lists_known);
 }
 
 TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -339,6 +340,28 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
   EXPECT_EQ(std::string_view(bytes.data(), bytes.size()), std::string_view("\0\0\0\0middle\0\0\0\0", 14));
 }
 
+// The bytes of a file do not pass through this process where the kernel can copy them.
+TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
+  put(path("source"), std::string(300'000, 'x'));
+  const Descriptor theirs(open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor probe(open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (copy_file_range(theirs.get(), nullptr, probe.get(), nullptr, 1, 0) != 1) GTEST_SKIP() << "this one cannot";
+  for (const bool by_path : {false, true}) {
+    PlainFile plain = by_path ? PlainFile::open(path("source").c_str()) : PlainFile::duplicate(theirs.get());
+    const Source source = Source::file(std::move(plain), 100, 299'900);
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.set_size(1000 + 200'000);
+    faults::arm({});  // from here on calls are counted
+    file.copy_at(1000, source, 50, 200'000);
+    const std::vector<std::string> calls = faults::calls();
+    faults::disarm();
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), "pwrite"), 0);
+    EXPECT_GE(std::count(calls.begin(), calls.end(), "copy_file_range"), 1);
+    file.commit();
+    EXPECT_TRUE(contents(path()) == std::string(1000, '\0') + std::string(200'000, 'x'));
+  }
+}
+
 // A file cut while it is copied ends in an error, not in zeros.
 TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   put(path("source"), std::string(100, 'x'));
@@ -373,6 +396,30 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
   put(path(".xy.st-new-0123456789abcdef"), "of another target");
   write(path(), "new");
   EXPECT_EQ(names(), (Names{".x.st-new-", ".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
+}
+
+// One to three digits, as version 0.1 counted, or sixteen: each from 0 to f, and none of the bytes beside those.
+TEST_P(AtomicFileTest, only_what_a_writer_would_have_called_so_is_removed) {
+  Names stay{"x"};
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  for (const char c : {'.', ':', '0', '9', '@', 'A', 'F', 'G', '`', 'a', 'f', 'g', '-', '_'}) {
+    for (std::size_t size = 1; size <= 18; ++size) {
+      const bool goes = is_digit(c) && (size <= 3 || size == 16);
+      const std::string name = ".x.st-new-" + std::string(size, c);
+      put(path(name.c_str()), "bytes");
+      if (!goes) stay.insert(name);
+    }
+    for (const std::size_t at : {0U, 7U, 15U}) {
+      std::string digits = "0123456789abcdef";
+      digits[at] = c;
+      const std::string name = ".x.st-new-" + digits;
+      put(path(name.c_str()), "bytes");
+      if (!is_digit(c)) stay.insert(name);
+    }
+  }
+  put(path(), "old");
+  write(path(), "new");
+  EXPECT_EQ(names(), stay);
 }
 
 TEST_P(AtomicFileTest, what_a_living_writer_holds_is_not) {
@@ -514,6 +561,22 @@ TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
     }
     waitpid(pid, nullptr, 0);
     EXPECT_EQ(contents(path()), "before after") << name;
+  }
+}
+
+// A number that is none, or that no descriptor can have, is the name of a file that cannot be made there.
+TEST_P(AtomicFileTest, what_is_no_number_of_a_descriptor) {
+  for (const std::string folder_of : {"/dev/fd/", "/proc/self/fd/"}) {
+    for (const char* const number :
+         {"", "x", "1x", "x1", "-1", "+1", " 1", "1/", "1:", "99999999", "9999999999", "99999999999999999999"}) {
+      const Error error = error_of([&] { write(folder_of + number, "bytes"); });
+      EXPECT_EQ(error.status, Status::open) << folder_of << number << ": " << error.message;
+      EXPECT_NE(error.os_error, EBADF) << folder_of << number;
+    }
+    EXPECT_EQ(error_of([&] { write(folder_of + "9999999", "bytes"); }).os_error, EBADF) << folder_of;
+  }
+  for (const char* const name : {"/dev/stdoutx", "/dev/stderrx", "/dev/fdx/1"}) {
+    EXPECT_NE(error_of([&] { write(path(name + 1), "bytes"); }).os_error, 0) << name;
   }
 }
 

@@ -193,6 +193,26 @@ TEST_F(RefusedCallsTest, space_is_not_asked_for_without_end) {
   EXPECT_GT(faults::interruptions_left(), 900U);
 }
 
+// An interruption is no answer: what the disk says comes after it.
+TEST_F(RefusedCallsTest, a_full_disk_is_known_though_the_question_was_interrupted) {
+  const AtomicFile file = AtomicFile::create(path().c_str(), {});
+  for (const int error : {ENOSPC, EDQUOT, EFBIG, EIO, EPERM, EOPNOTSUPP, ENOSYS}) {
+    for (const std::size_t interruptions : {0U, 1U, 9U}) {
+      faults::Plan kernel;
+      kernel.interruptions = interruptions;
+      kernel.at = 0;
+      kernel.action = faults::Action::fail;
+      kernel.error = error;
+      faults::arm(kernel);
+      const Error given = error_of([&] { file.reserve(100); });
+      faults::disarm();
+      const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+      EXPECT_EQ(given.os_error, full ? error : 0) << error << ' ' << interruptions;
+      EXPECT_EQ(faults::calls().size(), 1U) << error << ' ' << interruptions;
+    }
+  }
+}
+
 TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
   for (const bool sync : {false, true}) {
     for (const char* const name : {"new", "old"}) {

@@ -342,6 +342,28 @@ TEST(Source, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
   }
 }
 
+// A disk that fails must not be mistaken for a path that leads elsewhere: the mapping would end the process there.
+TEST(ViewFaults, AnErrorOfTheDiskIsToldThoughTheFileIsMapped) {
+  const Folder folder;
+  const std::string bytes = counted(9000);
+  const std::string path = folder.file("file", bytes);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  for (const bool by_path : {false, true}) {
+    for (const Mode mode : kModes) {
+      Source source = Source::file(by_path ? PlainFile::open(path.c_str()) : PlainFile::duplicate(descriptor), 0, 9000);
+      source.map(mode);
+      read_faults::arm({"read", 0, 1, EIO});
+      const auto error = error_of([&] { read(source, 0, 10); });
+      read_faults::disarm();
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->status, Status::read);
+      EXPECT_EQ(error->os_error, EIO);
+      EXPECT_EQ(read(source, 0, 9000), bytes);
+    }
+  }
+  close(descriptor);
+}
+
 TEST(Source, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
   const Folder folder;
   const std::string bytes = counted(9000);
@@ -459,6 +481,22 @@ TEST(PlainFile, DescriptorsAreNotInherited) {
   EXPECT_NE(copy.descriptor(), file.descriptor());
   EXPECT_NE(fcntl(copy.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_EQ(copy.size(), 3U);
+}
+
+// The folder that counts is that of the first time: the working directory may have changed.
+TEST(PlainFile, AtRestNothingChangesWhenItIsLaidToRestAgain) {
+  const Folder folder;
+  folder.file("file", "abcdef");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  PlainFile file = PlainFile::open("file");
+  file.rest(false);
+  fs::current_path(before);
+  file.rest(false);
+  std::string bytes(6, ' ');
+  EXPECT_FALSE(error_of([&] { file.read_at(0, bytes.data(), 6); }));
+  EXPECT_EQ(bytes, "abcdef");
+  EXPECT_EQ(file.descriptor(), -1);
 }
 
 TEST(PlainFile, ADuplicateKeepsItsDescriptorAtRest) {

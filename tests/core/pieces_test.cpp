@@ -1,0 +1,289 @@
+// How a plan's bytes are cut: every byte once, in order, in pieces of the size that the way and the caller ask for.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/pieces.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "format/slice.hpp"
+
+namespace st::core {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kMiB = 1024 * kKiB;
+
+std::byte place;  // where all bytes would go, if any were read
+
+std::int32_t no_bytes(void*, std::uint64_t, void*, std::size_t) { return 0; }
+
+io::Source callbacks(std::uint64_t size) { return io::Source::callbacks({no_bytes, nullptr, nullptr}, size); }
+
+std::vector<Piece> pieces_of(PieceQueue& queue) {
+  std::vector<Piece> pieces;
+  Piece piece;
+  while (pieces.size() < 100'000 && queue.next(piece)) pieces.push_back(piece);
+  return pieces;
+}
+
+std::vector<Piece> pieces_of(const std::vector<Want>& wants, std::deque<io::BulkFile>& files, const Cutting& cutting) {
+  PieceQueue queue(wants, files, cutting);
+  return pieces_of(queue);
+}
+
+// A sparse file, which takes no room on the disk.
+class SparseFile {
+ public:
+  explicit SparseFile(std::uint64_t size) {
+    std::string name = testing::TempDir() + "piecesXXXXXX";
+    const int file = mkstemp(name.data());
+    EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
+    close(file);
+    path_ = name;
+    source_ = io::Source::file(io::PlainFile::open(name.c_str()), 0, size);
+  }
+  ~SparseFile() { unlink(path_.c_str()); }
+  SparseFile(const SparseFile&) = delete;
+  SparseFile& operator=(const SparseFile&) = delete;
+  const io::Source& source() const { return source_; }
+
+ private:
+  std::string path_;
+  io::Source source_;
+};
+
+TEST(Pieces, EndAtMultiplesOfTheirSize) {
+  constexpr std::uint64_t kBegin = 1000;
+  constexpr std::uint64_t kBytes = 40 * kMiB;
+  const SparseFile sparse(kBegin + kBytes);
+  const std::string memory(1, 'x');
+  const io::Source slow = callbacks(kBegin + kBytes);
+  const io::Source quick = io::Source::memory(memory.data(), kBegin + kBytes, nullptr, nullptr);  // never read
+  const struct {
+    const io::Source* source;
+    unsigned readers;
+    std::uint64_t chunk;
+    std::uint64_t expected;  // 0: by the way, which is the disk's
+  } cases[] = {
+      {&slow, 1, 0, kMiB},
+      {&slow, 16, 0, kMiB},
+      {&quick, 1, 0, 8 * kMiB},
+      {&quick, 16, 0, 8 * kMiB},
+      {&slow, 1, 4096, 4096},
+      {&slow, 4, 3 * kMiB, 3 * kMiB},
+      {&quick, 1, 12'345, 12'345},
+      {&quick, 1, 20 * kMiB, 20 * kMiB},
+      {&sparse.source(), 1, 0, 0},
+      {&sparse.source(), 3, 0, 0},
+      {&sparse.source(), 8, 0, 0},
+      {&sparse.source(), 1024, 0, 0},
+      {&sparse.source(), 2, 2 * kMiB, 2 * kMiB},
+  };
+  for (const auto& which : cases) {
+    SCOPED_TRACE(testing::Message() << which.readers << " readers, " << which.chunk << " bytes");
+    std::deque<io::BulkFile> files;
+    files.emplace_back(*which.source, io::Cache::around);
+    const std::vector<Want> wants{{0, kBegin, kBytes, &place, 7, nullptr}};
+    std::uint64_t at = kBegin;
+    for (const Piece& piece : pieces_of(wants, files, {which.readers, which.chunk, 0})) {
+      std::uint64_t size = which.expected;
+      if (size == 0) {
+        const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.readers}, std::uint64_t{1}, std::uint64_t{16});
+        size = piece.way == io::Way::direct ? shared * kMiB : piece.way == io::Way::copy ? 8 * kMiB : kMiB;
+      }
+      ASSERT_EQ(piece.parts.size(), 1U);
+      const Part& part = piece.parts[0];
+      ASSERT_EQ(piece.file, &files[0]);
+      ASSERT_EQ(part.begin, at);
+      ASSERT_EQ(part.entry, 7U);
+      ASSERT_EQ(part.dst, &place + (at - kBegin));
+      ASSERT_EQ(part.bytes, std::min(size - at % size, kBegin + kBytes - at));
+      at += part.bytes;
+    }
+    EXPECT_EQ(at, kBegin + kBytes);
+  }
+}
+
+TEST(Pieces, AreHalvedDownToALimitWhenTheyTakeTooLong) {
+  const io::Source slow = callbacks(UINT64_MAX);
+  std::deque<io::BulkFile> files;
+  files.emplace_back(slow, io::Cache::automatic);
+  const std::vector<Want> wants{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
+  PieceQueue queue(wants, files, {1, 64 * kMiB, 0});
+  Piece piece;
+  for (const std::uint64_t expected :
+       {64 * kMiB, 8 * kMiB, 4 * kMiB, 2 * kMiB, kMiB, 512 * kKiB, 256 * kKiB, 128 * kKiB, 128 * kKiB}) {
+    ASSERT_TRUE(queue.next(piece));
+    EXPECT_EQ(piece.parts.at(0).bytes, expected);
+    queue.slow_down();
+  }
+}
+
+// One piece holds what lies close together in one file, up to 400 parts.
+TEST(Pieces, HoldNeighboursUpToAGap) {
+  const io::Source slow = callbacks(UINT64_MAX);
+  const io::Source quick = io::Source::memory("", 1000 * kMiB, nullptr, nullptr);
+  const struct {
+    const io::Source* source;
+    unsigned readers;
+    std::uint64_t set;  // by the caller
+    std::uint64_t gap;
+  } cases[] = {{&slow, 1, 0, 128 * kKiB}, {&slow, 2, 0, 64 * kKiB}, {&slow, 8, 0, 16 * kKiB}, {&slow, 9, 0, 16 * kKiB},
+               {&slow, 1, 77, 77},        {&quick, 1, 0, kKiB},     {&quick, 9, 0, kKiB},     {&quick, 9, 77, 77}};
+  for (const auto& which : cases) {
+    SCOPED_TRACE(testing::Message() << which.readers << " readers, gap " << which.gap);
+    std::deque<io::BulkFile> files;
+    files.emplace_back(*which.source, io::Cache::automatic);
+    files.emplace_back(*which.source, io::Cache::automatic);
+    const std::uint64_t near = 100 + which.gap;
+    const std::uint64_t far = near + 100 + which.gap + 1;
+    const std::vector<Want> wants{{0, 0, 100, &place, 0, nullptr},
+                                  {0, near, 100, &place, 1, nullptr},
+                                  {0, far, 100, &place, 2, nullptr},
+                                  {1, far + 100, 100, &place, 3, nullptr}};
+    const std::vector<Piece> pieces = pieces_of(wants, files, {which.readers, 0, which.set});
+    ASSERT_EQ(pieces.size(), 3U);
+    EXPECT_EQ(pieces[0].parts.size(), 2U);
+    EXPECT_EQ(pieces[0].gap, which.gap);
+    EXPECT_EQ(pieces[1].parts.size(), 1U);
+    EXPECT_EQ(pieces[1].parts[0].begin, far);
+    EXPECT_EQ(pieces[2].file, &files[1]);
+    EXPECT_EQ(pieces[2].parts.at(0).entry, 3U);
+  }
+  std::deque<io::BulkFile> files;
+  files.emplace_back(quick, io::Cache::automatic);
+  std::vector<Want> many;
+  for (std::uint64_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
+  std::vector<std::size_t> sizes;
+  for (const Piece& piece : pieces_of(many, files, {})) sizes.push_back(piece.parts.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
+}
+
+// The same byte wanted twice is never in one piece twice: the parts of one do not overlap.
+TEST(Pieces, ThatOverlapAreCutApart) {
+  const io::Source quick = io::Source::memory("", 1000, nullptr, nullptr);
+  std::deque<io::BulkFile> files;
+  files.emplace_back(quick, io::Cache::automatic);
+  const std::vector<Want> wants{{0, 0, 100, &place, 0, nullptr},
+                                {0, 0, 100, &place, 1, nullptr},
+                                {0, 99, 100, &place, 2, nullptr},
+                                {0, 199, 1, &place, 3, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(wants, files, {});
+  ASSERT_EQ(pieces.size(), 3U);
+  EXPECT_EQ(pieces[2].parts.size(), 2U);
+}
+
+// U8 [rows, columns] in a table of its own, cut to some columns.
+struct Matrix {
+  Matrix(std::uint64_t rows, std::uint64_t columns) : shape{rows, columns, 0} {
+    tensor.dims = shape.data();
+    tensor.rank = 2;
+    tensor.dtype_number = static_cast<std::uint32_t>(Dtype::U8) & 0x1F;
+    tensor.end = rows * columns;
+  }
+  format::Slice columns(std::int64_t from, std::int64_t to) const {
+    const std::int64_t begin[] = {0, from};
+    const std::int64_t end[] = {INT64_MAX, to};
+    return format::slice(tensor, begin, end, nullptr);
+  }
+
+  std::vector<std::uint64_t> shape;
+  Tensor tensor;
+};
+
+// Each run is cut into pieces of its own, and the next run begins where the last has ended.
+TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
+  constexpr std::uint64_t kRows = 3;
+  constexpr std::uint64_t kColumns = 5 * kMiB;
+  constexpr std::uint64_t kRun = 2 * kMiB + 100;
+  constexpr std::uint64_t kFrom = 1000;
+  const Matrix matrix(kRows, kColumns);
+  const format::Slice slice = matrix.columns(kFrom, kFrom + kRun);
+  const io::Source slow = callbacks(UINT64_MAX);
+  std::deque<io::BulkFile> files;
+  files.emplace_back(slow, io::Cache::automatic);
+  constexpr std::uint64_t kBase = 77;
+  const std::vector<Want> wants{{0, kBase + slice.src_begin, kRows * kColumns, &place, 3, &slice},
+                                {0, kBase + kRows * kColumns, 10, &place, 4, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(wants, files, {1, kMiB, 0});
+  std::size_t next = 0;
+  for (std::uint64_t row = 0; row < kRows; ++row) {
+    for (std::uint64_t taken = 0; taken < kRun; ++next) {
+      ASSERT_LT(next, pieces.size());
+      ASSERT_EQ(pieces[next].parts.size(), 1U);
+      const Part& part = pieces[next].parts[0];
+      const std::uint64_t at = kBase + row * kColumns + kFrom + taken;
+      ASSERT_EQ(part.begin, at);
+      ASSERT_EQ(part.dst, &place + (row * kRun + taken));
+      ASSERT_EQ(part.bytes, std::min(kMiB - at % kMiB, kRun - taken));
+      ASSERT_EQ(part.entry, 3U);
+      taken += part.bytes;
+    }
+  }
+  ASSERT_EQ(pieces.size(), next + 1);
+  EXPECT_EQ(pieces[next].parts.at(0).entry, 4U);
+}
+
+TEST(Pieces, OfShortRunsAreEveryRunOnce) {
+  const Matrix matrix(10'000, 1000);
+  const io::Source slow = callbacks(UINT64_MAX);
+  for (const std::int64_t width : {1, 10, 500, 999}) {
+    SCOPED_TRACE(width);
+    const format::Slice slice = matrix.columns(1, 1 + width);
+    const auto run = static_cast<std::uint64_t>(width);
+    std::deque<io::BulkFile> files;
+    files.emplace_back(slow, io::Cache::automatic);
+    const std::vector<Want> wants{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
+    std::uint64_t first = 0;
+    for (const Piece& piece : pieces_of(wants, files, {1, kMiB, 0})) {
+      ASSERT_TRUE(piece.parts.empty());
+      ASSERT_EQ(piece.want, wants.data());
+      ASSERT_EQ(piece.first_run, first);
+      ASSERT_GT(piece.runs, 0U);
+      // A mebibyte of the file, or wanted bytes that are worth a piece.
+      const std::uint64_t left = 10'000 - first;
+      ASSERT_GE(piece.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
+      ASSERT_LE(piece.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
+      ASSERT_EQ(piece.room, kMiB - kMiB / 16);
+      first += piece.runs;
+    }
+    EXPECT_EQ(first, 10'000U);
+  }
+}
+
+// Of a file that is done with no descriptor stays open.
+TEST(Pieces, AFileThatIsDoneWithIsClosed) {
+  const SparseFile first(1000);
+  const SparseFile second(1000);
+  std::deque<io::BulkFile> files;
+  files.emplace_back(first.source(), io::Cache::through);
+  files.emplace_back(second.source(), io::Cache::through);
+  const std::vector<Want> wants{{0, 0, 1000, &place, 0, nullptr}, {1, 0, 1000, &place, 1, nullptr}};
+  PieceQueue queue(wants, files, {});
+  const auto lowest_free = [] {
+    const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(file);
+    return file;
+  };
+  const int before = lowest_free();
+  Piece piece;
+  ASSERT_TRUE(queue.next(piece));
+  std::byte bytes[1000];
+  const io::Segment segment{bytes, sizeof bytes};
+  ASSERT_TRUE(piece.file->read(io::Way::wait, 0, {&segment, 1}, sizeof bytes));
+  ASSERT_GT(lowest_free(), before);
+  ASSERT_TRUE(queue.next(piece));
+  EXPECT_EQ(piece.file, &files[1]);
+  files[1].close_idle();
+  EXPECT_EQ(lowest_free(), before);
+  EXPECT_FALSE(queue.next(piece));
+}
+
+}  // namespace
+}  // namespace st::core

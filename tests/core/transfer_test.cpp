@@ -1,0 +1,141 @@
+// Carrying out a piece: every byte at its place and nothing beside it, with one read, whatever the addresses are.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transfer.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../io/read_faults.hpp"
+
+namespace st::core {
+namespace {
+
+constexpr std::uint64_t kSize = std::uint64_t{3} << 20;
+constexpr std::size_t kPage = 4096;
+
+std::byte byte_at(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
+
+class CarryingOut : public testing::Test, public Receiver {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "transferXXXXXX";
+    const int file = mkstemp(name.data());
+    std::vector<std::byte> bytes(kSize);
+    for (std::uint64_t i = 0; i < kSize; ++i) bytes[i] = byte_at(i);
+    ASSERT_EQ(::write(file, bytes.data(), bytes.size()), static_cast<ssize_t>(kSize));
+    ASSERT_EQ(fsync(file), 0);
+    close(file);
+    path = name;
+    source = io::Source::file(io::PlainFile::open(name.c_str()), 0, kSize);
+  }
+  void TearDown() override {
+    read_faults::disarm();
+    unlink(path.c_str());
+  }
+  void arrived(std::size_t entry, std::uint64_t bytes) override { came.at(entry) += bytes; }
+  bool stopped() const override { return false; }
+
+  // The parts' bytes arrive with so many reads, and with them nothing else.
+  void expect_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts, std::size_t reads) {
+    std::fill_n(place.get(), kRoom, std::byte{0xEE});
+    came.fill(0);
+    Piece piece;
+    piece.file = &file;
+    piece.way = way;
+    piece.parts = parts;
+    read_faults::arm({"read", SIZE_MAX, 0, 0});
+    transfer.carry_out(piece);
+    read_faults::disarm();
+    EXPECT_EQ(read_faults::calls(), reads);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      ASSERT_EQ(came.at(parts[i].entry), parts[i].bytes);
+      for (std::uint64_t k = 0; k < parts[i].bytes; ++k) ASSERT_EQ(parts[i].dst[k], byte_at(parts[i].begin + k)) << k;
+      std::fill_n(parts[i].dst, parts[i].bytes, std::byte{0xEE});
+    }
+    const auto* const other =
+        std::find_if(place.get(), place.get() + kRoom, [](std::byte byte) { return byte != std::byte{0xEE}; });
+    EXPECT_EQ(other - place.get(), static_cast<std::ptrdiff_t>(kRoom)) << "a byte beside the destinations";
+  }
+
+  static constexpr std::size_t kRoom = 2 * kSize;
+  std::string path;
+  io::Source source;
+  std::array<std::uint64_t, 64> came{};
+  Transfer transfer{*this};
+  const std::unique_ptr<std::byte[], void (*)(std::byte*)> place{
+      static_cast<std::byte*>(std::aligned_alloc(65536, kRoom)), [](std::byte* memory) { std::free(memory); }};
+};
+
+TEST_F(CarryingOut, one_part_from_anywhere_to_anywhere_is_one_read) {
+  for (const io::Cache cache : {io::Cache::around, io::Cache::through}) {
+    io::BulkFile file(source, cache);
+    const io::Way way = file.way(0, kSize);
+    for (const std::uint64_t begin : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4095}, std::uint64_t{4096},
+                                      std::uint64_t{4097}, std::uint64_t{100'000}}) {
+      for (const std::uint64_t bytes :
+           {std::uint64_t{1}, std::uint64_t{100}, std::uint64_t{4096}, std::uint64_t{16'384}, std::uint64_t{20'480},
+            std::uint64_t{70'000}, std::uint64_t{2} << 20}) {
+        for (const std::size_t shift : {0U, 1U, 512U, 3U, 1696U}) {  // the last puts 100,000 at a page's end
+          SCOPED_TRACE(testing::Message() << begin << ' ' << bytes << ' ' << shift);
+          expect_parts(file, way, {{begin, bytes, place.get() + 65536 + begin % kPage + shift, 3}}, 1);
+        }
+      }
+    }
+    EXPECT_EQ(file.way(0, kSize), way);  // the disk has refused nothing
+  }
+}
+
+TEST_F(CarryingOut, parts_close_together_are_one_read) {
+  std::mt19937 random(1);
+  const auto pick = [&](std::uint64_t n) { return std::uniform_int_distribution<std::uint64_t>(0, n - 1)(random); };
+  for (const io::Cache cache : {io::Cache::around, io::Cache::through}) {
+    io::BulkFile file(source, cache);
+    const io::Way way = file.way(0, kSize);
+    for (int round = 0; round < 60; ++round) {
+      SCOPED_TRACE(round);
+      std::vector<Part> parts;
+      std::uint64_t at = pick(10'000);
+      std::byte* to = place.get() + pick(10'000);
+      for (std::size_t entry = 0; entry < 1 + pick(20); ++entry) {
+        const std::uint64_t bytes = 1 + pick(round % 2 == 0 ? 60'000 : 500);
+        parts.push_back({at, bytes, to, entry});
+        const bool neighbours = pick(2) == 0;
+        at += bytes + (neighbours ? 0 : pick(3000));
+        to += bytes + (neighbours ? 0 : pick(5000));
+      }
+      expect_parts(file, way, parts, 1);
+    }
+    EXPECT_EQ(file.way(0, kSize), way);
+  }
+}
+
+// The disk refuses this memory, or direct reads altogether: the same bytes come through the cache.
+TEST_F(CarryingOut, a_refused_direct_read_is_one_through_the_cache) {
+  for (const int error : {EFAULT, ENOMEM, EINVAL}) {
+    io::BulkFile file(source, io::Cache::around);
+    if (file.way(0, kSize) != io::Way::direct) GTEST_SKIP() << "no direct reads in " << testing::TempDir();
+    std::fill_n(place.get(), kRoom, std::byte{0xEE});
+    Piece piece;
+    piece.file = &file;
+    piece.way = io::Way::direct;
+    piece.parts = {{5, 100'000, place.get() + 5, 0}};
+    read_faults::arm({"read", 0, 1, error});
+    transfer.carry_out(piece);
+    read_faults::disarm();
+    EXPECT_EQ(read_faults::calls(), 2U);
+    for (std::uint64_t i = 5; i < 100'005; ++i) ASSERT_EQ(place[i], byte_at(i));
+  }
+}
+
+}  // namespace
+}  // namespace st::core

@@ -1,0 +1,255 @@
+// What two states of a file have in common, and what is asked of folders, memory and locks.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+
+#include "faults.hpp"
+#include "files.hpp"
+#include "io/buffer.hpp"
+#include "io/edit_lock.hpp"
+#include "io/edited_file.hpp"
+#include "io/folder.hpp"
+#include "io/memory.hpp"
+#include "io/sibling.hpp"
+#include "read_faults.hpp"
+
+namespace st::io {
+namespace {
+
+class StateTest : public FolderTest {
+ protected:
+  void TearDown() override {
+    faults::disarm();
+    read_faults::disarm();
+    FolderTest::TearDown();
+  }
+};
+
+TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
+  struct Case {
+    const char* name;
+    Identity other;
+    bool same_file;
+  };
+  const Identity given{1, 2, 3, {4, 5}, {6, 7}};
+  const Case cases[] = {
+      {"device", {9, 2, 3, {4, 5}, {6, 7}}, false},        {"inode", {1, 9, 3, {4, 5}, {6, 7}}, false},
+      {"size", {1, 2, 9, {4, 5}, {6, 7}}, true},           {"modified, seconds", {1, 2, 3, {9, 5}, {6, 7}}, true},
+      {"modified, rest", {1, 2, 3, {4, 9}, {6, 7}}, true}, {"changed, seconds", {1, 2, 3, {4, 5}, {9, 7}}, true},
+      {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true},
+  };
+  EXPECT_TRUE(given == given);
+  EXPECT_TRUE(given.same_file(given));
+  for (const Case& which : cases) {
+    EXPECT_FALSE(given == which.other) << which.name;
+    EXPECT_EQ(given.same_file(which.other), which.same_file) << which.name;
+    EXPECT_EQ(which.other.same_file(given), which.same_file) << which.name;
+  }
+}
+
+TEST(Identity, IsTakenFromEachFieldOfTheSystemsAnswer) {
+  struct stat status {};
+  status.st_dev = 1;
+  status.st_ino = 2;
+  status.st_size = 3;
+  status.st_mtim = {4, 5};
+  status.st_ctim = {6, 7};
+  EXPECT_EQ(identity_of(status), (Identity{1, 2, 3, {4, 5}, {6, 7}}));
+}
+
+// ---- folders ---------------------------------------------------------------------------------------------------------
+
+TEST_F(StateTest, a_file_is_not_opened_as_a_folder) {
+  put(path("file"), "x");
+  EXPECT_EQ(error_of([&] { Folder::open(path("file")); }).os_error, ENOTDIR);
+  EXPECT_EQ(error_of([&] { Folder::open(path("absent")); }).os_error, ENOENT);
+  EXPECT_EQ(error_of([&] { Folder::open(path(".")); }).status, Status::ok);
+}
+
+TEST_F(StateTest, the_names_of_a_folder_are_all_but_its_own_in_order) {
+  for (const char* const name : {"b", ".b", "..b", "...", "a", "B"}) put(path(name), "x");
+  const Folder opened = Folder::open(path("."));
+  EXPECT_EQ(opened.names(), (std::vector<std::string>{"...", "..b", ".b", "B", "a", "b"}));
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------------
+
+TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  for (const std::size_t bytes : {std::size_t{1}, kHuge, 2 * kHuge - 1, 2 * kHuge, 2 * kHuge + 1, 5 * kHuge}) {
+    for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, std::size_t{4096}, 2 * kHuge}) {
+      void* const first = allocate(bytes, alignment);
+      void* const second = allocate(bytes, alignment);
+      for (void* const memory : {first, second}) {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory);
+        EXPECT_EQ(address % alignment, 0U) << bytes << ' ' << alignment;
+        if (bytes >= 2 * kHuge) {
+          EXPECT_EQ(address % kHuge, 0U) << bytes << ' ' << alignment;
+        }
+        static_cast<char*>(memory)[0] = static_cast<char*>(memory)[bytes - 1] = 'x';
+      }
+      deallocate(first, bytes, alignment);
+      deallocate(second, bytes, alignment);
+    }
+  }
+}
+
+TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
+  for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, kBufferAlignment - 1,
+          kBufferAlignment, kBufferAlignment + 1, 3 * kBufferAlignment, 33 * kBufferAlignment}) {
+      std::byte* const buffer = new_buffer(bytes, pages, 2);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer) % kBufferAlignment, 0U) << bytes;
+      for (std::size_t i = 0; i < bytes; i += 512) ASSERT_EQ(buffer[i], std::byte{0}) << bytes << ' ' << i;
+      if (bytes != 0) buffer[0] = buffer[bytes - 1] = std::byte{1};
+      free_buffer(buffer);
+    }
+  }
+  EXPECT_EQ(error_of([] { new_buffer(UINT64_MAX, Pages::as_they_are_touched, 1); }).status, Status::no_memory);
+}
+
+// ---- locks -----------------------------------------------------------------------------------------------------------
+
+// A file that was opened by its path lends its descriptor to the lock; of the caller's there must be another.
+TEST_F(StateTest, the_lock_of_a_file_with_a_path_takes_no_descriptor) {
+  put(path(), "bytes");
+  const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+  const Source by_path = Source::file(PlainFile::open(path().c_str()), 0, 5);
+  const Source by_descriptor = Source::file(PlainFile::duplicate(theirs.get()), 0, 5);
+  EXPECT_TRUE(EditLock::shared(by_path).held());
+  EXPECT_TRUE(EditLock::shared(by_descriptor).held());
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool of_path = EditLock::shared(by_path).held();
+  const bool of_descriptor = EditLock::shared(by_descriptor).held();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(of_path);
+  EXPECT_FALSE(of_descriptor);
+  EXPECT_FALSE(EditLock::shared(Source::memory("x", 1, nullptr, nullptr)).held());
+}
+
+// Readers share; an editor is alone.
+TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
+  put(path(), "bytes");
+  const Descriptor one(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor two(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const auto free_for = [&](short kind) {
+    struct flock lock {};
+    lock.l_type = kind;
+    lock.l_whence = SEEK_SET;
+    EXPECT_EQ(fcntl(two.get(), F_OFD_GETLK, &lock), 0);
+    return lock.l_type == F_UNLCK;
+  };
+  {
+    const EditLock reading = EditLock::shared(one.get());
+    EXPECT_TRUE(reading.held() && free_for(F_RDLCK) && !free_for(F_WRLCK));
+    EXPECT_TRUE(EditLock::shared(two.get()).held());
+  }
+  {
+    const EditLock editing = EditLock::exclusive(one.get());
+    EXPECT_TRUE(editing.held() && !free_for(F_RDLCK) && !free_for(F_WRLCK));
+  }
+  EXPECT_TRUE(free_for(F_RDLCK) && free_for(F_WRLCK));
+  EXPECT_FALSE(EditLock::shared(-1).held());
+}
+
+// ---- what vanishes between two looks ---------------------------------------------------------------------------------
+
+// A path that leads nowhere for a moment, as while a file is put in another's place by two renames.
+TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
+  put(path(), "bytes");
+  std::size_t looks = 0;
+  {
+    read_faults::arm({"stat", SIZE_MAX, 0, 0});
+    EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).message, "");
+    looks = read_faults::calls();
+  }
+  ASSERT_GE(looks, 3U);
+  for (std::size_t gone = 1; gone < looks; ++gone) {  // the first is that of the caller's path
+    read_faults::arm({"stat", gone, 1, ENOENT});
+    EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).message, "") << gone;
+    read_faults::arm({"stat", gone, 1, EACCES});
+    EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).os_error, EACCES) << gone;
+  }
+  read_faults::arm({"stat", 0, SIZE_MAX, ENOENT});
+  EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).os_error, ENOENT);
+}
+
+// ---- names of new files ----------------------------------------------------------------------------------------------
+
+std::string only_name(const std::string& folder) {
+  std::string found;
+  for (const auto& entry : fs::directory_iterator(folder)) found += entry.path().filename().string();
+  return found;
+}
+
+// Each call of the kind is refused so often: the name is taken.
+TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const bool linked : {false, true}) {
+    SCOPED_TRACE(linked);
+    for (const int error : {EEXIST, EIO}) {
+      const Descriptor nameless(linked ? ::open(path(".").c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1);
+      if (linked && !nameless) GTEST_SKIP() << "this filesystem has no nameless files";
+      faults::Plan refusing;
+      refusing.at = linked ? 1 : 0;  // the first call takes the lock
+      refusing.action = faults::Action::fail;
+      refusing.error = error;
+      faults::arm(refusing);
+      std::string name;
+      bool made = false;
+      if (linked) {
+        name = link_sibling(nameless.get(), inside.get(), "x");
+        made = !name.empty();
+      } else {
+        made = static_cast<bool>(create_sibling(inside.get(), "x", 0600, name));
+      }
+      const int os_error = errno;
+      faults::disarm();
+      EXPECT_EQ(made, error == EEXIST);
+      if (!made) {
+        EXPECT_EQ(os_error, error);
+      }
+      EXPECT_EQ(only_name(folder), made ? name : "");
+      if (made) fs::remove(path(name));
+    }
+  }
+}
+
+// Somebody is always faster.
+TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  static fs::path wanted;
+  static int left;
+  wanted = folder;
+  faults::Plan plan;
+  plan.only_refusals = true;
+  plan.before_open = [](const char* name, int flags) {
+    if ((flags & O_CREAT) != 0 && left-- > 0) fs::create_symlink("nowhere", wanted / name);
+  };
+  for (const int taken : {1, 20, 1000}) {
+    left = taken;
+    faults::arm(plan);
+    std::string name;
+    const Descriptor made = create_sibling(inside.get(), "x", 0600, name);
+    const int os_error = errno;
+    faults::disarm();
+    EXPECT_EQ(static_cast<bool>(made), taken < 1000);
+    if (!made) {
+      EXPECT_EQ(os_error, EEXIST);
+    }
+    if (made) {
+      EXPECT_TRUE(fs::is_regular_file(path(name)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace st::io
