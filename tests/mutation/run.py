@@ -342,6 +342,9 @@ def main():
     parser.add_argument('--build-only', action='store_true')
     options = parser.parse_args()
 
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not options.build_only and confine.confined(lambda: None, WORK) != 0:  # better known now than after the building
+        raise SystemExit(1)
     say('mutants: finding them')
     finder = find_mutants()
     say(f'mutants: building {len(finder.mutants)}')
