@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -297,8 +298,14 @@ TEST_F(Checkpoints, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
 }
 
 TEST_F(Checkpoints, WithoutShardsAreEmptyAndSafetensors) {
-  put("model.safetensors.index.json", R"({"weight_map":{}})");
-  const FilePtr file = open(index());
+  put("none/model.safetensors.index.json", R"({"weight_map":{}})");
+  OpenOptions options;  // memory in which no shard can be mistaken for one
+  options.allocator.alloc = [](void*, std::size_t size, std::size_t align) {
+    void* const memory = std::aligned_alloc(align, (size + align - 1) / align * align);
+    return std::memset(memory, 0xEE, size);
+  };
+  options.allocator.free = [](void*, void* memory, std::size_t, std::size_t) { std::free(memory); };
+  const FilePtr file = open(folder / "none/model.safetensors.index.json", options);
   EXPECT_EQ(file->count_shards(), 0U);
   EXPECT_EQ(file->count_tensors(), 0U);
   EXPECT_EQ(file->tensor_at(0), nullptr);

@@ -121,8 +121,19 @@ TEST_F(StateTest, the_lock_of_a_file_with_a_path_takes_no_descriptor) {
   const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
   const Source by_path = Source::file(PlainFile::open(path().c_str()), 0, 5);
   const Source by_descriptor = Source::file(PlainFile::duplicate(theirs.get()), 0, 5);
-  EXPECT_TRUE(EditLock::shared(by_path).held());
-  EXPECT_TRUE(EditLock::shared(by_descriptor).held());
+  const Descriptor editor(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const auto is_locked = [&] {
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return fcntl(editor.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_RDLCK;
+  };
+  for (const Source* const source : {&by_path, &by_descriptor}) {
+    const EditLock lock = EditLock::shared(*source);
+    EXPECT_TRUE(lock.held());
+    EXPECT_TRUE(is_locked());
+  }
+  EXPECT_FALSE(is_locked());
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
