@@ -4,7 +4,7 @@
 The data of every file is a hole, so that a checkpoint of 700 GB takes a few KiB of disk. The tables of real models are
 facts about published checkpoints. Beside each file of the usual kind lies the same table in bintensors' own format.
 What was written is listed in manifest.tsv, which is all that the programs here know about the cases; the verdicts
-in it say what FORMAT.md wants, so that a benchmark of a wrong reader fails.
+in it say what docs/format.md wants, so that a benchmark of a wrong reader fails.
 
 SPDX-License-Identifier: Apache-2.0
 """

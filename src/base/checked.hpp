@@ -16,7 +16,7 @@ namespace st {
   return !__builtin_mul_overflow(a, b, &product);
 }
 
-// Left to right, and it must fit at every step: [0, 2^63, 2^63] does, [2^63, 2^63, 0] does not (FORMAT.md 1.1, 7).
+// Left to right, and it must fit at every step: [0, 2^63, 2^63] does, [2^63, 2^63, 0] does not (docs/format.md 1.1, 7).
 [[nodiscard]] inline std::optional<std::uint64_t> element_count(std::span<const std::uint64_t> shape) {
   std::uint64_t product = 1;
   for (const std::uint64_t dim : shape) {

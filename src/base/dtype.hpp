@@ -1,7 +1,7 @@
 // The element types, as one table.
 //
 // Numbers are the public ones, pinned for ever (capi/contract.cpp). `rank` is the place in the reference's own
-// list (FORMAT.md 1.4), which its writer sorts by. Shapes of sub-byte types count elements, not bytes.
+// list (docs/format.md 1.4), which its writer sorts by. Shapes of sub-byte types count elements, not bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The two layouts of bintensors (FORMAT.md 3): safetensors with a binary header. Read both, write the current one.
+// The two layouts of bintensors (docs/format.md 3): safetensors with a binary header. Read both, write the current one.
 //
 // Nothing in the bytes says which layout it is, or that it is bintensors at all. So a header is taken for one only
 // if it passes every check, of the decoding and of the ranges, by the current layout or else by the older one.

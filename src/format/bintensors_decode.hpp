@@ -1,5 +1,5 @@
-// The grammar of a bintensors header (FORMAT.md 3), from bytes to entries that have names of their own, but are not yet
-// checked against one another.
+// The grammar of a bintensors header (docs/format.md 3.1), from bytes to entries that have names of their own, but are
+// not yet checked against one another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The order of the checks is the order of FORMAT.md 1.1, because the first that fails names the error.
+// The order of the checks is the order of docs/format.md 1.1, because the first that fails names the error.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/header.hpp"
 

@@ -16,10 +16,10 @@
 namespace st::format {
 
 inline constexpr std::uint64_t kLengthBytes = 8;
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // FORMAT.md 1.1, inclusive
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // docs/format.md 1.1, inclusive
 
 enum class Rules : std::uint8_t {
-  standard,   // FORMAT.md 1.3, the column "ours by default"
+  standard,   // docs/format.md 1.3, the column "ours by default"
   strict,     // refuses also what real writers do beside the format's text
   reference,  // exactly the reference's verdicts
 };

@@ -1,4 +1,4 @@
-// The index of a checkpoint of many files: which tensor is in which (FORMAT.md 2).
+// The index of a checkpoint of many files: which tensor is in which (docs/format.md 2).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Reading JSON text token by token, in place, by RFC 8259 without extensions (FORMAT.md 1.2).
+// Reading JSON text token by token, in place, by RFC 8259 without extensions (docs/format.md 1.2).
 //
 // A cursor rather than a tree: the grammar of a header is known, so each value is met by the code that wants it, and
 // nothing is built that is not kept. Strings are views into the text unless they hold escapes.

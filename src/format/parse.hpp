@@ -1,4 +1,4 @@
-// The grammar of a safetensors header (FORMAT.md 1.2), from text to entries not yet checked against one another.
+// The grammar of a safetensors header (docs/format.md 1.2), from text to entries not yet checked against one another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The current layout of bintensors (FORMAT.md 3), as the original writes it. The older one is only read.
+// The current layout of bintensors (docs/format.md 3.6), as the original writes it. The older one is only read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The rules that hold between the entries of a header, and between the header and its file (FORMAT.md 1.1, 6-10).
+// The rules that hold between the entries of a header, and between the header and its file (docs/format.md 1.1, 6-10).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,7 +1,7 @@
 // conformance/slices: what the reference answers to slices, and numpy's answer where the reference is wrong.
 //
-// The defects are those of FORMAT.md 1.6, each a rule here and not a list of rows: ranges that begin where they end,
-// or behind it, are empty wherever they lie; what lies outside is cut off.
+// The defects are those of docs/format.md 1.6, each a rule here and not a list of rows: ranges that begin where they
+// end, or behind it, are empty wherever they lie; what lies outside is cut off.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

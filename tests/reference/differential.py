@@ -28,7 +28,7 @@ RECORDED_CASES, RECORDED_SEED = 2_500, 20_240_301
 RECORDED_CORPUS = ["dtype_escaped", "dtype_ok_F4", "dup_unknown_field", "entry_field_order", "entry_unknown_float",
                    "entry_unknown_object", "layout_dtype_order_ascending", "skipped_odd_u64_max"]
 
-# FORMAT.md 1.1. What the reference says, and which of our statuses belong to it.
+# docs/format.md 1.1. What the reference says, and which of our statuses belong to it.
 ERRORS = [
     ("header too small", "HeaderTooSmall", {"ST_ERR_TRUNCATED"}),
     ("header too large", "HeaderTooLarge", {"ST_ERR_HEADER_SIZE"}),
