@@ -1,5 +1,4 @@
-// The first bytes of a file to be written: its length and its header, spelled as the reference does
-// (docs/format.md 1.5).
+// The first bytes of a new file: its length and its header, as the reference writes them (docs/format.md 1.5).
 //
 // Which layout it is, is one value of NewHeader. What a layout cannot hold, how it orders tensors and how it spells
 // them is known here and nowhere above. No system call: the writer puts these bytes in front of the data.

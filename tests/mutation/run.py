@@ -41,7 +41,7 @@ BUILD = WORK / 'build'
 FOLDERS = ('src', 'capi')
 KINDS = ('unit', 'cost', 'capi', 'abi', 'conformance', 'cli')
 GOOGLE_TESTS = {'unit': 'st_tests', 'cost': 'st_cost'}
-BUILDERS = {'cli.readme_test'}  # compiles programs, which takes long and meets nothing more
+LONG = {'cli.readme_test', 'cli.verdicts_test'}  # start compilers and hundreds of commands, and meet nothing more
 LEAST_PER_FILE = 3
 SAMPLE = 600
 QUICK_SECONDS = 0.3  # tests below this share a process, which runs for about a second at most
@@ -140,7 +140,7 @@ def listed():
     found = []
     for test in json.loads(shown.stdout)['tests']:
         kind = test['name'].split('.')[0]
-        if kind not in KINDS or test['name'] in BUILDERS or 'command' not in test:
+        if kind not in KINDS or test['name'] in LONG or 'command' not in test:
             continue
         properties = {p['name']: p['value'] for p in test.get('properties', [])}
         environment = dict(e.split('=', 1) for e in properties.get('ENVIRONMENT', []))
@@ -150,7 +150,7 @@ def listed():
 
 
 def tests():
-    """One entry per GoogleTest case of the internals and per program: what tracing tells apart."""
+    """One entry per GoogleTest case and per program: what tracing tells apart."""
     found = [t for t in listed() if t.kind not in GOOGLE_TESTS]
     for kind, program in GOOGLE_TESTS.items():
         path, suite = BUILD / 'tests' / program, ''
