@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "format/serialize.hpp"
+#include "format/header.hpp"
 #include "options.hpp"
 #include "safetensors/safetensors.h"
 

@@ -3,7 +3,7 @@
 // fuzz/header holds for both formats what every table must hold. Here the header is bintensors whatever its first
 // byte, so that no input is spent on JSON, and the writer is held against the reader.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/bintensors.hpp"
+#include "format/bintensors/codes.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/serialize.hpp"
+#include "format/header.hpp"
 
 namespace {
 
@@ -38,7 +38,7 @@ std::unique_ptr<Reading> read(std::string_view header, std::uint64_t data, Rules
   reading->length = header.size();
   reading->header = std::make_unique<char[]>(header.size() + kPadding);
   std::ranges::copy(header, reading->header.get());
-  HeaderOptions options;
+  ReadOptions options;
   options.rules = rules;
   read_header({reading->header.get(), header.size()}, kLengthBytes + header.size() + data, options, reading->table);
   return reading;
@@ -48,7 +48,7 @@ std::string written(const st::Table& table) {
   std::vector<NewTensor> tensors;
   for (const st::Tensor& tensor : table.tensors) {
     tensors.push_back({tensor.name(), tensor.shape(), tensor.begin, tensor.end, tensor.dtype()});
-    check_format(st::Format::bintensors, tensors.back());
+    check_tensor_of(st::Format::bintensors, tensors.back());
   }
   NewHeader header;
   header.tensors = tensors;

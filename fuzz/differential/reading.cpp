@@ -8,7 +8,13 @@
 
 #include "base/error.hpp"
 #include "format/header.hpp"
-#include "format/index_json.hpp"
+#if __has_include("format/shard_index/shard_index.hpp")
+#include "format/shard_index/shard_index.hpp"
+using Options = st::format::ReadOptions;
+#else
+#include "format/shard_index/shard_index.hpp"
+using Options = st::format::ReadOptions;
+#endif
 
 namespace differential {
 
@@ -68,7 +74,7 @@ void set_window(Options& options, std::size_t bytes) {
 }
 
 Verdict read(std::string_view text, const Case& given) {
-  st::format::HeaderOptions options;
+  Options options;
   options.rules = static_cast<st::format::Rules>(given.rules);
   options.unknown_dtypes = given.unknown_dtypes;
   options.seed = 7;

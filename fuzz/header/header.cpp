@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/bintensors.hpp"
+#include "format/bintensors/codes.hpp"
 #include "format/utf8.hpp"
 
 namespace {
 
-using st::format::HeaderOptions;
+using st::format::ReadOptions;
 using st::format::Rules;
 
 __extension__ using Wide = unsigned __int128;
@@ -104,14 +104,14 @@ void check_refused(const st::Error& error, std::string_view file) {
   for (const char c : error.message)
     require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7F, "a message is one line");
   // An offset without a place in the header would send its reader to the wrong byte. Bintensors is not text as a whole.
-  if (error.status != st::Status::utf8 || st::format::may_begin_bintensors(file[8])) return;
+  if (error.status != st::Status::utf8 || (file[8] == 0 || file[8] == 1)) return;
   require(!st::format::is_utf8(file.substr(8).substr(0, error.offset - 8 + 1)), "the text up to the bad byte is bad");
   require(st::format::is_utf8(file.substr(8, error.offset - 8)), "the text before the bad byte is good");
 }
 
 // ---- one reading --------------------------------------------------------------------------------------------------------
 
-void read_into(Reading& reading, std::string_view file, const HeaderOptions& options) {
+void read_into(Reading& reading, std::string_view file, const ReadOptions& options) {
   const std::string_view prefix = file.substr(0, 64);
   reading.length = st::format::measure({prefix.data(), prefix.size()}, file.size(), options);
   require(reading.length <= file.size() - 8, "the header is within the file");
@@ -122,7 +122,7 @@ void read_into(Reading& reading, std::string_view file, const HeaderOptions& opt
 
 std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_dtypes = false, std::uint64_t seed = 7) {
   auto reading = std::make_unique<Reading>();
-  HeaderOptions options;
+  ReadOptions options;
   options.rules = rules;
   options.unknown_dtypes = unknown_dtypes;
   options.seed = seed;

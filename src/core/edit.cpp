@@ -10,8 +10,7 @@
 
 #include "base/error.hpp"
 #include "core/shard.hpp"
-#include "format/respell.hpp"
-#include "format/serialize.hpp"
+#include "format/header.hpp"
 #include "io/atomic_file.hpp"
 #include "io/edited_file.hpp"
 #include "io/random.hpp"
@@ -87,11 +86,11 @@ Difference difference(std::string_view a, std::string_view b) {
   return {begin, end};
 }
 
-std::string respelled(const Shard& shard, std::string_view old_header, const Pairs& pairs, std::uint64_t alignment,
-                      std::uint64_t reserve, bool keep_length) {
+std::string spliced(const Shard& shard, std::string_view old_header, const Pairs& pairs, std::uint64_t alignment,
+                    std::uint64_t reserve, bool keep_length) {
   std::vector<MetadataPair> list;
   for (const auto& [key, value] : pairs) list.push_back({key, value});
-  return format::respell(shard.table.format, old_header, {list, alignment, reserve, keep_length});
+  return format::splice_metadata(shard.table.format, old_header, {list, alignment, reserve, keep_length});
 }
 
 // Returns false if somebody else changed the file meanwhile.
@@ -99,7 +98,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   io::EditedFile file = io::EditedFile::open(path);
   Shard shard(std::pmr::new_delete_resource());
   shard.source = file.take_source();
-  format::HeaderOptions reading;
+  format::ReadOptions reading;
   reading.seed = io::hash_seed(&reading);
   load(shard, io::Mode::read, reading);
 
@@ -112,7 +111,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   if (raw == nullptr) throw std::bad_alloc();
   const std::string_view old_header(raw, data_begin - format::kLengthBytes);
   const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
-  const std::string bytes = respelled(shard, old_header, pairs, alignment, options.header_reserve, stays);
+  const std::string bytes = spliced(shard, old_header, pairs, alignment, options.header_reserve, stays);
   std::string old_bytes = bytes.substr(0, format::kLengthBytes);
   old_bytes += old_header;
   const Difference change = difference(old_bytes, bytes);

@@ -13,7 +13,7 @@ FilePtr File::open(io::Source source, const OpenOptions& options) {
   FilePtr file = create(options.allocator);
   Shard& shard = file->shards_.emplace_back(&file->memory_);
   shard.source = std::move(source);
-  format::HeaderOptions header = options.header;
+  format::ReadOptions header = options.header;
   header.seed = io::hash_seed(file.get());
   load(shard, options.io, header);
   return file;

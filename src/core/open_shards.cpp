@@ -16,7 +16,7 @@
 #include "base/parallel_for.hpp"
 #include "core/checkpoint.hpp"
 #include "core/file.hpp"
-#include "format/index_json.hpp"
+#include "format/shard_index/shard_index.hpp"
 #include "io/folder.hpp"
 #include "io/random.hpp"
 
@@ -123,7 +123,7 @@ std::optional<Error> first_of(const std::vector<std::optional<Error>>& errors, c
 }
 
 void load_one(Shard& shard, std::string_view name, const io::Folder& folder, const OpenOptions& options,
-              const format::HeaderOptions& header) {
+              const format::ReadOptions& header) {
   io::PlainFile plain = folder.file(std::string(name), options.follow_links);
   shard.path = plain.path();
   const std::uint64_t size = plain.size();
@@ -137,7 +137,7 @@ void load_one(Shard& shard, std::string_view name, const io::Folder& folder, con
 template <class Name>
 std::optional<Error> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_resource* memory,
                               std::span<const Name> names, std::string_view index, const io::Folder& folder,
-                              const OpenOptions& options, const format::HeaderOptions& header,
+                              const OpenOptions& options, const format::ReadOptions& header,
                               const std::function<void()>& besides) {
   constexpr std::size_t kFirstBatch = 256;
   do {
@@ -162,7 +162,7 @@ std::optional<Error> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_r
 }  // namespace
 
 void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options) {
-  format::HeaderOptions header = options.header;
+  format::ReadOptions header = options.header;
   header.seed = io::hash_seed(this);
   const io::Folder folder = io::Folder::open(checkpoint.folder);
   const bool has_index = !checkpoint.index.empty();

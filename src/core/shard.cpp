@@ -23,7 +23,7 @@ constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: mor
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
-void read_text(Shard& shard, const format::HeaderOptions& options) {
+void read_text(Shard& shard, const format::ReadOptions& options) {
   const std::uint64_t size = shard.source.size();
   std::array<char, kFirstBytes> first;
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
@@ -38,7 +38,7 @@ void read_text(Shard& shard, const format::HeaderOptions& options) {
 }
 
 // While no edit is under way, or, where there are no locks, until nothing changes between two readings.
-void read_text_again(Shard& shard, const format::HeaderOptions& options) {
+void read_text_again(Shard& shard, const format::ReadOptions& options) {
   const io::EditLock lock = io::EditLock::shared(shard.source);
   read_text(shard, options);
   for (int i = 0; !lock.held(); ++i) {
@@ -51,7 +51,7 @@ void read_text_again(Shard& shard, const format::HeaderOptions& options) {
 }
 
 // Never half of an edit: see io/edit_lock.hpp.
-void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
+void read_whole_text(Shard& shard, const format::ReadOptions& options) {
   bool whole = false;
   try {
     read_text(shard, options);
@@ -85,7 +85,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
+void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
   const std::uint64_t size = shard.source.size();
   read_whole_text(shard, options);
 

@@ -37,7 +37,7 @@ struct Shard {
 };
 
 // Reads and checks the header of shard.source, then maps the file as `mode` says. Throws at the first fault.
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options);
+void load(Shard& shard, io::Mode mode, format::ReadOptions options);
 
 // nullptr only when memory runs out. Any thread.
 const char* raw_header(const Shard& shard);

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "format/structure.hpp"
+#include "format/json/structure.hpp"
 
 namespace st::core {
 

@@ -140,8 +140,8 @@ std::string Writer::lay_out(const WriteOptions& options) {
       fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", in_quotes(tensor.text),
            tensor.bytes, begin);
     }
-    format::check_format(options.format,
-                         list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
+    format::check_tensor_of(options.format,
+                            list.emplace_back(format::NewTensor{tensor.text, tensor.shape, begin, end, tensor.dtype}));
   }
   std::vector<MetadataPair> metadata;
   metadata.reserve(metadata_.size());

@@ -23,8 +23,8 @@
 #include "core/coverage.hpp"
 #include "core/shard.hpp"
 #include "core/small_writes.hpp"
+#include "format/header.hpp"
 #include "format/name_index.hpp"
-#include "format/serialize.hpp"
 #include "io/atomic_file.hpp"
 
 namespace st::core {

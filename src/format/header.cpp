@@ -5,78 +5,38 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "format/bintensors.hpp"
-#include "format/parse.hpp"
+#include "format/containers.hpp"
 #include "format/sniff.hpp"
-#include "format/validate.hpp"
-
-namespace st {
-
-const char* Tensor::dtype_name() const {
-  if (dtype() != Dtype::unknown) return info(dtype()).name.data();
-  return reinterpret_cast<const char*>(static_cast<std::uintptr_t>(dims[rank]));
-}
-
-}  // namespace st
 
 namespace st::format {
 
 namespace {
 
-std::uint64_t little_endian_64(std::span<const char> bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 8; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  return value;
+bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const ReadOptions& options) {
+  return length > 0 && prefix.size() > kLengthBytes && recognize(prefix[kLengthBytes], options.rules) != nullptr;
 }
 
-bool is_bintensors(char first, const HeaderOptions& options) {
-  return options.rules != Rules::reference && may_begin_bintensors(first);
+const Container& writable(Format format) {
+  if (format == Format::safetensors || format == Format::bintensors) return container_of(format);
+  fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
 }
 
-bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const HeaderOptions& options) {
-  constexpr std::string_view kJson = "{ \t\r\n";
-  if (prefix.size() <= kLengthBytes) return false;
-  const char first = prefix[kLengthBytes];
-  return kJson.find(first) != std::string_view::npos || (length > 0 && is_bintensors(first, options));
-}
-
-// A name that had to be unescaped no longer stands in the header.
-std::uint64_t place_of(std::string_view name, std::span<const char> header) {
-  const bool inside = name.data() > header.data() && name.data() < header.data() + header.size();
-  return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
-}
-
-// Every item under its name. Where a name comes twice, the reference keeps the last and we refuse.
-template <class Item>
-void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
-                 const HeaderOptions& options, std::string_view what) {
-  index.reset(items.size(), options.seed);
-  HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (kept != i) items[kept] = items[i];
-    const std::uint32_t earlier = index.insert_hashed(items.data(), static_cast<std::uint32_t>(kept), hashes.next());
-    if (earlier == NameIndex<Item>::kNone) {
-      ++kept;
-      continue;
-    }
-    if (options.rules != Rules::reference) {
-      const std::string_view name = items[i].name();
-      fail_at(Status::duplicate, place_of(name, header), "{} {} is given twice", what, in_quotes(name));
-    }
-    items[earlier] = items[i];
-  }
-  items.resize(kept);
+// Too much by a little for common names: growing a string of megabytes costs more than its tail.
+std::size_t expected_bytes(const NewHeader& header) {
+  std::size_t bytes = kLengthBytes + header.reserve + header.data_alignment + 32;
+  for (const MetadataPair& pair : header.metadata) bytes += pair.key.size() + pair.value.size() + 8;
+  for (const NewTensor& tensor : header.tensors) bytes += tensor.name.size() + 100 + 8 * tensor.shape.size();
+  return bytes;
 }
 
 }  // namespace
 
-std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options) {
+std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const ReadOptions& options) {
   if (file_size < kLengthBytes) {
     refuse_other_kinds(prefix, file_size);
     fail_at(Status::truncated, file_size, "the file has {} bytes, and a header's length alone takes 8", file_size);
   }
-  const std::uint64_t length = little_endian_64(prefix);
+  const std::uint64_t length = load_length(prefix);
   const std::uint64_t limit = std::min(options.max_bytes, kMaxHeaderBytes);
   if (length > limit || length > file_size - kLengthBytes || !may_begin_header(prefix, length, options)) {
     refuse_other_kinds(prefix, file_size);
@@ -89,22 +49,40 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
   return length;
 }
 
-void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+void read_header(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+  const Container* const container = header.empty() ? nullptr : recognize(header.front(), options.rules);
   table.data_begin = kLengthBytes + header.size();
-  if (!header.empty() && is_bintensors(header.front(), options))
-    return read_bintensors(header, file_size, options, table);
-  parse_header(header, options, table);
-  index_names(table.metadata, table.metadata_index, header, options, "metadata key");
-  index_names(table.tensors, table.index, header, options, "tensor");
-  if (sort_by_data(table)) index_names(table.tensors, table.index, header, options, "tensor");
-  validate(table, file_size);
+  // What is no header at all is told as safetensors that are wrong.
+  const Container& read_as = container == nullptr ? container_of(Format::safetensors) : *container;
+  read_as.read(header, file_size, options, table);
 }
 
-// A NUL is legal nowhere in a JSON header: whatever NUL stands there now was a closing quote.
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
-  if (table.format != Format::safetensors) return restore_bintensors(header, table, out);
-  std::replace(out, out + header.size(), '\0', '"');
+  container_of(table.format).restore(header, table, {out, header.size()});
+}
+
+void check_tensor_of(Format format, const NewTensor& tensor) { writable(format).check(tensor); }
+
+unsigned dtype_order(Format format, Dtype dtype) { return 255U - writable(format).dtype_rank(dtype); }
+
+std::string serialize(const NewHeader& header) {
+  if (header.reserve > kMaxHeaderBytes) padded_length(header.reserve, header.data_alignment);
+  std::string out;
+  out.reserve(expected_bytes(header));
+  out.resize(kLengthBytes);
+  writable(header.format).append(out, header);
+  const std::uint64_t length = padded_length(out.size() - kLengthBytes, header.data_alignment);
+  out.resize(kLengthBytes + length, ' ');
+  store_length(out.data(), length);
+  return out;
+}
+
+std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice) {
+  const Container& container = container_of(format);
+  if (container.splice_metadata == nullptr)
+    fail(Status::unsupported, "only the metadata of safetensors files can be edited");
+  return container.splice_metadata(header, splice);
 }
 
 }  // namespace st::format

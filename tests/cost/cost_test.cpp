@@ -13,7 +13,7 @@
 #include "core/file.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
-#include "format/text.hpp"
+#include "format/json/json_writer.hpp"
 
 namespace st::cost {
 namespace {

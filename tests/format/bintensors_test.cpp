@@ -1,6 +1,5 @@
 // Both layouts of bintensors: headers spelled byte by byte, each with what must come of it.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/bintensors.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +12,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/serialize.hpp"
+#include "format/bintensors/codes.hpp"
+#include "format/header.hpp"
 
 namespace st::format {
 namespace {
@@ -26,7 +26,7 @@ struct Read {
 };
 
 // As a file is opened, without the file: `data` bytes follow the header.
-std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
   auto result = std::make_unique<Read>();
   const std::uint64_t size = kLengthBytes + header.size() + data;
   std::string prefix(kLengthBytes, '\0');
@@ -39,7 +39,7 @@ std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const 
   return result;
 }
 
-Error fault_of(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+Error fault_of(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
   try {
     read(header, data, options);
     return {Status::ok, 0, kNowhere, {}};
@@ -203,13 +203,13 @@ TEST(Bintensors, OfAMetadataKeyGivenTwiceTheLastCounts) {
   ASSERT_EQ(read_back->table.metadata.size(), 2u);
   EXPECT_EQ(read_back->table.metadata[0].key, "k");
   EXPECT_EQ(read_back->table.metadata[0].value, "c");
-  HeaderOptions strict;
+  ReadOptions strict;
   strict.rules = Rules::strict;
   EXPECT_EQ(fault_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
 }
 
 TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
-  HeaderOptions strict;
+  ReadOptions strict;
   strict.rules = Rules::strict;
   EXPECT_EQ(fault_of("\0\0      "s, 0, strict).status, Status::ok);
   EXPECT_EQ(fault_of("\0\0     "s, 0, strict).status, Status::schema);
@@ -251,7 +251,7 @@ TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
 }
 
 TEST(Bintensors, UnknownDtypesAreListedByNumberWhenAskedFor) {
-  HeaderOptions options;
+  ReadOptions options;
   options.unknown_dtypes = true;
   const auto file = read("\0\1\1a\x11\1\2\0\3"s, 3, options);
   EXPECT_EQ(file->table.tensors[0].dtype(), Dtype::unknown);
@@ -279,7 +279,7 @@ class FailingAt final : public std::pmr::memory_resource {
 // It would be taken for a fault of the bytes, and the other layout tried.
 TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   const std::string bytes = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;  // of the older layout
-  HeaderOptions options;
+  ReadOptions options;
   options.unknown_dtypes = true;
   int failures = 0;
   for (bool taken = false; !taken; ++failures) {
@@ -353,18 +353,18 @@ TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {
   for (const DtypeInfo& dtype : kDtypes) {
     if (dtype.dtype == Dtype::unknown) continue;
     try {
-      check_format(Format::bintensors, {"w", {}, 0, 0, dtype.dtype});
+      check_tensor_of(Format::bintensors, {"w", {}, 0, 0, dtype.dtype});
     } catch (const Error& error) {
       ++refused;
       EXPECT_EQ(error.status, Status::unsupported);
       EXPECT_EQ(error.message, fmt::format("tensor 'w': bintensors has no dtype {}", dtype.name));
     }
   }
-  EXPECT_EQ(refused, 22u - kBintensorsDtypes.size());
+  EXPECT_EQ(refused, 22u - bintensors::kDtypesByCode.size());
 }
 
 TEST(BintensorsWriting, AlsoATensorCalledMetadataIsHeld) {
-  EXPECT_NO_THROW(check_format(Format::bintensors, {"__metadata__", {}, 0, 1, Dtype::U8}));
+  EXPECT_NO_THROW(check_tensor_of(Format::bintensors, {"__metadata__", {}, 0, 1, Dtype::U8}));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
   };
   for (const Case& given : cases) {
     const std::string prefix = with_length(given.length, "{                ");
-    HeaderOptions options;
+    ReadOptions options;
     options.max_bytes = given.limit;
     std::uint64_t length = 0;
     const auto status = status_of([&] { length = measure(prefix, given.file_size, options); });
@@ -118,7 +118,7 @@ TEST(Header, NothingIsReadBeyondThePadding) {
     std::ifstream stream(entry.path(), std::ios::binary);
     const std::string file{std::istreambuf_iterator<char>(stream), {}};
     for (const Rules rules : {Rules::standard, Rules::strict, Rules::reference}) {
-      HeaderOptions options;
+      ReadOptions options;
       options.rules = rules;
       options.unknown_dtypes = true;
       std::uint64_t length = 0;
@@ -157,7 +157,7 @@ TEST(Header, TheTextIsRestored) {
     for (const Rules rules : {Rules::standard, Rules::reference}) {
       GuardedHeader header(text);
       Table table(std::pmr::new_delete_resource());
-      HeaderOptions options;
+      ReadOptions options;
       options.rules = rules;
       options.unknown_dtypes = true;
       const std::size_t data = text.find("[0,1]") != std::string_view::npos ? 1 : 0;
@@ -175,7 +175,7 @@ TEST(Header, TheTextIsRestored) {
 Error fault_with_unknown_dtypes(std::string_view text) {
   GuardedHeader header(text);
   Table table(std::pmr::new_delete_resource());
-  HeaderOptions options;
+  ReadOptions options;
   options.unknown_dtypes = true;
   try {
     read_header(header.text(), 8 + text.size(), options, table);
@@ -241,7 +241,7 @@ std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
   const std::size_t size = header.size();
   header.resize(size + kPadding);
   Table table(std::pmr::new_delete_resource());
-  HeaderOptions options;
+  ReadOptions options;
   options.rules = rules;
   options.unknown_dtypes = rules == Rules::standard;
   const auto status = status_of([&] { read_header({header.data(), size}, 8 + size + data_bytes, options, table); });
@@ -333,7 +333,7 @@ TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
   EXPECT_EQ(outcome(header + '}', at, Rules::standard), expected);
 }
 
-Error fault_of(const std::string& header, std::uint64_t data, const HeaderOptions& options) {
+Error fault_of(const std::string& header, std::uint64_t data, const ReadOptions& options) {
   GuardedHeader guarded(header);
   Table table(std::pmr::new_delete_resource());
   try {
@@ -365,7 +365,7 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
       {"an entry of four values", R"({"t":["U8",[1],[0,1],1]})", Rules::reference, Status::schema, "more than three"},
   };
   for (const auto& [name, header, rules, status, says] : cases) {
-    HeaderOptions options;
+    ReadOptions options;
     options.rules = rules;
     options.unknown_dtypes = true;
     const Error error = fault_of(header, 1, options);

@@ -1,6 +1,5 @@
 // The header bytes: the reference's own, read back by our parser, and what is refused.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/serialize.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "format/header.hpp"
-#include "format/respell.hpp"
 
 namespace st::format {
 namespace {
@@ -192,7 +190,7 @@ TEST(Serialize, refuses_what_no_reader_would_take) {
   EXPECT_EQ(status_of([] { check_metadata("\xC0\x80", "v"); }), Status::utf8);
   EXPECT_EQ(status_of([] { check_metadata("k", "\x80"); }), Status::utf8);
   EXPECT_EQ(status_of([] {
-              check_format(Format::safetensors, {"__metadata__", {}, 0, 4, Dtype::F32});
+              check_tensor_of(Format::safetensors, {"__metadata__", {}, 0, 4, Dtype::F32});
             }),
             Status::argument);
 }
@@ -210,7 +208,7 @@ TEST(Serialize, refuses_a_header_that_no_reader_would_take) {
   EXPECT_EQ(with_reserve(UINT64_MAX), Status::header_size);
 }
 
-// ---- respelling --------------------------------------------------------------------------------------------------
+// ---- splicing metadata -------------------------------------------------------------------------------------------
 
 struct Case {
   const char* name;
@@ -249,7 +247,7 @@ TEST(Respell, changes_the_metadata_and_nothing_else) {
       {"name with an escape", R"({"__met\u0061data__":{"k":"w"},"t":{}})", R"({"__metadata__":{"k":"v"}     ,"t":{}})"},
   };
   for (const Case& c : cases) {
-    const std::string bytes = respell(Format::safetensors, c.before, {pairs, 8, c.reserve});
+    const std::string bytes = splice_metadata(Format::safetensors, c.before, {pairs, 8, c.reserve});
     std::string after(c.after);
     if (bytes.size() > 8 + c.before.size()) after.resize(bytes.size() - 8, ' ');
     EXPECT_EQ(bytes.substr(8), after) << c.name;
@@ -261,7 +259,7 @@ TEST(Respell, keeps_the_alignment_of_the_data) {
   const std::string value(5000, 'x');
   const std::vector<MetadataPair> pairs{{"k", value}};
   const std::string before = R"({"t":{}})" + std::string(4096 - 8 - 8, ' ');
-  const std::string bytes = respell(Format::safetensors, before, {pairs, 4096, 0});
+  const std::string bytes = splice_metadata(Format::safetensors, before, {pairs, 4096, 0});
   EXPECT_EQ(bytes.size(), 8192U);
 }
 

@@ -1,6 +1,6 @@
 // Tokens, wherever windows are cut, with every kernel of simdjson that runs here, and where the text is at fault.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/structure.hpp"
+#include "format/json/structure.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "format/header.hpp"
-#include "format/index_json.hpp"
+#include "format/shard_index/shard_index.hpp"
 
 namespace st::format {
 namespace {
@@ -113,7 +113,7 @@ std::optional<Fault> fault_of(const Read& read) {
 std::optional<Fault> header_fault(std::string_view header, std::size_t window_bytes) {
   std::vector<char> bytes = padded(header);
   Table table(std::pmr::new_delete_resource());
-  HeaderOptions options;
+  ReadOptions options;
   options.window_bytes = window_bytes;
   return fault_of([&] { read_header({bytes.data(), header.size()}, 8 + header.size(), options, table); });
 }
@@ -179,7 +179,7 @@ std::string listed(const Table& table) {
 std::string header_listed(std::string_view text, std::size_t data, std::size_t window_bytes) {
   std::vector<char> bytes = padded(text);
   Table table(std::pmr::new_delete_resource());
-  HeaderOptions options;
+  ReadOptions options;
   options.rules = Rules::reference;
   options.unknown_dtypes = true;
   options.window_bytes = window_bytes;
@@ -205,7 +205,7 @@ TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
 std::string index_listed(std::string_view text) {
   std::vector<char> bytes = padded(text);
   IndexFile index(std::pmr::new_delete_resource());
-  HeaderOptions options;
+  ReadOptions options;
   options.window_bytes = 64;
   read_index({bytes.data(), text.size()}, options, index);
   std::string said;
@@ -252,7 +252,7 @@ TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
       EXPECT_EQ(header_fault(header, 64), (Fault{Status::utf8, 8 + fault.size() + spaces.size()})) << fault;
       std::vector<char> bytes = padded(header);
       IndexFile index(std::pmr::new_delete_resource());
-      HeaderOptions options;
+      ReadOptions options;
       options.window_bytes = 64;
       EXPECT_EQ(fault_of([&] {
                   read_index({bytes.data(), header.size()}, options, index);

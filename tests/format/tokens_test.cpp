@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "format/header.hpp"
-#include "format/index_json.hpp"
-#include "format/json_cursor.hpp"
+#include "format/json/json_cursor.hpp"
+#include "format/shard_index/shard_index.hpp"
 
 namespace st::format {
 namespace {
@@ -22,7 +22,7 @@ struct Read {
   Table table{std::pmr::new_delete_resource()};
 };
 
-std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
   auto result = std::make_unique<Read>();
   result->text.assign(header.begin(), header.end());
   result->text.resize(header.size() + kPadding);
@@ -30,7 +30,7 @@ std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const 
   return result;
 }
 
-Error error_of(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+Error error_of(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
   try {
     read(header, data, options);
     return {Status::ok, 0, kNowhere, {}};
@@ -54,7 +54,7 @@ TEST(Tokens, LongerThanAWindowEndWhereTheyEnd) {
       for (const std::string& value : values) {
         for (const std::size_t window : {64U, 100U, 200U, 16384U}) {
           SCOPED_TRACE(value + ", windows of " + std::to_string(window));
-          HeaderOptions options;
+          ReadOptions options;
           options.window_bytes = window;
           const std::string unknown = "\"x\":" + space + value + space + ',' + space;
           const std::string header = '{' + entry("a", 0, unknown) + ',' + entry("b", 4) + '}';

@@ -1,7 +1,4 @@
-// The first bytes of a new file: its length and its header, as the reference writes them (docs/format.md 1.5).
-//
-// Which layout it is, is one value of NewHeader. What a layout cannot hold, how it orders tensors and how it spells
-// them is known here and nowhere above. No system call: the writer puts these bytes in front of the data.
+// What the header of a new file is made from, and what no container can hold.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,19 +30,8 @@ struct NewHeader {
   std::uint64_t reserve = 0;         // bytes of white space behind the metadata, for edits in place
 };
 
-inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
-
-// What every layout refuses: text that is not UTF-8, an unknown dtype, sizes beyond 64 bits, a last byte half full.
+// Text that is not UTF-8, an unknown dtype, sizes beyond 64 bits and a last byte half full are refused.
 void check_metadata(std::string_view key, std::string_view value);
 std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape);  // -> its bytes
-
-// What this layout cannot hold, by name.
-void check_format(Format format, const NewTensor& tensor);
-
-// The reference's writers store tensors in ascending order of this, and by the bytes of their names where it is equal.
-unsigned dtype_order(Format format, Dtype dtype);
-
-// Throws Status::header_size when the result would be longer than any reader takes.
-std::string serialize(const NewHeader& header);
 
 }  // namespace st::format

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/respell.hpp"
+#include "format/safetensors/splice_metadata.hpp"
 
 #include <algorithm>
 #include <memory_resource>
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/header.hpp"
-#include "format/json_cursor.hpp"
-#include "format/text.hpp"
+#include "format/header_length.hpp"
+#include "format/json/json_cursor.hpp"
+#include "format/safetensors/serialize.hpp"
 
-namespace st::format {
+namespace st::format::safetensors {
 
 namespace {
 
@@ -84,12 +84,11 @@ std::string join(const Pieces& pieces, std::uint64_t length, bool spaces_at_end)
 
 }  // namespace
 
-std::string respell(Format format, std::string_view header, const Respelling& respelling) {
-  if (format != Format::safetensors) fail(Status::unsupported, "only the metadata of safetensors files can be edited");
+std::string splice_metadata(std::string_view header, const MetadataSplice& splice) {
   const Slot slot = find_slot(header);
-  const std::size_t room = respelling.keep_length ? header.size() : 0;
+  const std::size_t room = splice.keep_length ? header.size() : 0;
   Pieces pieces{header.substr(0, slot.begin), {}, header.substr(slot.end)};
-  append_metadata(pieces.member, respelling.metadata);
+  append_metadata(pieces.member, splice.metadata);
   if (!slot.occupied && !slot.alone) pieces.member += ',';
   if (pieces.size() <= room) return join(pieces, room, false);  // where the metadata is
 
@@ -106,8 +105,8 @@ std::string respell(Format format, std::string_view header, const Respelling& re
   pieces.after = header.substr(slot.end, slot.close - slot.end);
   if (pieces.size() <= room) return join(pieces, room, false);  // or at its end: all entries move
 
-  const std::uint64_t least = pieces.size() + std::min(respelling.reserve, kMaxHeaderBytes);
-  return join(pieces, padded_length(least, respelling.data_alignment), respelling.reserve == 0);
+  const std::uint64_t least = pieces.size() + std::min(splice.reserve, kMaxHeaderBytes);
+  return join(pieces, padded_length(least, splice.data_alignment), splice.reserve == 0);
 }
 
-}  // namespace st::format
+}  // namespace st::format::safetensors

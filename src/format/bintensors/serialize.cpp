@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/serialize_bintensors.hpp"
+#include "format/bintensors/serialize.hpp"
 
 #include "base/error.hpp"
-#include "format/bintensors.hpp"
+#include "format/bintensors/codes.hpp"
 
-namespace st::format {
+namespace st::format::bintensors {
 
 namespace {
 
@@ -27,7 +27,7 @@ void append_string(std::string& out, std::string_view text) {
 
 void append_entry(std::string& out, const NewTensor& tensor) {
   append_string(out, tensor.name);
-  append_number(out, bintensors_code(tensor.dtype));
+  append_number(out, code_of(tensor.dtype));
   append_number(out, tensor.shape.size());
   for (const std::uint64_t dim : tensor.shape) append_number(out, dim);
   append_number(out, tensor.begin);
@@ -36,13 +36,13 @@ void append_entry(std::string& out, const NewTensor& tensor) {
 
 }  // namespace
 
-void check_bintensors(const NewTensor& tensor) {
-  if (bintensors_code(tensor.dtype) == kNoBintensorsCode) {
+void check(const NewTensor& tensor) {
+  if (code_of(tensor.dtype) == kNoCode) {
     fail(Status::unsupported, "tensor {}: bintensors has no dtype {}", in_quotes(tensor.name), info(tensor.dtype).name);
   }
 }
 
-void append_bintensors(std::string& out, const NewHeader& header) {
+void append_header(std::string& out, const NewHeader& header) {
   out += header.has_metadata ? '\1' : '\0';
   if (header.has_metadata) append_number(out, header.metadata.size());
   for (const MetadataPair& pair : header.metadata) {
@@ -54,4 +54,4 @@ void append_bintensors(std::string& out, const NewHeader& header) {
   out.append(header.reserve, ' ');  // whatever follows the last entry is padding to every reader
 }
 
-}  // namespace st::format
+}  // namespace st::format::bintensors

@@ -3,7 +3,7 @@
 // entry whose name was there before is checked but not kept, so that memory stays within some ten bytes for each
 // byte of the header.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/bintensors_decode.hpp"
+#include "format/bintensors/decode.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "format/bintensors.hpp"
+#include "format/bintensors/codes.hpp"
 #include "format/utf8.hpp"
 
-namespace st::format {
+namespace st::format::bintensors {
 
 namespace {
 
@@ -170,7 +170,7 @@ class Cursor {
 
 class Decoder {
  public:
-  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table)
+  Decoder(std::span<const char> header, const ReadOptions& options, Table& table)
       : in_(header), size_(header.size()), options_(options), table_(table) {}
 
   bool current() {
@@ -241,9 +241,9 @@ class Decoder {
     const std::uint64_t place = in_.offset();
     Numbers numbers = in_.numbers();
     const std::uint64_t code = numbers.take();
-    const bool known = code < kBintensorsDtypes.size();
+    const bool known = code < kDtypesByCode.size();
     if (!known) require_known(code, place);
-    tensor.dtype_number = static_cast<std::uint32_t>(known ? kBintensorsDtypes[code] : Dtype::unknown) & 0x1F;
+    tensor.dtype_number = static_cast<std::uint32_t>(known ? kDtypesByCode[code] : Dtype::unknown) & 0x1F;
     const std::uint64_t rank = numbers.take();
     if (rank > numbers.left()) fail_rank(numbers, rank);
     std::uint64_t* const dims = words(static_cast<std::size_t>(rank) + 1);
@@ -331,7 +331,7 @@ class Decoder {
 
   Cursor in_;
   const std::size_t size_;
-  const HeaderOptions& options_;
+  const ReadOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
@@ -349,9 +349,9 @@ std::string_view terminated_copy(Table& table, std::string_view text) {
   return {to, text.size()};
 }
 
-bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
+bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table) {
   Decoder decoder(header, options, table);
   return layout == Format::bintensors ? decoder.current() : decoder.older();
 }
 
-}  // namespace st::format
+}  // namespace st::format::bintensors

@@ -1,6 +1,6 @@
 // Which layout a header has, by trying both, and what the table needs once that is settled.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/bintensors.hpp"
+#include "format/bintensors/read.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "format/bintensors_decode.hpp"
+#include "format/bintensors/codes.hpp"
+#include "format/bintensors/decode.hpp"
 #include "format/sniff.hpp"
 #include "format/validate.hpp"
 
-namespace st::format {
+namespace st::format::bintensors {
 
 namespace {
 
@@ -22,7 +23,7 @@ struct Reading {
   bool only_spaces_follow = false;
 };
 
-Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
+Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const ReadOptions& options,
                 Table& table) {
   table.format = layout;
   table.tensors.clear();
@@ -30,7 +31,7 @@ Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_
   table.arena.release();
   table.has_metadata = false;
   try {
-    const bool only_spaces_follow = decode_bintensors(layout, header, options, table);
+    const bool only_spaces_follow = decode(layout, header, options, table);
     validate(table, file_size);
     return {std::nullopt, only_spaces_follow};
   } catch (const Error& error) {
@@ -58,7 +59,7 @@ bool came_further(const Error& a, const Error& b) {
 // A file of another kind may happen to announce a header that looks possible: gzip without a time does.
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   std::array<char, 64> first{};
-  for (std::size_t i = 0; i < kLengthBytes; ++i) first[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
+  store_length(first.data(), header.size());
   const std::size_t n = std::min(header.size(), first.size() - kLengthBytes);
   std::copy_n(header.begin(), n, first.begin() + kLengthBytes);
   refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
@@ -66,7 +67,7 @@ void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
 
 // What follows the last entry may be anything, and a short list of empty tensors may make sense by both layouts. Then
 // it is the one that leaves only spaces over, as its writer did.
-void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+void read_by_either(std::span<const char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
   Reading current = read_as(Format::bintensors, header, file_size, options, table);
   if (!current.fault && current.only_spaces_follow) return;
   Reading older = read_as(Format::bintensors_old, header, file_size, options, table);
@@ -79,7 +80,7 @@ void read_by_either(std::span<const char> header, std::uint64_t file_size, const
 }
 
 // Allowing unknown dtypes allows more headers to make sense by the wrong layout.
-void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options,
+void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, ReadOptions options,
                                   Table& table) {
   if (std::exchange(options.unknown_dtypes, false)) {
     try {
@@ -104,7 +105,7 @@ void terminate_strings(Table& table) {
   for (Tensor& tensor : table.tensors) {
     char* const end = const_cast<char*>(tensor.name_text) + tensor.name_bytes;
     const bool known = table.format == Format::bintensors && tensor.dtype() != Dtype::unknown;
-    if (known && static_cast<unsigned char>(*end) == bintensors_code(tensor.dtype())) {
+    if (known && static_cast<unsigned char>(*end) == code_of(tensor.dtype())) {
       *end = '\0';
     } else {
       tensor.name_text = terminated_copy(table, tensor.name()).data();
@@ -117,18 +118,18 @@ void terminate_strings(Table& table) {
 
 }  // namespace
 
-void read_bintensors(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
   read_with_known_dtypes_first(header, file_size, options, table);
   sort_ties(table, options.seed);
   terminate_strings(table);
 }
 
-void restore_bintensors(std::span<const char> header, const Table& table, char* copy) {
+void restore(std::span<const char> header, const Table& table, std::span<char> copy) {
   for (const Tensor& tensor : table.tensors) {
     const char* const end = tensor.name_text + tensor.name_bytes;
     const bool inside = !std::less<>()(end, header.data()) && std::less<>()(end, header.data() + header.size());
-    if (inside) copy[end - header.data()] = static_cast<char>(bintensors_code(tensor.dtype()));
+    if (inside) copy[static_cast<std::size_t>(end - header.data())] = static_cast<char>(code_of(tensor.dtype()));
   }
 }
 
-}  // namespace st::format
+}  // namespace st::format::bintensors

@@ -6,15 +6,16 @@
 #include <span>
 #include <string_view>
 
-#include "format/header.hpp"
+#include "format/read_options.hpp"
+#include "format/table.hpp"
 
-namespace st::format {
+namespace st::format::bintensors {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
 // a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
-bool decode_bintensors(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
+bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table);
 
 // In the table's arena, with a NUL behind it.
 std::string_view terminated_copy(Table& table, std::string_view text);
 
-}  // namespace st::format
+}  // namespace st::format::bintensors

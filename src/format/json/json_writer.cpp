@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/text.hpp"
+#include "format/json/json_writer.hpp"
 
 #include <array>
 #include <charconv>
-
-#include "base/error.hpp"
-#include "format/header.hpp"
 
 namespace st::format {
 
@@ -68,31 +65,6 @@ void append_string(std::string& out, std::string_view text) {
     for (const char c : text) append_escaped(out, c);
   }
   out += '"';
-}
-
-void append_metadata(std::string& out, std::span<const MetadataPair> metadata) {
-  out += R"("__metadata__":{)";
-  bool first = true;
-  for (const MetadataPair& pair : metadata) {
-    if (!first) out += ',';
-    first = false;
-    append_string(out, pair.key);
-    out += ':';
-    append_string(out, pair.value);
-  }
-  out += '}';
-}
-
-void store_length(char* to, std::uint64_t length) {
-  for (std::size_t i = 0; i < kLengthBytes; ++i) to[i] = static_cast<char>(length >> (8 * i) & 0xFF);
-}
-
-std::uint64_t padded_length(std::uint64_t length, std::uint64_t alignment) {
-  if (length <= kMaxHeaderBytes) {
-    length = (length + kLengthBytes + alignment - 1) / alignment * alignment - kLengthBytes;
-    if (length <= kMaxHeaderBytes) return length;
-  }
-  fail(Status::header_size, "the header would be {} bytes long, the limit is {}", length, kMaxHeaderBytes);
 }
 
 }  // namespace st::format

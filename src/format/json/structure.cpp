@@ -5,7 +5,7 @@
 // without an end, and the window is cut again, before that string. So it is with every fault that the first stage finds:
 // the tokens before it are read as usual, and the reader meets it at its place. Only then is text looked at byte by byte.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/structure.hpp"
+#include "format/json/structure.hpp"
 
 #include <algorithm>
 #include <string_view>

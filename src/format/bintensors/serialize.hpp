@@ -4,14 +4,14 @@
 
 #include <string>
 
-#include "format/serialize.hpp"
+#include "format/new_header.hpp"
 
-namespace st::format {
+namespace st::format::bintensors {
 
 // Throws for a dtype that the format does not have.
-void check_bintensors(const NewTensor& tensor);
+void check(const NewTensor& tensor);
 
 // The header without the padding at its end.
-void append_bintensors(std::string& out, const NewHeader& header);
+void append_header(std::string& out, const NewHeader& header);
 
-}  // namespace st::format
+}  // namespace st::format::bintensors

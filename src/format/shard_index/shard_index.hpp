@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "format/header.hpp"
+#include "format/read_options.hpp"
+#include "format/table.hpp"
 
 namespace st::format {
 
@@ -30,7 +31,7 @@ struct IndexFile {
 };
 
 // `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the options are used.
-void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& index);
+void read_index(std::span<char> text, const ReadOptions& options, IndexFile& index);
 
 // Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
 // absolute, has no drive letter, no backslash, no NUL, and no part "..".

@@ -2,17 +2,17 @@
 // dimension; each either stores what it met or throws with the place. One of them, usual_member(), only compares: an
 // entry spelled as nearly every writer spells it is taken whole, and everything else is left to the grammar.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/parse.hpp"
+#include "format/safetensors/parse.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
-#include "format/json_cursor.hpp"
+#include "format/json/json_cursor.hpp"
 #include "format/utf8.hpp"
 
-namespace st::format {
+namespace st::format::safetensors {
 
 namespace {
 
@@ -80,7 +80,7 @@ struct Places {
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table)
+  HeaderParser(std::span<char> text, const ReadOptions& options, Table& table)
       : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table) {}
 
   void header() {
@@ -388,7 +388,7 @@ class HeaderParser {
   }
 
   JsonCursor in_;
-  const HeaderOptions& options_;
+  const ReadOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
@@ -403,7 +403,7 @@ class HeaderParser {
 
 }  // namespace
 
-void parse_header(std::span<char> header, const HeaderOptions& options, Table& table) {
+void parse_header(std::span<char> header, const ReadOptions& options, Table& table) {
   try {
     HeaderParser(header, options, table).header();
   } catch (const Error&) {
@@ -413,4 +413,4 @@ void parse_header(std::span<char> header, const HeaderOptions& options, Table& t
   }
 }
 
-}  // namespace st::format
+}  // namespace st::format::safetensors

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/index_json.hpp"
+#include "format/shard_index/shard_index.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "format/json_cursor.hpp"
+#include "format/json/json_cursor.hpp"
 #include "format/name_index.hpp"
 #include "format/utf8.hpp"
 
@@ -24,7 +24,7 @@ struct ShardName {
 
 class IndexParser {
  public:
-  IndexParser(std::span<char> text, const HeaderOptions& options, IndexFile& index)
+  IndexParser(std::span<char> text, const ReadOptions& options, IndexFile& index)
       : in_(text, 0, &index.arena, options.window_bytes),
         index_(index),
         known_(index.shards.get_allocator().resource()),
@@ -151,7 +151,7 @@ class IndexParser {
 
 }  // namespace
 
-void read_index(std::span<char> text, const HeaderOptions& options, IndexFile& index) {
+void read_index(std::span<char> text, const ReadOptions& options, IndexFile& index) {
   try {
     IndexParser(text, options, index).index();
   } catch (const Error&) {

@@ -1,6 +1,6 @@
 // What tokens mean: escapes, numbers, values nobody asked for, errors.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/json_cursor.hpp"
+#include "format/json/json_cursor.hpp"
 
 #include <algorithm>
 #include <array>

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "format/structure.hpp"
+#include "format/json/structure.hpp"
 
 namespace st::format {
 

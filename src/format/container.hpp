@@ -1,0 +1,51 @@
+// What a container format is to the rest of the library: a few functions in a folder of its own.
+//
+// Opening, writing and editing call a format through this table. To add a format, write its folder and name it in
+// containers.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.hpp"
+#include "format/new_header.hpp"
+#include "format/read_options.hpp"
+#include "format/table.hpp"
+
+namespace st::format {
+
+// Other metadata for an existing header.
+struct MetadataSplice {
+  std::span<const MetadataPair> metadata;
+  std::uint64_t data_alignment = 8;  // of the data, where the header must grow
+  std::uint64_t reserve = 0;         // room to leave next to the metadata, where the header must grow
+  bool keep_length = true;           // false: the data must move
+};
+
+struct Container {
+  Format format;
+
+  // Whether a header that begins with this byte is of this format.
+  bool (*recognizes)(char first);
+  // Fills the table from a header that it recognizes, checks every rule and builds the indexes. The table's strings may
+  // be views into the header, which may be changed to end them with a NUL. Throws at the first fault.
+  void (*read)(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+  // Undoes in `copy` what read() changed in the header.
+  void (*restore)(std::span<const char> header, const Table& table, std::span<char> copy);
+
+  // The next three are null for a format that is not written. Throws for what the format cannot hold.
+  void (*check)(const NewTensor& tensor);
+  // The format's reference writer stores tensors in descending order of this number, which is below 256.
+  unsigned (*dtype_rank)(Dtype dtype);
+  // The header without the padding at its end.
+  void (*append)(std::string& out, const NewHeader& header);
+
+  // The first bytes of a file, its length included, with other metadata and all else as it is in `header`, which was read
+  // without fault. As long as before if that is possible. Null where metadata cannot be edited.
+  std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice);
+};
+
+}  // namespace st::format

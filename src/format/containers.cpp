@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/containers.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "format/bintensors/container.hpp"
+#include "format/safetensors/container.hpp"
+
+namespace st::format {
+
+namespace {
+
+constexpr std::array kContainers{&safetensors::kContainer, &bintensors::kContainer, &bintensors::kOldContainer};
+
+}  // namespace
+
+const Container& container_of(Format format) {
+  return **std::find_if(kContainers.begin(), kContainers.end(),
+                        [format](auto* each) { return each->format == format; });
+}
+
+const Container* recognize(char first, Rules rules) {
+  for (const Container* const container : kContainers) {
+    if (container->recognizes(first)) return container;
+    if (rules == Rules::reference) return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace st::format

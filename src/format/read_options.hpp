@@ -1,0 +1,32 @@
+// How a header is to be read, whatever its format.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/header_length.hpp"
+#include "format/json/structure.hpp"
+
+namespace st {
+struct Shard;
+}
+
+namespace st::format {
+
+enum class Rules : std::uint8_t {
+  standard,   // docs/format.md 1.3, the column "ours by default"
+  strict,     // refuses also what real writers do beside the format's text
+  reference,  // exactly the reference's verdicts
+};
+
+struct ReadOptions {
+  Rules rules = Rules::standard;
+  bool unknown_dtypes = false;  // list them as raw bytes instead of refusing the file
+  std::uint64_t max_bytes = kMaxHeaderBytes;
+  std::uint64_t seed = 0;        // keys the name index
+  const Shard* shard = nullptr;  // goes into every Tensor
+  std::size_t window_bytes = kWindowBytes;
+};
+
+}  // namespace st::format

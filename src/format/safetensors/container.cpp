@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/safetensors/container.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "format/json/structure.hpp"
+#include "format/safetensors/parse.hpp"
+#include "format/safetensors/serialize.hpp"
+#include "format/safetensors/splice_metadata.hpp"
+#include "format/validate.hpp"
+
+namespace st::format::safetensors {
+
+namespace {
+
+bool recognizes(char first) { return first == '{' || is_space(first); }
+
+// A name that had to be unescaped no longer stands in the header.
+std::uint64_t place_of(std::string_view name, std::span<const char> header) {
+  const bool inside = name.data() > header.data() && name.data() < header.data() + header.size();
+  return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
+}
+
+// Every item under its name. Where a name comes twice, the reference keeps the last and we refuse.
+template <class Item>
+void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
+                 const ReadOptions& options, std::string_view what) {
+  index.reset(items.size(), options.seed);
+  HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (kept != i) items[kept] = items[i];
+    const std::uint32_t earlier = index.insert_hashed(items.data(), static_cast<std::uint32_t>(kept), hashes.next());
+    if (earlier == NameIndex<Item>::kNone) {
+      ++kept;
+      continue;
+    }
+    if (options.rules != Rules::reference) {
+      const std::string_view name = items[i].name();
+      fail_at(Status::duplicate, place_of(name, header), "{} {} is given twice", what, in_quotes(name));
+    }
+    items[earlier] = items[i];
+  }
+  items.resize(kept);
+}
+
+void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+  parse_header(header, options, table);
+  index_names(table.metadata, table.metadata_index, header, options, "metadata key");
+  index_names(table.tensors, table.index, header, options, "tensor");
+  if (sort_by_data(table)) index_names(table.tensors, table.index, header, options, "tensor");
+  validate(table, file_size);
+}
+
+// A NUL is legal nowhere in a JSON header: whatever NUL stands there now was a closing quote.
+void restore(std::span<const char>, const Table&, std::span<char> copy) {
+  std::replace(copy.begin(), copy.end(), '\0', '"');
+}
+
+unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }
+
+}  // namespace
+
+const Container kContainer{.format = Format::safetensors,
+                           .recognizes = recognizes,
+                           .read = read,
+                           .restore = restore,
+                           .check = check,
+                           .dtype_rank = dtype_rank,
+                           .append = append_header,
+                           .splice_metadata = splice_metadata};
+
+}  // namespace st::format::safetensors
