@@ -53,7 +53,7 @@ Part part_of(const safetensors::Tensor& tensor, const Slice& slice) {
 class Copier {
  public:
   Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
-      : file_(file), tensor_(tensor), out_(out), total_(total), progress_(shown(tensor.name(), 40)) {}
+      : file_(file), tensor_(tensor), out_(out), total_(total), progress_(shown(tensor.name, 40)) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   ~Copier() { st_buffer_free(memory_); }
@@ -94,7 +94,7 @@ class Copier {
 
   // The position that a slice begins at, counted from the front.
   std::int64_t first_of(const Slice& slice, std::size_t d) const {
-    const auto length = static_cast<std::int64_t>(tensor_.shape()[d]);
+    const auto length = static_cast<std::int64_t>(tensor_.shape[d]);
     const std::int64_t begin = slice.begin[d];
     if (begin < 0) return std::max<std::int64_t>(begin + length, 0);
     return slice.step[d] < 0 ? std::min(begin, length - 1) : begin;
@@ -141,7 +141,7 @@ void extract(const Options& options) {
   try {
     const safetensors::SafeOpen file(options.path);
     const safetensors::Tensor tensor = file.get_tensor(options.tensor);
-    const Slice slice = parse_slice(options.slice, tensor.shape());
+    const Slice slice = parse_slice(options.slice, tensor.shape);
     const Part part = part_of(tensor, slice);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
     const Inputs inputs(options.path, file);

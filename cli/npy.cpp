@@ -13,7 +13,7 @@ constexpr std::size_t kPreamble = 10;   // magic, version and length
 constexpr std::size_t kAlignment = 64;  // so that the array can be mapped
 
 std::string descr(const safetensors::Tensor& tensor) {
-  switch (static_cast<st_dtype>(tensor.dtype())) {
+  switch (static_cast<st_dtype>(tensor.dtype)) {
     case ST_BOOL: return "|b1";
     case ST_U8: return "|u1";
     case ST_I8: return "|i1";
@@ -29,10 +29,10 @@ std::string descr(const safetensors::Tensor& tensor) {
     case ST_C64: return "<c8";
     default: break;
   }
-  const std::uint32_t bits = st_dtype_bits(static_cast<st_dtype>(tensor.dtype()));
+  const std::uint32_t bits = st_dtype_bits(static_cast<st_dtype>(tensor.dtype));
   if (bits == 8 || bits == 16) return fmt::format("|V{}", bits / 8);
   throw Failure{kUsage, fmt::format("tensor {} is {}, for which .npy has no type: take the raw bytes",
-                                    shown(tensor.name(), 80), tensor.dtype_name())};
+                                    shown(tensor.name, 80), tensor.dtype_name())};
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Total& total_of(std::vector<Total>& totals, std::string_view dtype) {
 Listing list(const ShowOptions& options) {
   Listing listing{safetensors::SafeOpen(options.path), options.path, {}, {}, {}};
   for (safetensors::Tensor tensor : listing.file) {
-    if (!wanted(tensor.name(), options.filters)) continue;
+    if (!wanted(tensor.name, options.filters)) continue;
     add(listing.all, tensor);
     add(total_of(listing.dtypes, tensor.dtype_name()), tensor);
     if (listing.tensors.size() < options.limit) listing.tensors.push_back(std::move(tensor));

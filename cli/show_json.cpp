@@ -50,9 +50,9 @@ void print_shape(safetensors::View<std::uint64_t> shape, Output& out) {
 
 void print_tensor(const safetensors::Tensor& tensor, Output& out) {
   Members members(out);
-  members.key("name").write(text_of(tensor.name()));
+  members.key("name").write(text_of(tensor.name));
   members.key("dtype").write(text_of(tensor.dtype_name()));
-  print_shape(tensor.shape(), members.key("shape"));
+  print_shape(tensor.shape, members.key("shape"));
   members.key("parameters").print("{}", tensor.elements());
   members.key("bytes").print("{}", tensor.nbytes());
   members.key("offset").print("{}", tensor.offset());

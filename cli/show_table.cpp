@@ -35,7 +35,7 @@ Widths measure(const Listing& listing, const Numbers& numbers) {
   Widths widths;
   for (const safetensors::Tensor& tensor : listing.tensors) {
     widths.dtype = std::max(widths.dtype, width_of(dtype_of(tensor)));
-    widths.shape = std::max(widths.shape, width_of(shape_text(tensor.shape())));
+    widths.shape = std::max(widths.shape, width_of(shape_text(tensor.shape)));
     widths.size = std::max(widths.size, numbers.bytes(tensor.nbytes()).size());
     widths.offset = std::max(widths.offset, std::to_string(tensor.offset()).size());
   }
@@ -54,8 +54,8 @@ void print_tensors(const Listing& listing, const Numbers& numbers, Output& out) 
       shard = tensor.shard();
       out.print("\n{}\n", printable(listing.file.shard_path(shard)));
     }
-    out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  {}\n", dtype_of(tensor), w.dtype, shape_text(tensor.shape()), w.shape,
-              numbers.bytes(tensor.nbytes()), w.size, tensor.offset(), w.offset, shown(tensor.name(), kLongestName));
+    out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  {}\n", dtype_of(tensor), w.dtype, shape_text(tensor.shape), w.shape,
+              numbers.bytes(tensor.nbytes()), w.size, tensor.offset(), w.offset, shown(tensor.name, kLongestName));
   }
   const std::uint64_t hidden = listing.all.tensors - listing.tensors.size();
   if (hidden != 0) out.print("… {} more\n", grouped(hidden));

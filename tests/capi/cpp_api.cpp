@@ -7,14 +7,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <span>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -75,10 +81,10 @@ void check_content(const safetensors::SafeOpen& file) {
   expect(file.contains(odd) && !file.contains("a") && !file.find("a"), "a name is found whole, NUL and all");
 
   const safetensors::Tensor w = file.get_tensor("w");
-  expect(w.name() == "w" && w.dtype() == Dtype::F32 && w.dtype_name() == "F32", "name and dtype");
-  expect(w.rank() == 2 && w.shape()[0] == 2 && w.shape().size() == 2, "shape");
-  const std::span<const std::uint64_t> shape = w.shape();
-  expect(shape.size() == 2 && shape.data() == w.shape().data(), "a view is a span");
+  expect(w.name == "w" && w.dtype == Dtype::F32 && w.dtype_name() == "F32", "name and dtype");
+  expect(w.rank() == 2 && w.shape[0] == 2 && w.shape.size() == 2, "shape");
+  const std::span<const std::uint64_t> shape = w.shape;
+  expect(shape.size() == 2 && shape.data() == w.shape.data(), "a view is a span");
   expect(w.elements() == 4 && w.nbytes() == 16 && w.shard() == 0, "sizes");
   expect(w.offset() == 8 + file.header().size(), "offset is absolute");
   expect(file.header().substr(0, 16) == R"({"__metadata__":)", "the raw header");
@@ -91,7 +97,7 @@ void check_content(const safetensors::SafeOpen& file) {
 
   expect(file.get_tensor("b").read<std::uint16_t>() == std::vector<std::uint16_t>{0x3F80, 0x4000}, "BF16 as its bits");
   expect(file.get_tensor("i").read<std::int16_t>() == std::vector<std::int16_t>{-2}, "I16");
-  expect(file.get_tensor(odd).shape().empty() && file.get_tensor(odd).elements() == 1, "a scalar");
+  expect(file.get_tensor(odd).shape.empty() && file.get_tensor(odd).elements() == 1, "a scalar");
 
   std::string message;
   expect(status_of([&] { w.read<std::int32_t>(); }, &message) == ST_ERR_ARGUMENT, "F32 is no int32_t");
@@ -102,7 +108,7 @@ void check_content(const safetensors::SafeOpen& file) {
   expect(message.find("nobody") != message.npos, "and is named");
 
   std::size_t seen = 0;
-  for (const safetensors::Tensor& tensor : file) seen += tensor.name().size();
+  for (const safetensors::Tensor& tensor : file) seen += tensor.name.size();
   expect(seen == 6, "range-for sees every tensor");
   expect(file.get_tensors().at("w").nbytes() == 16, "get_tensors");
 }
@@ -130,6 +136,9 @@ void check_file(const std::string& path) {
 
   const auto tensor = safetensors::SafeOpen(path).get_tensor("w");
   expect(tensor.read<float>()[0] == 1, "a tensor keeps its file open");
+  auto copied = safetensors::SafeOpen(path).get_tensor("b");
+  copied = tensor;
+  expect(copied.name == "w" && copied.shape[1] == 2 && copied.dtype == tensor.dtype, "a copy has its members, too");
   const auto all = safetensors::load_file(path);
   expect(all.size() == 4 && all.at("w").read<float>()[1] == 2, "so do those of load_file");
 
@@ -208,7 +217,258 @@ void check_dtypes() {
   expect(safetensors::name(Dtype::F8_E4M3) == "F8_E4M3" && safetensors::bits(Dtype::F4) == 4, "dtype name and bits");
   expect(safetensors::dtype_from_name("BF16") == Dtype::BF16, "dtype from its name");
   expect(safetensors::dtype_from_name("bf16") == Dtype::UNKNOWN, "names are compared byte for byte");
+  expect(safetensors::dtype_of<float>() == Dtype::F32 && safetensors::dtype_of<double>() == Dtype::F64,
+         "dtype_of floats");
+  expect(safetensors::dtype_of<std::int8_t>() == Dtype::I8 && safetensors::dtype_of<std::uint64_t>() == Dtype::U64 &&
+             safetensors::dtype_of<bool>() == Dtype::BOOL,
+         "dtype_of integers");
+  std::ostringstream out;
+  out << Dtype::BF16 << ' ' << Dtype::UNKNOWN;
+  expect(out.str() == "BF16 UNKNOWN", "a dtype is streamed as its name");
   expect(!safetensors::version().empty(), "version");
+}
+
+using safetensors::Range;
+
+// 'm' I32 [3,4], which counts from 0, and 'f' F4 [4].
+std::string matrix() {
+  std::array<std::int32_t, 12> numbers{};
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::string data(50, '\x21');
+  std::memcpy(data.data(), numbers.data(), sizeof numbers);
+  return file_bytes(R"({"m":{"dtype":"I32","shape":[3,4],"data_offsets":[0,48]},)"
+                    R"("f":{"dtype":"F4","shape":[4],"data_offsets":[48,50]}} )",
+                    data);
+}
+
+void check_slices(const std::string& path) {
+  struct Case {
+    const char* python;
+    std::vector<Range> ranges;
+    std::vector<std::uint64_t> shape;
+    std::vector<std::int32_t> values;
+  };
+  const Case cases[] = {
+      {"[...]", {}, {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+      {"[1:2]", {{1, 2}}, {1, 4}, {4, 5, 6, 7}},
+      {"[-1:]", {{-1}}, {1, 4}, {8, 9, 10, 11}},
+      {"[:, :1]", {{}, {{}, 1}}, {3, 1}, {0, 4, 8}},
+      {"[:2, ::-2]", {{{}, 2}, {{}, {}, -2}}, {2, 2}, {3, 1, 7, 5}},
+      {"[::-1, 1:-1]", {{{}, {}, -1}, {1, -1}}, {3, 2}, {9, 10, 5, 6, 1, 2}},
+      {"[0::2, 9:]", {{0, {}, 2}, {9}}, {2, 0}, {}},
+  };
+  const safetensors::SafeOpen file(path);
+  for (const Case& c : cases) {
+    const safetensors::Slice slice = file.get_slice("m", c.ranges);
+    expect(slice.shape == c.shape && slice.nbytes() == 4 * c.values.size(), c.python);
+    expect(slice.read<std::int32_t>() == c.values, c.python);
+    expect(slice.read().size() == slice.nbytes(), "the bytes of a slice");
+  }
+  const auto whole = file.get_slice("m");
+  expect(whole.name == "m" && whole.dtype == safetensors::Dtype::I32, "a slice has the name and dtype of its tensor");
+  expect(whole.data() == file.get_tensor("m").data(), "a contiguous slice is in view");
+  const auto rows = file.get_slice("m", {{1}}).view<std::int32_t>();
+  expect(rows.size() == 8 && rows[0] == 4, "as values");
+  const auto columns = file.get_slice("m", {{}, {0, 1}});
+  expect(columns.data() == nullptr, "a column is not");
+  expect(status_of([&] { columns.view<std::int32_t>(); }) == ST_ERR_STATE, "and view() says so");
+
+  std::string message;
+  expect(status_of(
+             [&] {
+               file.get_slice("m", {{}, {}, {}});
+             },
+             &message) == ST_ERR_ARGUMENT,
+         "3 ranges for 2 dimensions");
+  expect(message == "tensor 'm': 3 ranges for 2 dimensions", "are told");
+  expect(status_of([&] { file.get_slice("m", {{0, 1, 0}}); }) == ST_ERR_ARGUMENT, "a step of 0");
+  expect(status_of([&] { file.get_slice("f", {{1}}); }) == ST_ERR_MISALIGNED, "half a byte");
+  expect(status_of([&] { whole.read<float>(); }) == ST_ERR_ARGUMENT, "I32 is no float");
+  std::int32_t one = 0;
+  expect(status_of([&] { whole.read(&one, sizeof one); }) == ST_ERR_BUFFER_SIZE, "4 bytes are too few");
+  expect(status_of([&] { file.get_slice("nobody"); }) == ST_ERR_NOT_FOUND, "a slice of nothing");
+
+  const auto kept = safetensors::SafeOpen(path).get_slice("m", {{2}, {3}});
+  expect(kept.read<std::int32_t>() == std::vector<std::int32_t>{11} && kept.name == "m", "a slice keeps its file open");
+}
+
+static_assert(!std::is_copy_constructible_v<safetensors::Plan> &&
+              std::is_nothrow_move_constructible_v<safetensors::Plan>);
+static_assert(!std::is_copy_constructible_v<safetensors::Writer> &&
+              std::is_nothrow_move_assignable_v<safetensors::Writer>);
+static_assert(!std::is_copy_constructible_v<safetensors::Buffer> &&
+              std::is_nothrow_move_assignable_v<safetensors::Buffer>);
+
+void check_buffer() {
+  safetensors::Buffer buffer(100);
+  expect(buffer.size() == 100 && buffer.data()[99] == std::byte{0}, "a buffer is zeroed");
+  expect(reinterpret_cast<std::uintptr_t>(buffer.data()) % (1U << 21U) == 0, "and aligned");
+  buffer.data()[5] = std::byte{7};
+  safetensors::Buffer moved = std::move(buffer);
+  expect(moved.data()[5] == std::byte{7} && moved.size() == 100, "it is moved");
+  buffer = safetensors::Buffer(10, ST_BUFFER_LAZY, 1);
+  buffer = std::move(moved);
+  expect(buffer.data()[5] == std::byte{7} && buffer.size() == 100, "and assigned");
+  expect(safetensors::Buffer().data() == nullptr && safetensors::Buffer().size() == 0, "there may be none");
+  expect(status_of([] { safetensors::Buffer huge(UINT64_MAX / 2); }) == ST_ERR_NO_MEMORY, "too much memory");
+}
+
+void check_plan(const std::string& path) {
+  const safetensors::SafeOpen file(path);
+  safetensors::Plan plan(file);
+  std::vector<std::int32_t> all(12);
+  std::vector<std::int32_t> column(3);
+  expect(plan.add(file.get_tensor("m"), all.data(), 48) == 0, "the first destination");
+  expect(status_of([&] { plan.add(file.get_tensor("m"), all.data(), 47); }) == ST_ERR_BUFFER_SIZE, "47 bytes");
+  expect(plan.add(file.get_slice("m", {{}, {-1}}), column.data(), 12) == 1 && plan.size() == 2, "the second");
+  expect(!plan.is_complete(0) && plan.progress().done == 0 && plan.progress().total == 60, "before the run");
+
+  expect(status_of([&] { plan.run([](auto, auto) { return false; }); }) == ST_ERR_CANCELLED, "progress cancels");
+  bool rethrown = false;
+  try {
+    plan.run([](auto, auto) -> bool { throw std::out_of_range("progress"); });
+  } catch (const std::out_of_range& error) {
+    rethrown = std::string_view(error.what()) == "progress";
+  }
+  expect(rethrown, "what progress throws, run throws");
+  plan.cancel();
+  expect(status_of([&] { plan.run(); }) == ST_ERR_CANCELLED, "cancel before the run");
+
+  std::uint64_t told = 0;
+  safetensors::Plan moved = std::move(plan);
+  moved.run([&](std::uint64_t done, std::uint64_t total) {
+    told = done;
+    return done <= total;
+  });
+  expect(told == 60 && moved.progress().done == 60 && moved.is_complete(0) && moved.is_complete(1), "after the run");
+  expect(all[11] == 11 && column == std::vector<std::int32_t>{3, 7, 11}, "everything is read");
+
+  struct Pool {
+    std::size_t calls = 0;
+  } pool;
+  auto options = ST_INIT(st_read_options);
+  options.threads = 4;
+  options.ctx = &pool;
+  options.parallel_for = [](void* ctx, std::size_t n, void (*body)(void*, std::size_t), void* argument) {
+    ++static_cast<Pool*>(ctx)->calls;
+    for (std::size_t i = 0; i < n; ++i) body(argument, i);
+  };
+  column.assign(3, 0);
+  moved.run(options);
+  const std::size_t without = pool.calls;
+  moved.run([](auto, auto) { return true; }, options);
+  expect(pool.calls == 2 * without && column[0] == 3, "a pool of the host's keeps its ctx beside progress");
+  moved.run(nullptr);
+}
+
+void check_writer(const std::string& folder) {
+  using safetensors::Dtype;
+  const std::string path = folder + "/written.safetensors";
+  const std::string other = folder + "/other.safetensors";
+  const std::vector<float> values{1, 2, 3, 4};
+  const auto lent = std::make_unique<safetensors::SafeOpen>(folder + "/sample.safetensors");
+  safetensors::Writer writer;
+  writer.copy_metadata(*lent);
+  writer.set_metadata("who", "writer");
+  writer.set_metadata("", "empty key");
+  writer.set_metadata(std::string_view(), "no key at all is an empty one");
+  expect(writer.add("data", Dtype::F32, {2, 2}, values.data()) == 0, "with data");
+  const std::size_t put = writer.add("put", Dtype::I32, std::vector<std::uint64_t>{2});
+  writer.add_tensor(safetensors::SafeOpen(folder + "/sample.safetensors").get_tensor("b"));
+  writer.add_tensor(lent->get_tensor("i"), "renamed");
+  writer.add("view", {values, {4}});
+  const std::vector<double> none;
+  writer.add("none", none);
+
+  std::string message;
+  expect(status_of([&] { writer.add("data", Dtype::F32, {1}); }) == ST_ERR_DUPLICATE, "a name given twice");
+  expect(status_of(
+             [&] {
+               writer.add("short", {values, {2, 3}});
+             },
+             &message) == ST_ERR_BUFFER_SIZE,
+         "16 bytes for [2,3]");
+  expect(message.find("'short'") != message.npos && message.find("16 bytes") != message.npos, "are told");
+  expect(status_of([&] { writer.add("long", {values, {3}}); }) == ST_ERR_BUFFER_SIZE, "16 bytes for [3]");
+  expect(status_of([&] {
+           writer.add("half", {Dtype::F4, {3}, values.data(), 2});
+         }) == ST_ERR_MISALIGNED,
+         "half a byte");
+  expect(status_of([&] {
+           writer.add("huge", {Dtype::U8, {UINT64_MAX, 2}, values.data(), 2});
+         }) == ST_ERR_OVERFLOW,
+         "more bytes than can be counted");
+
+  safetensors::Writer moved = std::move(writer);
+  moved.begin(path);
+  const std::int32_t numbers[] = {5, -6};
+  std::thread([&] { moved.put(put, 4, &numbers[1], 4); }).join();
+  expect(status_of([&] { moved.finish(); }, &message) == ST_ERR_STATE, "bytes are missing");
+  expect(message.find("'put'") != message.npos, "of a tensor that is named");
+  expect(status_of([&] { moved.put(put, 8, numbers, 4); }) == ST_ERR_RANGE, "a put behind the end");
+  moved.put(put, 0, &numbers[0], 4);
+  moved.finish();
+
+  const safetensors::SafeOpen file(path);
+  expect(file.metadata() ==
+             safetensors::Metadata{{"", "no key at all is an empty one"}, {"format", "pt"}, {"who", "writer"}},
+         "metadata is written");
+  expect(file.get_tensor("data").read<float>() == values && file.get_tensor("view").read<float>() == values, "data");
+  expect(file.get_tensor("put").read<std::int32_t>() == std::vector<std::int32_t>{5, -6}, "what was put");
+  expect(file.get_tensor("b").read<std::uint16_t>()[1] == 0x4000, "a tensor of a file that only the writer kept open");
+  expect(file.get_tensor("renamed").read<std::int16_t>()[0] == -2, "a tensor under another name");
+  expect(file.get_tensor("none").shape[0] == 0, "an empty tensor");
+  expect(file.shard_size() == std::filesystem::file_size(path) && file.format() == ST_FORMAT_SAFETENSORS, "the file");
+  expect(file.warnings().empty() && file.has_metadata(), "nothing is odd");
+  std::uint64_t length = 0;
+  file.read_shard(0, 0, &length, 8);
+  expect(length == file.header().size(), "its own bytes");
+  expect(status_of([&] { file.read_shard(0, file.shard_size(), &length, 8); }) == ST_ERR_RANGE, "none behind its end");
+
+  {
+    safetensors::Writer abandoned;
+    abandoned.add("a", Dtype::U8, {1});
+    abandoned.begin(other);
+  }
+  expect(!std::filesystem::exists(other), "a writer that does not finish leaves nothing");
+  safetensors::Writer map;
+  map.set_metadata(safetensors::Metadata());
+  auto options = ST_INIT(st_write_options);
+  options.flags = ST_WRITE_NO_REPLACE;
+  expect(status_of([&] { map.begin(path, options); }) == ST_ERR_OPEN, "an existing path, not to be replaced");
+  map.begin(other);
+  map.finish();
+  expect(safetensors::SafeOpen(other).has_metadata() && safetensors::SafeOpen(other).metadata().empty(),
+         "an empty map");
+}
+
+void check_save_file(const std::string& folder) {
+  const std::string path = folder + "/saved.safetensors";
+  const std::vector<float> weight{1, 2, 3, 4, 5, 6};
+  const std::array<std::uint8_t, 2> bytes{8, 9};
+  safetensors::save_file({{"weight", {weight, {2, 3}}}, {"bytes", bytes}}, path, {{"format", "pt"}});
+  const safetensors::SafeOpen file(path);
+  expect(file.get_tensor("weight").shape[1] == 3 && file.get_tensor("weight").read<float>() == weight, "saved values");
+  expect(file.get_tensor("bytes").read<std::uint8_t>()[1] == 9 && file.metadata().size() == 1, "and all the rest");
+
+  safetensors::save_file(safetensors::load_file(path), path, {{"again", "yes"}, {"format", "np"}});
+  const safetensors::SafeOpen again(path);
+  expect(again.get_tensor("weight").read<float>() == weight && again.metadata().at("again") == "yes", "over itself");
+  safetensors::save_file(again, path);
+  expect(safetensors::SafeOpen(path).size() == 2 && !safetensors::SafeOpen(path).has_metadata(), "a file as it is");
+  const std::vector<std::pair<std::string, safetensors::TensorView>> list{{"w", weight}};
+  safetensors::save_file(list, path);
+  expect(safetensors::SafeOpen(path).keys() == std::vector<std::string>{"w"}, "a list of pairs");
+  expect(status_of([&] { safetensors::save_file(list, folder + "/absent/m.safetensors"); }) == ST_ERR_OPEN, "nowhere");
+}
+
+void check_edits(const std::string& path) {
+  safetensors::edit_metadata(path, {{"who", std::nullopt}, {"title", "A"}, {"absent", std::nullopt}});
+  expect(safetensors::SafeOpen(path).metadata() == safetensors::Metadata{{"format", "pt"}, {"title", "A"}}, "edited");
+  const std::string odd("a\0b", 3);
+  expect(status_of([&] { safetensors::edit_metadata(path, {{odd, "v"}}); }) == ST_ERR_ARGUMENT, "a key with a NUL");
+  expect(status_of([&] { safetensors::edit_metadata(path, {{"k", odd}}); }) == ST_ERR_ARGUMENT, "a value with a NUL");
+  expect(safetensors::SafeOpen(path).metadata().size() == 2, "change nothing");
 }
 
 }  // namespace
@@ -225,6 +485,14 @@ int main() {
     check_source();
     check_errors(path);
     check_dtypes();
+    const std::string numbers = (folder / "matrix.safetensors").string();
+    std::ofstream(numbers, std::ios::binary) << matrix();
+    check_slices(numbers);
+    check_buffer();
+    check_plan(numbers);
+    check_writer(folder.string());
+    check_save_file(folder.string());
+    check_edits(path);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "thrown: %s\n", error.what());
     ++faults;

@@ -1,0 +1,55 @@
+"""safetensors.hpp compiles without a warning in each version of C++ from 17 on, with each compiler found, and the program
+that users of earlier C++ bindings have compiles unchanged and prints what it printed.
+
+usage: standards.py LIBRARY     the shared library, to link with
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIBRARY = pathlib.Path(sys.argv[1]).resolve()
+HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = HERE.parents[1] / "include"
+COMPILERS = {pathlib.Path(found).resolve(): name for name in ["g++", "clang++-14", "clang++"] if (found := shutil.which(name))}
+STANDARDS = ["c++17", "c++20", "c++2b"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+EXPECTED = "Shape: [2, 3"  # that program does not close the bracket
+
+
+def model():
+    header = json.dumps({"weight1": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(24)
+
+
+def fault_of(compiler, standard, folder):
+    """What is wrong, or nothing."""
+    program = folder / f"{compiler}-{standard}"
+    frame = [compiler, f"-std={standard}", *WARNINGS, "-I", INCLUDE]
+    link = ["-o", program, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"]
+    for command in [[*frame, "-fsyntax-only", HERE / "cpp/main.cpp"], [*frame, HERE / "cpp/earlier.cpp", *link]]:
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode != 0:
+            return run.stderr
+    run = subprocess.run([program], cwd=folder, capture_output=True, text=True)
+    said = (run.returncode, run.stdout, run.stderr)
+    return "" if said == (0, EXPECTED, "") else f"it ends with {said}"
+
+
+passed = failed = 0
+with tempfile.TemporaryDirectory(prefix="safetensors_standards_") as name:
+    folder = pathlib.Path(name)
+    (folder / "model.safetensors").write_bytes(model())
+    for compiler in COMPILERS.values():
+        for standard in STANDARDS:
+            fault = fault_of(compiler, standard, folder)
+            passed += not fault
+            failed += bool(fault)
+            if fault:
+                print(f"{compiler} -std={standard}: {fault}")
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed != 0 or passed == 0)
