@@ -56,24 +56,12 @@ st_format format_of(const ConvertOptions& options) {
   throw Failure{kUsage, options.into + ": not .safetensors, .bt or .bintensors: say which format with --to"};
 }
 
-struct FreeWriter {
-  void operator()(st_writer* writer) const { st_writer_free(writer); }
-};
-
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
-  st_error error = ST_INIT(st_error);
-  const auto check = [&error](st_status status) {
-    if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
-  };
-  st_writer* made = nullptr;
-  check(st_writer_new(&made, &error));
-  const std::unique_ptr<st_writer, FreeWriter> writer(made);
-  check(st_writer_copy_metadata(made, file.c_handle(), &error));
-  for (std::size_t i = 0; i < file.size(); ++i) {
-    check(st_writer_add_tensor(made, nullptr, 0, st_get_tensor_at(file.c_handle(), i), &error));
-  }
-  check(st_writer_begin(made, into.c_str(), &options, &error));
-  check(st_writer_finish(made, &error));
+  safetensors::Writer writer;
+  writer.copy_metadata(file);
+  for (const safetensors::Tensor& tensor : file) writer.add_tensor(tensor);
+  writer.begin(into, options);
+  writer.finish();
 }
 
 // The library replaces a file whole, so that B may be A. What it writes through must not be what it reads, and a

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "commands.hpp"
 #include "failure.hpp"
@@ -29,48 +28,28 @@ struct Options {
   bool npy = false;
 };
 
-void check(st_status status, const st_error& error) {
-  if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
-}
-
-struct Part {
-  std::vector<std::uint64_t> shape;
-  std::uint64_t bytes = 0;
-};
-
-Part part_of(const safetensors::Tensor& tensor, const Slice& slice) {
-  st_error error = ST_INIT(st_error);
-  Part part;
-  part.shape.resize(tensor.rank());
-  const st_status status = st_tensor_slice(tensor.c_handle(), slice.begin.data(), slice.end.data(), slice.step.data(),
-                                           part.shape.data(), &part.bytes, nullptr, &error);
-  if (status == ST_ERR_MISALIGNED) throw Failure{kUsage, error.message};  // the slice is at fault and not the file
-  check(status, error);
-  return part;
-}
+using Ranges = std::vector<safetensors::Range>;
 
 // Block after block into the same memory, through plans: that is what reads fast from a disk.
 class Copier {
  public:
   Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
       : file_(file), tensor_(tensor), out_(out), total_(total), progress_(shown(tensor.name, 40)) {}
-  Copier(const Copier&) = delete;
-  Copier& operator=(const Copier&) = delete;
-  ~Copier() { st_buffer_free(memory_); }
 
-  void copy(const Slice& slice) {
-    const Part part = part_of(tensor_, slice);
-    if (part.bytes == 0) return;
-    const std::optional<std::size_t> d = part.bytes > kBlockBytes ? first_of_many(part.shape) : std::nullopt;
-    if (!d) return copy_block(slice, part.bytes);
-    const std::int64_t middle = first_of(slice, *d) + slice.step[*d] * static_cast<std::int64_t>(half_of(part, *d));
-    Slice front = slice;
-    front.end[*d] = middle;
-    Slice back = slice;
-    back.begin[*d] = middle;
-    if (!in_whole_bytes(front)) return copy_block(slice, part.bytes);
-    copy(front);
-    copy(back);
+  void copy(const Ranges& ranges, const safetensors::Slice& part) {
+    if (part.nbytes() == 0) return;
+    const std::optional<std::size_t> d = part.nbytes() > kBlockBytes ? first_of_many(part.shape) : std::nullopt;
+    if (!d) return copy_block(part);
+    const auto half = static_cast<std::int64_t>(half_of(part.shape[*d]));
+    const std::int64_t middle = first_of(ranges[*d], tensor_.shape[*d]) + ranges[*d].step * half;
+    Ranges front = ranges;
+    front[*d].end = middle;
+    Ranges back = ranges;
+    back[*d].begin = middle;
+    const std::optional<safetensors::Slice> before = in_whole_bytes(front);
+    if (!before) return copy_block(part);
+    copy(front, *before);
+    copy(back, tensor_.slice(back));
   }
 
  private:
@@ -81,40 +60,39 @@ class Copier {
   }
 
   // Where rows may end inside a byte, eight of them never do.
-  static std::uint64_t half_of(const Part& part, std::size_t d) {
+  static std::uint64_t half_of(std::uint64_t length) {
     constexpr std::uint64_t kWhole = 8;
-    const std::uint64_t half = part.shape[d] / 2;
+    const std::uint64_t half = length / 2;
     return half >= kWhole ? half / kWhole * kWhole : half;
   }
 
-  bool in_whole_bytes(const Slice& slice) const {
-    return st_tensor_slice(tensor_.c_handle(), slice.begin.data(), slice.end.data(), slice.step.data(), nullptr,
-                           nullptr, nullptr, nullptr) != ST_ERR_MISALIGNED;
-  }
-
-  // The position that a slice begins at, counted from the front.
-  std::int64_t first_of(const Slice& slice, std::size_t d) const {
-    const auto length = static_cast<std::int64_t>(tensor_.shape[d]);
-    const std::int64_t begin = slice.begin[d];
-    if (begin < 0) return std::max<std::int64_t>(begin + length, 0);
-    return slice.step[d] < 0 ? std::min(begin, length - 1) : begin;
-  }
-
-  void copy_block(const Slice& slice, std::uint64_t bytes) {
-    st_error error = ST_INIT(st_error);
-    if (bytes > room_) {
-      st_buffer_free(std::exchange(memory_, nullptr));
-      check(st_buffer_new(bytes, 0, 0, &memory_, &error), error);
-      room_ = bytes;
+  std::optional<safetensors::Slice> in_whole_bytes(const Ranges& ranges) const {
+    try {
+      return tensor_.slice(ranges);
+    } catch (const safetensors::Error& error) {
+      if (error.status() == ST_ERR_MISALIGNED) return std::nullopt;
+      throw;
     }
-    st_plan* made = nullptr;
-    check(st_plan_new(file_.c_handle(), &made, &error), error);
-    const std::unique_ptr<st_plan, void (*)(st_plan*)> plan(made, st_plan_free);
-    check(st_plan_add(plan.get(), tensor_.c_handle(), slice.begin.data(), slice.end.data(), slice.step.data(), memory_,
-                      static_cast<std::size_t>(bytes), &error),
-          error);
-    check(st_plan_run(plan.get(), nullptr, &error), error);
-    out_.write(memory_, static_cast<std::size_t>(bytes));
+  }
+
+  // The position that a range begins at, counted from the front.
+  static std::int64_t first_of(const safetensors::Range& range, std::uint64_t dimension) {
+    const auto length = static_cast<std::int64_t>(dimension);
+    const std::int64_t begin = range.begin.value_or(range.step < 0 ? length - 1 : 0);
+    if (begin < 0) return std::max<std::int64_t>(begin + length, 0);
+    return range.step < 0 ? std::min(begin, length - 1) : begin;
+  }
+
+  void copy_block(const safetensors::Slice& part) {
+    const auto bytes = static_cast<std::size_t>(part.nbytes());
+    if (bytes > memory_.size()) {
+      memory_ = {};  // first, so that there is never memory for two
+      memory_ = safetensors::Buffer(bytes);
+    }
+    safetensors::Plan plan(file_);
+    plan.add(part, memory_.data(), bytes);
+    plan.run();
+    out_.write(memory_.data(), bytes);
     done_ += bytes;
     progress_.show(done_, total_);
   }
@@ -124,12 +102,20 @@ class Copier {
   OutputFile& out_;
   const std::uint64_t total_;
   std::uint64_t done_ = 0;
-  void* memory_ = nullptr;
-  std::uint64_t room_ = 0;
+  safetensors::Buffer memory_;
   Progress progress_;
 };
 
-std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const Slice& slice) {
+safetensors::Slice part_of(const safetensors::Tensor& tensor, const Ranges& ranges) {
+  try {
+    return tensor.slice(ranges);
+  } catch (const safetensors::Error& error) {
+    if (error.status() == ST_ERR_MISALIGNED) throw Failure{kUsage, error.what()};  // the file is not at fault
+    throw;
+  }
+}
+
+std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const SliceText& slice) {
   std::vector<std::uint64_t> kept;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (!slice.dropped[d]) kept.push_back(shape[d]);
@@ -141,13 +127,13 @@ void extract(const Options& options) {
   try {
     const safetensors::SafeOpen file(options.path);
     const safetensors::Tensor tensor = file.get_tensor(options.tensor);
-    const Slice slice = parse_slice(options.slice, tensor.shape);
-    const Part part = part_of(tensor, slice);
+    const SliceText slice = parse_slice(options.slice, tensor.shape);
+    const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
     const Inputs inputs(options.path, file);
     OutputFile out(options.out, inputs);
     out.write(header.data(), header.size());
-    Copier(file, tensor, out, part.bytes).copy(slice);
+    Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
     out.finish();
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

@@ -58,16 +58,13 @@ class Digest {
 };
 
 std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, const EVP_MD* kind) {
-  const st_file* const handle = file.c_handle();
-  const std::uint64_t size = st_get_shard_size(handle, shard);
-  std::uint64_t at = st_get_format(handle) == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
+  const std::uint64_t size = file.shard_size(shard);
+  std::uint64_t at = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
   Digest digest(kind);
   std::vector<unsigned char> piece(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size)));
   while (at < size) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), size - at));
-    st_error error = ST_INIT(st_error);
-    const st_status status = st_read_shard(handle, shard, at, piece.data(), n, &error);
-    if (status != ST_OK) throw safetensors::Error(status, error.message, error.offset, error.os_error);
+    file.read_shard(shard, at, piece.data(), n);
     digest.add(piece.data(), n);
     at += n;
   }

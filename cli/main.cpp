@@ -6,7 +6,7 @@
 //   - results go to standard output through Output, and nothing else does; `--json` where a program may read them;
 //   - an error is one line on standard error and an exit code of failure.hpp: throw a Failure, or failure_in();
 //   - text that comes from a file passes shown() or printable() on its way to a terminal (text.hpp);
-//   - files are read through <safetensors/safetensors.hpp>, options through CLI11, JSON is made by nlohmann::json.
+//   - files go through <safetensors/safetensors.hpp>, options through CLI11, JSON is made by nlohmann::json.
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
 #include <exception>

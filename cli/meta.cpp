@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -42,7 +42,8 @@ struct MetaOptions {
   bool sync = false;
 };
 
-using Metadata = std::map<std::string, std::string>;
+using safetensors::Metadata;
+using Changes = std::map<std::string, std::optional<std::string>>;
 
 std::string json_text(const nlohmann::json& document) { return document.dump(-1, ' ', true) + "\n"; }
 
@@ -70,28 +71,19 @@ void get(const MetaOptions& options) {
   out.flush();
 }
 
-void edit(const MetaOptions& options, const std::vector<std::pair<std::string, const char*>>& changes) {
-  std::vector<const char*> keys;
-  std::vector<const char*> values;
-  for (const auto& [key, value] : changes) {
-    keys.push_back(key.c_str());
-    values.push_back(value);
-  }
+void edit(const MetaOptions& options, const Changes& changes) {
   st_write_options writing = ST_INIT(st_write_options);
   writing.flags = options.sync ? ST_WRITE_SYNC : 0;
   writing.header_reserve = options.reserve;
-  st_error error = ST_INIT(st_error);
-  if (st_edit_metadata(options.path.c_str(), keys.data(), values.data(), keys.size(), &writing, &error) != ST_OK) {
-    throw safetensors::Error(error.status, error.message, error.offset, error.os_error);
-  }
+  safetensors::edit_metadata(options.path, changes, writing);
 }
 
 void set(const MetaOptions& options) {
-  std::vector<std::pair<std::string, const char*>> changes;
+  Changes changes;
   for (const std::string& pair : options.pairs) {
     const std::size_t equals = pair.find('=');
     if (equals == std::string::npos) throw Failure{kUsage, "set wants KEY=VALUE, not " + shown(pair, 100)};
-    changes.emplace_back(pair.substr(0, equals), pair.c_str() + equals + 1);
+    changes.insert_or_assign(pair.substr(0, equals), pair.substr(equals + 1));  // the last value counts
   }
   const Metadata before = safetensors::SafeOpen(options.path).metadata();
   try {
@@ -101,10 +93,7 @@ void set(const MetaOptions& options) {
     const Failure failure = failure_in(options.path, error);
     throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
   }
-  const bool has_format =
-      before.contains("format") ||
-      std::any_of(changes.begin(), changes.end(), [](const auto& change) { return change.first == "format"; });
-  if (before.empty() && !has_format) {
+  if (before.empty() && !changes.contains("format")) {
     std::fprintf(
         stderr,
         "safetensors: note: metadata without 'format' makes transformers refuse a file; 'set format=pt' adds it\n");
@@ -112,8 +101,8 @@ void set(const MetaOptions& options) {
 }
 
 void remove(const MetaOptions& options) {
-  std::vector<std::pair<std::string, const char*>> changes;
-  for (const std::string& key : options.keys) changes.emplace_back(key, nullptr);
+  Changes changes;
+  for (const std::string& key : options.keys) changes.emplace(key, std::nullopt);
   edit(options, changes);
 }
 

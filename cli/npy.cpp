@@ -12,24 +12,26 @@ namespace {
 constexpr std::size_t kPreamble = 10;   // magic, version and length
 constexpr std::size_t kAlignment = 64;  // so that the array can be mapped
 
+using safetensors::Dtype;
+
 std::string descr(const safetensors::Tensor& tensor) {
-  switch (static_cast<st_dtype>(tensor.dtype)) {
-    case ST_BOOL: return "|b1";
-    case ST_U8: return "|u1";
-    case ST_I8: return "|i1";
-    case ST_U16: return "<u2";
-    case ST_I16: return "<i2";
-    case ST_F16: return "<f2";
-    case ST_U32: return "<u4";
-    case ST_I32: return "<i4";
-    case ST_F32: return "<f4";
-    case ST_U64: return "<u8";
-    case ST_I64: return "<i8";
-    case ST_F64: return "<f8";
-    case ST_C64: return "<c8";
+  switch (tensor.dtype) {
+    case Dtype::BOOL: return "|b1";
+    case Dtype::U8: return "|u1";
+    case Dtype::I8: return "|i1";
+    case Dtype::U16: return "<u2";
+    case Dtype::I16: return "<i2";
+    case Dtype::F16: return "<f2";
+    case Dtype::U32: return "<u4";
+    case Dtype::I32: return "<i4";
+    case Dtype::F32: return "<f4";
+    case Dtype::U64: return "<u8";
+    case Dtype::I64: return "<i8";
+    case Dtype::F64: return "<f8";
+    case Dtype::C64: return "<c8";
     default: break;
   }
-  const std::uint32_t bits = st_dtype_bits(static_cast<st_dtype>(tensor.dtype));
+  const std::uint32_t bits = safetensors::bits(tensor.dtype);
   if (bits == 8 || bits == 16) return fmt::format("|V{}", bits / 8);
   throw Failure{kUsage, fmt::format("tensor {} is {}, for which .npy has no type: take the raw bytes",
                                     shown(tensor.name, 80), tensor.dtype_name())};

@@ -39,32 +39,30 @@ std::int64_t integer(std::string_view text, std::string_view part) {
   return value;
 }
 
-void add_index(Slice& slice, std::string_view part, std::uint64_t length) {
+void add_index(SliceText& slice, std::string_view part, std::uint64_t length) {
   std::int64_t at = integer(part, part);
   const bool outside = at < 0 ? 0 - static_cast<std::uint64_t>(at) > length : static_cast<std::uint64_t>(at) >= length;
-  if (outside) fail(part, fmt::format("outside of dimension {}, which has {}", slice.begin.size(), length));
+  if (outside) fail(part, fmt::format("outside of dimension {}, which has {}", slice.ranges.size(), length));
   if (at < 0) at += static_cast<std::int64_t>(length);
-  slice.begin.push_back(at);
-  slice.end.push_back(at + 1);
-  slice.step.push_back(1);
+  slice.ranges.push_back({at, at + 1});
   slice.dropped.push_back(true);
 }
 
-void add_range(Slice& slice, std::string_view part) {
+void add_range(SliceText& slice, std::string_view part) {
   const auto fields = split(part, ':');
   if (fields.size() > 3) fail(part, "too many colons");
-  const std::int64_t step = fields.size() < 3 || fields[2].empty() ? 1 : integer(fields[2], part);
-  if (step == 0) fail(part, "the step is 0");
-  const bool backwards = step < 0;
-  slice.begin.push_back(!fields[0].empty() ? integer(fields[0], part) : backwards ? INT64_MAX : 0);
-  slice.end.push_back(!fields[1].empty() ? integer(fields[1], part) : backwards ? INT64_MIN : INT64_MAX);
-  slice.step.push_back(step);
+  safetensors::Range range;
+  if (!fields[0].empty()) range.begin = integer(fields[0], part);
+  if (!fields[1].empty()) range.end = integer(fields[1], part);
+  if (fields.size() == 3 && !fields[2].empty()) range.step = integer(fields[2], part);
+  if (range.step == 0) fail(part, "the step is 0");
+  slice.ranges.push_back(range);
   slice.dropped.push_back(false);
 }
 
 }  // namespace
 
-Slice parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape) {
+SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape) {
   text = trimmed(text);
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = trimmed(text.substr(1, text.size() - 2));
   auto parts = split(text, ',');
@@ -77,12 +75,12 @@ Slice parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape)
   }
   if (ellipses == 0) parts.push_back("...");  // fewer parts leave the rest whole
   const std::size_t rest = shape.size() - (parts.size() - 1);
-  Slice slice;
+  SliceText slice;
   for (const std::string_view part : parts) {
     if (part == "...") {
       for (std::size_t i = 0; i < rest; ++i) add_range(slice, ":");
     } else if (part.find(':') == part.npos) {
-      add_index(slice, part, shape[slice.begin.size()]);
+      add_index(slice, part, shape[slice.ranges.size()]);
     } else {
       add_range(slice, part);
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,15 +10,12 @@
 
 namespace cli {
 
-// One value per dimension, as st_tensor_slice takes them.
-struct Slice {
-  std::vector<std::int64_t> begin;
-  std::vector<std::int64_t> end;
-  std::vector<std::int64_t> step;
-  std::vector<bool> dropped;  // an index instead of a range: the dimension is gone in the result
+struct SliceText {
+  std::vector<safetensors::Range> ranges;  // one per dimension
+  std::vector<bool> dropped;               // an index instead of a range: the dimension is gone in the result
 };
 
 // With Python's meaning; brackets around it are fine. Throws a Failure that says what is wrong with the text.
-Slice parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape);
+SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape);
 
 }  // namespace cli
