@@ -1,4 +1,4 @@
-// What two states of a file have in common, and what is asked of folders, memory and locks.
+// What is asked of folders and locks, and names that are taken.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -9,11 +9,9 @@
 
 #include "faults.hpp"
 #include "files.hpp"
-#include "io/buffer.hpp"
 #include "io/edit_lock.hpp"
 #include "io/edited_file.hpp"
 #include "io/folder.hpp"
-#include "io/memory.hpp"
 #include "io/sibling.hpp"
 #include "read_faults.hpp"
 
@@ -29,40 +27,6 @@ class StateTest : public FolderTest {
   }
 };
 
-TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
-  struct Case {
-    const char* name;
-    Identity other;
-    bool same_file;
-  };
-  const Identity given{1, 2, 3, {4, 5}, {6, 7}};
-  const Case cases[] = {
-      {"device", {9, 2, 3, {4, 5}, {6, 7}}, false},        {"inode", {1, 9, 3, {4, 5}, {6, 7}}, false},
-      {"size", {1, 2, 9, {4, 5}, {6, 7}}, true},           {"modified, seconds", {1, 2, 3, {9, 5}, {6, 7}}, true},
-      {"modified, rest", {1, 2, 3, {4, 9}, {6, 7}}, true}, {"changed, seconds", {1, 2, 3, {4, 5}, {9, 7}}, true},
-      {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true},
-  };
-  EXPECT_TRUE(given == given);
-  EXPECT_TRUE(given.same_file(given));
-  for (const Case& which : cases) {
-    EXPECT_FALSE(given == which.other) << which.name;
-    EXPECT_EQ(given.same_file(which.other), which.same_file) << which.name;
-    EXPECT_EQ(which.other.same_file(given), which.same_file) << which.name;
-  }
-}
-
-TEST(Identity, IsTakenFromEachFieldOfTheSystemsAnswer) {
-  struct stat status {};
-  status.st_dev = 1;
-  status.st_ino = 2;
-  status.st_size = 3;
-  status.st_mtim = {4, 5};
-  status.st_ctim = {6, 7};
-  EXPECT_EQ(identity_of(status), (Identity{1, 2, 3, {4, 5}, {6, 7}}));
-}
-
-// ---- folders ---------------------------------------------------------------------------------------------------------
-
 TEST_F(StateTest, a_file_is_not_opened_as_a_folder) {
   put(path("file"), "x");
   EXPECT_EQ(error_of([&] { Folder::open(path("file")); }).os_error, ENOTDIR);
@@ -74,43 +38,6 @@ TEST_F(StateTest, the_names_of_a_folder_are_all_but_its_own_in_order) {
   for (const char* const name : {"b", ".b", "..b", "...", "a", "B"}) put(path(name), "x");
   const Folder opened = Folder::open(path("."));
   EXPECT_EQ(opened.names(), (std::vector<std::string>{"...", "..b", ".b", "B", "a", "b"}));
-}
-
-// ---- memory ----------------------------------------------------------------------------------------------------------
-
-TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
-  constexpr std::size_t kHuge = std::size_t{2} << 20;
-  for (const std::size_t bytes : {std::size_t{1}, kHuge, 2 * kHuge - 1, 2 * kHuge, 2 * kHuge + 1, 5 * kHuge}) {
-    for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, std::size_t{4096}, 2 * kHuge}) {
-      void* const first = allocate(bytes, alignment);
-      void* const second = allocate(bytes, alignment);
-      for (void* const memory : {first, second}) {
-        const auto address = reinterpret_cast<std::uintptr_t>(memory);
-        EXPECT_EQ(address % alignment, 0U) << bytes << ' ' << alignment;
-        if (bytes >= 2 * kHuge) {
-          EXPECT_EQ(address % kHuge, 0U) << bytes << ' ' << alignment;
-        }
-        static_cast<char*>(memory)[0] = static_cast<char*>(memory)[bytes - 1] = 'x';
-      }
-      deallocate(first, bytes, alignment);
-      deallocate(second, bytes, alignment);
-    }
-  }
-}
-
-TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
-  for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
-    for (const std::size_t bytes :
-         {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, kBufferAlignment - 1,
-          kBufferAlignment, kBufferAlignment + 1, 3 * kBufferAlignment, 33 * kBufferAlignment}) {
-      std::byte* const buffer = new_buffer(bytes, pages, 2);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer) % kBufferAlignment, 0U) << bytes;
-      for (std::size_t i = 0; i < bytes; i += 512) ASSERT_EQ(buffer[i], std::byte{0}) << bytes << ' ' << i;
-      if (bytes != 0) buffer[0] = buffer[bytes - 1] = std::byte{1};
-      free_buffer(buffer);
-    }
-  }
-  EXPECT_EQ(error_of([] { new_buffer(UINT64_MAX, Pages::as_they_are_touched, 1); }).status, Status::no_memory);
 }
 
 // ---- locks -----------------------------------------------------------------------------------------------------------

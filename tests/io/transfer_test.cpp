@@ -5,17 +5,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string>
-#include <vector>
 
 #include "faults.hpp"
 #include "files.hpp"
-#include "io/buffer.hpp"
 #include "io/descriptor.hpp"
 #include "io/edit_lock.hpp"
 
@@ -79,19 +75,6 @@ TEST_F(TransferTest, locks_a_file_whose_descriptor_is_0) {
     return file > 0 && dup2(file, 0) == 0 && EditLock::exclusive(0).held() ? 1 : 0;
   };
   EXPECT_EQ(in_child(locked), 1);
-}
-
-TEST(Buffer, HasItsPagesAtOnceUnlessTheyAreToComeAsTheyAreTouched) {
-  constexpr std::size_t kBytes = 1 << 20;
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
-    std::byte* const buffer = new_buffer(kBytes, pages, 2);
-    std::vector<unsigned char> there(kBytes / page);
-    ASSERT_EQ(mincore(buffer, kBytes, there.data()), 0);
-    const auto count = std::count_if(there.begin(), there.end(), [](unsigned char p) { return (p & 1) != 0; });
-    EXPECT_EQ(static_cast<std::size_t>(count), pages == Pages::at_once ? there.size() : 0);
-    free_buffer(buffer);
-  }
 }
 
 }  // namespace

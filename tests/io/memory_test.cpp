@@ -1,0 +1,34 @@
+// The memory of headers and tables: aligned as asked, and to huge pages where it is large.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace st::io {
+namespace {
+
+TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  for (const std::size_t bytes : {std::size_t{1}, kHuge, 2 * kHuge - 1, 2 * kHuge, 2 * kHuge + 1, 5 * kHuge}) {
+    for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, std::size_t{4096}, 2 * kHuge}) {
+      void* const first = allocate(bytes, alignment);
+      void* const second = allocate(bytes, alignment);
+      for (void* const memory : {first, second}) {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory);
+        EXPECT_EQ(address % alignment, 0U) << bytes << ' ' << alignment;
+        if (bytes >= 2 * kHuge) {
+          EXPECT_EQ(address % kHuge, 0U) << bytes << ' ' << alignment;
+        }
+        static_cast<char*>(memory)[0] = static_cast<char*>(memory)[bytes - 1] = 'x';
+      }
+      deallocate(first, bytes, alignment);
+      deallocate(second, bytes, alignment);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace st::io

@@ -1,0 +1,114 @@
+// What the page cache is said to hold.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/residency.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <thread>
+
+#include "files.hpp"
+#include "io/descriptor.hpp"
+
+namespace st::io {
+namespace {
+
+// This thread is told nothing by cachestat(2), as on kernels before 6.5.
+bool refuse_cachestat() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 451, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{sizeof rules / sizeof *rules, rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Pages that were never read or written are in no cache, and those that were written just now are.
+class ResidencyTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    file_ = Descriptor(::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    ASSERT_EQ(ftruncate(file_.get(), static_cast<off_t>(kPages * page())), 0);
+    for (const std::uint64_t at : {2U, 3U, 7U, 5000U}) {
+      ASSERT_EQ(pwrite(file_.get(), "x", 1, static_cast<off_t>(at * page())), 1);
+    }
+  }
+
+  static std::uint64_t page() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
+
+  void expect_the_pages_that_were_written() const {
+    const struct {
+      std::uint64_t first, bytes, resident;
+    } cases[] = {
+        {0, 2 * page(), 0},
+        {0, 10 * page(), 3 * page()},
+        {2 * page(), 2 * page(), 2 * page()},
+        {2 * page() + 100, 50, 50},
+        {3 * page() + 100, page(), page()},
+        {7 * page() - 1, 2, 2},
+        {4 * page(), 3 * page(), 0},
+        {8 * page(), 4980 * page(), 0},
+        {7 * page(), 4994 * page(), 2 * page()},  // asked in several parts
+        {5, 0, 0},
+    };
+    for (const auto& [first, bytes, resident] : cases) {
+      const auto known = residency(file_.get(), first, bytes);
+      ASSERT_TRUE(known);
+      EXPECT_EQ(known->resident, resident) << first << " + " << bytes;
+    }
+  }
+
+  static constexpr std::uint64_t kPages = 6000;
+  Descriptor file_;
+};
+
+TEST_F(ResidencyTest, counts_the_pages_that_are_there) {
+  if (!residency(file_.get(), 0, 1)) GTEST_SKIP() << "the system does not tell";
+  expect_the_pages_that_were_written();
+}
+
+TEST_F(ResidencyTest, tells_of_what_is_not_on_the_disk_yet) {
+  struct {
+    std::uint64_t offset, length;
+  } range{0, page()};
+  std::array<std::uint64_t, 5> answer{};
+  if (syscall(451, file_.get(), &range, &answer, 0) != 0) GTEST_SKIP() << "no cachestat";
+  ASSERT_EQ(fsync(file_.get()), 0);
+  EXPECT_FALSE(residency(file_.get(), 0, kPages * page())->dirty);
+}
+
+TEST_F(ResidencyTest, counts_them_on_older_kernels) {
+  bool refused = false;
+  std::thread([&] {
+    refused = refuse_cachestat();
+    if (refused) expect_the_pages_that_were_written();
+    EXPECT_TRUE(!refused || !residency(-1, 0, 100));
+  }).join();
+  if (!refused) GTEST_SKIP() << "this system has no filters of calls";
+}
+
+// To all but the owner, Linux says of every page that it is there.
+TEST_F(ResidencyTest, does_not_ask_older_kernels_about_files_of_others) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  ASSERT_EQ(chown(path().c_str(), 12345, 12345), 0);
+  const auto known = [&] { return refuse_cachestat() ? int{residency(file_.get(), 0, 100).has_value()} : 2; };
+  const int owner = as_user(12345, 12345, known);
+  if (owner == 2) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(owner, 1);
+  EXPECT_EQ(as_user(12346, 12346, known), 0);
+  EXPECT_EQ(in_child(known), 1);
+}
+
+}  // namespace
+}  // namespace st::io
