@@ -137,7 +137,7 @@ class View {
   // Of a container with its values in one piece, such as std::vector, std::array or std::span.
   template <class Values,
             class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Values&>().data()), const T*>>>
-  View(const Values& values) : View(values.data(), values.size()) {}
+  View(const Values& values) : View(values.data(), values.size()) {}  // NOLINT(google-explicit-constructor)
 
   const T* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -671,7 +671,8 @@ struct TensorView {
       : TensorView(dtype_of<T>(), std::move(dimensions), values.data(), values.size() * sizeof(T)) {}
   template <class Values, class T = std::remove_cv_t<typename Values::value_type>,
             class = decltype(std::declval<const Values&>().data())>
-  TensorView(const Values& values) : TensorView(values, {values.size()}) {}
+  TensorView(const Values& values)  // NOLINT(google-explicit-constructor): save_file({{"bias", bias}}, ...)
+      : TensorView(values, {values.size()}) {}
 };
 
 // A file in the making, which appears under its path whole, in one step, or not at all:
