@@ -68,8 +68,8 @@ void add_files(std::vector<Seed>& seeds, const std::filesystem::path& folder) {
 
 std::string header_of(Random& random, std::uint64_t& at) {
   constexpr std::string_view kSpaces[] = {"", "", "", "", "", " ", "\n  "};
-  constexpr std::string_view kDtypes[] = {"F32", "F32",     "F32",         "F16", "BF16",
-                                          "I64", "F8_E4M3", "F8_E4M3FNUZ", "U8",  "F\\u0033\\u0032"};
+  constexpr std::string_view kDtypes[] = {"F32", "F32",         "F32",         "F16", "BF16",
+                                          "I64", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "U8",  "F\\u0033\\u0032"};
   constexpr std::string_view kNames[] = {
       "model.layers.", "h.", "", "transformer.\\u00e9\\n", "\xC3\xA9\xF0\x9F\x98\x80,{", "a,b:c[]{}"};
   constexpr std::size_t kBits[] = {32, 32, 32, 16, 16, 64, 8, 8, 8, 32};
@@ -149,6 +149,8 @@ void mutate(std::string& text, Random& random) {
                                          "[\"F32\",[1],[0,4]]",
                                          "{\"F32\":null}",
                                          "\"odd\"",
+                                         "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv,
+                                         "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0::::::::1"sv,
                                          "                                                                      "};
   for (std::size_t n = 1 + random.below(random.below(4) == 0 ? 6 : 2); n > 0 && !text.empty(); --n) {
     const std::size_t at = random.below(text.size());

@@ -1,8 +1,8 @@
 // Opening all shards of a model, on several threads.
 //
-// All headers are read now, so that looking can never fail later. The index alone says which shards there are; but it
-// is read as slowly as some shards, so that those which the folder shows are opened meanwhile, and the guess is dropped
-// when the index says otherwise. Then what the index says of each shard is held against it, while all tensors get their
+// All headers are read now, so that looking can never fail later. The index alone says which shards there are.
+// Reading it takes as long as reading some shards, so the shards found in the folder are opened at the same time, and
+// dropped when the index says otherwise. Then what the index says of each shard is held against it, while all tensors get their
 // places in the catalog.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>

@@ -234,6 +234,43 @@ TEST(Header, EveryPlaceAroundABlockOfSixtyFourBytes) {
   }
 }
 
+// Counts what is handed out.
+class Counting final : public std::pmr::memory_resource {
+ public:
+  std::size_t bytes = 0;
+
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    bytes += size;
+    return std::pmr::new_delete_resource()->allocate(size, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t size, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(memory, size, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+// Dimensions of two bytes each are what takes most memory. No more is taken for shapes that nearly fill a block.
+TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
+  for (const std::size_t rank : {8, 60, 100, 256, 300, 512, 513, 2000}) {
+    std::string shape = "0";
+    while (shape.size() < 2 * rank - 1) shape += ",0";
+    std::string text = "{";
+    for (std::size_t i = 0; text.size() < 400'000; ++i) {
+      text +=
+          fmt::format(R"({}"{:x}":{{"dtype":"F4","shape":[{}],"data_offsets":[0,0]}})", i == 0 ? "" : ",", i, shape);
+    }
+    text += '}';
+    const std::size_t size = text.size();
+    text.resize(size + kPadding);
+    Counting memory;
+    Table table(&memory);
+    read_header({text.data(), size}, 8 + size, {}, table);
+
+    EXPECT_LT(memory.bytes, 7 * size) << rank;
+  }
+}
+
 // ---- the shortcut for the usual spelling -------------------------------------------------------------------------------------
 
 // What came of a header: the error's status, or the table, as text.
@@ -280,6 +317,28 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
     }
     EXPECT_GT(accepted, 50U);  // white space nearly everywhere
     accepted = 0;
+  }
+}
+
+// The first entry has a text between two fields that is too long to be remembered, so that nothing is known of the other.
+TEST(Shortcut, IsNotTakenBeforeAnEntryIsKnown) {
+  const std::string nuls(16, '\0');
+  const struct {
+    std::string first, second;
+    std::uint64_t data_bytes;
+  } cases[] = {
+      {R"("a":{"dtype":"F8_E4M3FNUZ","shape":[1],"data_offsets":[0,1]})",
+       "\"b\"" + nuls + R"(::::::::1],"data_offsets":[1,2]})", 2},
+      {R"("a":{"dtype":"F32",          "shape":[1],"data_offsets":[0,4]})",
+       "\"b\"" + nuls + R"({}[]"x"\ , 1],"data_offsets":[4,8]})", 8},
+      {R"("a":{"dtype":"F32","shape":[1],          "data_offsets":[0,4]})",
+       R"("b":{"dtype":"F32","shape":[1)" + nuls + ",,,,4,8]}", 8},
+  };
+  for (const auto& each : cases) {
+    for (const Rules rules : {Rules::standard, Rules::reference, Rules::strict}) {
+      EXPECT_EQ(outcome('{' + each.first + ',' + each.second + '}', each.data_bytes, rules), "status 303")
+          << each.second;
+    }
   }
 }
 

@@ -82,7 +82,8 @@ void Structure::read_window() {
   }
 }
 
-// Behind the last tensor if that is not far, or behind any byte that ends a token. `begin`: there is none.
+// Cuts after the last '}' of the final 512 bytes, else after the last byte that ends a token. Returns `begin` if there
+// is neither.
 char* Structure::cut(char* begin) const {
   constexpr std::size_t kNear = 512;
   if (static_cast<std::size_t>(text_end - begin) <= window_bytes_) return text_end;

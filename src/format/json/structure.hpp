@@ -27,8 +27,8 @@ constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c
 constexpr bool is_operator(char c) { return c == ',' || c == ':' || (c | 0x20) == '{' || (c | 0x20) == '}'; }
 
 // A cursor over tokens: operators, strings, and runs of other bytes (numbers, words, errors). A run ends before white
-// space, an operator or the end; between two tokens is only white space. That a string's escapes are known and that a
-// run means something, its reader has to check.
+// space, an operator or the end; between two tokens is only white space. The reader checks escapes and
+// what a run means.
 class Structure {
  public:
   Structure(std::span<char> text, std::size_t window_bytes);
@@ -47,8 +47,8 @@ class Structure {
 
   void find_backslash(char* from);  // for plain_end
 
-  // The tokens of the window that are still to come begin at base[*next] up to base[*last]; *last and the positions
-  // behind it are where the window ends.
+  // The tokens of the window that are still to come begin at base[*next] up to base[*last]; From *last on, every position is
+  // the window's end.
   char* base;
   std::uint32_t* next = nullptr;
   std::uint32_t* last = nullptr;

@@ -22,10 +22,11 @@ constexpr std::array<std::string_view, 3> kFieldNames{"dtype", "shape", "data_of
 constexpr unsigned kEveryField = 0b111;
 constexpr std::size_t kLeastEntry = 48;  // bytes, about
 constexpr std::size_t kFew = 8;          // dimensions of a usual shape, at most
+constexpr std::size_t kLongShape = 64;   // words
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
-// Whether the texts are the same, up to 16 bytes. Behind both are 8 that can be read.
+// Compares 1 to 16 bytes; false for any other length. May read 8 bytes past each text.
 [[gnu::always_inline]] inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
   const auto differ = [a, b](std::size_t from) {
     std::uint64_t x = 0;
@@ -39,11 +40,11 @@ constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
   return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
 }
 
-// A stretch of text between two places in an entry, as the entry before spelled it. Neighbours mostly have the same
-// dtype, and bytes that were read once as so many tokens mean the same again.
+// The text between two places in an entry, as the entry before spelled it. Neighbours mostly have the same dtype. The
+// same bytes are the same tokens, so their number is known.
 struct Spelling {
-  std::array<char, 32> text{};  // at first NULs, which no token begins with
-  std::size_t bytes = 16;       // or more: a field's name and its quotes and brackets are as long
+  std::array<char, 32> text{};
+  std::size_t bytes = 16;  // or more: a field's name and its quotes and brackets are as long
 
   [[gnu::always_inline]] bool stands_at(const char* place) const {
     static_assert(sizeof text <= kPadding);
@@ -51,12 +52,12 @@ struct Spelling {
     return std::memcmp(place, text.data(), 16) == 0 && std::memcmp(place + rest, text.data() + rest, 16) == 0;
   }
 
-  void set(const char* begin, const char* end) {
-    const auto size = static_cast<std::size_t>(end - begin);
-    *this = {};
-    if (size > text.size()) return;
-    bytes = size;
+  // Returns false if it is too long.
+  bool set(const char* begin, const char* end) {
+    bytes = static_cast<std::size_t>(end - begin);
+    if (bytes < 16 || bytes > text.size()) return false;
     std::copy(begin, end, text.data());
+    return true;
   }
 };
 
@@ -65,8 +66,9 @@ struct UsualSpelling {
   static constexpr std::size_t kOpeningTokens = 9;
   static constexpr std::size_t kMiddleTokens = 5;
 
-  Spelling opening;  // :{"dtype":"F32","shape":[
-  Spelling middle;   // ],"data_offsets":[
+  bool known = false;  // of an entry that was read before
+  Spelling opening;    // :{"dtype":"F32","shape":[
+  Spelling middle;     // ],"data_offsets":[
   std::uint32_t dtype_number = 0;
 };
 
@@ -121,7 +123,7 @@ class HeaderParser {
     } else {
       entry(tensor);
     }
-    if (tensor.dtype() == Dtype::unknown) keep_dtype_name();
+    if (tensor.dtype() == Dtype::unknown) keep_dtype_name(tensor);
     in_.tensor = {};
   }
 
@@ -136,11 +138,11 @@ class HeaderParser {
   }
 
   // A shortcut: the fields in this order, with the white space and the dtype of the tensor before. It is no second
-  // grammar: whatever is not exactly so goes to member() from the start, and so does all that is wrong. Positions
-  // behind the window's last token are all the same, so that no number is found there; in the end it is made sure
-  // that all tokens were in front of it.
+  // grammar: whatever is not exactly so goes to member() from the start, and so does all that is wrong. Behind the last
+  // token all positions are equal, so a number read there has no digits and is refused. The last condition checks that
+  // every token lies in the window.
   [[gnu::always_inline]] bool usual_member() {
-    if (in_.peek() != '"') return false;
+    if (in_.peek() != '"' || !usual_.known) return false;
     std::uint32_t* token = in_.tokens.next;
     char* const text = in_.tokens.base;
     const char* const colon = text + token[1];
@@ -216,8 +218,8 @@ class HeaderParser {
 
   void keep_spelling(const Tensor& tensor) {
     if (places_.colon == nullptr) return;
-    usual_.opening.set(places_.colon, places_.dims);
-    usual_.middle.set(places_.shape_end, places_.begin);
+    usual_.known =
+        usual_.opening.set(places_.colon, places_.dims) && usual_.middle.set(places_.shape_end, places_.begin);
     usual_.dtype_number = tensor.dtype_number;
   }
 
@@ -292,13 +294,14 @@ class HeaderParser {
   }
 
   // The commas up to the bracket bound the number of dimensions: memory is taken once, for no more than the text can
-  // hold.
+  // hold. A long shape has memory of its own, so that the rest of the block is not lost.
   void shape(Tensor& tensor) {
     if (!in_.take('[')) in_.wrong_type(kInEntry, "shape is not an array");
     places_.dims = in_.at();
     const std::string_view rest(places_.dims, static_cast<std::size_t>(in_.tokens.text_end - places_.dims));
     const std::string_view inside = rest.substr(0, rest.find(']'));
-    std::uint64_t* const dims = words(static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2);
+    const auto room = static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2;
+    std::uint64_t* const dims = room > kLongShape ? new_words(room) : words(room);
     std::size_t rank = 0;
     if (in_.peek() != ']') {
       do {
@@ -309,7 +312,7 @@ class HeaderParser {
     in_.expect(']');
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
-    words_ = dims + rank;  // one more is there, for keep_dtype_name()
+    if (room <= kLongShape) words_ = dims + rank + 1;  // the last one is for keep_dtype_name()
   }
 
   // At least n words at words_, which the caller moves past what it used.
@@ -322,8 +325,12 @@ class HeaderParser {
   void more_words(std::size_t n) {
     const auto text_bytes = static_cast<std::size_t>(in_.tokens.text_end - in_.tokens.text_begin);
     const std::size_t block = std::max<std::size_t>(n, std::min<std::size_t>(512, text_bytes / 32 + 16));
-    words_ = static_cast<std::uint64_t*>(table_.arena.allocate(block * sizeof *words_, alignof(std::uint64_t)));
+    words_ = new_words(block);
     words_end_ = words_ + block;
+  }
+
+  std::uint64_t* new_words(std::size_t n) {
+    return static_cast<std::uint64_t*>(table_.arena.allocate(n * sizeof *words_, alignof(std::uint64_t)));
   }
 
   void data_offsets(Tensor& tensor) {
@@ -342,7 +349,9 @@ class HeaderParser {
   }
 
   // In the word behind the dimensions: see Tensor::dtype_name().
-  void keep_dtype_name() { *words_++ = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data()); }
+  void keep_dtype_name(const Tensor& tensor) const {
+    const_cast<std::uint64_t*>(tensor.dims)[tensor.rank] = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data());
+  }
 
   std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
