@@ -12,8 +12,8 @@
 #include "format/shard_index/shard_index.hpp"
 using Options = st::format::ReadOptions;
 #else
-#include "format/shard_index/shard_index.hpp"
-using Options = st::format::ReadOptions;
+#include "format/index_json.hpp"
+using Options = st::format::HeaderOptions;
 #endif
 
 namespace differential {
