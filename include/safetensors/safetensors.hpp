@@ -19,6 +19,7 @@
 //  4. Views, string_views and pointers that are handed out live as long as the file. SafeOpen, Tensor
 //     and Slice keep the file open; copies share it. Plan, Buffer and Writer own what they hold and can
 //     only be moved. An object that was moved from may be assigned to or destroyed, and nothing else.
+//     Wrong, since only a temporary keeps the file open: auto shape = SafeOpen(path).get_tensor("w").shape;
 //  5. Memory that is handed in stays the caller's.
 //  6. Text is UTF-8, paths included, on every system.
 //  7. Options and flags are those of safetensors.h: ST_INIT(st_open_options) sets all to their defaults.
@@ -188,6 +189,13 @@ class Handle {
   st_file* file_;
 };
 
+// For a C function, to which a NUL would be the end of the path.
+inline const char* c_path(const std::string& path) {
+  const std::size_t nul = path.find('\0');
+  if (nul != path.npos) throw Error(ST_ERR_ARGUMENT, "a NUL follows '" + path.substr(0, nul) + "' in a path");
+  return path.c_str();
+}
+
 struct Free {
   void operator()(st_plan* plan) const noexcept { st_plan_free(plan); }
   void operator()(st_writer* writer) const noexcept { st_writer_free(writer); }
@@ -205,7 +213,7 @@ inline std::string_view name_of(const st_tensor* tensor) {
 // so do classes, for the half types of other libraries. std::byte takes everything.
 template <class T>
 bool holds(Dtype dtype) {
-  static_assert(std::is_trivially_copyable_v<T>, "tensors are plain bytes");
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>, "tensors are plain bytes");
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no bytes of its own: read std::uint8_t");
   if (std::is_same_v<T, std::byte>) return true;
   if (bits(dtype) != sizeof(T) * 8) return false;
@@ -387,7 +395,7 @@ class SafeOpen {
  public:
   // A file, a *.safetensors.index.json, or a folder that holds either.
   explicit SafeOpen(const std::string& path, const st_open_options& options = ST_INIT(st_open_options))
-      : SafeOpen(path, opened(st_open, path.c_str(), &options)) {}
+      : SafeOpen(path, opened(st_open, detail::c_path(path), &options)) {}
 
   // A whole file in the caller's memory, which must stay as it is while the file or a tensor of it
   // lives. `owner`, if given, is kept until then.
@@ -503,10 +511,16 @@ class SafeOpen {
     using iterator_category = std::input_iterator_tag;
     using value_type = Tensor;
     using difference_type = std::ptrdiff_t;
-    using pointer = void;
     using reference = Tensor;
+    struct Arrow {
+      Tensor tensor;
+      const Tensor* operator->() const { return &tensor; }
+    };
+    using pointer = Arrow;
 
+    Iterator() = default;
     Tensor operator*() const { return file_->tensor_at(i_); }
+    Arrow operator->() const { return {**this}; }
     Iterator& operator++() {
       ++i_;
       return *this;
@@ -518,8 +532,8 @@ class SafeOpen {
    private:
     friend class SafeOpen;
     Iterator(const SafeOpen* file, std::size_t i) : file_(file), i_(i) {}
-    const SafeOpen* file_;
-    std::size_t i_;
+    const SafeOpen* file_ = nullptr;
+    std::size_t i_ = 0;
   };
 
   std::size_t size() const { return st_count_tensors(file_.get()); }
@@ -590,19 +604,11 @@ class Plan {
   void run(const st_read_options& options = ST_INIT(st_read_options)) {
     detail::call(st_plan_run, plan_.get(), &options);
   }
-  // `progress` takes the place of options.progress.
-  void run(const Progress& progress, const st_read_options& options = ST_INIT(st_read_options)) {
-    Reporter reporter{progress, options, nullptr};
-    st_read_options reporting = options;
-    reporting.ctx = &reporter;
-    reporting.progress = progress ? &Reporter::report : nullptr;
-    reporting.parallel_for = options.parallel_for != nullptr ? &Reporter::parallel_for : nullptr;
-    try {
-      run(reporting);
-    } catch (const Error&) {
-      if (!reporter.thrown) throw;
-    }
-    if (reporter.thrown) std::rethrow_exception(reporter.thrown);
+  // The same, telling progress(done, total) in bytes how far it has come, in the place of options.progress. It cancels by
+  // returning false, except from its last call, where done is total.
+  template <class Function, class = std::enable_if_t<std::is_convertible_v<Function, Progress>>>
+  void run(Function&& progress, const st_read_options& options = ST_INIT(st_read_options)) {
+    run_reporting(Progress(std::forward<Function>(progress)), options);
   }
 
   // These three from any thread, also while the plan runs.
@@ -641,6 +647,20 @@ class Plan {
       given.parallel_for(given.ctx, n, body, argument);
     }
   };
+
+  void run_reporting(const Progress& progress, const st_read_options& options) {
+    Reporter reporter{progress, options, nullptr};
+    st_read_options reporting = options;
+    reporting.ctx = &reporter;
+    reporting.progress = progress ? &Reporter::report : nullptr;
+    reporting.parallel_for = options.parallel_for != nullptr ? &Reporter::parallel_for : nullptr;
+    try {
+      run(reporting);
+    } catch (const Error&) {
+      if (!reporter.thrown) throw;
+    }
+    if (reporter.thrown) std::rethrow_exception(reporter.thrown);
+  }
 
   std::size_t add(const st_tensor* tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
                   void* destination, std::size_t size) {
@@ -710,7 +730,8 @@ class Writer {
                   const void* data = nullptr) {
     return add(name, dtype, View<std::uint64_t>(shape.begin(), shape.size()), data);
   }
-  // With its data. Throws ST_ERR_BUFFER_SIZE if nbytes is not what dtype and shape need.
+  // With its data, which finish() reads and which must be unchanged until then. Throws ST_ERR_BUFFER_SIZE if nbytes is
+  // not what dtype and shape need.
   std::size_t add(std::string_view name, const TensorView& tensor) {
     if (!has_right_size(tensor)) {
       throw Error(ST_ERR_BUFFER_SIZE, "tensor '" + std::string(name) + "': its dtype and shape do not need " +
@@ -718,6 +739,12 @@ class Writer {
     }
     return add(name, tensor.dtype, tensor.shape, tensor.data);
   }
+
+  // A vector that is gone before finish() could read it.
+  template <class Values, class = std::enable_if_t<!std::is_lvalue_reference_v<Values> &&
+                                                   !std::is_same_v<std::decay_t<Values>, TensorView> &&
+                                                   !std::is_trivially_copyable_v<std::decay_t<Values>>>>
+  std::size_t add(std::string_view name, Values&& values) = delete;
 
   // A tensor of an open file, under its own name or another. finish() copies its bytes, inside the
   // kernel where that is possible; until then the writer keeps the file open.
@@ -731,7 +758,7 @@ class Writer {
   // Checks all that was declared before the path is touched, lays the file out, and opens it. Waits for
   // the reader of a FIFO.
   void begin(const std::string& path, const st_write_options& options = ST_INIT(st_write_options)) {
-    detail::call(st_writer_begin, writer_.get(), path.c_str(), &options);
+    detail::call(st_writer_begin, writer_.get(), detail::c_path(path), &options);
   }
 
   // `size` bytes of tensor `index`, from its byte `at`; from any number of threads. Pieces come in any
@@ -780,6 +807,9 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
     } else if constexpr (std::is_same_v<std::decay_t<decltype(entry.second)>, Tensor>) {
       writer.add_tensor(entry.second, entry.first);
     } else {
+      static_assert(std::is_lvalue_reference_v<decltype(*std::begin(tensors))> ||
+                        std::is_same_v<std::decay_t<decltype(entry.second)>, TensorView>,
+                    "the values are read after the last of them was made: make them first, in a map or vector");
       writer.add(entry.first, entry.second);
     }
   }
@@ -802,7 +832,7 @@ inline void edit_metadata(const std::string& path, const std::map<std::string, s
     keys.push_back(key.c_str());
     values.push_back(value ? value->c_str() : nullptr);
   }
-  detail::call(st_edit_metadata, path.c_str(), keys.data(), values.data(), keys.size(), &options);
+  detail::call(st_edit_metadata, detail::c_path(path), keys.data(), values.data(), keys.size(), &options);
 }
 
 // ---- Library ------------------------------------------------------------------------------------

@@ -12,8 +12,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -204,6 +206,11 @@ void check_errors(const std::string& path) {
   expect(status_of([&] { safetensors::SafeOpen(path + ".absent"); }, &message, &offset) == ST_ERR_OPEN, "no such file");
   expect(message.find(".absent") != message.npos && !offset, "and its path is named, without a place in it");
 
+  const std::string odd = path + std::string("\0.evil", 6);
+  expect(status_of([&] { safetensors::SafeOpen file(odd); }, &message) == ST_ERR_ARGUMENT, "a path with a NUL");
+  expect(status_of([&] { safetensors::save_file(safetensors::SafeOpen(path), odd); }) == ST_ERR_ARGUMENT, "to save to");
+  expect(status_of([&] { safetensors::edit_metadata(odd, {{"k", "v"}}); }) == ST_ERR_ARGUMENT, "to edit");
+
   const std::string hole = file_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xx");
   const auto open_hole = [&] { safetensors::SafeOpen::from_memory(hole.data(), hole.size()); };
   expect(status_of(open_hole, &message, &offset) == ST_ERR_OFFSETS, "a hole before the first tensor");
@@ -313,6 +320,18 @@ void check_buffer() {
   expect(status_of([] { safetensors::Buffer huge(UINT64_MAX / 2); }) == ST_ERR_NO_MEMORY, "too much memory");
 }
 
+// A vector that is gone before finish() reads it is refused by the compiler, one that is kept is not.
+template <class Values>
+constexpr bool kCanBeAdded = requires(safetensors::Writer& writer) {
+  writer.add("x", std::declval<Values>());
+};
+static_assert(kCanBeAdded<std::vector<float>&> && kCanBeAdded<safetensors::TensorView> &&
+              kCanBeAdded<std::span<const float>> && !kCanBeAdded<std::vector<float>>);
+
+#ifdef __cpp_lib_ranges
+static_assert(std::ranges::input_range<safetensors::SafeOpen>);
+#endif
+
 void check_plan(const std::string& path) {
   const safetensors::SafeOpen file(path);
   safetensors::Plan plan(file);
@@ -323,6 +342,7 @@ void check_plan(const std::string& path) {
   expect(plan.add(file.get_slice("m", {{}, {-1}}), column.data(), 12) == 1 && plan.size() == 2, "the second");
   expect(!plan.is_complete(0) && plan.progress().done == 0 && plan.progress().total == 60, "before the run");
 
+  expect(file.begin()->name == "m", "an iterator's arrow");
   expect(status_of([&] { plan.run([](auto, auto) { return false; }); }) == ST_ERR_CANCELLED, "progress cancels");
   bool rethrown = false;
   try {
