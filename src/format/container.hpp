@@ -43,8 +43,8 @@ struct Container {
   // The header without the padding at its end.
   void (*append)(std::string& out, const NewHeader& header);
 
-  // The first bytes of a file, its length included, with other metadata and all else as it is in `header`, which was read
-  // without fault. As long as before if that is possible. Null where metadata cannot be edited.
+  // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged. Keeps
+  // the length where the metadata fits. Null where metadata cannot be edited.
   std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice);
 };
 

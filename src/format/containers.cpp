@@ -15,9 +15,10 @@ constexpr std::array kContainers{&safetensors::kContainer, &bintensors::kContain
 
 }  // namespace
 
-const Container& container_of(Format format) {
-  return **std::find_if(kContainers.begin(), kContainers.end(),
-                        [format](auto* each) { return each->format == format; });
+const Container* container_of(Format format) {
+  const auto* const found =
+      std::find_if(kContainers.begin(), kContainers.end(), [format](auto* each) { return each->format == format; });
+  return found == kContainers.end() ? nullptr : *found;
 }
 
 const Container* recognize(char first, Rules rules) {

@@ -6,7 +6,8 @@
 
 namespace st::format {
 
-const Container& container_of(Format format);
+// nullptr if there is none of this number.
+const Container* container_of(Format format);
 
 // The one whose header begins so; nullptr if there is none. By the reference's rules there is only safetensors.
 const Container* recognize(char first, Rules rules);

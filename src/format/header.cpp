@@ -17,11 +17,12 @@ bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const 
 }
 
 const Container& writable(Format format) {
-  if (format == Format::safetensors || format == Format::bintensors) return container_of(format);
+  const Container* const container = container_of(format);
+  if (container != nullptr && container->append != nullptr) return *container;
   fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
 }
 
-// Too much by a little for common names: growing a string of megabytes costs more than its tail.
+// An upper estimate for common names: growing a string of megabytes costs more than unused bytes.
 std::size_t expected_bytes(const NewHeader& header) {
   std::size_t bytes = kLengthBytes + header.reserve + header.data_alignment + 32;
   for (const MetadataPair& pair : header.metadata) bytes += pair.key.size() + pair.value.size() + 8;
@@ -52,14 +53,14 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
 void read_header(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
   const Container* const container = header.empty() ? nullptr : recognize(header.front(), options.rules);
   table.data_begin = kLengthBytes + header.size();
-  // What is no header at all is told as safetensors that are wrong.
-  const Container& read_as = container == nullptr ? container_of(Format::safetensors) : *container;
-  read_as.read(header, file_size, options, table);
+  // A header that no container recognizes gets the errors of safetensors.
+  const Container* const read_as = container == nullptr ? container_of(Format::safetensors) : container;
+  read_as->read(header, file_size, options, table);
 }
 
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
-  container_of(table.format).restore(header, table, {out, header.size()});
+  container_of(table.format)->restore(header, table, {out, header.size()});
 }
 
 void check_tensor_of(Format format, const NewTensor& tensor) { writable(format).check(tensor); }
@@ -79,10 +80,10 @@ std::string serialize(const NewHeader& header) {
 }
 
 std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice) {
-  const Container& container = container_of(format);
-  if (container.splice_metadata == nullptr)
-    fail(Status::unsupported, "only the metadata of safetensors files can be edited");
-  return container.splice_metadata(header, splice);
+  const Container* const container = container_of(format);
+  if (container->splice_metadata == nullptr)
+    fail(Status::unsupported, "the metadata of files of format {} cannot be edited", static_cast<unsigned>(format));
+  return container->splice_metadata(header, splice);
 }
 
 }  // namespace st::format

@@ -15,7 +15,7 @@ struct Shard;
 namespace st::format {
 
 enum class Rules : std::uint8_t {
-  standard,   // docs/format.md 1.3, the column "ours by default"
+  standard,   // docs/format.md 1.3, the column "default"
   strict,     // refuses also what real writers do beside the format's text
   reference,  // exactly the reference's verdicts
 };

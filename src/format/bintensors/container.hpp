@@ -7,6 +7,6 @@
 namespace st::format::bintensors {
 
 extern const Container kContainer;     // reads both layouts, writes the current one
-extern const Container kOldContainer;  // what was read by the layout before 0.1; never recognized by itself
+extern const Container kOldContainer;  // files of the layout before 0.1; kContainer.read finds out which layout it is
 
 }  // namespace st::format::bintensors

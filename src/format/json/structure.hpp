@@ -47,8 +47,8 @@ class Structure {
 
   void find_backslash(char* from);  // for plain_end
 
-  // The tokens of the window that are still to come begin at base[*next] up to base[*last]; From *last on, every position is
-  // the window's end.
+  // The window's remaining tokens begin at base[*next] up to base[*(last - 1)]. From *last on, every position is the
+  // window's end.
   char* base;
   std::uint32_t* next = nullptr;
   std::uint32_t* last = nullptr;

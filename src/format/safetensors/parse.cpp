@@ -44,7 +44,7 @@ constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 // same bytes are the same tokens, so their number is known.
 struct Spelling {
   std::array<char, 32> text{};
-  std::size_t bytes = 16;  // or more: a field's name and its quotes and brackets are as long
+  std::size_t bytes = 16;  // at least 16, which stands_at() needs
 
   [[gnu::always_inline]] bool stands_at(const char* place) const {
     static_assert(sizeof text <= kPadding);
@@ -52,7 +52,7 @@ struct Spelling {
     return std::memcmp(place, text.data(), 16) == 0 && std::memcmp(place + rest, text.data() + rest, 16) == 0;
   }
 
-  // Returns false if it is too long.
+  // Returns false if it is shorter than 16 or longer than 32 bytes.
   bool set(const char* begin, const char* end) {
     bytes = static_cast<std::size_t>(end - begin);
     if (bytes < 16 || bytes > text.size()) return false;
