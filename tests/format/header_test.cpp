@@ -252,7 +252,7 @@ class Counting final : public std::pmr::memory_resource {
 
 // Dimensions of two bytes each are what takes most memory. No more is taken for shapes that nearly fill a block.
 TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
-  for (const std::size_t rank : {8, 60, 100, 256, 300, 512, 513, 2000}) {
+  for (const std::size_t rank : {8U, 60U, 100U, 256U, 300U, 512U, 513U, 2000U}) {
     std::string shape = "0";
     while (shape.size() < 2 * rank - 1) shape += ",0";
     std::string text = "{";
