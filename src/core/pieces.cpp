@@ -21,9 +21,10 @@ constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
 constexpr std::uint64_t kLeastPiece = 128 * kKiB;
 constexpr std::size_t kMostParts = 400;  // of small tensors in one piece
 
-// Unwanted bytes between two wanted ranges are read along rather than skipped where they arrive in the time that one more
-// request takes. Copied, a request is a system call. From a disk it is a wait, which several readers share until the disk
-// answers no faster: one reader lost by skipping less than 128 KiB, eight and more by skipping less than 16 KiB.
+// Unwanted bytes between two wanted ranges are read along rather than skipped where they arrive in the time that one
+// more request takes. Copied, a request is a system call. From a disk it is a wait, which several readers share until
+// the disk answers no faster: one reader lost by skipping less than 128 KiB, eight and more by skipping less than
+// 16 KiB.
 constexpr std::uint64_t kCopyGap = 1 * kKiB;
 constexpr std::uint64_t kAloneGap = 128 * kKiB;
 constexpr std::uint64_t kManyGap = 16 * kKiB;

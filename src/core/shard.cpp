@@ -19,7 +19,7 @@ namespace st {
 
 namespace {
 
-constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: more than most headers of one model have
+constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: longer than most headers
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "format/json/structure.hpp"
+#include "format/read_options.hpp"
 
 namespace st::core {
 

@@ -27,6 +27,7 @@ struct MetadataSplice {
 
 struct Container {
   Format format;
+  std::string_view name;  // for messages
 
   // Whether a header that begins with this byte is of this format.
   bool (*recognizes)(char first);
@@ -37,15 +38,15 @@ struct Container {
   void (*restore)(std::span<const char> header, const Table& table, std::span<char> copy);
 
   // The next three are null for a format that is not written. Throws for what the format cannot hold.
-  void (*check)(const NewTensor& tensor);
+  void (*check)(const NewTensor& tensor) = nullptr;
   // The format's reference writer stores tensors in descending order of this number, which is below 256.
-  unsigned (*dtype_rank)(Dtype dtype);
+  unsigned (*dtype_rank)(Dtype dtype) = nullptr;
   // The header without the padding at its end.
-  void (*append)(std::string& out, const NewHeader& header);
+  void (*append)(std::string& out, const NewHeader& header) = nullptr;
 
-  // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged. Keeps
-  // the length where the metadata fits. Null where metadata cannot be edited.
-  std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice);
+  // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged.
+  // Keeps the length where the metadata fits. Null where metadata cannot be edited.
+  std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice) = nullptr;
 };
 
 }  // namespace st::format

@@ -18,8 +18,9 @@ bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const 
 
 const Container& writable(Format format) {
   const Container* const container = container_of(format);
-  if (container != nullptr && container->append != nullptr) return *container;
-  fail(Status::unsupported, "format {} cannot be written", static_cast<unsigned>(format));
+  if (container == nullptr) fail(Status::unsupported, "there is no format {}", static_cast<unsigned>(format));
+  if (container->append == nullptr) fail(Status::unsupported, "{} files cannot be written", container->name);
+  return *container;
 }
 
 // An upper estimate for common names: growing a string of megabytes costs more than unused bytes.
@@ -81,8 +82,9 @@ std::string serialize(const NewHeader& header) {
 
 std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice) {
   const Container* const container = container_of(format);
-  if (container->splice_metadata == nullptr)
-    fail(Status::unsupported, "the metadata of files of format {} cannot be edited", static_cast<unsigned>(format));
+  if (container->splice_metadata == nullptr) {
+    fail(Status::unsupported, "the metadata of {} files cannot be edited", container->name);
+  }
   return container->splice_metadata(header, splice);
 }
 

@@ -15,7 +15,8 @@
 
 namespace st::format {
 
-// `prefix` holds the first bytes of the file, at least min(64, file_size). Returns N, the bytes of the header after the length.
+// `prefix` holds the first bytes of the file, at least min(64, file_size). Returns N, the bytes of the header after the
+// length.
 std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const ReadOptions& options);
 
 // `header` are the N bytes, followed by kPadding zero bytes. They stay the home of the names and are written to:

@@ -6,13 +6,15 @@
 #include <cstdint>
 
 #include "format/header_length.hpp"
-#include "format/json/structure.hpp"
 
 namespace st {
 struct Shard;
 }
 
 namespace st::format {
+
+inline constexpr std::size_t kPadding = 64;                          // readable zero bytes behind every text
+inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // of JSON whose structure is found at once
 
 enum class Rules : std::uint8_t {
   standard,   // docs/format.md 1.3, the column "default"

@@ -1,6 +1,5 @@
 // Both layouts of bintensors: headers spelled byte by byte, each with what must come of it.
 // SPDX-License-Identifier: Apache-2.0
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,39 +13,12 @@
 #include "base/error.hpp"
 #include "format/bintensors/codes.hpp"
 #include "format/header.hpp"
+#include "header_read.hpp"
 
 namespace st::format {
 namespace {
 
 using namespace std::string_literals;
-
-struct Read {
-  std::vector<char> header;
-  Table table{std::pmr::new_delete_resource()};
-};
-
-// As a file is opened, without the file: `data` bytes follow the header.
-std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
-  auto result = std::make_unique<Read>();
-  const std::uint64_t size = kLengthBytes + header.size() + data;
-  std::string prefix(kLengthBytes, '\0');
-  for (std::size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
-  prefix = (prefix + header + std::string(std::min<std::uint64_t>(data, 64), '\1')).substr(0, 64);
-  EXPECT_EQ(measure(prefix, size, options), header.size());
-  result->header.assign(header.begin(), header.end());
-  result->header.resize(header.size() + kPadding);
-  read_header({result->header.data(), header.size()}, size, options, result->table);
-  return result;
-}
-
-Error fault_of(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
-  try {
-    read(header, data, options);
-    return {Status::ok, 0, kNowhere, {}};
-  } catch (const Error& error) {
-    return error;
-  }
-}
 
 // ---- what is refused --------------------------------------------------------------------------------------------------
 
@@ -114,7 +86,7 @@ const std::vector<Bad> kBad{
 
 TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
   for (const Bad& bad : kBad) {
-    const Error error = fault_of(bad.header, bad.data);
+    const Error error = error_of(bad.header, bad.data);
     EXPECT_EQ(error.status, bad.status) << bad.name << ": " << error.message;
     EXPECT_EQ(error.offset, bad.offset) << bad.name << ": " << error.message;
     EXPECT_NE(error.message.find(bad.says), std::string::npos) << bad.name << ": " << error.message;
@@ -128,7 +100,7 @@ TEST(BintensorsFaults, AByteThatIsNotUtf8AtEveryPlaceOfANameOfEveryLength) {
     for (std::size_t at = 0; at < size; ++at) {
       std::string name(size, 'a');
       name[at] = '\xFF';
-      const Error error = fault_of("\0\1"s + static_cast<char>(size) + name + "\1\1\1\0\1"s, 1);
+      const Error error = error_of("\0\1"s + static_cast<char>(size) + name + "\1\1\1\0\1"s, 1);
       EXPECT_EQ(error.status, Status::utf8) << error.message;
       std::string shown;
       for (const char c : name.substr(0, 16)) shown += c == 'a' ? "61" : "ff";
@@ -140,16 +112,16 @@ TEST(BintensorsFaults, AByteThatIsNotUtf8AtEveryPlaceOfANameOfEveryLength) {
 
 TEST(BintensorsFaults, ANearlyBlankFileIsNoModel) {
   for (const std::size_t size : {4U, 8U, 16U, 64U, 4096U}) {
-    EXPECT_EQ(fault_of(std::string(size, '\0'), 0).status, Status::schema) << size;
+    EXPECT_EQ(error_of(std::string(size, '\0'), 0).status, Status::schema) << size;
   }
-  EXPECT_EQ(fault_of("\0\0 \0    "s, 0).status, Status::schema);
-  EXPECT_EQ(fault_of("\1\1\1k\1v\0\0\0"s, 0).status, Status::schema);
-  EXPECT_EQ(fault_of("\0\0      "s, 0).message, "");
-  EXPECT_EQ(fault_of("\1\1\1k\1v\0         "s, 0).message, "");
-  EXPECT_EQ(fault_of("\0\1\1a\1\1\0\0\0\0\0\0"s, 0).message, "");  // a tensor, and any padding
+  EXPECT_EQ(error_of("\0\0 \0    "s, 0).status, Status::schema);
+  EXPECT_EQ(error_of("\1\1\1k\1v\0\0\0"s, 0).status, Status::schema);
+  EXPECT_EQ(error_of("\0\0      "s, 0).message, "");
+  EXPECT_EQ(error_of("\1\1\1k\1v\0         "s, 0).message, "");
+  EXPECT_EQ(error_of("\0\1\1a\1\1\0\0\0\0\0\0"s, 0).message, "");  // a tensor, and any padding
 }
 
-std::string raw_header(const Read& file, std::size_t size) {
+std::string raw_header(const HeaderRead& file, std::size_t size) {
   std::string raw(size, '?');
   restore_header({file.header.data(), size}, file.table, raw.data());
   return raw;
@@ -168,7 +140,7 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
   const std::string current = "\1\1\1k\1v\2\1a\1\1\2\0\2\1b\x0b\2\1\1\2\6\0"s;
   const std::string older = "\1\1\1k\1v\2\1\1\2\0\2\x0b\2\1\1\2\6\2\1a\0\1b\1"s;
   for (const std::string& header : {current, older}) {
-    EXPECT_EQ(fault_of(header, 6).message, "");
+    EXPECT_EQ(error_of(header, 6).message, "");
     for (std::size_t at = 1; at < header.size(); ++at) {
       expect_refused_or_kept(header.substr(0, at));
       for (int byte = 0; byte < 256; ++byte) {
@@ -184,12 +156,12 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
 
 TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
   const std::string tensor = "\1\1a\1\1\1\0\1"s;
-  EXPECT_EQ(fault_of("\0"s + tensor, 1).message, "");                        // no padding, no multiple of 8
-  EXPECT_EQ(fault_of("\0"s + tensor + "\xff\0x"s, 1).message, "");           // any bytes as padding
-  EXPECT_EQ(fault_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");  // longer numbers than needed
-  EXPECT_EQ(fault_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");            // also a dtype's
-  EXPECT_EQ(fault_of("\1\0"s + tensor, 1).message, "");                      // an empty map
-  EXPECT_EQ(fault_of("\0\0"s, 0).message, "");                               // nothing at all
+  EXPECT_EQ(error_of("\0"s + tensor, 1).message, "");                        // no padding, no multiple of 8
+  EXPECT_EQ(error_of("\0"s + tensor + "\xff\0x"s, 1).message, "");           // any bytes as padding
+  EXPECT_EQ(error_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");  // longer numbers than needed
+  EXPECT_EQ(error_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");            // also a dtype's
+  EXPECT_EQ(error_of("\1\0"s + tensor, 1).message, "");                      // an empty map
+  EXPECT_EQ(error_of("\0\0"s, 0).message, "");                               // nothing at all
 }
 
 TEST(Bintensors, AnEmptyMapIsNotTheSameAsNone) {
@@ -205,15 +177,15 @@ TEST(Bintensors, OfAMetadataKeyGivenTwiceTheLastCounts) {
   EXPECT_EQ(read_back->table.metadata[0].value, "c");
   ReadOptions strict;
   strict.rules = Rules::strict;
-  EXPECT_EQ(fault_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
+  EXPECT_EQ(error_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
 }
 
 TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
   ReadOptions strict;
   strict.rules = Rules::strict;
-  EXPECT_EQ(fault_of("\0\0      "s, 0, strict).status, Status::ok);
-  EXPECT_EQ(fault_of("\0\0     "s, 0, strict).status, Status::schema);
-  EXPECT_EQ(fault_of("\0\0     \0"s, 0, strict).status, Status::schema);
+  EXPECT_EQ(error_of("\0\0      "s, 0, strict).status, Status::ok);
+  EXPECT_EQ(error_of("\0\0     "s, 0, strict).status, Status::schema);
+  EXPECT_EQ(error_of("\0\0     \0"s, 0, strict).status, Status::schema);
 }
 
 TEST(Bintensors, StringsEndWithANulAndTheRawHeaderIsKept) {

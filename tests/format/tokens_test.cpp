@@ -8,36 +8,14 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/header.hpp"
 #include "format/json/json_cursor.hpp"
 #include "format/shard_index/shard_index.hpp"
+#include "header_read.hpp"
 
 namespace st::format {
 namespace {
 
 using namespace std::string_literals;
-
-struct Read {
-  std::vector<char> text;
-  Table table{std::pmr::new_delete_resource()};
-};
-
-std::unique_ptr<Read> read(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
-  auto result = std::make_unique<Read>();
-  result->text.assign(header.begin(), header.end());
-  result->text.resize(header.size() + kPadding);
-  read_header({result->text.data(), header.size()}, kLengthBytes + header.size() + data, options, result->table);
-  return result;
-}
-
-Error error_of(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
-  try {
-    read(header, data, options);
-    return {Status::ok, 0, kNowhere, {}};
-  } catch (const Error& error) {
-    return error;
-  }
-}
 
 std::string entry(const std::string& name, std::uint64_t begin, const std::string& before = {}) {
   return fmt::format(R"("{}":{{{}"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, before, begin, begin + 4);

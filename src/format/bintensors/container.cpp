@@ -19,21 +19,18 @@ unsigned dtype_rank(Dtype dtype) { return code_of(dtype); }
 }  // namespace
 
 const Container kContainer{.format = Format::bintensors,
+                           .name = "bintensors",
                            .recognizes = recognizes,
                            .read = read,
                            .restore = restore,
                            .check = check,
                            .dtype_rank = dtype_rank,
-                           .append = append_header,
-                           .splice_metadata = nullptr};
+                           .append = append_header};
 
 const Container kOldContainer{.format = Format::bintensors_old,
+                              .name = "bintensors before 0.1",
                               .recognizes = never,
                               .read = read,
-                              .restore = restore,
-                              .check = nullptr,
-                              .dtype_rank = nullptr,
-                              .append = nullptr,
-                              .splice_metadata = nullptr};
+                              .restore = restore};
 
 }  // namespace st::format::bintensors

@@ -155,7 +155,7 @@ std::string_view JsonCursor::special_string(char* first) {
   return {out, static_cast<std::size_t>(end - out)};
 }
 
-// ---- values that are dropped -----------------------------------------------------------------------------------------
+// ---- values that are dropped ----------------------------------------------------------------------------------------
 
 void JsonCursor::skip_string() {
   if (tokens.peek() != '"') fail_expected('"');
@@ -249,7 +249,7 @@ void JsonCursor::skip_value(unsigned depth) {
   }
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 void JsonCursor::fail_here(Status status, const char* place, std::string_view what) const {
   const std::uint64_t offset = offset_of(std::min<const char*>(place, tokens.text_end));

@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "format/json/structure.hpp"
+#include "format/read_options.hpp"
 
 namespace st::format {
 
@@ -62,8 +63,8 @@ class JsonCursor {
 
   void expect_end();  // no token may follow
 
-  // How many items there will be, going by the `found` ones so far, each of `least` bytes or more: to reserve for all of
-  // them at once. Growing step by step would copy them, and memory that is never touched costs nothing.
+  // How many items there will be, going by the `found` ones so far, each of `least` bytes or more: to reserve for all
+  // of them at once. Growing step by step would copy them, and memory that is never touched costs nothing.
   std::size_t expected_items(std::size_t found, std::size_t least) const;
 
   std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
@@ -94,8 +95,8 @@ class JsonCursor {
   std::pmr::memory_resource* strings_;
 };
 
-// The number that 1 to 8 bytes spell. One check for all digits avoids mispredicted branches. false: there is a byte that
-// is no digit.
+// The number that 1 to 8 bytes spell. One check for all digits avoids mispredicted branches. false: there is a byte
+// that is no digit.
 [[gnu::always_inline]] inline bool eight_digits(const char* text, std::size_t size, std::uint64_t& number) {
   std::uint64_t digits = 0;
   std::memcpy(&digits, text, 8);

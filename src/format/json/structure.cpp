@@ -2,8 +2,9 @@
 // been the same from 3.0.1 to 4.6.
 //
 // A window ends behind a byte that ends a token. When that byte is part of a string, the first stage reports a string
-// without an end, and the window is cut again, before that string. So it is with every fault that the first stage finds:
-// the tokens before it are read as usual, and the reader meets it at its place. Only then is text looked at byte by byte.
+// without an end, and the window is cut again, before that string. So it is with every fault that the first stage
+// finds: the tokens before it are read as usual, and the reader meets it at its place. Only then is text looked at byte
+// by byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/structure.hpp"
 

@@ -17,9 +17,7 @@ class dom_parser_implementation;
 
 namespace st::format {
 
-inline constexpr std::size_t kPadding = 64;                          // readable zero bytes behind every text
-inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // of text whose structure is found at once
-inline constexpr std::size_t kPositionsBehindTheLast = 40;           // that may be read
+inline constexpr std::size_t kPositionsBehindTheLast = 40;  // that may be read
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 

@@ -63,6 +63,7 @@ unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }
 }  // namespace
 
 const Container kContainer{.format = Format::safetensors,
+                           .name = "safetensors",
                            .recognizes = recognizes,
                            .read = read,
                            .restore = restore,

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "format/header_length.hpp"
 #include "format/json/json_cursor.hpp"
+#include "format/read_options.hpp"
 #include "format/safetensors/serialize.hpp"
 
 namespace st::format::safetensors {

@@ -30,7 +30,8 @@ struct IndexFile {
       : arena(memory), shards(memory), entries(memory), metadata(memory) {}
 };
 
-// `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the options are used.
+// `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the
+// options are used.
 void read_index(std::span<char> text, const ReadOptions& options, IndexFile& index);
 
 // Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
