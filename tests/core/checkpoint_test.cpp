@@ -394,6 +394,28 @@ TEST_F(Checkpoints, LinksStayInsideOrLeadToTheCache) {
   EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
 }
 
+TEST_F(Checkpoints, LinksToNeighboursWithALikeNameLeaveTheFolder) {
+  const fs::path cache = root / "models--x";
+  const fs::path snapshot = cache / "snapshots" / "0123";
+  const char* const shard = "model-00001-of-00002.safetensors";
+  const std::string index_text = mapping(shard);
+  put("model.safetensors.index.json", index_text);
+  fs::create_directories(snapshot.parent_path());
+  fs::copy(folder, snapshot);
+  const fs::path outside[] = {root / "model2" / "s", root / "modelx", root / "m", cache / "blobs2" / "s", cache / "b"};
+  for (const fs::path& target : outside) {
+    fs::create_directories(target.parent_path());
+    fs::copy_file(folder / "model-00002-of-00002.safetensors", target, fs::copy_options::overwrite_existing);
+    for (const fs::path& linking : {folder, snapshot}) {
+      fs::remove(linking / shard);
+      fs::create_symlink(target, linking / shard);
+      const Error error = error_of(linking);
+      EXPECT_EQ(error.status, Status::shard) << target << ": " << error.message;
+      EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+    }
+  }
+}
+
 TEST_F(Checkpoints, StaleSizesAreTaken) {
   put("model.safetensors.index.json",
       R"({"metadata":{"total_size":1},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
@@ -456,8 +478,11 @@ TEST_F(Checkpoints, AWordWhereANumberShouldBeMakesNoShard) {
   for (const char* const shard : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
     fs::remove(folder / shard);
   }
-  put("model-x-of-2.safetensors", model(entry("d", 0), 4, 'z'));
-  EXPECT_NE(open(folder)->tensor("d"), nullptr);
+  for (const char* const name : {"model-x-of-2.safetensors", "model1-of-2.safetensors", "1-of-2.safetensors"}) {
+    put(name, model(entry("d", 0), 4, 'z'));
+    EXPECT_NE(open(folder)->tensor("d"), nullptr) << name;
+    fs::remove(folder / name);
+  }
 }
 
 TEST_F(Checkpoints, AnIndexMayHaveAnyNameThatEndsAsOne) {
