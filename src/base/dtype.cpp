@@ -17,28 +17,11 @@ constexpr std::uint64_t digest(std::string_view name) {
 
 constexpr Dtype candidate(std::string_view name) {
   switch (digest(name)) {
-    case digest("BOOL"): return Dtype::BOOL;
-    case digest("U8"): return Dtype::U8;
-    case digest("I8"): return Dtype::I8;
-    case digest("U16"): return Dtype::U16;
-    case digest("I16"): return Dtype::I16;
-    case digest("U32"): return Dtype::U32;
-    case digest("I32"): return Dtype::I32;
-    case digest("U64"): return Dtype::U64;
-    case digest("I64"): return Dtype::I64;
-    case digest("F16"): return Dtype::F16;
-    case digest("BF16"): return Dtype::BF16;
-    case digest("F32"): return Dtype::F32;
-    case digest("F64"): return Dtype::F64;
-    case digest("C64"): return Dtype::C64;
-    case digest("F8_E4M3"): return Dtype::F8_E4M3;
-    case digest("F8_E5M2"): return Dtype::F8_E5M2;
-    case digest("F8_E8M0"): return Dtype::F8_E8M0;
-    case digest("F8_E4M3FNUZ"): return Dtype::F8_E4M3FNUZ;
-    case digest("F8_E5M2FNUZ"): return Dtype::F8_E5M2FNUZ;
-    case digest("F6_E2M3"): return Dtype::F6_E2M3;
-    case digest("F6_E3M2"): return Dtype::F6_E3M2;
-    case digest("F4"): return Dtype::F4;
+#define ST_DTYPE(name, number, bits, rank) \
+  case digest(#name):                      \
+    return Dtype::name;
+#include "base/dtypes.def"
+#undef ST_DTYPE
     default: return Dtype::unknown;
   }
 }

@@ -1,8 +1,7 @@
 // The one exception type inside the library, and the one way to throw it.
 //
 // A fault carries everything that st_error shows: what kind, where in the file, what the system said. It is
-// caught in one place only, capi/guard.hpp. Status numbers are those of the public header; capi/contract.cpp
-// holds the two equal, because nothing in src/ may include that header.
+// caught in one place only, capi/guard.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,40 +15,9 @@
 namespace st {
 
 enum class Status : std::int32_t {
-  ok = 0,
-  // the call
-  argument = 100,
-  struct_size = 101,
-  unsupported = 102,
-  not_found = 103,
-  range = 104,
-  buffer_size = 105,
-  state = 106,
-  cancelled = 107,
-  // the machine
-  no_memory = 200,
-  open = 201,
-  read = 202,
-  write = 203,
-  map = 204,
-  callback = 205,
-  // the file
-  truncated = 300,
-  header_size = 301,
-  utf8 = 302,
-  json = 303,
-  schema = 304,
-  duplicate = 305,
-  dtype = 306,
-  offsets = 307,
-  overflow = 308,
-  misaligned = 309,
-  tensor_size = 310,
-  coverage = 311,
-  shard = 312,
-  format = 313,
-  // this library
-  internal = 900,
+#define ST_STATUS(name, public_name, number) name = number,
+#include "base/statuses.def"
+#undef ST_STATUS
 };
 
 inline constexpr std::uint64_t kNowhere = UINT64_MAX;

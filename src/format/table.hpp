@@ -38,6 +38,7 @@ struct Tensor {
   // As in the file. The name of a dtype that this build does not know lies behind the address in dims[rank].
   const char* dtype_name() const;
 };
+static_assert(kDtypes.size() <= 1U << 5, "a dtype's number no longer fits in Tensor");
 
 enum class Format : std::uint8_t { safetensors = 1, bintensors = 2, bintensors_old = 3 };
 

@@ -1,0 +1,33 @@
+// The numbers of the public header and those of the core are the same, and the ABI is what it was. The core may not
+// include the header, so this file holds the two together at compile time.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "format/table.hpp"
+#include "safetensors/safetensors.h"
+
+namespace st {
+
+namespace {
+
+#define ST_STATUS(name, public_name, number) static_assert(static_cast<st_status>(Status::name) == (public_name));
+#include "base/statuses.def"
+#undef ST_STATUS
+
+static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
+#define ST_DTYPE(name, number, bits, rank) static_assert(static_cast<st_dtype>(Dtype::name) == ST_##name);
+#include "base/dtypes.def"
+#undef ST_DTYPE
+
+static_assert(static_cast<st_format>(Format::safetensors) == ST_FORMAT_SAFETENSORS);
+static_assert(static_cast<st_format>(Format::bintensors) == ST_FORMAT_BINTENSORS);
+static_assert(static_cast<st_format>(Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
+
+static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
+static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
+
+}  // namespace
+
+}  // namespace st
