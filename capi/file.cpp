@@ -82,14 +82,7 @@ st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_
                      st_error* err) {
   return guard(err, [&] {
     require(out, "out");
-    const core::OpenOptions core = open_options(options);
-    io::PlainFile plain = io::PlainFile::duplicate(fd);
-    const std::uint64_t whole = plain.size();
-    if (offset > whole || size > whole - offset) {
-      fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
-    }
-    const std::uint64_t length = size != 0 ? size : whole - offset;
-    *out = handle(core::File::open(io::Source::file(std::move(plain), offset, length), core));
+    *out = handle(core::File::open_descriptor(fd, offset, size, open_options(options)));
   });
 }
 
@@ -156,15 +149,14 @@ const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_l
 size_t st_count_shards(const st_file* file) { return file_of(file).count_shards(); }
 
 const char* st_get_shard_path(const st_file* file, size_t shard) {
-  const core::File& core = file_of(file);
-  return shard < core.count_shards() ? core.shard(shard).path.c_str() : nullptr;
+  const Shard* const core = file_of(file).shard_at(shard);
+  return core == nullptr ? nullptr : core->path.c_str();
 }
 
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
-  const core::File& core = file_of(file);
-  if (shard >= core.count_shards()) return nullptr;
-  const char* const header = raw_header(core.shard(shard));
-  if (header != nullptr && len != nullptr) *len = core.shard(shard).header.size();
+  const Shard* const core = file_of(file).shard_at(shard);
+  const char* const header = core == nullptr ? nullptr : raw_header(*core);
+  if (header != nullptr && len != nullptr) *len = core->header.size();
   return header;
 }
 
@@ -176,22 +168,16 @@ const char* st_get_warning(const st_file* file, size_t i) {
 }
 
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {
-  const core::File& core = file_of(file);
-  return shard < core.count_shards() ? core.shard(shard).source.size() : 0;
+  const Shard* const core = file_of(file).shard_at(shard);
+  return core == nullptr ? 0 : core->source.size();
 }
 
 st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void* dst, size_t n, st_error* err) {
   return guard(err, [&] {
     require(file, "file");
-    const core::File& core = file_of(file);
-    if (shard >= core.count_shards()) fail(Status::range, "shard {} of {}", shard, core.count_shards());
-    const std::uint64_t size = core.shard(shard).source.size();
-    if (offset > size || n > size - offset) {
-      fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
-    }
-    if (n == 0) return;
-    require(dst, "dst");
-    core.shard(shard).source.read_at(offset, dst, n);
+    const Shard* const core = file_of(file).shard_at(shard);
+    if (core == nullptr) fail(Status::range, "shard {} of {}", shard, file_of(file).count_shards());
+    read_range(*core, offset, dst, n);
   });
 }
 

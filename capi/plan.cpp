@@ -11,10 +11,6 @@ namespace st::capi {
 
 namespace {
 
-constexpr std::uint64_t kLeastChunk = std::uint64_t{64} * 1024;
-constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
-constexpr std::uint64_t kChunkStep = 4096;  // direct reads stay aligned from chunk to chunk
-
 core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*>(plan); }
 const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
 
@@ -33,9 +29,7 @@ core::ReadOptions read_options(const st_read_options* options) {
   core::ReadOptions core;
   core.threads = given.threads;
   core.cache = cache_of(given.cache);
-  if (given.chunk_bytes != 0) {
-    core.chunk_bytes = std::clamp(given.chunk_bytes, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
-  }
+  core.chunk_bytes = given.chunk_bytes;
   core.gap_bytes = given.gap_bytes;
   core.ctx = given.ctx;
   core.progress = given.progress;

@@ -21,9 +21,7 @@ st_status st_tensor_slice(const st_tensor* tensor, const int64_t* begin, const i
     const format::Slice slice = format::slice(core, begin, end, step);
     if (shape != nullptr) std::copy(slice.shape.begin(), slice.shape.end(), shape);
     if (bytes != nullptr) *bytes = slice.bytes;
-    if (contiguous == nullptr) return;
-    const std::byte* const view = slice.contiguous() ? core.shard->source.view() : nullptr;
-    *contiguous = view != nullptr ? view + core.shard->offset_of(core) + slice.src_begin : nullptr;
+    if (contiguous != nullptr) *contiguous = core::view(core, slice);
   });
 }
 
@@ -32,14 +30,7 @@ st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, co
   return guard(err, [&] {
     require(tensor, "tensor");
     const Tensor& core = tensor_of(tensor);
-    const format::Slice slice = format::slice(core, begin, end, step);
-    if (dst_size != slice.bytes) {
-      fail(Status::buffer_size, "tensor {}: the slice has {} bytes, the buffer {}", in_quotes(core.name()), slice.bytes,
-           dst_size);
-    }
-    if (dst_size == 0) return;
-    require(dst, "dst");
-    core::read_slice(core, slice, dst);
+    core::read_slice(core, format::slice(core, begin, end, step), dst, dst_size);
   });
 }
 

@@ -35,33 +35,19 @@ uint64_t st_tensor_offset(const st_tensor* tensor) {
 
 size_t st_tensor_shard(const st_tensor* tensor) { return tensor_of(tensor).shard->number; }
 
-const void* st_tensor_data(const st_tensor* tensor) {
-  const Tensor& core = tensor_of(tensor);
-  const std::byte* const view = core.shard->source.view();
-  return view == nullptr ? nullptr : view + core.shard->offset_of(core);
-}
+const void* st_tensor_data(const st_tensor* tensor) { return view(tensor_of(tensor)); }
 
 st_status st_tensor_read(const st_tensor* tensor, void* dst, size_t dst_size, st_error* err) {
   return guard(err, [&] {
     require(tensor, "tensor");
-    const Tensor& core = tensor_of(tensor);
-    if (dst_size != core.bytes()) {
-      fail(Status::buffer_size, "tensor {}: it has {} bytes, the buffer {}", in_quotes(core.name()), core.bytes(),
-           dst_size);
-    }
-    if (dst_size == 0) return;
-    require(dst, "dst");
-    read(core, dst);
+    read(tensor_of(tensor), dst, dst_size);
   });
 }
 
 void st_tensor_advise(const st_tensor* const* tensors, size_t count, st_advice advice) {
   const io::Advice core = advice == ST_ADVICE_DONT_NEED ? io::Advice::dont_need : io::Advice::will_need;
   if (tensors == nullptr || (advice != ST_ADVICE_DONT_NEED && advice != ST_ADVICE_WILL_NEED)) return;
-  for (size_t i = 0; i < count; ++i) {
-    const Tensor& tensor = tensor_of(tensors[i]);
-    tensor.shard->source.advise(tensor.shard->offset_of(tensor), tensor.bytes(), core);
-  }
+  for (size_t i = 0; i < count; ++i) advise(tensor_of(tensors[i]), core);
 }
 
 }  // extern "C"

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
-
 #include "format/header.hpp"
 #include "options.hpp"
 #include "safetensors/safetensors.h"
@@ -13,15 +11,9 @@ namespace st::capi {
 inline st_write_options read_write_options(const st_write_options* given, std::uint32_t known_flags) {
   const st_write_options options = read_struct(given, "st_write_options");
   refuse_unknown_flags(options.flags, known_flags, "st_write_options");
-  if (options.format != 0 && options.format != ST_FORMAT_SAFETENSORS && options.format != ST_FORMAT_BINTENSORS) {
-    fail(Status::unsupported, "options.format is {}, which this version cannot write", options.format);
-  }
+  if (options.format != 0) format::require_writable(options.format);
   if (options.reserved != 0) fail(Status::argument, "options.reserved is {}, not 0", options.reserved);
-  const std::uint64_t alignment = options.data_alignment;
-  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > format::kMaxAlignment)) {
-    fail(Status::argument, "options.data_alignment is {}, not a power of two up to {}", alignment,
-         format::kMaxAlignment);
-  }
+  if (options.data_alignment != 0) format::require_alignment(options.data_alignment);
   return options;
 }
 

@@ -24,9 +24,7 @@ void add(st_writer* writer, std::string_view name, st_dtype dtype, size_t rank, 
          size_t* index) {
   require(writer, "writer");
   if (rank > 0) require(shape, "shape");
-  const bool known = dtype > 0 && static_cast<std::size_t>(dtype) < kDtypes.size();
-  const std::size_t number =
-      writer_of(writer).add(name, known ? static_cast<Dtype>(dtype) : Dtype::unknown, {shape, rank}, data);
+  const std::size_t number = writer_of(writer).add(name, dtype_from_number(dtype), {shape, rank}, data);
   if (index != nullptr) *index = number;
 }
 
@@ -103,7 +101,7 @@ st_status st_writer_begin(st_writer* writer, const char* path, const st_write_op
     core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
     core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
     if (given.format != 0) core.format = static_cast<Format>(given.format);
-    core.data_alignment = std::max<std::uint64_t>(8, given.data_alignment);
+    core.data_alignment = given.data_alignment;
     core.header_reserve = given.header_reserve;
     writer_of(writer).begin(path, core);
   });

@@ -18,6 +18,14 @@ constexpr unsigned kMostThreads = 1024;  // whatever the caller says
 constexpr std::uint64_t kBytesPerReader = std::uint64_t{512} << 10;  // less is not worth a thread
 constexpr auto kPromptly = std::chrono::milliseconds(20);            // how long nobody listens to a cancel
 
+constexpr std::uint64_t kLeastChunk = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
+constexpr std::uint64_t kChunkStep = 4096;  // direct reads stay aligned from chunk to chunk
+
+std::uint64_t usable_chunk(std::uint64_t wanted) {
+  return wanted == 0 ? 0 : std::clamp(wanted, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
+}
+
 bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
   for (std::size_t i = 0; i < wants.size();) {
     const std::size_t file = wants[i].file;
@@ -94,7 +102,7 @@ void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, cons
               BulkReader& reader) {
   if (wants.empty()) return;
   const unsigned readers = count_readers(wants, files, options);
-  PieceQueue queue(wants, files, {readers, options.chunk_bytes, options.gap_bytes});
+  PieceQueue queue(wants, files, {readers, usable_chunk(options.chunk_bytes), options.gap_bytes});
   // One reader reports, so that the host's callback is never called from two threads at once.
   parallel_for(readers, readers, options.pool, [&](std::size_t i) { Worker(queue, reader, i == 0).work(); });
 }

@@ -19,7 +19,7 @@ namespace st::core {
 struct ReadOptions {
   unsigned threads = 0;  // 0: choose; 1: the calling one alone
   io::Cache cache = io::Cache::automatic;
-  std::uint64_t chunk_bytes = 0;  // 0: choose
+  std::uint64_t chunk_bytes = 0;  // 0: choose; others are brought into 64 KiB to 1 GiB
   std::uint64_t gap_bytes = 0;    // 0: choose
   HostPool pool;
   void* ctx = nullptr;

@@ -37,6 +37,9 @@ using FilePtr = std::unique_ptr<File, Release>;
 class File {
  public:
   static FilePtr open(const char* path, const OpenOptions& options);
+  // Part of a file, `size` bytes or, if that is 0, all from `offset` on. The descriptor stays the caller's.
+  static FilePtr open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
+                                 const OpenOptions& options);
   // The source is consumed, also when this throws.
   static FilePtr open(io::Source source, const OpenOptions& options);
 
@@ -58,6 +61,7 @@ class File {
 
   std::size_t count_shards() const { return shards_.size(); }
   const Shard& shard(std::size_t i) const { return shards_[i]; }
+  const Shard* shard_at(std::size_t i) const { return i < shards_.size() ? &shards_[i] : nullptr; }
 
  private:
   explicit File(const Allocator& allocator) : memory_(allocator), shards_(&memory_) {}

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/file.hpp"
 #include "io/random.hpp"
@@ -27,6 +28,17 @@ FilePtr File::open(const char* path, const OpenOptions& options) {
   FilePtr file = open(io::Source::file(std::move(*plain), 0, size), options);
   file->shards_.front().path = path;
   return file;
+}
+
+FilePtr File::open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
+                              const OpenOptions& options) {
+  io::PlainFile plain = io::PlainFile::duplicate(descriptor);
+  const std::uint64_t whole = plain.size();
+  if (offset > whole || size > whole - offset) {
+    fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
+  }
+  const std::uint64_t length = size != 0 ? size : whole - offset;
+  return open(io::Source::file(std::move(plain), offset, length), options);
 }
 
 FilePtr File::open_checkpoint(const Checkpoint& checkpoint, const OpenOptions& options) {

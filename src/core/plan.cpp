@@ -83,11 +83,7 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
     entry.bytes = slice.bytes;
     if (!slice.contiguous()) entry.strided = std::make_unique<format::Slice>(std::move(slice));
   }
-  if (dst_bytes != entry.bytes) {
-    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", in_quotes(tensor.name()),
-         entry.bytes, dst_bytes);
-  }
-  if (dst == nullptr && dst_bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", in_quotes(tensor.name()));
+  check_destination(tensor, entry.bytes, dst, dst_bytes);
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);
@@ -155,7 +151,8 @@ bool Plan::complete(std::size_t entry) const {
   return entry < entries_.size() && entries_[entry].left.load(std::memory_order_acquire) == 0;
 }
 
-void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst) {
+void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes) {
+  check_destination(tensor, slice.bytes, dst, dst_bytes);
   if (slice.bytes == 0) return;
   const io::Source& source = tensor.shard->source;
   if (slice.contiguous()) {
@@ -169,6 +166,11 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst) {
   alone.threads = 1;
   SliceReading reading(tensor);
   read_all({&want, 1}, files, alone, reading);
+}
+
+const std::byte* view(const Tensor& tensor, const format::Slice& slice) {
+  const std::byte* const whole = slice.contiguous() ? st::view(tensor) : nullptr;
+  return whole == nullptr ? nullptr : whole + slice.src_begin;
 }
 
 }  // namespace st::core

@@ -56,7 +56,10 @@ class Plan {
   std::atomic<std::uint64_t> total_{0};
 };
 
-// One slice into `dst`, which has room for its bytes. The plan's path, on the calling thread alone.
-void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst);
+// One slice, as a plan would read it, on the calling thread alone.
+void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes);
+
+// A slice's bytes, or nullptr when they must be read or do not lie side by side. Any thread.
+const std::byte* view(const Tensor& tensor, const format::Slice& slice);
 
 }  // namespace st::core

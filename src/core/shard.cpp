@@ -118,6 +118,38 @@ const char* raw_header(const Shard& shard) {
   return earlier;
 }
 
+void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n) {
+  const std::uint64_t size = shard.source.size();
+  if (offset > size || n > size - offset) {
+    fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
+  }
+  if (n == 0) return;
+  if (dst == nullptr) fail(Status::argument, "dst is NULL");
+  shard.source.read_at(offset, dst, n);
+}
+
+void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes) {
+  if (dst_bytes != bytes) {
+    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", in_quotes(tensor.name()),
+         bytes, dst_bytes);
+  }
+  if (dst == nullptr && bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", in_quotes(tensor.name()));
+}
+
+void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes) {
+  check_destination(tensor, tensor.bytes(), dst, dst_bytes);
+  if (dst_bytes != 0) read(tensor, dst);
+}
+
+const std::byte* view(const Tensor& tensor) {
+  const std::byte* const file = tensor.shard->source.view();
+  return file == nullptr ? nullptr : file + tensor.shard->offset_of(tensor);
+}
+
+void advise(const Tensor& tensor, io::Advice advice) {
+  tensor.shard->source.advise(tensor.shard->offset_of(tensor), tensor.bytes(), advice);
+}
+
 void read(const Tensor& tensor, void* dst) {
   tensor.shard->source.read_at(tensor.shard->offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
 }

@@ -42,7 +42,21 @@ void load(Shard& shard, io::Mode mode, format::ReadOptions options);
 // nullptr only when memory runs out. Any thread.
 const char* raw_header(const Shard& shard);
 
-// All bytes of a tensor. Any thread.
+// These from any thread.
+
+// Part of the file, data or not. Throws Status::range for what does not lie inside.
+void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n);
+
+// All bytes of a tensor. Throws as check_destination() does.
+void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes);
 void read(const Tensor& tensor, void* dst);
+
+// The destination of a read has as many bytes as are read.
+void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes);
+
+// A tensor's bytes, or nullptr when they must be read: see Source::view().
+const std::byte* view(const Tensor& tensor);
+
+void advise(const Tensor& tensor, io::Advice advice);
 
 }  // namespace st

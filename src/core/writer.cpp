@@ -151,7 +151,7 @@ std::string Writer::lay_out(const WriteOptions& options) {
   header.metadata = metadata;
   header.has_metadata = has_metadata_;
   header.format = options.format;
-  header.data_alignment = options.data_alignment;
+  header.data_alignment = std::max<std::uint64_t>(8, options.data_alignment);
   header.reserve = options.header_reserve;
   std::string bytes = format::serialize(header);
   for (std::size_t i = 0; i < order_.size(); ++i) tensors_[order_[i]].begin = bytes.size() + list[i].begin;

@@ -33,7 +33,7 @@ struct WriteOptions {
   io::CreateOptions create;
   bool keep_order = false;  // data in the order of declaration, not in the reference's
   Format format = Format::safetensors;
-  std::uint64_t data_alignment = 8;
+  std::uint64_t data_alignment = 0;  // 0: 8, the least
   std::uint64_t header_reserve = 0;
 };
 

@@ -3,6 +3,7 @@
 #include "format/header.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.hpp"
 #include "format/containers.hpp"
@@ -62,6 +63,18 @@ void read_header(std::span<char> header, std::uint64_t file_size, const ReadOpti
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
   container_of(table.format)->restore(header, table, {out, header.size()});
+}
+
+void require_writable(std::int64_t format_number) {
+  const auto format = static_cast<Format>(format_number);
+  if (static_cast<std::int64_t>(format) != format_number)
+    fail(Status::unsupported, "there is no format {}", format_number);
+  writable(format);
+}
+
+void require_alignment(std::uint64_t data_alignment) {
+  if (std::has_single_bit(data_alignment) && data_alignment <= kMaxAlignment) return;
+  fail(Status::argument, "a data alignment of {} is not a power of two up to {}", data_alignment, kMaxAlignment);
 }
 
 void check_tensor_of(Format format, const NewTensor& tensor) { writable(format).check(tensor); }

@@ -26,6 +26,10 @@ void read_header(std::span<char> header, std::uint64_t file_size, const ReadOpti
 // Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.
 void restore_header(std::span<const char> header, const Table& table, char* out);
 
+// Throw for the number of a format that cannot be written, and for an alignment that no header can give.
+void require_writable(std::int64_t format_number);
+void require_alignment(std::uint64_t data_alignment);
+
 // Throws, by name, for what this format cannot hold.
 void check_tensor_of(Format format, const NewTensor& tensor);
 

@@ -499,7 +499,7 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
   const std::int64_t end[] = {20, 16};
   Bytes rows(160);
   given.reads = 0;
-  read_slice(tall, format::slice(tall, begin, end, nullptr), rows.data());
+  read_slice(tall, format::slice(tall, begin, end, nullptr), rows.data(), rows.size());
   EXPECT_EQ(given.reads, 1U);
   for (std::uint64_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], pattern(tall.begin + 160 + i));
 }
