@@ -91,15 +91,17 @@ void run_plan(const st_file* file, unsigned seed, bool cancel, std::vector<unsig
   options.threads = 1 + seed % 4;
   options.cache = static_cast<st_cache>(seed % 3);
   options.chunk_bytes = seed % 2 == 0 ? 65536 : 0;
+  std::atomic<bool> over{false};  // also where it fails before its first byte
   std::thread other;
   if (cancel) {
-    other = std::thread([plan] {
+    other = std::thread([plan, &over] {
       std::uint64_t done = 0;
-      while (done == 0) st_plan_progress(plan, &done, nullptr);
+      while (done == 0 && !over) st_plan_progress(plan, &done, nullptr);
       st_plan_cancel(plan);
     });
   }
   const st_status status = st_plan_run(plan, &options, &err);
+  over = true;
   if (other.joinable()) other.join();
   check(status == ST_OK || (cancel && status == ST_ERR_CANCELLED), "run", &err);
   for (unsigned t = 0; t < kTensors; ++t) {
