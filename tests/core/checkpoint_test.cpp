@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <bit>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "core/file.hpp"
@@ -490,6 +494,56 @@ TEST_F(Checkpoints, AnIndexMayHaveAnyNameThatEndsAsOne) {
   EXPECT_EQ(open(folder / "mine.index.json")->count_tensors(), 3U);
   EXPECT_EQ(checkpoint_of_index("/mine.index.json").folder, "/");
   EXPECT_EQ(checkpoint_of_index("mine.index.json").folder, ".");
+}
+
+TEST_F(Checkpoints, NoIncompleteSetOfNumberedShardsIsAModel) {
+  for (unsigned shards = 1; shards <= 5; ++shards) {
+    for (unsigned there = 1; there < 1U << shards; ++there) {
+      const std::string set = fmt::format("sets/{}-{}", shards, there);
+      for (unsigned i = 0; i < shards; ++i) {
+        if ((there >> i & 1) == 0) continue;
+        put(fmt::format("{}/m-{:05}-of-{:05}.safetensors", set, i + 1, shards),
+            model(entry(fmt::format("t{}", i), 0), 4, 'z'));
+      }
+      const auto missing = static_cast<unsigned>(std::countr_one(there));
+      const std::string expected =
+          missing == shards ? "" : fmt::format("shard {} of {} of 'm' is missing", missing + 1, shards);
+      const std::string message = error_of(folder / set).message;
+      EXPECT_EQ(message.empty(), expected.empty()) << set << ": " << message;
+      EXPECT_NE(message.find(expected), std::string::npos) << set << ": " << message;
+    }
+  }
+  for (const char* const name : {"m-1-of-2", "m-01-of-2"}) {
+    put(fmt::format("twice/{}.safetensors", name), model(entry(name, 0), 4, 'z'));
+  }
+  const std::string message = error_of(folder / "twice").message;
+  EXPECT_NE(message.find("shard 2 of 2 of 'm' is missing"), std::string::npos) << message;
+}
+
+// The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
+TEST_F(Checkpoints, ALinkInAFolderTooDeepForAPathLeavesIt) {
+  const char* const shard = "model-00001-of-00002.safetensors";
+  const std::string step(200, 'd');
+  std::vector<int> deep{::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  while (deep.size() * (step.size() + 1) < PATH_MAX + 1000) {
+    ASSERT_EQ(mkdirat(deep.back(), step.c_str(), 0700), 0);
+    deep.push_back(openat(deep.back(), step.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_GE(deep.back(), 0);
+  }
+  const fs::path here = fmt::format("/proc/self/fd/{}", deep.back());
+  std::ofstream(here / "m.safetensors.index.json")
+      << fmt::format(R"({{"weight_map":{{"a":"{}","b":"{}"}}}})", shard, shard);
+  ASSERT_EQ(symlinkat((folder / shard).c_str(), deep.back(), shard), 0);
+  const Error error = error_of(here / "m.safetensors.index.json");
+  EXPECT_EQ(error.status, Status::shard) << error.message;
+  EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+  unlinkat(deep.back(), shard, 0);
+  unlinkat(deep.back(), "m.safetensors.index.json", 0);
+  for (; deep.size() > 1; deep.pop_back()) {
+    ::close(deep.back());
+    unlinkat(deep[deep.size() - 2], step.c_str(), AT_REMOVEDIR);
+  }
+  ::close(deep.front());
 }
 
 }  // namespace
