@@ -152,6 +152,11 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
     return -1;
   }
   const long args[] = {from, as_long(from_offset), to, as_long(to_offset), static_cast<long>(flags)};
+  if (armed && plan.half_a_copy) {
+    plan.half_a_copy = false;
+    plan.no_kernel_copies = true;
+    n = (n + 1) / 2;
+  }
   return sized("copy_file_range", n, run_copy, args);
 }
 
@@ -174,6 +179,10 @@ int unlinkat(int folder, const char* path, int flags) noexcept {
   return static_cast<int>(call("unlinkat", SYS_unlinkat, folder, as_long(path), flags));
 }
 int linkat(int from, const char* path, int to, const char* name, int flags) noexcept {
+  if (armed && plan.no_links) {
+    errno = EPERM;
+    return -1;
+  }
   return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
 }
 int renameat(int from, const char* path, int to, const char* name) noexcept {

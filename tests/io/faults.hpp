@@ -27,6 +27,8 @@ struct Plan {
   int error = 0;
   bool no_nameless_files = false;  // O_TMPFILE is refused every time
   bool no_kernel_copies = false;   // so is copy_file_range
+  bool no_links = false;           // and linkat
+  bool half_a_copy = false;        // copy_file_range does half of the first, and is refused from then on
   bool interrupted_opens = false;  // every other open is interrupted by a signal
   std::size_t interruptions = 0;   // of fallocate, before it is done
   void (*before_open)(const char* path, int flags) = nullptr;
