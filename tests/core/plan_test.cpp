@@ -15,6 +15,7 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -527,6 +528,156 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   EXPECT_EQ(status_of(*file->tensor("none"), nullptr, 0), Status::ok);
   plan.run({});
   EXPECT_TRUE(plan.complete(0));
+}
+
+struct Listener {
+  std::thread::id caller = std::this_thread::get_id();
+  std::atomic<std::size_t> times{0};
+  std::atomic<std::size_t> elsewhere{0};
+};
+
+// Where the caller's thread is the slowest, any other would have more to tell.
+struct SlowForTheCaller {
+  std::string bytes;
+  std::thread::id caller = std::this_thread::get_id();
+  static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    const auto* const self = static_cast<SlowForTheCaller*>(ctx);
+    const bool slow = std::this_thread::get_id() == self->caller;
+    if (n > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(slow ? 40 : 11));
+    std::memcpy(dst, self->bytes.data() + offset, n);
+    return 0;
+  }
+};
+
+TEST(Plan, TellsTheCallersThreadOnly) {
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  SlowForTheCaller slow{{std::istreambuf_iterator<char>(stream), {}}};
+  const FilePtr file =
+      File::open(io::Source::callbacks({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
+  const Tensor& odd = *file->tensor("odd");
+  Bytes memory(odd.bytes());
+  Plan plan(*file);
+  plan.add(odd, nullptr, nullptr, nullptr, memory.data(), memory.size());
+  Listener listener;
+  ReadOptions options;
+  options.threads = 4;
+  options.chunk_bytes = 65536;
+  options.ctx = &listener;
+  options.progress = [](void* ctx, std::uint64_t, std::uint64_t) -> std::int32_t {
+    auto& told = *static_cast<Listener*>(ctx);
+    ++told.times;
+    if (std::this_thread::get_id() != told.caller) ++told.elsewhere;
+    return 0;
+  };
+  plan.run(options);
+  EXPECT_GT(listener.times.load(), 1U);
+  EXPECT_EQ(listener.elsewhere.load(), 0U);
+}
+
+// A file of two small tensors, whose second cannot be read.
+std::int32_t read_half(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+  const auto& bytes = *static_cast<std::string*>(ctx);
+  if (offset + n > bytes.size()) return 5;
+  std::memcpy(dst, bytes.data() + offset, n);
+  return 0;
+}
+
+TEST(Plan, NamesTheTensorOfAPieceOfSeveral) {
+  std::string header = R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]},)"
+                       R"("b":{"dtype":"U8","shape":[9],"data_offsets":[9,18]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  bytes += header;
+  const std::uint64_t size = bytes.size() + 18;
+  const std::uint64_t readable = bytes.size();  // the header is there
+  bytes.resize(size);
+  const FilePtr file = File::open(io::Source::callbacks({read_half, nullptr, &bytes}, size), {});
+  for (const std::uint64_t tensors : {0U, 1U}) {
+    bytes.resize(readable + 9 * tensors);
+    Bytes a(9);
+    Bytes b(9);
+    Plan plan(*file);
+    plan.add(*file->tensor("a"), nullptr, nullptr, nullptr, a.data(), a.size());
+    plan.add(*file->tensor("b"), nullptr, nullptr, nullptr, b.data(), b.size());
+    try {
+      plan.run({});
+      ADD_FAILURE() << "read what is not there";
+    } catch (const Error& error) {
+      const char* const expected = tensors == 0 ? "tensor 'a'" : "tensor 'b'";
+      EXPECT_NE(error.message.find(expected), std::string::npos) << error.message;
+      EXPECT_EQ(error.offset, readable + 9 * tensors);
+    }
+  }
+}
+
+// The last byte of one is just before the first of the next: at the same place they are in other files.
+TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
+  constexpr std::size_t kShards = 5;
+  constexpr std::size_t kBytes = 1000;
+  std::string folder = temporary_folder() + "/shards-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (std::size_t i = 0; i < kShards; ++i) {
+    std::string header =
+        fmt::format(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
+    header.resize(kBytes * (i + 1), ' ');
+    const std::uint64_t length = header.size();
+    std::ofstream shard(fmt::format("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards), std::ios::binary);
+    shard.write(reinterpret_cast<const char*>(&length), sizeof length);
+    shard << header << std::string(kBytes, static_cast<char>('a' + i));
+  }
+  for (const io::Cache cache : {io::Cache::automatic, io::Cache::through, io::Cache::around}) {
+    const FilePtr file = File::open(folder.c_str(), {});
+    ASSERT_EQ(file->count_tensors(), kShards);
+    std::vector<std::string> got(kShards, std::string(kBytes, '?'));
+    Plan plan(*file);
+    for (std::size_t i = 0; i < kShards; ++i)
+      plan.add(*file->tensor(fmt::format("t{}", i)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
+    ReadOptions options;
+    options.cache = cache;
+    plan.run(options);
+    for (std::size_t i = 0; i < kShards; ++i) EXPECT_EQ(got[i], std::string(kBytes, static_cast<char>('a' + i)));
+  }
+  for (std::size_t i = 0; i < kShards; ++i)
+    unlink(fmt::format("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards).c_str());
+  rmdir(folder.c_str());
+}
+
+struct CancellingSource {
+  std::string bytes;
+  Plan* plan = nullptr;
+  std::size_t reads = 0;
+
+  static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    auto& self = *static_cast<CancellingSource*>(ctx);
+    if (self.plan != nullptr && ++self.reads == 1) self.plan->cancel();
+    std::memcpy(dst, self.bytes.data() + offset, n);
+    return 0;
+  }
+};
+
+TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
+  constexpr std::size_t kRows = 8192;
+  std::string header =
+      fmt::format(R"({{"t":{{"dtype":"U8","shape":[{},64],"data_offsets":[0,{}]}}}})", kRows, kRows * 64);
+  header.resize(128, ' ');
+  CancellingSource source{std::string(8, '\0')};
+  source.bytes[0] = static_cast<char>(header.size());
+  source.bytes += header + std::string(kRows * 64, 'x');
+  const FilePtr file =
+      File::open(io::Source::callbacks({CancellingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  const std::int64_t begin[] = {0, 0};
+  const std::int64_t end[] = {INT64_MAX, 16};
+  Bytes column(kRows * 16);
+  Plan plan(*file);
+  plan.add(*file->tensor("t"), begin, end, nullptr, column.data(), column.size());
+  source.plan = &plan;
+  ReadOptions options;
+  options.threads = 1;
+  options.gap_bytes = 1;  // a read for each row
+  EXPECT_THROW(plan.run(options), Error);
+  EXPECT_LE(source.reads, 2U);
 }
 
 }  // namespace
