@@ -4,9 +4,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -669,6 +672,147 @@ TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   writer.begin(path("y").c_str(), {});
   writer.finish();
   EXPECT_TRUE(contents(path("y")).ends_with(data + data));
+}
+
+// ---- what is said ----------------------------------------------------------------------------------------------------
+
+TEST_F(WriterTest, given_tensors_are_not_gathered_without_end) {
+  const std::vector<std::string> data(40, std::string(300'000, 'x'));
+  Writer writer;
+  add_all(writer, data, true);
+  writer.begin(path().c_str(), {});
+  faults::arm({});
+  writer.finish();
+  const std::size_t count = writes();
+  faults::disarm();
+  EXPECT_GE(count, 12U) << "more than a MiB is held at once";
+}
+
+TEST_F(WriterTest, a_long_piece_that_cannot_be_written_fails_its_own_put) {
+  const std::string text(100'000, 'x');
+  const std::array<std::uint64_t, 1> shape{text.size()};
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, shape, nullptr);
+  writer.begin(path().c_str(), {});
+  faults::Plan plan;
+  plan.at = 0;
+  plan.action = faults::Action::fail;
+  plan.error = ENOSPC;
+  faults::arm(plan);
+  const Error error = error_of([&] { writer.put(a, 0, text.data(), text.size()); });
+  faults::disarm();
+  EXPECT_EQ(error.os_error, ENOSPC) << error.message;
+}
+
+struct FailingSource {
+  std::string bytes;
+  Writer* writer = nullptr;  // of which another thread meanwhile puts a byte twice
+
+  static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    const auto& self = *static_cast<FailingSource*>(ctx);
+    if (self.writer != nullptr) {
+      std::thread other([&self] { EXPECT_THROW(self.writer->put(0, 0, "y", 1), Error); });
+      other.join();
+      return 7;
+    }
+    std::memcpy(dst, self.bytes.data() + offset, n);
+    return 0;
+  }
+};
+
+TEST_F(WriterTest, of_two_failures_the_first_counts) {
+  const std::array<std::uint64_t, 1> shape{1};
+  {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, "a");
+    writer.begin(path().c_str(), {});
+    writer.finish();
+  }
+  FailingSource source{contents(path())};
+  const FilePtr file =
+      File::open(io::Source::callbacks({FailingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  Writer writer;
+  const std::size_t put = writer.add("put", Dtype::U8, shape, nullptr);
+  writer.add("copied", *file->tensor("a"));
+  writer.begin(path().c_str(), {});
+  writer.put(put, 0, "x", 1);
+  source.writer = &writer;
+  EXPECT_EQ(error_of([&] { writer.finish(); }).status, Status::callback);
+  EXPECT_FAILS(Status::state, "tensor 'put': bytes 0..1 were put twice", writer.finish());
+}
+
+// Each tensor has bytes of its own, so that none can stand in another's place.
+TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
+  constexpr std::size_t kBytes = 150'000;
+  const std::array<std::uint64_t, 1> shape{kBytes};
+  const auto text = [](std::size_t i) { return std::string(kBytes, static_cast<char>('a' + i)); };
+  {
+    Writer other;
+    const std::string bytes = text(4);
+    other.add("t4", Dtype::U8, shape, bytes.data());
+    other.begin(path("other").c_str(), {});
+    other.finish();
+  }
+  const FilePtr other = File::open(path("other").c_str(), {});
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = contents(path("fifo")); });
+  Writer writer;
+  std::vector<std::string> data;
+  for (std::size_t i = 0; i < 8; ++i) data.push_back(text(i));
+  for (std::size_t i = 0; i < 8; ++i) {
+    if (i == 4) writer.add("t4", *other->tensor("t4"));
+    if (i != 4) writer.add(fmt::format("t{}", i), Dtype::U8, shape, i % 2 == 0 ? data[i].data() : nullptr);
+  }
+  writer.begin(path("fifo").c_str(), {});
+  std::atomic<std::size_t> turn{1};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < 8; i += 2) {
+    threads.emplace_back([&, i] {
+      while (turn != i) std::this_thread::yield();
+      writer.put(i, 0, data[i].data(), kBytes);
+      turn = i + 2;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  writer.finish();
+  reader.join();
+  std::ofstream(path("got"), std::ios::binary) << got;
+  const FilePtr file = File::open(path("got").c_str(), {});
+  for (std::size_t i = 0; i < 8; ++i) {
+    std::string bytes(kBytes, ' ');
+    read(*file->tensor(fmt::format("t{}", i)), bytes.data());
+    EXPECT_TRUE(bytes == data[i]) << i;
+  }
+}
+
+// Also of what was redirected, which has no name to get.
+TEST_F(WriterTest, a_stream_that_cannot_be_synced_or_closed_is_an_error) {
+  const std::array<std::uint64_t, 1> shape{1};
+  const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  WriteOptions options;
+  options.create.sync = true;
+  const auto finish = [&](const faults::Plan& plan) {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, "a");
+    writer.begin(fmt::format("/dev/fd/{}", stream).c_str(), options);
+    faults::arm(plan);
+    const Error error = error_of([&] { writer.finish(); });
+    faults::disarm();
+    return error;
+  };
+  EXPECT_EQ(finish({}).status, Status::ok);
+  const std::vector<std::string> calls = faults::calls();
+  for (const char* const call : {"fsync", "close written"}) {
+    const auto found = std::find(calls.begin(), calls.end(), call);
+    ASSERT_NE(found, calls.end()) << call;
+    faults::Plan plan;
+    plan.at = static_cast<std::size_t>(found - calls.begin());
+    plan.action = faults::Action::fail;
+    plan.error = EIO;
+    EXPECT_EQ(finish(plan).os_error, EIO) << call;
+  }
+  ::close(stream);
 }
 
 }  // namespace
