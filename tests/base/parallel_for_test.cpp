@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -74,6 +75,10 @@ TEST(ParallelFor, TheFirstOfTwoExceptionsIsThrown) {
   } catch (const std::size_t first) {
     EXPECT_EQ(first, 1U);
   }
+}
+
+TEST(ParallelFor, TheMachineHasAsManyThreadsAsTheSystemSays) {
+  EXPECT_EQ(hardware_threads(), std::max(1U, std::thread::hardware_concurrency()));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -283,6 +284,19 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
   files[1].close_idle();
   EXPECT_EQ(lowest_free(), before);
   EXPECT_FALSE(queue.next(piece));
+}
+
+TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
+  constexpr std::uint64_t kBytes = 40 * kMiB;
+  const SparseFile cached(kBytes);
+  std::ofstream(cached.source().file()->path(), std::ios::binary) << std::string(kBytes, 'x');
+  std::deque<io::BulkFile> files;
+  files.emplace_back(cached.source(), io::Cache::automatic);
+  if (files[0].way(0, kBytes) != io::Way::copy) GTEST_SKIP() << "the system does not tell what is cached";
+  const std::vector<Want> wants{{0, 1000, kBytes - 1000, &place, 0, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(wants, files, {1, 0, 0});
+  EXPECT_GT(pieces.size(), 4U);
+  for (const Piece& piece : pieces) EXPECT_EQ(piece.way, io::Way::copy) << piece.parts.front().begin;
 }
 
 }  // namespace
