@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "io/memory.hpp"
+#include "io/huge_pages.hpp"
 
 namespace st::core {
 

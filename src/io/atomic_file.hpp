@@ -20,11 +20,11 @@
 #include <optional>
 #include <string>
 
-#include "io/access.hpp"
-#include "io/descriptor.hpp"
 #include "io/identity.hpp"
+#include "io/posix/access.hpp"
+#include "io/posix/descriptor.hpp"
+#include "io/posix/target.hpp"
 #include "io/source.hpp"
-#include "io/target.hpp"
 
 namespace st::io {
 

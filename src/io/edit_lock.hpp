@@ -21,7 +21,7 @@
 #include <string>
 #include <utility>
 
-#include "io/descriptor.hpp"
+#include "io/posix/descriptor.hpp"
 #include "io/source.hpp"
 
 namespace st::io {

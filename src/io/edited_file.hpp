@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "io/descriptor.hpp"
 #include "io/identity.hpp"
+#include "io/posix/descriptor.hpp"
 #include "io/source.hpp"
 
 namespace st::io {

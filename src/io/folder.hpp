@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "io/descriptor.hpp"
-#include "io/plain_file.hpp"
+#include "io/posix/descriptor.hpp"
+#include "io/posix/plain_file.hpp"
 
 namespace st::io {
 

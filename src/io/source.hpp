@@ -11,8 +11,8 @@
 #include <string>
 #include <variant>
 
-#include "io/mapped_file.hpp"
-#include "io/plain_file.hpp"
+#include "io/posix/mapping.hpp"
+#include "io/posix/plain_file.hpp"
 
 namespace st::io {
 

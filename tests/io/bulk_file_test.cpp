@@ -14,7 +14,7 @@
 #include <string>
 
 #include "files.hpp"
-#include "io/residency.hpp"
+#include "io/posix/residency.hpp"
 #include "read_faults.hpp"
 
 namespace st::io {

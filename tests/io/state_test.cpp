@@ -12,7 +12,7 @@
 #include "io/edit_lock.hpp"
 #include "io/edited_file.hpp"
 #include "io/folder.hpp"
-#include "io/sibling.hpp"
+#include "io/posix/temp_file.hpp"
 #include "read_faults.hpp"
 
 namespace st::io {

@@ -55,6 +55,12 @@ def say(*words):
 
 # ---- building ------------------------------------------------------------------------------------------------------
 
+def is_compiled(path):
+    """Not another system's file, nor one that Linux has its own of."""
+    linux = path.parent.parent / 'linux' / path.name
+    return path.parent.name != 'win32' and not (path.parent.name == 'posix' and linux.exists())
+
+
 def find_mutants():
     resources = subprocess.run([os.environ.get('ST_CLANG', 'clang++'), '-print-resource-dir'], capture_output=True, text=True).stdout.strip()
     arguments = ['-x', 'c++', '-std=c++20', f'-I{ROOT}/src', f'-I{ROOT}/include', f'-I{ROOT}/capi', '-DST_BUILDING',
@@ -62,7 +68,7 @@ def find_mutants():
     finder = mutate.Finder(ROOT, FOLDERS, arguments)
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob('*.cpp')):
-            if 'win32' not in path.as_posix():
+            if is_compiled(path):
                 finder.add_file(path.relative_to(ROOT).as_posix())
     mutate.number(finder)
     return finder

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "io/descriptor.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 

@@ -1,6 +1,6 @@
 // The names of the attributes are asked of the system without its ACL library, and their values are only passed on.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/access.hpp"
+#include "io/posix/access.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 
 #include <fmt/core.h>
 
-#include "io/descriptor.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 

@@ -1,6 +1,6 @@
 // The memory of headers and tables: aligned as asked, and to huge pages where it is large.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/memory.hpp"
+#include "io/huge_pages.hpp"
 
 #include <gtest/gtest.h>
 

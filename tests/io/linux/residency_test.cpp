@@ -1,6 +1,6 @@
 // What the page cache is said to hold.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/residency.hpp"
+#include "io/posix/residency.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <thread>
 
-#include "files.hpp"
-#include "io/descriptor.hpp"
+#include "../files.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 namespace {

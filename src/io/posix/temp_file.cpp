@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/sibling.hpp"
+#include "io/posix/temp_file.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

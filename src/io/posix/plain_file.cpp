@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/plain_file.hpp"
+#include "io/posix/plain_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // Writing goes on after what stops it halfway, and ends where it never would.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/transfer.hpp"
+#include "io/posix/write_all.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <string>
 
-#include "faults.hpp"
-#include "files.hpp"
-#include "io/descriptor.hpp"
+#include "../faults.hpp"
+#include "../files.hpp"
 #include "io/edit_lock.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 namespace {

@@ -1,7 +1,7 @@
 // cachestat(2) where the kernel has it (Linux 6.5), which answers for 4 GiB in a tenth of a millisecond; else
 // mincore(2), through a mapping made for the question.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/residency.hpp"
+#include "io/posix/residency.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/memory.hpp"
+#include "io/huge_pages.hpp"
 
 #include <sys/mman.h>
 

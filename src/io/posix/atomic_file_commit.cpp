@@ -7,8 +7,8 @@
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/edit_lock.hpp"
-#include "io/sibling.hpp"
-#include "io/transfer.hpp"
+#include "io/posix/temp_file.hpp"
+#include "io/posix/write_all.hpp"
 
 namespace st::io {
 

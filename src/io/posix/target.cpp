@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/target.hpp"
+#include "io/posix/target.hpp"
 
 #include <fcntl.h>
 #if defined(__linux__)

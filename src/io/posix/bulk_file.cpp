@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "io/residency.hpp"
+#include "io/posix/residency.hpp"
 
 namespace st::io {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/sibling.hpp"
-#include "io/transfer.hpp"
+#include "io/posix/temp_file.hpp"
+#include "io/posix/write_all.hpp"
 
 namespace st::io {
 

@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "io/descriptor.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 

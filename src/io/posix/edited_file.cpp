@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "io/edit_lock.hpp"
-#include "io/transfer.hpp"
+#include "io/posix/write_all.hpp"
 
 namespace st::io {
 

@@ -17,9 +17,9 @@
 #include <string>
 
 #include "io/advice.hpp"
-#include "io/descriptor.hpp"
 #include "io/identity.hpp"
-#include "io/mapped_file.hpp"
+#include "io/posix/descriptor.hpp"
+#include "io/posix/mapping.hpp"
 
 struct stat;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/mapped_file.hpp"
+#include "io/posix/mapping.hpp"
 
 #include <sys/mman.h>
 #include <sys/uio.h>

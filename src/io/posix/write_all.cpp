@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/transfer.hpp"
+#include "io/posix/write_all.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

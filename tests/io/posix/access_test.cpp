@@ -1,6 +1,6 @@
 // Who may read a file before it is replaced, and after.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/access.hpp"
+#include "io/posix/access.hpp"
 
 #include <fcntl.h>
 #include <sys/xattr.h>
@@ -9,9 +9,9 @@
 #include <cstring>
 #include <vector>
 
-#include "faults.hpp"
-#include "files.hpp"
-#include "read_faults.hpp"
+#include "../faults.hpp"
+#include "../files.hpp"
+#include "../read_faults.hpp"
 
 namespace st::io {
 namespace {
