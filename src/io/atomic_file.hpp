@@ -67,7 +67,6 @@ class AtomicFile {
 
  private:
   void open_sibling();
-  bool open_nameless();
   mode_t first_mode() const;
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_stream();

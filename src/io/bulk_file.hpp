@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "io/posix/descriptor.hpp"
 #include "io/source.hpp"
 
 namespace st::io {
@@ -58,7 +59,7 @@ class BulkFile {
  private:
   class Borrowed;
 
-  int open_reader();
+  Descriptor open_reader();
   bool can_go_around();
   void open_direct();
   void close_direct();
@@ -70,11 +71,11 @@ class BulkFile {
   const Source& source_;
   const Cache cache_;
   std::mutex mutex_;
-  std::vector<int> idle_;    // one descriptor per reader: FUSE serves a descriptor's reads one at a time
-  std::size_t readers_ = 0;  // such descriptors, idle or borrowed
+  std::vector<Descriptor> idle_;  // one descriptor per reader: FUSE serves a descriptor's reads one at a time
+  std::size_t readers_ = 0;       // such descriptors, idle or borrowed
   bool retired_ = false;
   bool direct_tried_ = false;
-  int direct_ = -1;  // shared by all readers, for it has no read-ahead that they could disturb
+  Descriptor direct_;  // shared by all readers, for it has no read-ahead that they could disturb
   unsigned direct_readers_ = 0;
   std::uint64_t alignment_ = 0;
   std::atomic<bool> direct_works_{true};

@@ -23,7 +23,7 @@ class Folder {
 
  private:
   Folder() = default;
-  bool contains(int descriptor) const;
+  bool contains(const PlainFile& file) const;
 
   Descriptor descriptor_;
   std::string path_;

@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstdint>
 
 namespace st::io {
@@ -20,20 +18,5 @@ struct Identity {
   // In whatever state: true also after it was written to.
   bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
 };
-
-inline Identity identity_of(const struct stat& status) {
-#if defined(__APPLE__)
-  const timespec modified = status.st_mtimespec;
-  const timespec changed = status.st_ctimespec;
-#else
-  const timespec modified = status.st_mtim;
-  const timespec changed = status.st_ctim;
-#endif
-  return {static_cast<std::uint64_t>(status.st_dev),
-          static_cast<std::uint64_t>(status.st_ino),
-          static_cast<std::uint64_t>(status.st_size),
-          {modified.tv_sec, modified.tv_nsec},
-          {changed.tv_sec, changed.tv_nsec}};
-}
 
 }  // namespace st::io

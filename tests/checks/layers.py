@@ -1,6 +1,8 @@
 """Dependence points down only: capi -> core -> {format, io} -> base.
 
 A layer that includes what stands above or beside it cannot be tested, fuzzed or read alone, and the way back is long.
+The system is asked in src/io/SYSTEM only, in src/io/posix for nothing that POSIX.1-2008 does not have, and which folder
+is compiled is CMake's choice.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -18,6 +20,11 @@ BELOW = {
     "cli": set(),  # the command sees the public header only
 }
 CONTAINERS = [p.parent.name for p in sorted((ROOT / "src" / "format").glob("*/container.cpp"))]
+POSIX = {f"{name}.h" for name in (
+    "dirent fcntl poll pthread signal stdio unistd sys/mman sys/resource sys/stat sys/types sys/uio "
+    "sys/file"  # flock(), which POSIX does not have, but every system of its family
+    .split())}
+LIBRARIES = {"simdjson.h", "xxhash.h", "fmt/core.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 
 
@@ -35,6 +42,14 @@ def faults(path, layer, include):
     container = re.match(f"format/({'|'.join(CONTAINERS)})/", include)
     if container and path.parent.name != container.group(1) and path.name != "containers.cpp":
         yield f"what is not of {container.group(1)} goes through format/containers.hpp"
+    system = path.parent.name if path.parent.parent.name == "io" else ""
+    if layer in ("base", "format", "io", "core") and re.search(r"\.h$", include) and include not in LIBRARIES:
+        if not system:
+            yield f"{include} belongs into a folder of src/io"
+        if system == "posix" and include not in POSIX:
+            yield f"POSIX.1-2008 has no {include}"
+    if include.startswith("io/linux/") or (target == "io" and layer != "io" and re.match("io/[a-z0-9]+/", include)):
+        yield f"{layer} sees no system, and so not {include}"
     if include.endswith("simdjson.h") and not (layer == "format" and path.suffix == ".cpp"):
         yield "simdjson.h belongs into a .cpp of src/format only"
 
@@ -43,6 +58,9 @@ files = [p for folder in ("src", "capi", "cli") for p in sorted((ROOT / folder).
 found = 0
 for path in files:
     for number, line in enumerate(path.read_text().splitlines(), 1):
+        if path.parts[len(ROOT.parts)] == "src" and "__linux__" in line:
+            print(f"{path.relative_to(ROOT)}:{number}: CMake chooses the system")
+            found += 1
         match = INCLUDE.match(line)
         for fault in faults(path, layer_of(path), match.group(1)) if match else ():
             print(f"{path.relative_to(ROOT)}:{number}: {fault}")

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
+#include "io/posix/identity.hpp"
 
 namespace st::io {
 

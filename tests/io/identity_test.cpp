@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "io/posix/identity.hpp"
+
 namespace st::io {
 namespace {
 

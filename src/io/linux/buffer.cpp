@@ -3,9 +3,7 @@
 #include "io/buffer.hpp"
 
 #include <sys/mman.h>
-#if defined(__linux__)
 #include <sys/sysinfo.h>
-#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,13 +29,9 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + 
 
 // With the swap space. Overcommitting, the system would give more, and kill the process when it is used.
 std::uint64_t machine_memory() {
-#if defined(__linux__)
   struct sysinfo info {};
   if (sysinfo(&info) != 0) return UINT64_MAX;
   return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
-#else
-  return UINT64_MAX;
-#endif
 }
 
 struct FreeBuffer {
@@ -71,9 +65,7 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   std::byte* const begin = static_cast<std::byte*>(mapping) + skipped;
   *reinterpret_cast<Front*>(begin - page) = {mapping, mapped};
   std::unique_ptr<std::byte, FreeBuffer> buffer(begin);
-#if defined(MADV_HUGEPAGE)
   madvise(begin, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-#endif
   if (pages == Pages::as_they_are_touched) return buffer.release();
   const auto pieces = static_cast<std::size_t>((size + kPopulateBytes - 1) / kPopulateBytes);
   parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {

@@ -21,10 +21,8 @@ std::size_t alignment_of(std::size_t bytes, std::size_t asked) {
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
   void* const memory = std::pmr::new_delete_resource()->allocate(bytes, alignment_of(bytes, alignment));
-#if defined(MADV_HUGEPAGE)
   // Only whole huge pages: what is behind the last one belongs to others.
   if (bytes >= kLarge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-#endif
   return memory;
 }
 

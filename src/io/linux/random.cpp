@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/random.hpp"
 
-#include <sys/random.h>
-#if defined(__linux__)
 #include <sys/auxv.h>
-#endif
+#include <sys/random.h>
 
 #include <chrono>
 #include <cstring>
@@ -21,11 +19,9 @@ std::uint64_t random_seed() {
 
 std::uint64_t hash_seed(const void* table) {
   std::uint64_t secret = 0;
-#if defined(__linux__)
   // 16 random bytes that the kernel gives to each program that it starts; the C library guards stacks with the first.
   const auto* const given = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
   if (given != nullptr) std::memcpy(&secret, given + 8, sizeof secret);
-#endif
   if (secret == 0) secret = random_seed();
   return (secret ^ reinterpret_cast<std::uintptr_t>(table)) * 0x9E3779B97F4A7C15;
 }

@@ -18,7 +18,6 @@ namespace {
 
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
-#if defined(__linux__)
 constexpr long kCachestat = 451;  // the same number on every architecture; older headers do not name it
 
 struct CachestatRange {
@@ -40,9 +39,6 @@ std::optional<Residency> ask_cachestat(int descriptor, std::uint64_t offset, std
   if (syscall(kCachestat, descriptor, &range, &answer, 0) != 0) return std::nullopt;
   return Residency{std::min(answer.cached * page_bytes(), n), answer.dirty + answer.writeback != 0};
 }
-#else
-std::optional<Residency> ask_cachestat(int, std::uint64_t, std::uint64_t) { return std::nullopt; }
-#endif
 
 // To those who could not write to the file, Linux says that all of it is resident, whether it is or not.
 bool may_ask_mincore(int descriptor) {
@@ -63,11 +59,7 @@ std::optional<Residency> ask_mincore(int descriptor, std::uint64_t offset, std::
     const auto length = static_cast<std::size_t>(std::min(end - at, kPages * page));
     void* const window = mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(at));
     if (window == MAP_FAILED) return std::nullopt;
-#if defined(__APPLE__)
-    const bool told = mincore(static_cast<char*>(window), length, reinterpret_cast<char*>(present.data())) == 0;
-#else
     const bool told = mincore(window, length, present.data()) == 0;
-#endif
     munmap(window, length);
     if (!told) return std::nullopt;
     const auto pages = static_cast<std::ptrdiff_t>((length + page - 1) / page);

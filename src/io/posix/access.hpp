@@ -13,25 +13,19 @@
 
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "io/posix/attributes.hpp"
 
 namespace st::io {
-
-struct Attribute {
-  std::string name;
-  std::string value;
-};
 
 struct Access {
   uid_t owner = 0;
   gid_t group = 0;
   mode_t mode = 0;
-  std::vector<Attribute> lists;
-  std::vector<Attribute> others;
-  bool lists_known = false;
+  Attributes attributes;
 };
 
-// Nothing when there is no regular file of this name. Needs no descriptor where /proc is there.
+// Nothing when there is no regular file of this name.
 std::optional<Access> access_of(int folder, const std::string& name);
 
 // Narrows what cannot be handed on as it is, so that nobody gains by it. `file` must be open to its owner at most.

@@ -1,5 +1,3 @@
-// Where /proc is there, a nameless file gets its name through it: the other way, AT_EMPTY_PATH, wants a capability
-// on all but the newest kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -13,6 +11,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/posix/nameless_file.hpp"
+#include "io/posix/space.hpp"
 #include "io/posix/temp_file.hpp"
 #include "io/posix/write_all.hpp"
 
@@ -20,19 +20,16 @@ namespace st::io {
 
 namespace {
 
-constexpr int kMostInterruptions = 10;  // a timer's signals may come faster than the space
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-// -1 when the path leads elsewhere or nowhere by now, or no descriptor is free: the source may have a mapping.
-int reopen_if_possible(const PlainFile& file) {
+// None when the path leads elsewhere or nowhere by now, or no descriptor is free: the source may have a mapping.
+Descriptor reopen_if_possible(const PlainFile& file) {
   try {
     return file.reopen(0);
   } catch (const Error&) {
-    return -1;
+    return {};
   }
 }
-
-std::string path_of(const Descriptor& file) { return fmt::format("/proc/self/fd/{}", file.get()); }
 
 }  // namespace
 
@@ -98,7 +95,8 @@ void AtomicFile::open_sibling() {
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
   // A nameless file can leave litter only while it replaces another.
-  const bool nameless = open_nameless();
+  file_ = open_nameless(target_.folder.get(), first_mode());
+  const bool nameless = static_cast<bool>(file_);
   if (!nameless || access_) sweep_siblings(target_.folder.get(), target_.name);
   if (!nameless) file_ = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
@@ -106,17 +104,6 @@ void AtomicFile::open_sibling() {
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
   to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
-}
-
-// false: this folder's filesystem has no nameless files, or nothing could name one later.
-bool AtomicFile::open_nameless() {
-#if defined(O_TMPFILE)
-  do {
-    file_ = Descriptor(openat(target_.folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode()));
-  } while (!file_ && errno == EINTR);
-  if (file_ && access(path_of(file_).c_str(), F_OK) != 0) file_.close();
-#endif
-  return static_cast<bool>(file_);
 }
 
 // Until commit() a file that takes another's place is open to its owner only. From any other the umask takes what it takes.
@@ -136,17 +123,9 @@ void AtomicFile::set_size(std::uint64_t size) const {
 }
 
 void AtomicFile::reserve(std::uint64_t size) const {
-#if defined(__linux__)
   if (in_order_ || size == 0) return;
-  for (int i = 0; i < kMostInterruptions; ++i) {
-    if (fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return;
-    const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO;
-    if (full) fail_os(Status::write, errno, "{} of {} bytes", target_.shown, size);
-    if (errno != EINTR) return;  // not every filesystem can
-  }
-#else
-  static_cast<void>(size);
-#endif
+  const int error = take_space(file_.get(), size);
+  if (error != 0) fail_os(Status::write, error, "{} of {} bytes", target_.shown, size);
 }
 
 void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
@@ -171,7 +150,7 @@ void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64
   if (plain == nullptr && source.view() != nullptr) return write_at(offset, source.view() + from, n);
   if (plain == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
 
-  const Descriptor opened(plain->descriptor() < 0 ? reopen_if_possible(*plain) : -1);
+  const Descriptor opened = plain->descriptor() < 0 ? reopen_if_possible(*plain) : Descriptor();
   const int file = opened ? opened.get() : plain->descriptor();
   // A duplicate shares its position with the caller's descriptor.
   const bool may_seek = file >= 0 && !plain->path().empty();

@@ -7,6 +7,8 @@
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/edit_lock.hpp"
+#include "io/posix/identity.hpp"
+#include "io/posix/nameless_file.hpp"
 #include "io/posix/temp_file.hpp"
 #include "io/posix/write_all.hpp"
 
@@ -67,7 +69,7 @@ void AtomicFile::publish() {
   if (sibling_.empty()) {
     // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
     const bool direct = !access_ && !only_over_;
-    if (direct && link_as(file_.get(), target_.folder.get(), target_.name) == 0) return;
+    if (direct && link_nameless(file_.get(), target_.folder.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
     if (error == EEXIST) {
       take_over_access();

@@ -2,7 +2,6 @@
 #include "io/bulk_file.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -10,9 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
+#include "io/posix/direct_read.hpp"
 #include "io/posix/residency.hpp"
+#include "io/posix/scattered_read.hpp"
 
 namespace st::io {
 
@@ -21,29 +23,6 @@ namespace {
 // Reading through the cache is faster than around it from about a third resident on, measured where the disk gives
 // 4 GB/s directly and 2.8 through the cache, and the cache 18.
 constexpr std::uint64_t kHotOneIn = 3;
-
-constexpr std::uint64_t kUsualAlignment = 4096;  // enough for every disk that does not say otherwise
-constexpr std::uint64_t kMostAlignment = 65536;
-
-#if defined(O_DIRECT)
-constexpr int kDirectFlag = O_DIRECT;
-#else
-constexpr int kDirectFlag = 0;
-#endif
-
-// 0 when the file cannot be read directly. Not less than a page, whatever the disk says: a process that forks while the
-// disk writes to a page, and then writes beside it, can lose what the disk writes.
-std::uint64_t direct_alignment(int descriptor) {
-#if defined(STATX_DIOALIGN)
-  struct statx status {};
-  if (statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
-    const std::uint64_t wanted = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
-    return status.stx_dio_offset_align == 0 || wanted > kMostAlignment ? 0 : std::max(wanted, kUsualAlignment);
-  }
-#endif
-  (void)descriptor;
-  return kUsualAlignment;
-}
 
 std::string shown(const Source& source) {
   const std::string& path = source.file()->path();
@@ -90,17 +69,17 @@ class BulkFile::Borrowed {
     {
       const std::lock_guard lock(file_.mutex_);
       if (direct_) {
-        descriptor_ = file_.direct_;
+        shared_ = file_.direct_.get();
         ++file_.direct_readers_;
         return;
       }
       if (!file_.idle_.empty()) {
-        descriptor_ = file_.idle_.back();
+        own_ = std::move(file_.idle_.back());
         file_.idle_.pop_back();
         return;
       }
     }
-    descriptor_ = file_.open_reader();
+    own_ = file_.open_reader();
   }
   Borrowed(Borrowed&&) = delete;
   ~Borrowed() {
@@ -109,24 +88,25 @@ class BulkFile::Borrowed {
       --file_.direct_readers_;
       file_.close_direct();
     } else if (file_.retired_) {
-      ::close(descriptor_);
+      own_.close();
       --file_.readers_;
     } else {
-      file_.idle_.push_back(descriptor_);
+      file_.idle_.push_back(std::move(own_));
     }
   }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return direct_ ? shared_ : own_.get(); }
 
  private:
   BulkFile& file_;
   const bool direct_;
-  int descriptor_ = -1;
+  int shared_ = -1;
+  Descriptor own_;
 };
 
 BulkFile::~BulkFile() { retire(); }
 
 // Room for it among the idle ones comes first: giving back must not need memory.
-int BulkFile::open_reader() {
+Descriptor BulkFile::open_reader() {
   {
     const std::lock_guard lock(mutex_);
     idle_.reserve(readers_ + 1);
@@ -143,16 +123,13 @@ int BulkFile::open_reader() {
 
 void BulkFile::close_idle() {
   const std::lock_guard lock(mutex_);
-  for (const int descriptor : idle_) ::close(descriptor);
   readers_ -= idle_.size();
   idle_.clear();
 }
 
 // With the lock held.
 void BulkFile::close_direct() {
-  if (!retired_ || direct_readers_ != 0 || direct_ < 0) return;
-  ::close(direct_);
-  direct_ = -1;
+  if (retired_ && direct_readers_ == 0) direct_.close();
 }
 
 void BulkFile::retire() {
@@ -165,13 +142,13 @@ void BulkFile::retire() {
 // With the lock held.
 void BulkFile::open_direct() {
   direct_tried_ = true;
-  if (kDirectFlag == 0) return;
+  if (direct_flag() == 0) return;
   try {
-    direct_ = source_.file()->reopen(kDirectFlag);
+    direct_ = source_.file()->reopen(direct_flag());
   } catch (const Error&) {
     return;  // a filesystem without it, no descriptors left, another file at this path: the other way stays
   }
-  alignment_ = direct_alignment(direct_);
+  alignment_ = direct_alignment(direct_.get());
 }
 
 bool BulkFile::can_go_around() {
@@ -238,7 +215,7 @@ bool BulkFile::read_descriptor(int descriptor, std::uint64_t offset, std::span<c
   while (filling.done() < needed && !filling.finished()) {
     const std::size_t n = filling.next(pieces);
     const std::uint64_t at = offset + filling.done();
-    const ssize_t got = preadv(descriptor, pieces.data(), static_cast<int>(n), static_cast<off_t>(at));
+    const ssize_t got = read_scattered(descriptor, {pieces.data(), n}, static_cast<off_t>(at));
     if (got > 0) {
       filling.advance(static_cast<std::size_t>(got));
     } else if (got == 0) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "io/posix/byte_lock.hpp"
 
 namespace st::io {
 
@@ -18,31 +19,14 @@ namespace {
 
 constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 constexpr int kMostAttempts = 10;
-constexpr off_t kLockedByte = static_cast<off_t>(std::uint64_t{1} << (sizeof(off_t) > 4 ? 62 : 30));
-
-// A kind of lock that dies with its open file description, not with the first descriptor of the file that this
-// process closes. 0 or the errno.
-int set_lock(int descriptor, short kind) {
-#if defined(F_OFD_SETLK)
-  struct flock lock {};
-  lock.l_type = kind;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = kLockedByte;
-  lock.l_len = 1;
-  return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
-#else
-  static_cast<void>(descriptor), static_cast<void>(kind);
-  return ENOSYS;
-#endif
-}
 
 // Not the call that waits by itself: whoever may read the file could make it wait for ever.
-bool wait_for_lock(int descriptor, short kind) {
+bool wait_for_lock(int descriptor, ByteLock kind) {
   using std::chrono::microseconds;
   using std::chrono::steady_clock;
   const auto end = steady_clock::now() + std::chrono::seconds(2);
   for (microseconds pause(20);;) {
-    const int error = set_lock(descriptor, kind);
+    const int error = set_byte_lock(descriptor, kind);
     if (error == 0) return true;
     if ((error != EAGAIN && error != EACCES && error != EINTR) || steady_clock::now() > end) return false;
     std::this_thread::sleep_for(pause);
@@ -50,11 +34,11 @@ bool wait_for_lock(int descriptor, short kind) {
   }
 }
 
-int reopened(const PlainFile& file) {
+Descriptor reopened(const PlainFile& file) {
   try {
     return file.reopen(0);
   } catch (const Error&) {
-    return -1;
+    return {};
   }
 }
 
@@ -71,7 +55,7 @@ EditLock EditLock::shared(const Source& source) {
   const PlainFile* const file = source.file();
   if (file == nullptr) return {};
   if (!file->path().empty()) return shared(file->descriptor());
-  Descriptor own(reopened(*file));
+  Descriptor own = reopened(*file);
   EditLock lock = shared(own.get());
   lock.own_ = std::move(own);
   return lock;
@@ -79,13 +63,13 @@ EditLock EditLock::shared(const Source& source) {
 
 EditLock EditLock::shared(int descriptor) {
   EditLock lock;
-  if (descriptor >= 0 && wait_for_lock(descriptor, F_RDLCK)) lock.locked_ = descriptor;
+  if (descriptor >= 0 && wait_for_lock(descriptor, ByteLock::shared)) lock.locked_ = descriptor;
   return lock;
 }
 
 EditLock EditLock::exclusive(int descriptor) {
   EditLock lock;
-  if (wait_for_lock(descriptor, F_WRLCK)) lock.locked_ = descriptor;
+  if (wait_for_lock(descriptor, ByteLock::exclusive)) lock.locked_ = descriptor;
   return lock;
 }
 
@@ -109,7 +93,7 @@ EditLock EditLock::of_name(int folder, const std::string& name, bool exclusive) 
 
 // Not left to the closing: a forked child may have a copy of the descriptor.
 EditLock::~EditLock() {
-  if (held()) set_lock(locked_, F_UNLCK);
+  if (held()) set_byte_lock(locked_, ByteLock::none);
 }
 
 }  // namespace st::io

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "io/edit_lock.hpp"
+#include "io/posix/identity.hpp"
 #include "io/posix/write_all.hpp"
 
 namespace st::io {
@@ -36,7 +37,7 @@ bool lock_alone(int file) {
 // Nothing when the path leads elsewhere by now.
 Descriptor opened_again(const PlainFile& plain, int flags, const std::string& shown) {
   try {
-    return Descriptor(plain.reopen_path(flags));
+    return plain.reopen_path(flags);
   } catch (const Error& error) {
     if (error.os_error == 0 || error.os_error == ENOENT) return {};
     fail_os(Status::open, error.os_error, "{}", shown);

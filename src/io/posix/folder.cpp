@@ -7,28 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "io/posix/open_again.hpp"
 
 namespace st::io {
 
 namespace {
-
-// Where an open descriptor really is, links resolved: asked of the kernel after the opening, so that nobody can
-// exchange the file between the check and the use. Empty when it cannot tell.
-std::string real_path(int descriptor) {
-  std::array<char, PATH_MAX> path{};
-  const std::string link = fmt::format("/proc/self/fd/{}", descriptor);
-  const ssize_t n = readlink(link.c_str(), path.data(), path.size());
-  return n <= 0 || static_cast<std::size_t>(n) == path.size() ? std::string()
-                                                              : std::string(path.data(), static_cast<std::size_t>(n));
-}
 
 // CACHE/models--x/snapshots/REVISION[/...] -> CACHE/models--x, or nothing.
 std::string_view cache_of(std::string_view folder) {
@@ -72,15 +61,15 @@ PlainFile Folder::file(const std::string& name, bool follow_links) const {
   const bool check = !follow_links && (link || !plain_name);
   const std::string path = path_ + (path_.back() == '/' ? "" : "/") + name;
   PlainFile file = PlainFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
-  if (check && !contains(file.descriptor())) {
+  if (check && !contains(file)) {
     fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
   }
   return file;
 }
 
-bool Folder::contains(int descriptor) const {
-  const std::string folder = real_path(descriptor_.get());
-  const std::string target = real_path(descriptor);
+bool Folder::contains(const PlainFile& file) const {
+  const std::string folder = real_path(descriptor_.get(), path_);
+  const std::string target = real_path(file.descriptor(), file.path());
   if (folder.empty() || target.empty()) return false;
   const auto below = [&target](std::string_view parent) {
     return target.size() > parent.size() && target.starts_with(parent) && target[parent.size()] == '/';

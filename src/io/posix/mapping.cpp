@@ -2,13 +2,13 @@
 #include "io/posix/mapping.hpp"
 
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <utility>
+
+#include "io/posix/pages.hpp"
 
 namespace st::io {
 
@@ -31,8 +31,7 @@ Mapping Mapping::of(int descriptor, std::uint64_t offset, std::uint64_t size, Ma
   }
   const bool writable = kind == MapKind::copy_on_write;
   const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  // MAP_NORESERVE: a private writable mapping would otherwise need as much memory as the file is long.
-  const int flags = MAP_PRIVATE | (writable ? MAP_NORESERVE : 0);
+  const int flags = MAP_PRIVATE | (writable ? map_without_reserve() : 0);
   void* const start = mmap(nullptr, static_cast<std::size_t>(size + slack), protection, flags, descriptor,
                            static_cast<off_t>(offset - slack));
   if (start == MAP_FAILED) {
@@ -86,25 +85,11 @@ void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const
   if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
   std::byte* const first = begin + offset;
   const std::size_t slack = below_page(first);
-  madvise(first - slack, static_cast<std::size_t>(n) + slack,
-          advice == Advice::will_need ? MADV_WILLNEED : MADV_DONTNEED);
+  advise_pages(first - slack, static_cast<std::size_t>(n) + slack, advice);
 }
 
 bool Mapping::copy_out(std::uint64_t offset, void* dst, std::size_t n) const {
-  // The kernel copies, and so meets a missing page as an error (EFAULT) where our own load would be a SIGBUS.
-  constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
-  auto* to = static_cast<std::byte*>(dst);
-  std::byte* from = data() + offset;
-  while (n > 0) {
-    const iovec local{to, std::min(n, kMostAtOnce)};
-    const iovec remote{from, std::min(n, kMostAtOnce)};
-    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got <= 0) return false;
-    to += got;
-    from += got;
-    n -= static_cast<std::size_t>(got);
-  }
-  return true;
+  return copy_from_pages(data() + offset, dst, n);
 }
 
 }  // namespace st::io

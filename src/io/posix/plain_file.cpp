@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "io/posix/direct_read.hpp"
+#include "io/posix/identity.hpp"
+#include "io/posix/mount.hpp"
+#include "io/posix/open_again.hpp"
 
 namespace st::io {
 
@@ -22,40 +24,6 @@ namespace {
 
 // O_NONBLOCK: opening a FIFO or a device must not wait for its other end. Regular files ignore it.
 constexpr int kOpenFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
-
-#if defined(O_DIRECT)
-constexpr int kDirectFlag = O_DIRECT;
-#else
-constexpr int kDirectFlag = 0;
-#endif
-
-enum class MountKind : std::uint8_t { local, remote, kernel };
-
-// Facts of linux/magic.h and of the filesystems' own headers.
-constexpr std::array<std::uint32_t, 5> kKernelMounts{0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x63677270};
-constexpr std::array<std::uint32_t, 11> kRemoteMounts{
-    0x6969,      // NFS
-    0x517B,      // SMB
-    0xFE534D42,  // SMB2
-    0xFF534D42,  // CIFS
-    0x65735546,  // FUSE
-    0x01021997,  // 9P
-    0x00C36400,  // Ceph
-    0x0BD00BD0,  // Lustre
-    0x47504653,  // GPFS
-    0x5346414F,  // AFS
-    0x19830326,  // BeeGFS
-};
-
-MountKind mount_kind(int descriptor, dev_t device) {
-  if (major(device) != 0) return MountKind::local;  // a real disk; the rest share major number 0
-  struct statfs mount {};
-  if (fstatfs(descriptor, &mount) != 0) return MountKind::local;
-  const auto type = static_cast<std::uint32_t>(mount.f_type);
-  if (std::find(kKernelMounts.begin(), kKernelMounts.end(), type) != kKernelMounts.end()) return MountKind::kernel;
-  const bool remote = std::find(kRemoteMounts.begin(), kRemoteMounts.end(), type) != kRemoteMounts.end();
-  return remote ? MountKind::remote : MountKind::local;
-}
 
 const char* kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a named pipe";
@@ -82,8 +50,6 @@ Descriptor look_and_open(int folder, const char* path, int extra_flags, std::str
   return opened;
 }
 
-std::string link_to(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
-
 std::string absolute(const char* path) {
   if (path[0] == '/') return path;
   std::array<char, PATH_MAX> folder{};
@@ -101,7 +67,7 @@ std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string
   if (fstat(file.descriptor(), &status) != 0) fail_os(Status::open, errno, "{}", file.shown());
   if (S_ISDIR(status.st_mode)) return std::nullopt;
   if (is_special(status.st_mode)) fail_special(status.st_mode, file.shown());
-  const MountKind mount = mount_kind(file.descriptor(), status.st_dev);
+  const MountKind mount = mount_kind(file.descriptor(), status);
   if (mount == MountKind::kernel) fail(Status::open, "{} is made by the kernel, not a file of tensors", file.shown());
   file.remote_ = mount == MountKind::remote;
   file.identity_ = identity_of(status);
@@ -136,8 +102,8 @@ PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
   Descriptor copy(possible ? fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, 0) : -1);
   if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
   // Our reads begin and end anywhere, which one for direct reads refuses. Its flags are the caller's to change.
-  if (kDirectFlag != 0 && (fcntl(copy.get(), F_GETFL) & kDirectFlag) != 0) {
-    copy = open_existing(AT_FDCWD, link_to(copy.get()).c_str(), kOpenFlags);
+  if (direct_flag() != 0 && (fcntl(copy.get(), F_GETFL) & direct_flag()) != 0) {
+    copy = open_again(copy.get(), kOpenFlags);
     if (!copy) fail_os(Status::open, errno, "descriptor {} with O_DIRECT cannot be opened without", descriptor);
   }
   return adopt(std::move(copy), {});
@@ -145,8 +111,12 @@ PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
 
 void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   if (!descriptor_) return;
+#if defined(POSIX_FADV_WILLNEED)  // an option of POSIX
   posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(n),
                 advice == Advice::will_need ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
+#else
+  static_cast<void>(offset), static_cast<void>(n), static_cast<void>(advice);
+#endif
 }
 
 void PlainFile::rest(bool mapped) {
@@ -173,15 +143,14 @@ bool PlainFile::is_intact() const {
   return now.same_file(identity_) && now.size >= size_;
 }
 
-int PlainFile::reopen(int extra_flags) const {
+Descriptor PlainFile::reopen(int extra_flags) const {
   if (!descriptor_) return reopen_path(extra_flags);
-  // The kernel has a path that opens the file anew, whatever became of ours.
-  Descriptor opened = open_existing(AT_FDCWD, link_to(descriptor()).c_str(), kOpenFlags | extra_flags);
+  Descriptor opened = open_again(descriptor(), kOpenFlags | extra_flags);
   if (!opened && path_.empty()) fail_os(Status::read, errno, "{} cannot be opened again", shown());
-  return opened ? opened.release() : reopen_path(extra_flags);
+  return opened ? std::move(opened) : reopen_path(extra_flags);
 }
 
-int PlainFile::reopen_path(int extra_flags) const {
+Descriptor PlainFile::reopen_path(int extra_flags) const {
   const std::string& path = absolute_.empty() ? path_ : absolute_;
   struct stat status {};
   if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0)
@@ -192,12 +161,12 @@ int PlainFile::reopen_path(int extra_flags) const {
     fail_os(Status::read, errno, "{} cannot be opened again", shown());
   }
   require_same(status);
-  return opened.release();
+  return opened;
 }
 
 void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   if (descriptor_) return read_from(descriptor(), offset, dst, n);
-  const Descriptor opened(reopen(0));
+  const Descriptor opened = reopen(0);
   read_from(opened.get(), offset, dst, n);
 }
 

@@ -47,10 +47,10 @@ class PlainFile {
   // -1 while at rest.
   int descriptor() const { return descriptor_.get(); }
 
-  // Another descriptor for the same file, which the caller closes, opened with more flags (O_DIRECT). Throws.
-  int reopen(int extra_flags) const;
+  // Another descriptor for the same file, opened with more flags. Throws.
+  Descriptor reopen(int extra_flags) const;
   // The same, but an error where the path leads elsewhere by now.
-  int reopen_path(int extra_flags) const;
+  Descriptor reopen_path(int extra_flags) const;
 
   // Whether the descriptor still leads to this file, and the file is no shorter: a host may have closed the descriptor.
   bool is_intact() const;

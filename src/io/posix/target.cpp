@@ -2,18 +2,13 @@
 #include "io/posix/target.hpp"
 
 #include <fcntl.h>
-#if defined(__linux__)
-#include <linux/capability.h>
-#include <sys/syscall.h>
-#endif
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "io/posix/replaceable.hpp"
 
 namespace st::io {
 
@@ -41,7 +36,7 @@ void step(Target& target, const std::string& path) {
     fail_os(Status::open, path.empty() ? ENOENT : EISDIR, "{}", target.shown);
   }
   const int from = target.folder ? target.folder.get() : AT_FDCWD;
-  Descriptor next = open_existing(from, folder.c_str(), O_PATH | O_DIRECTORY);
+  Descriptor next = open_folder_for_lookup(from, folder.c_str());
   if (!next) fail_os(Status::open, errno, "{}", target.shown);
   target.folder = std::move(next);
 }
@@ -51,22 +46,17 @@ bool may_follow(const struct stat& folder, const struct stat& link) {
   return (folder.st_mode & kShared) != kShared || link.st_uid == geteuid() || link.st_uid == folder.st_uid;
 }
 
-// All that is asked of the link is asked of one descriptor, so that it cannot be exchanged in between.
 std::string read_link(const Target& target) {
   struct stat folder {};
-  struct stat status {};
-  const Descriptor link = open_existing(target.folder.get(), target.name.c_str(), O_PATH | O_NOFOLLOW);
-  if (!link || fstat(link.get(), &status) != 0 || fstat(target.folder.get(), &folder) != 0) {
-    fail_os(Status::open, errno, "{}", target.shown);
-  }
-  if (!may_follow(folder, status)) {
+  SymbolicLink link;
+  const int error = read_link(target.folder.get(), target.name, link);
+  if (error != 0) fail_os(Status::open, error, "{}", target.shown);
+  if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  if (!may_follow(folder, link.status)) {
     fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
-            status.st_uid);
+            link.status.st_uid);
   }
-  std::array<char, PATH_MAX> text;
-  const ssize_t n = readlinkat(link.get(), "", text.data(), text.size());
-  if (n < 0) fail_os(Status::open, errno == ENOENT ? EAGAIN : errno, "{}", target.shown);  // no link any more
-  return {text.data(), static_cast<std::size_t>(n)};
+  return link.text;
 }
 
 Target::Kind kind_of(const Target& target) {
@@ -87,15 +77,6 @@ int write_error(const Target& target) {
   if (errno != EPERM && errno != ENOSYS) return errno;
   const bool opened(open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
   return opened ? 0 : errno;
-}
-
-bool may_rename_others_files() {
-#if defined(__linux__)
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct sets[2]{};
-  if (syscall(SYS_capget, &header, sets) == 0) return (sets[0].effective & 1U << CAP_FOWNER) != 0;
-#endif
-  return geteuid() == 0;
 }
 
 bool is_held_by_sticky_folder(const Target& target) {
@@ -136,16 +117,12 @@ void require_replaceable(const Target& target) {
   if (is_held_by_sticky_folder(target)) {
     fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
   }
-#if defined(STATX_ATTR_MOUNT_ROOT)
-  struct statx more {};
-  if (statx(target.folder.get(), target.name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return;
-  if ((more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
-    fail_os(Status::open, EBUSY, "{}: a mount point, which no other file can take the place of", target.shown);
+  switch (hold_of(target.folder.get(), target.name)) {
+    case Hold::none: return;
+    case Hold::mount_point:
+      fail_os(Status::open, EBUSY, "{}: a mount point, which no other file can take the place of", target.shown);
+    case Hold::append_only: fail_os(Status::open, EPERM, "{}: a file that can only be appended to", target.shown);
   }
-  if ((more.stx_attributes & (STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE)) != 0) {
-    fail_os(Status::open, EPERM, "{}: a file that can only be appended to", target.shown);
-  }
-#endif
 }
 
 Descriptor open_stream(const Target& target) {

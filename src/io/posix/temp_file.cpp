@@ -15,6 +15,7 @@
 
 #include <fmt/core.h>
 
+#include "io/posix/nameless_file.hpp"
 #include "io/random.hpp"
 
 namespace st::io {
@@ -101,7 +102,7 @@ std::string link_sibling(int file, int folder, const std::string& target) {
   lock(file);
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
-    if (link_as(file, folder, candidate) == 0) return candidate;
+    if (link_nameless(file, folder, candidate) == 0) return candidate;
     if (errno != EEXIST) return {};
   }
   return {};
@@ -109,17 +110,10 @@ std::string link_sibling(int file, int folder, const std::string& target) {
 
 void unlock_sibling(int file) { flock(file, LOCK_UN); }
 
-int link_as(int file, int folder, const std::string& name) {
-  const std::string path = fmt::format("/proc/self/fd/{}", file);
-  return linkat(AT_FDCWD, path.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW);
-}
-
 int rename_sibling(int folder, const std::string& sibling, const std::string& target, bool replace) {
   if (replace) return renameat(folder, sibling.c_str(), folder, target.c_str()) == 0 ? 0 : errno;
-#if defined(RENAME_NOREPLACE)
-  if (renameat2(folder, sibling.c_str(), folder, target.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
-#endif
+  const int error = rename_to_free_name(folder, sibling, target);
+  if (error != ENOSYS) return error;
   if (linkat(folder, sibling.c_str(), folder, target.c_str(), 0) != 0) return errno;
   unlinkat(folder, sibling.c_str(), 0);
   return 0;

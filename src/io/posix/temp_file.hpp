@@ -25,9 +25,6 @@ std::string link_sibling(int file, int folder, const std::string& target);
 // Once the file is the target it is nobody's sibling: a process forked meanwhile would hold the lock on.
 void unlock_sibling(int file);
 
-// Gives a nameless file this very name. 0, or -1 and errno.
-int link_as(int file, int folder, const std::string& name);
-
 // The one step that changes what the target is. 0 or the errno.
 int rename_sibling(int folder, const std::string& sibling, const std::string& target, bool replace);
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,8 +15,6 @@ namespace st::io {
 namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
-
-constexpr int kMostInterruptions = 10;  // a timer's signals may come faster than a copy
 
 // Only where the build forgot to ask for them are offsets shorter, and would files beyond 2 GiB be written wrongly.
 static_assert(sizeof(off_t) == sizeof(std::uint64_t));
@@ -83,45 +80,6 @@ int write_all(int descriptor, const void* data, std::size_t n) {
     n -= static_cast<std::size_t>(written);
   }
   return 0;
-}
-
-std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
-#if defined(__linux__)
-  std::uint64_t done = 0;
-  int interruptions = 0;  // in a row
-  while (done < n) {
-    off_t source = static_cast<off_t>(from_offset + done);
-    off_t target = static_cast<off_t>(to_offset + done);
-    const ssize_t copied =
-        copy_file_range(from, &source, to, &target, std::min<std::uint64_t>(n - done, kMostAtOnce), 0);
-    if (copied < 0 && errno == EINTR && ++interruptions < kMostInterruptions) continue;
-    if (copied <= 0) break;
-    interruptions = 0;
-    done += static_cast<std::uint64_t>(copied);
-  }
-  return done;
-#else
-  static_cast<void>(from), static_cast<void>(from_offset), static_cast<void>(to), static_cast<void>(to_offset);
-  return n - n;
-#endif
-}
-
-Extent stored_bytes(int file, std::uint64_t at, std::uint64_t end) {
-#if defined(SEEK_DATA)
-  const off_t begin = lseek(file, static_cast<off_t>(at), SEEK_DATA);
-  if (begin < 0) {
-    struct stat status {};
-    const bool hole = errno == ENXIO && fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= end;
-    return hole ? Extent{end, end} : Extent{at, end};
-  }
-  if (static_cast<std::uint64_t>(begin) >= end) return {end, end};
-  const off_t stop = lseek(file, begin, SEEK_HOLE);
-  const auto first = static_cast<std::uint64_t>(begin);
-  return {first, stop <= begin ? end : std::min(static_cast<std::uint64_t>(stop), end)};
-#else
-  static_cast<void>(file);
-  return {at, end};
-#endif
 }
 
 // Not a retry of a failed sync: an interrupted one has not failed yet.

@@ -283,7 +283,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
     EXPECT_EQ(access->mode, now.st_mode & 0777);
     EXPECT_EQ(access->owner, now.st_uid);
     EXPECT_EQ(access->group, now.st_gid);
-    EXPECT_TRUE(access->lists_known);
+    EXPECT_TRUE(access->attributes.lists_known);
   }
   // Who never stops is met with the narrowest access.
   read_faults::Plan plan;
@@ -293,7 +293,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
   const auto access = access_of(inside.get(), "x");
   read_faults::disarm();
   ASSERT_TRUE(access);
-  EXPECT_FALSE(access->lists_known);
+  EXPECT_FALSE(access->attributes.lists_known);
 }
 
 TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {

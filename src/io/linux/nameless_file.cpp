@@ -1,0 +1,41 @@
+// Where /proc is there, a nameless file gets its name through it: the other way, AT_EMPTY_PATH, wants a capability
+// on all but the newest kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/posix/nameless_file.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include <fmt/core.h>
+
+namespace st::io {
+
+namespace {
+
+std::string path_of(int file) { return fmt::format("/proc/self/fd/{}", file); }
+
+}  // namespace
+
+Descriptor open_nameless(int folder, mode_t mode) {
+  Descriptor file;
+  do {
+    file = Descriptor(openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
+  } while (!file && errno == EINTR);
+  if (file && access(path_of(file.get()).c_str(), F_OK) != 0) file.close();
+  return file;
+}
+
+int link_nameless(int file, int folder, const std::string& name) {
+  return linkat(AT_FDCWD, path_of(file).c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW);
+}
+
+int rename_to_free_name(int folder, const std::string& from, const std::string& to) {
+  if (renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  // So do old kernels, filesystems and filters say that they do not know it.
+  return errno == EINVAL || errno == EPERM ? ENOSYS : errno;
+}
+
+}  // namespace st::io
