@@ -1,22 +1,64 @@
-/* safetensors.h - read and write safetensors files.  The whole public C API.
+/* safetensors.h - reads and writes safetensors files. This header is the whole C API.
  *
- * SPDX-License-Identifier: Apache-2.0
- * Conventions, true of every function below unless it says otherwise:
+ * This program lists the tensors of a model and reads one of them into memory:
  *
- *  1. A function that can fail returns st_status and takes `st_error *err` last; err may be NULL.
- *     On failure every out-parameter is left untouched.
- *  2. A function that cannot fail returns its answer: a number, or a const pointer borrowed from the object asked.
- *  3. What comes out through `T **out` belongs to the caller and has one free function, which accepts NULL.
- *     Nothing else is ever freed by the caller.
- *  4. A const handle may be used from any number of threads at once.  A non-const one, and any free,
- *     needs the caller's exclusion.
- *  5. Text is UTF-8, lengths are bytes; strings handed out are also NUL-terminated.  Paths are UTF-8 on every system.
- *  6. Every public struct begins with struct_size: set it to sizeof the struct (ST_INIT does).  A zero field means the
- *     default.  Fields are only ever appended, up to 1024 bytes.  Unknown flags are refused, and so is a struct_size
- *     that no version of the struct has: ST_ERR_STRUCT_SIZE.
- *  7. The library prints nothing, never aborts, reads no environment, and starts threads only inside a call that says so.
- *     (simdjson, which it is built on, looks once at SIMDJSON_FORCE_IMPLEMENTATION.)
- *  8. Everything is here since 0.1.0 unless it says otherwise. */
+ *     #include <safetensors/safetensors.h>
+ *     #include <stdio.h>
+ *
+ *     int main(void) {
+ *       st_error error = ST_INIT(st_error);
+ *       st_file *file = NULL;
+ *       const st_tensor *bias;
+ *       float values[3];
+ *       size_t i;
+ *
+ *       if (st_open("model.safetensors", NULL, &file, &error) != ST_OK) {
+ *         fprintf(stderr, "%s\n", error.message);
+ *         return 1;
+ *       }
+ *       for (i = 0; i < st_count_tensors(file); ++i) {
+ *         const st_tensor *tensor = st_get_tensor_at(file, i);
+ *         printf("%s %s\n", st_tensor_dtype_name(tensor), st_tensor_name(tensor, NULL));
+ *       }
+ *       bias = st_get_tensor(file, "bias");
+ *       if (bias != NULL && st_tensor_read(bias, values, sizeof(values), &error) == ST_OK) {
+ *         printf("%g %g %g\n", values[0], values[1], values[2]);
+ *       }
+ *       st_free(file);
+ *       return 0;
+ *     }
+ *
+ * Conventions. They hold for every function below unless its comment says otherwise.
+ *
+ *  1. Errors. A function that can fail returns an st_status and takes `st_error *err` last. On
+ *     success it returns ST_OK. On failure it fills *err, unless err is NULL, and leaves its other
+ *     out-parameters as they were. Any such function may return ST_ERR_ARGUMENT, ST_ERR_NO_MEMORY
+ *     and ST_ERR_INTERNAL, and with options or flags ST_ERR_STRUCT_SIZE and ST_ERR_UNSUPPORTED;
+ *     its comment names the other statuses.
+ *  2. A function that returns anything else than a status cannot fail. What its NULL or 0 stands
+ *     for is said there.
+ *  3. Ownership. What a function returns through `T **out` belongs to the caller, who gives it to
+ *     the free function that is named there. Every other pointer that is returned is borrowed: the
+ *     caller does not free it, and it is valid as long as the object that was asked for it.
+ *  4. NULL. A pointer may be NULL only where the comment says so. Functions that return a status
+ *     answer any other NULL with ST_ERR_ARGUMENT. Free functions ignore NULL.
+ *  5. Threads. Any number of threads may use the same const handle at the same time. While a
+ *     function with a non-const handle or a free function runs, no other call may use the handle.
+ *  6. Text. Strings are UTF-8, paths included; on POSIX systems the bytes of a path are passed on
+ *     unchecked. Lengths are in bytes. Strings that are returned end with a NUL; tensor names and
+ *     metadata may also hold NULs, for which there are functions that end in _n.
+ *  7. Structs. Every public struct begins with struct_size, which is set to the size of the struct
+ *     as the caller was compiled; ST_INIT does that. A member that is zero stands for its default.
+ *     Later versions only append members, up to 1024 bytes in all. ST_ERR_STRUCT_SIZE is
+ *     returned for a struct_size that no version of the struct has, and for a longer struct with a
+ *     non-zero member that this library does not know. Unknown flags in options, and unknown
+ *     values of the enumerations there, are ST_ERR_UNSUPPORTED.
+ *  8. Process. The library prints nothing, never aborts, reads no environment variable, and keeps
+ *     no thread: where a function starts threads, its comment says so, and they have ended when it
+ *     returns. (simdjson, on which it is built, reads SIMDJSON_FORCE_IMPLEMENTATION once.)
+ *  9. Versions. Functions, members and constants exist since version 0.1.0.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 
@@ -26,10 +68,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define ST_VERSION_MAJOR 0
-#define ST_VERSION_MINOR 1
-#define ST_VERSION_PATCH 0
 
 #ifndef ST_API
 #if defined(_WIN32) && defined(ST_BUILDING)
@@ -43,342 +81,697 @@ extern "C" {
 #endif
 #endif
 
-/* ---- Library ---------------------------------------------------------------------------------------------------- */
+/* ---- What every function uses ---------------------------------------------------------------- */
 
-/* st_open_options o = ST_INIT(st_open_options);  then set what you want. */
+/* ST_INIT(type) is a value of a public struct with struct_size set and all else zero:
+ *     st_open_options options = ST_INIT(st_open_options); */
 #ifdef __cplusplus
 extern "C++" {
-template <class T> inline T st_init_() { T t = T(); t.struct_size = (uint32_t)sizeof(T); return t; }
+template <class T>
+inline T st_init_() {
+  T t = T();
+  t.struct_size = (uint32_t)sizeof(T);
+  return t;
+}
 }
 #define ST_INIT(type) st_init_<type>()
 #else
 #define ST_INIT(type) ((type){.struct_size = (uint32_t)sizeof(type)})
 #endif
 
-ST_API uint32_t    st_version(void);          /* major<<16 | minor<<8 | patch of the library as loaded */
-ST_API const char *st_version_string(void);   /* "0.1.0 (simdjson 3.0.1, mmap, ...)"                   */
-
-/* ---- Status: the hundreds say whose fault it is ------------------------------------------------------------------- */
-
+/* ST_OK or one of the ST_ERR_ constants, which are listed under "Errors" below. */
 typedef int32_t st_status;
-enum {
-  ST_OK = 0,
-  /* 1xx  the call */
-  ST_ERR_ARGUMENT = 100, ST_ERR_STRUCT_SIZE = 101, ST_ERR_UNSUPPORTED = 102, ST_ERR_NOT_FOUND = 103,
-  ST_ERR_RANGE = 104, ST_ERR_BUFFER_SIZE = 105, ST_ERR_STATE = 106, ST_ERR_CANCELLED = 107,
-  /* 2xx  the machine */
-  ST_ERR_NO_MEMORY = 200, ST_ERR_OPEN = 201, ST_ERR_READ = 202, ST_ERR_WRITE = 203, ST_ERR_MAP = 204, ST_ERR_CALLBACK = 205,
-  /* 3xx  the file */
-  ST_ERR_TRUNCATED = 300,    /* shorter than 8 bytes, or than the header it announces       */
-  ST_ERR_HEADER_SIZE = 301,  /* the header is longer than the limit                         */
-  ST_ERR_UTF8 = 302, ST_ERR_JSON = 303,
-  ST_ERR_SCHEMA = 304,       /* JSON, but not a safetensors header                          */
-  ST_ERR_DUPLICATE = 305, ST_ERR_DTYPE = 306,
-  ST_ERR_OFFSETS = 307,      /* hole, overlap or backwards                                  */
-  ST_ERR_OVERFLOW = 308, ST_ERR_MISALIGNED = 309, ST_ERR_TENSOR_SIZE = 310,
-  ST_ERR_COVERAGE = 311,     /* the data is shorter or longer than the tensors say          */
-  ST_ERR_SHARD = 312,        /* the index and its shards do not agree                       */
-  ST_ERR_FORMAT = 313,       /* some other kind of file: the message says which             */
-  /* 9xx  this library */
-  ST_ERR_INTERNAL = 900
-};
-ST_API const char *st_status_name(st_status status);   /* "ST_ERR_JSON"; never NULL */
 
-/* Filled on failure, as far as struct_size reaches; left alone on success. */
-typedef struct st_error {        /* the caller's, on its stack: no error state is shared or thread-local             */
-  uint32_t struct_size;
-  st_status status;
-  int32_t os_error;              /* errno or GetLastError(); 0 when the system is not to blame                       */
-  uint32_t reserved;
-  uint64_t offset;               /* where in the file; UINT64_MAX when nowhere                                       */
-  char message[232];             /* one line, NUL-terminated: names the file or tensor and the numbers               */
+/* What went wrong. The struct is the caller's, usually on the stack; the library keeps no error
+ * state of its own. Only its first struct_size bytes are written, whatever that number is. */
+typedef struct st_error {
+  uint32_t struct_size; /* Set by ST_INIT, and never changed by the library.                 */
+  st_status status;     /* The status that the function returned.                            */
+  int32_t os_error;     /* errno or GetLastError(); 0 if the system reported no error.       */
+  uint32_t reserved;    /* 0                                                                 */
+  uint64_t offset;      /* Byte of the file at which the fault lies; UINT64_MAX if it has no such
+                           place.                                                            */
+  char message[232];    /* One line that names the file or the tensor, and the numbers.      */
 } st_error;
 
-/* ---- Element types: numbers are pinned for ever --------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
-typedef int32_t st_dtype;
+/* An open checkpoint: one file, or all files ("shards") of one model. It never changes, and it is
+ * counted by reference: see st_retain. */
+typedef struct st_file st_file;
+
+/* One tensor of an st_file, from which it is borrowed. */
+typedef struct st_tensor st_tensor;
+
+/* How tensor data is accessed. This concerns files; the view of memory given to st_open_memory is
+ * that memory, and a source given to st_open_source has no view. */
+typedef int32_t st_io;
 enum {
-  ST_DTYPE_UNKNOWN = 0, ST_BOOL = 1, ST_U8 = 2, ST_I8 = 3, ST_U16 = 4, ST_I16 = 5, ST_U32 = 6, ST_I32 = 7, ST_U64 = 8,
-  ST_I64 = 9, ST_F16 = 10, ST_BF16 = 11, ST_F32 = 12, ST_F64 = 13, ST_C64 = 14, ST_F8_E4M3 = 15, ST_F8_E5M2 = 16,
-  ST_F8_E8M0 = 17, ST_F8_E4M3FNUZ = 18, ST_F8_E5M2FNUZ = 19, ST_F6_E2M3 = 20, ST_F6_E3M2 = 21, ST_F4 = 22
+  /* Map the file when st_tensor_data or st_tensor_slice first asks for a view of it, or while it is
+   * opened if the process has many descriptors open. Do not map it on network and FUSE mounts, nor
+   * if the system refuses. */
+  ST_IO_AUTO = 0,
+  /* Map the file for reading while it is opened. ST_ERR_MAP if the system refuses. */
+  ST_IO_MAP = 1,
+  /* As ST_IO_MAP, but the view may be written to (through a cast). What is written there changes
+   * neither the file nor what the reading functions return. */
+  ST_IO_COPY = 2,
+  /* Do not map the file: there are no views, and reading raises no SIGBUS. */
+  ST_IO_READ = 3
 };
-ST_API const char *st_dtype_name(st_dtype dtype);                        /* "BF16"; "UNKNOWN" for any other number */
-ST_API uint32_t    st_dtype_bits(st_dtype dtype);                        /* per element; 0 for any other number    */
-ST_API st_dtype    st_dtype_from_name(const char *name, size_t len);     /* or ST_DTYPE_UNKNOWN                    */
 
-/* ---- Opening ---------------------------------------------------------------------------------------------------------- */
+/* Flags of st_open_options. The first two exclude each other. Without them a file is taken or
+ * refused as by the reference implementation, with a few differences (docs/format.md). */
+#define ST_OPEN_STRICT         (1u << 0) /* Refuse also what some writers do against the rules. */
+#define ST_OPEN_REFERENCE      (1u << 1) /* Take exactly the files that the reference takes.    */
+#define ST_OPEN_UNKNOWN_DTYPES (1u << 2) /* List tensors of unknown dtypes: ST_DTYPE_UNKNOWN.   */
+#define ST_OPEN_FOLLOW_LINKS   (1u << 3) /* Follow the link of a shard to any place.            */
 
-typedef struct st_file st_file;       /* a checkpoint: one file or all shards of one model; immutable once open */
-typedef struct st_tensor st_tensor;   /* one entry; lives as long as its st_file                                 */
-
-/* Memory for what an open file keeps: headers, tables, names.  alloc returns size bytes aligned to align, or NULL, which ends
- * the call with ST_ERR_NO_MEMORY; free gets the same size and align.  Both are called from several threads at once where many
- * shards are opened, and free from whichever thread lets go of the file last. */
+/* Memory for the headers, tables and names that an open file keeps. The struct is copied. Both
+ * functions may be called from several threads at once, and until the file is freed for good. */
 typedef struct st_allocator {
   uint32_t struct_size;
-  uint32_t flags;
-  void *ctx;
+  uint32_t flags; /* 0                                  */
+  void *ctx;      /* Passed on to the two functions.    */
+  /* Returns size bytes at a multiple of align, or NULL if there is no memory. */
   void *(*alloc)(void *ctx, size_t size, size_t align);
+  /* Takes back ptr, which alloc returned for the same size and align. */
   void (*free)(void *ctx, void *ptr, size_t size, size_t align);
 } st_allocator;
 
-typedef int32_t st_io;
-enum {
-  ST_IO_AUTO = 0,   /* map, mostly at the first view; read where that is refused or slow (network, FUSE) */
-  ST_IO_MAP = 1,    /* read-only mapping: st_tensor_data is a zero-copy view                             */
-  ST_IO_COPY = 2,   /* copy-on-write mapping: the views may be written to, the file never changes        */
-  ST_IO_READ = 3    /* no mapping: data comes only through reads into the caller's memory, never SIGBUS  */
-};
-
-#define ST_OPEN_STRICT         (1u << 0)  /* refuse also what real writers do beside the format's text             */
-#define ST_OPEN_REFERENCE      (1u << 1)  /* exactly the reference implementation's verdicts                       */
-#define ST_OPEN_UNKNOWN_DTYPES (1u << 2)  /* list tensors whose dtype this build does not know, as raw bytes       */
-#define ST_OPEN_FOLLOW_LINKS   (1u << 3)  /* take shards also through links that leave the folder of their index   */
-
 typedef struct st_open_options {
   uint32_t struct_size;
-  uint32_t flags;
-  st_io io;
-  uint32_t threads;                   /* to parse the headers of many shards at once; 0: choose */
-  uint64_t max_header_bytes;          /* 0, and at most: 100,000,000, the format's own limit    */
-  const st_allocator *allocator;      /* copied; NULL: malloc                                   */
+  uint32_t flags;                /* Any of the ST_OPEN_ flags.                               */
+  st_io io;                      /* How tensor data is accessed.                             */
+  uint32_t threads;              /* Threads that read the headers of many shards, the calling one
+                                    included; 0: one per processor.                          */
+  uint64_t max_header_bytes;     /* The longest header, and the longest index, that is taken. 0, or
+                                    above 100,000,000: the format's limit, 100,000,000.      */
+  const st_allocator *allocator; /* NULL: memory comes from the C++ runtime.                 */
 } st_open_options;
 
-/* Any random-access bytes: an archive, a network, a cache.  read_at fills all n bytes at dst and returns 0, or something else,
- * which the caller of the library finds in the message of ST_ERR_CALLBACK; it is called from many threads at once.  Opening asks
- * for the first 16 KiB, or all that there are, and then for the rest of a longer header.  close (may be NULL) is called exactly
- * once, also when opening fails, except for a struct_size that ST_INIT never set.  The struct itself is copied. */
+/* Opens the checkpoint at a path, and checks all of its headers.
+ *
+ * path is one of these:
+ *   - a safetensors or bintensors file; its content decides which (with ST_OPEN_REFERENCE only
+ *     safetensors is known);
+ *   - the index of a model of several files, whose name ends in ".index.json";
+ *   - a folder. It stands for the index in it; without an index, for the only ".safetensors" file
+ *     in it; without either, for the numbered shards (NAME-00001-of-00003.safetensors) in it. Of
+ *     several indexes or several files, the one that is called model.safetensors.index.json or
+ *     model.safetensors is opened.
+ *
+ * Shards must lie in or below the folder of their index. A symbolic link of a shard may lead out of
+ * it only in the cache of a model hub, from snapshots/ to blobs/, or with ST_OPEN_FOLLOW_LINKS.
+ * Starts threads if there are several shards.
+ *
+ * options may be NULL. *out is freed with st_free.
+ *
+ * ST_ERR_OPEN   the path does not exist, cannot be opened or is no regular file, or the folder
+ *               holds no model, or several.
+ * ST_ERR_READ   the system could not read the file.
+ * ST_ERR_MAP    the system refuses the mapping that options.io demands.
+ * ST_ERR_SHARD  a shard is missing or lies out of bounds, or the index and the shards differ.
+ * 3xx           the content of a file is wrong: see "Errors". */
+ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
+                         st_error *err);
+
+/* Opens one whole file that lies in memory. The memory is the caller's and must not change until
+ * release(ctx) is called; that happens exactly once, also if this function fails, and on whichever
+ * thread frees the file last. release may be NULL; the memory must then outlive the file.
+ *
+ * data may be NULL if size is 0. options may be NULL. *out is freed with st_free.
+ * Returns 3xx if the content is wrong. */
+ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx),
+                                void *ctx, const st_open_options *options, st_file **out,
+                                st_error *err);
+
+/* Opens the file that lies in size bytes from byte offset of an open descriptor, such as a model
+ * inside an archive; size 0 means up to the end. fd is an int, or a HANDLE on Windows. It stays the
+ * caller's, may be closed at once, and its position is neither used nor moved.
+ *
+ * options may be NULL. *out is freed with st_free.
+ * ST_ERR_RANGE if these bytes are not inside the file; all else as for st_open. */
+ST_API st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size,
+                            const st_open_options *options, st_file **out, st_error *err);
+
+/* Bytes that the caller provides: a part of an archive, a remote object, a cache. */
 typedef struct st_source {
   uint32_t struct_size;
-  uint32_t flags;
-  void *ctx;
-  uint64_t size;
+  uint32_t flags; /* 0                                 */
+  void *ctx;      /* Passed on to the two functions.   */
+  uint64_t size;  /* Bytes of the whole file.          */
+  /* Copies n bytes from byte offset to dst and returns 0, or returns another number, which ends the
+   * library's call with ST_ERR_CALLBACK and stands in its message. n is at least 1, and the bytes
+   * are inside size. Several threads may call it at once. */
   int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);
+  /* Called once when the file is freed for good, or when opening it fails. May be NULL. */
   void (*close)(void *ctx);
 } st_source;
 
-/* path: a safetensors file, a *.index.json, or a folder: of an index, of one model, or of all the numbered shards of one.
- * Shards: every header is read now, on options.threads threads (gone when it returns), and held against the index.  Shards lie
- * below the folder of their index; a link may leave it only in a model hub's cache (snapshots/ to blobs/), or as the flag says.
- * A bintensors file is recognised by its content and opens alike, except with ST_OPEN_REFERENCE, since the reference refuses it.
- * ST_ERR_SHARD: index and shards disagree, or a shard is missing or out of bounds. */
-ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err);
-/* A whole file in the caller's memory, which must stay as it is until release (may be NULL) is called: exactly once, also when
- * opening fails.  st_tensor_data points into it. */
-ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(void *ctx), void *ctx,
-                                const st_open_options *options, st_file **out, st_error *err);
-/* size bytes from offset inside fd (size 0: to its end), which stays the caller's: a model inside an archive, or handed over by
- * another process, opens as zero-copy as a path.  fd is an int or, on Windows, a HANDLE. */
-ST_API st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_options *options, st_file **out, st_error *err);
-ST_API st_status st_open_source(const st_source *source, const st_open_options *options, st_file **out, st_error *err);
-/* Another count on the file, from any thread; each one needs its st_free.  NULL gives NULL. */
-ST_API st_file  *st_retain(const st_file *file);
-ST_API void      st_free(st_file *file);
+/* Opens one whole file that the caller's functions read. Opening calls read_at for the first 16 KiB
+ * (or for all of a shorter file), and once more if the header is longer. The struct is copied. Its
+ * close is called also if this function fails, unless it returns ST_ERR_STRUCT_SIZE because of
+ * source->struct_size.
+ *
+ * options may be NULL. *out is freed with st_free.
+ * Returns ST_ERR_CALLBACK if read_at fails, and 3xx if the content is wrong. */
+ST_API st_status st_open_source(const st_source *source, const st_open_options *options,
+                                st_file **out, st_error *err);
 
-/* ---- Looking: nothing here can fail --------------------------------------------------------------------------------------- */
+/* Returns the same file with one more reference to it, which needs an st_free of its own. Threads
+ * may retain the file, and free references of their own, at the same time. NULL gives NULL. */
+ST_API st_file *st_retain(const st_file *file);
 
-/* Everything handed out here is borrowed from the file and lives as long as it does. */
+/* Gives up one reference. The last one closes the file, unmaps it and frees all that was borrowed
+ * from it. */
+ST_API void st_free(st_file *file);
 
-ST_API size_t           st_count_tensors(const st_file *file);
-ST_API const st_tensor *st_get_tensor_at(const st_file *file, size_t i);                /* in data order, shard after
-                                                                                           shard; NULL past the last */
-ST_API const st_tensor *st_get_tensor(const st_file *file, const char *name);           /* NULL when absent   */
+/* ---- Looking at the tensors ------------------------------------------------------------------ */
+
+/* Returns how many tensors there are. */
+ST_API size_t st_count_tensors(const st_file *file);
+
+/* Returns tensor i in the order of the data, shard after shard, or NULL if i is too large. */
+ST_API const st_tensor *st_get_tensor_at(const st_file *file, size_t i);
+
+/* Returns the tensor of this name, or NULL if there is none. */
+ST_API const st_tensor *st_get_tensor(const st_file *file, const char *name);
 ST_API const st_tensor *st_get_tensor_n(const st_file *file, const char *name, size_t len);
 
-ST_API const char     *st_tensor_name(const st_tensor *tensor, size_t *len);
-ST_API st_dtype        st_tensor_dtype(const st_tensor *tensor);
-ST_API const char     *st_tensor_dtype_name(const st_tensor *tensor);                   /* as in the file      */
-ST_API size_t          st_tensor_rank(const st_tensor *tensor);
-ST_API const uint64_t *st_tensor_shape(const st_tensor *tensor);
-ST_API uint64_t        st_tensor_elements(const st_tensor *tensor);
-ST_API uint64_t        st_tensor_bytes(const st_tensor *tensor);
-ST_API uint64_t        st_tensor_offset(const st_tensor *tensor);                       /* bytes, absolute, in its file */
-ST_API size_t          st_tensor_shard(const st_tensor *tensor);                        /* which file            */
-/* The bytes themselves, st_tensor_bytes of them, little-endian, at whatever alignment the file gives them; NULL where there is
- * no mapping: read them instead.  When somebody truncates the mapped file, touching them raises SIGBUS; st_tensor_read does not.
- * With ST_IO_AUTO the first call for a file, here or of st_tensor_slice, maps it; until then, and after, the handle keeps a
- * descriptor, which is not the caller's to close (ST_IO_MAP keeps none).  Where descriptors are few the file is mapped when it
- * is opened. */
-ST_API const void     *st_tensor_data(const st_tensor *tensor);
+/* Returns the tensor's name and, if len is not NULL, its length. */
+ST_API const char *st_tensor_name(const st_tensor *tensor, size_t *len);
 
+/* The type of a tensor's elements. In memory and in files elements are little-endian. Numbers never
+ * change their meaning. */
+typedef int32_t st_dtype;
+enum {
+  ST_DTYPE_UNKNOWN = 0, /* A dtype that this library does not know.                          */
+  ST_BOOL = 1,          /* One byte, 0 or 1.                                                 */
+  ST_U8 = 2,            /* Unsigned integer of 8 bits.                                       */
+  ST_I8 = 3,            /* Signed integer of 8 bits, in two's complement as all signed ones. */
+  ST_U16 = 4,           /* Unsigned integer of 16 bits.                                      */
+  ST_I16 = 5,           /* Signed integer of 16 bits.                                        */
+  ST_U32 = 6,           /* Unsigned integer of 32 bits.                                      */
+  ST_I32 = 7,           /* Signed integer of 32 bits.                                        */
+  ST_U64 = 8,           /* Unsigned integer of 64 bits.                                      */
+  ST_I64 = 9,           /* Signed integer of 64 bits.                                        */
+  ST_F16 = 10,          /* IEEE 754 half precision, 16 bits.                                 */
+  ST_BF16 = 11,         /* bfloat16: the upper 16 bits of an F32.                            */
+  ST_F32 = 12,          /* IEEE 754 single precision, 32 bits.                               */
+  ST_F64 = 13,          /* IEEE 754 double precision, 64 bits.                               */
+  ST_C64 = 14,          /* Complex number of 64 bits: real and imaginary part, both F32.     */
+  ST_F8_E4M3 = 15,      /* Float of 8 bits: 4 of exponent, 3 of mantissa, no infinities.     */
+  ST_F8_E5M2 = 16,      /* Float of 8 bits: 5 of exponent, 2 of mantissa.                    */
+  ST_F8_E8M0 = 17,      /* Power of two of 8 bits, the scale of microscaling formats.        */
+  ST_F8_E4M3FNUZ = 18,  /* As F8_E4M3 with another bias, and without negative zero.          */
+  ST_F8_E5M2FNUZ = 19,  /* As F8_E5M2 with another bias, no infinities and no negative zero. */
+  ST_F6_E2M3 = 20,      /* Float of 6 bits, packed: 2 of exponent, 3 of mantissa.            */
+  ST_F6_E3M2 = 21,      /* Float of 6 bits, packed: 3 of exponent, 2 of mantissa.            */
+  ST_F4 = 22            /* Float of 4 bits, packed: 2 of exponent, 1 of mantissa.            */
+};
+
+/* Returns the name of a dtype, "BF16", or "UNKNOWN" for a number that is none. */
+ST_API const char *st_dtype_name(st_dtype dtype);
+
+/* Returns the size of an element in bits, or 0 for a number that is no dtype. */
+ST_API uint32_t st_dtype_bits(st_dtype dtype);
+
+/* Returns the dtype whose name is the len bytes at name, letter for letter, or ST_DTYPE_UNKNOWN.
+ * name may be NULL. */
+ST_API st_dtype st_dtype_from_name(const char *name, size_t len);
+
+/* Returns the tensor's dtype: ST_DTYPE_UNKNOWN only with ST_OPEN_UNKNOWN_DTYPES. */
+ST_API st_dtype st_tensor_dtype(const st_tensor *tensor);
+
+/* Returns the dtype as the file spells it, also if it is unknown: "BF16". (A bintensors file has
+ * numbers; it gets the names of safetensors.) */
+ST_API const char *st_tensor_dtype_name(const st_tensor *tensor);
+
+/* Returns the number of dimensions; 0 for a scalar. */
+ST_API size_t st_tensor_rank(const st_tensor *tensor);
+
+/* Returns the st_tensor_rank sizes of the dimensions, in elements. */
+ST_API const uint64_t *st_tensor_shape(const st_tensor *tensor);
+
+/* Returns the number of elements: the product of the shape, 1 for a scalar. */
+ST_API uint64_t st_tensor_elements(const st_tensor *tensor);
+
+/* Returns the size of the tensor's data in bytes. */
+ST_API uint64_t st_tensor_bytes(const st_tensor *tensor);
+
+/* Returns the byte of the shard at which the tensor's data begins, counted from the start of the
+ * file (with st_open_fd: from the offset that was given there). */
+ST_API uint64_t st_tensor_offset(const st_tensor *tensor);
+
+/* Returns the number of the shard that holds the tensor; 0 for a checkpoint of one file. */
+ST_API size_t st_tensor_shard(const st_tensor *tensor);
+
+/* Returns a view: the tensor's bytes where they are, st_tensor_bytes of them, without a copy. NULL
+ * if the file is not mapped (see st_io) or has become shorter: then read the tensor instead.
+ *
+ * The address is as aligned as the file makes it, which may be less than the type of the elements
+ * needs. If another process truncates the file, touching the view raises SIGBUS.
+ *
+ * An open file may keep a descriptor for each of its shards, 64 at most, which the caller must not
+ * close; one that was opened by its path with ST_IO_MAP keeps none. */
+ST_API const void *st_tensor_data(const st_tensor *tensor);
+
+/* ---- Looking at metadata, shards and headers ------------------------------------------------- */
+
+/* The format of a file. */
 typedef int32_t st_format;
 enum {
-  ST_FORMAT_SAFETENSORS = 1,
-  ST_FORMAT_BINTENSORS = 2,      /* binary header, else alike: .bt, .bintensors                              */
-  ST_FORMAT_BINTENSORS_OLD = 3   /* its layout before 0.1, which is read and not written                     */
+  ST_FORMAT_SAFETENSORS = 1,   /* A header of JSON.                                          */
+  ST_FORMAT_BINTENSORS = 2,    /* A binary header; usually called .bt or .bintensors.        */
+  ST_FORMAT_BINTENSORS_OLD = 3 /* bintensors before 0.1, which is read and not written.      */
 };
-ST_API st_format   st_get_format(const st_file *file);
 
-ST_API int32_t     st_has_metadata(const st_file *file);          /* 0: none, which is not the same as an empty map */
-ST_API size_t      st_count_metadata(const st_file *file);
-/* A pair by number, in the order of the file: the key, or NULL past the last. */
-ST_API const char *st_get_metadata_at(const st_file *file, size_t i, size_t *key_len, const char **value, size_t *value_len);
-/* The value under a key, or NULL. */
+/* Returns the format of the file, of several shards that of the first. */
+ST_API st_format st_get_format(const st_file *file);
+
+/* Metadata is a list of pairs of strings, a key and a value. A model of several shards has that of
+ * its index and then, for other keys, that of its first shard.
+ *
+ * Returns 1 if there is metadata, else 0. A single file whose map of metadata is empty counts as 1;
+ * a model with an index or several shards only if there is a pair. */
+ST_API int32_t st_has_metadata(const st_file *file);
+
+/* Returns how many pairs there are. */
+ST_API size_t st_count_metadata(const st_file *file);
+
+/* Returns the key of pair i, in the order of the file, and sets *key_len, *value and *value_len,
+ * each of which may be NULL. Returns NULL, and sets nothing, if i is too large. */
+ST_API const char *st_get_metadata_at(const st_file *file, size_t i, size_t *key_len,
+                                      const char **value, size_t *value_len);
+
+/* Returns the value of a key and, if value_len is not NULL, its length; NULL if there is no such
+ * key. */
 ST_API const char *st_get_metadata(const st_file *file, const char *key, size_t *value_len);
-ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_t key_len, size_t *value_len);
+ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_t key_len,
+                                     size_t *value_len);
 
-ST_API size_t      st_count_shards(const st_file *file);                                /* 1 for a single file */
+/* Returns how many files the checkpoint has: 1 unless it is a model of several shards. */
+ST_API size_t st_count_shards(const st_file *file);
+
+/* Returns the path of a shard, made from the path that was given to st_open; "" if the file was
+ * opened in another way; NULL if the number is too large. */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
-/* The header as the file spells it, padding included; made at the first call.  NULL past the last shard, and when memory runs
- * out. */
+
+/* Returns the size of a shard's file in bytes, as it was when it was opened; 0 if the number is too
+ * large. */
+ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
+
+/* Returns the header of a shard as it is in the file, padding included, but without the eight
+ * bytes of its length; sets *len, which may be NULL. NULL if the number is too large, or at the
+ * first call if there is no memory for the copy that it makes. */
 ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);
 
-/* What is odd and no error, a line each: a shard that holds tensors its index does not list. */
-ST_API size_t      st_count_warnings(const st_file *file);
-ST_API const char *st_get_warning(const st_file *file, size_t i);                       /* NULL past the last  */
+/* Returns how many warnings there are. There is one for each shard with tensors that the index does
+ * not list. */
+ST_API size_t st_count_warnings(const st_file *file);
 
-/* ---- Reading into the caller's memory ----------------------------------------------------------------------------------------- */
+/* Returns warning i, one line of text, or NULL if i is too large. */
+ST_API const char *st_get_warning(const st_file *file, size_t i);
 
-/* All bytes of a tensor, from any thread.  dst_size: exactly st_tensor_bytes, else ST_ERR_BUFFER_SIZE.  A file that has become
- * shorter since it was opened is ST_ERR_TRUNCATED; what dst holds after an error is not said.  Where the file lives on as a
- * mapping only (its path was replaced), the bytes of the file that was opened are read. */
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+/* The functions of this and the next two sections copy bytes into memory of the caller. What that
+ * memory holds after an error is undefined. They share these statuses:
+ *
+ * ST_ERR_BUFFER_SIZE  dst_size is not exactly the number of bytes to be read.
+ * ST_ERR_TRUNCATED    the file has become shorter since it was opened.
+ * ST_ERR_READ         the system could not read, or another file has taken the path's place and
+ *                     this one is no longer held open. (A mapped file is always held.)
+ * ST_ERR_CALLBACK     the read_at of a source failed. */
+
+/* Copies all bytes of a tensor to dst. dst_size: st_tensor_bytes. dst may be NULL if that is 0. */
 ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_size, st_error *err);
 
-/* A part of a tensor.  begin, end, step: st_tensor_rank values each, with Python's meaning: a negative position counts from the
- * end, what lies outside is cut off, a negative step goes backwards; NULL is open, as in [:].  Where parts of a byte would be
- * meant (dtypes below 8 bits), it is ST_ERR_MISALIGNED.
- * Tells, each where not NULL: the shape (st_tensor_rank values), the bytes of the packed result, and where it lies as it
- * is (NULL: it is not contiguous, or the file is not mapped). */
-ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
-                                 uint64_t *shape, uint64_t *bytes, const void **contiguous, st_error *err);
-/* dst_size: exactly the bytes of the part.  On the calling thread alone, without reading what the part leaves out, but for gaps
- * that are read faster than skipped.  Many parts, and large ones, come sooner through a plan. */
-ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end, const int64_t *step,
-                                      void *dst, size_t dst_size, st_error *err);
-
-/* The file itself, header included, as it was opened: to digest it with any library, or to send it on.  Bintensors digests are
- * those of the whole file, of the older layout from its data on, which begins 8 + st_get_header's length. */
-ST_API uint64_t  st_get_shard_size(const st_file *file, size_t shard);
-ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst, size_t n, st_error *err);
+/* Copies n bytes from byte offset of a shard's file to dst, header included: to compute a digest,
+ * for example. (The digest that bintensors tools show for ST_FORMAT_BINTENSORS_OLD begins with the
+ * data, at byte 8 + the length of the header.) dst may be NULL if n is 0.
+ * ST_ERR_RANGE if there is no such shard, or it has no such bytes. */
+ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst,
+                               size_t n, st_error *err);
 
 typedef int32_t st_advice;
-enum { ST_ADVICE_WILL_NEED = 1, ST_ADVICE_DONT_NEED = 2 };
-/* A hint to the system about bytes that will soon be touched, or not again.  It drops nothing that was written to a view. */
+enum {
+  ST_ADVICE_WILL_NEED = 1, /* The bytes will be read soon: fetch them ahead of time.         */
+  ST_ADVICE_DONT_NEED = 2  /* The bytes will not be read again soon: memory may drop them.   */
+};
+
+/* Gives the system a hint about the bytes of count tensors. Nothing is reported, and nothing is
+ * lost that was written to a view (ST_IO_COPY). */
 ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);
 
-/* ---- Plans: many reads as one pass over the files, sorted, merged, split, by several threads --------------------------------- */
+/* ---- Reading slices -------------------------------------------------------------------------- */
 
+/* A slice is a part of a tensor, given as in Python by begin, end and step for each dimension.
+ * Each of the three arrays has st_tensor_rank values, in elements. Negative positions count from
+ * the end; positions outside the tensor are cut off; a negative step goes backwards. NULL for an
+ * array leaves it out in every dimension: tensor[:]. To leave out begin or end in one dimension,
+ * use 0 and INT64_MAX, or INT64_MAX and INT64_MIN with a negative step. The bytes of a slice are
+ * packed in row-major order, as those of a tensor are.
+ *
+ * ST_ERR_ARGUMENT     a step is 0.
+ * ST_ERR_MISALIGNED   the slice begins or ends inside a byte (dtypes of less than 8 bits).
+ * ST_ERR_UNSUPPORTED  the dtype is unknown and the slice is not the whole tensor. */
+
+/* Computes the shape (st_tensor_rank values) and the size in bytes of a slice, and reads nothing.
+ * *contiguous becomes a view of the slice as st_tensor_data gives one of the tensor, or NULL if the
+ * slice is not in one piece there. begin, end, step, shape, bytes and contiguous may be NULL. */
+ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, const int64_t *end,
+                                 const int64_t *step, uint64_t *shape, uint64_t *bytes,
+                                 const void **contiguous, st_error *err);
+
+/* Copies a slice to dst. dst_size: the bytes that st_tensor_slice computes. begin, end and step may
+ * be NULL, and dst if dst_size is 0. Reads on the calling thread, and from the file only the slice
+ * and small gaps in it; many slices, and large ones, are read faster by a plan. */
+ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin,
+                                      const int64_t *end, const int64_t *step, void *dst,
+                                      size_t dst_size, st_error *err);
+
+/* ---- Reading many tensors: plans ------------------------------------------------------------- */
+
+/* A plan is a list of tensors and slices, each with a destination in memory. Running the plan reads
+ * them in the order of the files, with several threads: small reads that lie close together are
+ * merged, and large ones are split. */
 typedef struct st_plan st_plan;
 
+/* Makes an empty plan, which keeps its file open. *out is freed with st_plan_free. */
+ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
+
+/* Adds one tensor, or a slice of it. begin, end and step are those of a slice and may be NULL;
+ * three NULLs are the whole tensor. Destinations are numbered from 0 in the order in which they
+ * are added.
+ *
+ * dst is the caller's memory, and must stay valid until the plan has run for the last time;
+ * destinations must not overlap. dst_size is its size in bytes; dst may be NULL if that is 0.
+ * Direct reads (see st_cache) need no second copy if the address of dst is equal, modulo 4096, to
+ * the position in the file of the first byte that is read.
+ *
+ * ST_ERR_ARGUMENT  the tensor is not one of the plan's file.
+ * ST_ERR_OVERFLOW  the plan would read more than 2^64 - 1 bytes.
+ * Also the statuses of slices. After an error the plan is as it was. */
+ST_API st_status st_plan_add(st_plan *plan, const st_tensor *tensor, const int64_t *begin,
+                             const int64_t *end, const int64_t *step, void *dst, size_t dst_size,
+                             st_error *err);
+
+/* How a run uses the page cache of the system. Memory and sources have none. */
 typedef int32_t st_cache;
 enum {
-  ST_CACHE_AUTO = 0,      /* copy what is in the page cache, read the rest around it; through it on network and FUSE mounts */
-  ST_CACHE_THROUGH = 1,   /* what is read stays in the page cache, for the next one to find                                */
-  ST_CACHE_AROUND = 2     /* direct reads, which leave the page cache alone; through it where a filesystem has none        */
+  /* Copy what is in the cache, and read the rest directly from the disk (O_DIRECT), which leaves
+   * the cache as it is. On network and FUSE mounts, read through the cache. */
+  ST_CACHE_AUTO = 0,
+  /* Read everything through the cache. What was read stays there for the next reader. */
+  ST_CACHE_THROUGH = 1,
+  /* Read everything directly, even what is in the cache. Where a filesystem has no direct reads,
+   * read through the cache. */
+  ST_CACHE_AROUND = 2
 };
 
 typedef struct st_read_options {
   uint32_t struct_size;
-  uint32_t flags;
-  uint32_t threads;                   /* 0: choose; 1: only the calling thread; at most 1024 are taken */
-  st_cache cache;
-  uint64_t chunk_bytes;               /* of the file at once; 0: choose        */
-  uint64_t gap_bytes;                 /* what nobody wants between two wanted ranges is read along when it is no more than this,
-                                         since a disk reads on faster than it starts anew; 0: choose; 1: read nothing along */
-  void *ctx;                          /* for the two below                     */
-  /* About every 10 ms and at the end; non-zero cancels.  From one thread at a time, and unless parallel_for is the host's
-   * from the one that called st_plan_run. */
+  uint32_t flags;       /* 0                                                                 */
+  uint32_t threads;     /* Threads that read, the calling one included; 0: the library chooses, and
+                           above 1024: 1024.                                                 */
+  st_cache cache;       /* How the page cache is used.                                       */
+  uint64_t chunk_bytes; /* About how many bytes of a file one request reads. 0: the library
+                           chooses. Other values are rounded to 64 KiB .. 1 GiB, in steps of
+                           4096.                                                             */
+  uint64_t gap_bytes;   /* Ranges of a file with at most this many bytes between them are read by
+                           one request and the bytes between them are dropped, which is faster
+                           than two requests. 0: the library chooses. 1: as good as never.   */
+  void *ctx;            /* Passed on to the two functions below.                             */
+  /* Is told how many bytes of how many have been read: after a request, but not more often than
+   * every 10 ms, and at the end of a run that succeeds. If it returns a number other than 0, the
+   * run is cancelled, unless it has read everything. It is never called from two threads at once,
+   * and without parallel_for only from the thread that called st_plan_run. May be NULL. */
   int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
-  /* The host's own pool, instead of threads of ours: calls fn(arg, i) for every i < n, in any order, on any threads, and
-   * returns after all. */
+  /* A thread pool of the caller, to be used instead of new threads. It must call fn(arg, i) for
+   * each i from 0 to n - 1, in any order and on any threads, and return after all these calls
+   * have. May be NULL. */
   void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
 } st_read_options;
 
-/* The plan keeps its file open. */
-ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
-/* One destination, numbered in the order of these calls from 0.  The slice as above: three times NULL is the whole tensor.
- * dst must live until the plan has run.  Where its address modulo 4096 equals st_tensor_offset (plus what is before the slice),
- * a disk writes into it without a copy between. */
-ST_API st_status st_plan_add(st_plan *plan, const st_tensor *tensor, const int64_t *begin, const int64_t *end,
-                             const int64_t *step, void *dst, size_t dst_size, st_error *err);
-/* Starts threads, all gone when it returns.  The first error ends it and names tensor, file and offset.  Runs again when called
- * again, and then reads everything again. */
+/* Reads everything that was added, every time it is called. Starts threads, unless options say
+ * otherwise. options may be NULL.
+ *
+ * The first error ends the run; its message names the tensor, the file and the offset.
+ * ST_ERR_CANCELLED if the run was cancelled. */
 ST_API st_status st_plan_run(st_plan *plan, const st_read_options *options, st_error *err);
-/* These three from any thread, also while the plan runs. */
-ST_API void      st_plan_progress(const st_plan *plan, uint64_t *done, uint64_t *total);   /* bytes; each may be NULL */
-ST_API void      st_plan_cancel(const st_plan *plan);    /* the run, or when there is none the next one: ST_ERR_CANCELLED */
-ST_API int32_t   st_plan_is_complete(const st_plan *plan, size_t i);   /* 1: every byte of destination i is there, also after
-                                                                          a run that failed or was cancelled */
-ST_API void      st_plan_free(st_plan *plan);
 
-#define ST_BUFFER_LAZY (1u << 0)  /* pages come as they are filled: the sooner way when a plan follows at once */
+/* The next three functions may be called from any thread while the plan runs. */
 
-/* Memory for destinations, zeroed, aligned to 2 MiB, on huge pages where the system has them, and all of it there already:
- * reading into small pages never touched before takes several times as long.  threads to make it, gone when it returns; 0: choose. */
-ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out, st_error *err);
-ST_API void      st_buffer_free(void *buffer);
+/* Sets *done to the bytes that this run, or the last one, has read, and *total to those of the
+ * plan. Each may be NULL. */
+ST_API void st_plan_progress(const st_plan *plan, uint64_t *done, uint64_t *total);
 
-/* ---- Writing ---------------------------------------------------------------------------------------------------------------------- */
+/* Ends the run early or, if the plan is not running, its next run. A run that has read everything
+ * by then succeeds. */
+ST_API void st_plan_cancel(const st_plan *plan);
 
-/* A file appears under its path whole, in one step, or not at all: until st_writer_finish succeeds the path keeps what it had.
- * The bytes are those that the reference implementation writes; the same calls make the same bytes everywhere.
+/* Returns 1 if every byte of destination i has been read in this run, or in the last one, even if
+ * that failed or was cancelled; else 0. A destination of 0 bytes is always complete. */
+ST_API int32_t st_plan_is_complete(const st_plan *plan, size_t i);
+
+/* Frees a plan, which must not be running. */
+ST_API void st_plan_free(st_plan *plan);
+
+/* Flag of st_buffer_new: do not allocate pages before they are touched. This is faster if a plan
+ * fills the buffer at once. */
+#define ST_BUFFER_LAZY (1u << 0)
+
+/* Allocates size bytes of zeroed memory to read into, aligned to 2 MiB, on huge pages if the
+ * system has them. Without ST_BUFFER_LAZY all pages are allocated before it returns, by `threads`
+ * new threads at most (0: the library chooses). Reading into such memory takes a fraction of the
+ * time that it takes to read into small pages that were never touched. *out is freed with
+ * st_buffer_free. */
+ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out,
+                               st_error *err);
+
+/* Frees a buffer of st_buffer_new. */
+ST_API void st_buffer_free(void *buffer);
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+/* A writer makes one file. Its functions are called in this order:
  *
- *   declare: set_metadata, add   ->   st_writer_begin   ->   st_writer_put, from any number of threads   ->   st_writer_finish
+ *     st_writer_new
+ *     st_writer_set_metadata, st_writer_add, ...  declare what the file will hold
+ *     st_writer_begin                             lays the file out and opens it
+ *     st_writer_put                               gives it data, from any number of threads
+ *     st_writer_finish                            puts the file in its place
+ *     st_writer_free
  *
- * A file that is replaced hands on its mode and, where the system allows, its owner; a new one gets its mode from the umask.
- * A symbolic link is followed and stays.  Other hard links, mappings and open descriptors keep the old file, so saving over
- * a file that is open through this library is safe.  A FIFO, a device or /dev/stdout is written through in data order: there
- * st_writer_put must come in that order (ST_WRITE_KEEP_ORDER: the order of st_writer_add), or is refused.
- * A put that is refused for its arguments (no such tensor, a range outside it, a tensor whose data was given) and a finish
- * while bytes are missing leave the writer as it was.  Any other failure of put or finish ends it, bytes put twice or out of
- * a stream's order among them: every later call returns it again, and nothing replaces the target. */
+ * A call that comes too early or too late is ST_ERR_STATE.
+ *
+ * Content. The same calls write the same bytes on every machine: those that the reference
+ * implementation writes.
+ *
+ * Replacing. The path gets the whole file in one step, and keeps what it had until then. A file
+ * that is replaced hands on its permissions and, as far as the system allows, its owner. A new
+ * file gets its mode from the umask. A symbolic link is followed and stays. Other hard links,
+ * mappings and open descriptors keep the old file, so that a file may be replaced while it is
+ * open in this library.
+ *
+ * Streams. A FIFO, a device or /dev/stdout is written directly, in the order of the data.
+ * st_writer_put must then follow that order; ST_WRITE_KEEP_ORDER makes it the order of
+ * st_writer_add. A reader that closes its end is ST_ERR_WRITE, and raises no SIGPIPE.
+ *
+ * Failures. An error of the functions up to st_writer_begin leaves the writer as it was, except
+ * ST_ERR_WRITE. So does an st_writer_put with a wrong index or range, or for a tensor whose data
+ * is given in another way, and an st_writer_finish while data is missing. Any other error ends
+ * the writer: every later call returns the same error, and the path keeps what it had. There is
+ * one exception: with ST_WRITE_SYNC, syncing the folder can fail after the file has replaced the
+ * old one; the message then says that the file is in its place. */
 typedef struct st_writer st_writer;
 
-#define ST_WRITE_SYNC       (1u << 0)  /* the file and its name are on the disk when finish returns     */
-#define ST_WRITE_KEEP_ORDER (1u << 1)  /* data in the order of st_writer_add, not the reference's order */
-#define ST_WRITE_NO_REPLACE (1u << 2)  /* an existing path is an error                                  */
+/* Makes a writer without tensors. *out is freed with st_writer_free. */
+ST_API st_status st_writer_new(st_writer **out, st_error *err);
+
+/* Sets one pair of metadata. The last value of a key counts; pairs are written in the byte order of
+ * their keys. Both strings are copied. A key of NULL (with key_len 0) sets no pair: the file gets a
+ * map of metadata even if that is empty. value may be NULL then, or if value_len is 0.
+ * ST_ERR_UTF8 if a string is not UTF-8. */
+ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value,
+                                        st_error *err);
+ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len,
+                                          const char *value, size_t value_len, st_error *err);
+
+/* Sets every pair that an open file has, and keeps its map of metadata if that is empty. */
+ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file, st_error *err);
+
+/* Declares a tensor. name and shape (rank values, in elements; may be NULL if rank is 0) are
+ * copied.
+ *
+ * data is the tensor's bytes, as many as dtype and shape need. It stays the caller's and must be
+ * valid and unchanged until st_writer_finish has returned. If it is NULL, the bytes are given to
+ * st_writer_put under the number that *index gets: tensors are numbered from 0 in the order in
+ * which they are added. index may be NULL.
+ *
+ * ST_ERR_DUPLICATE   there is a tensor of this name.
+ * ST_ERR_UTF8        the name is not UTF-8.
+ * ST_ERR_DTYPE       there is no such dtype.
+ * ST_ERR_OVERFLOW    the tensor has more than 2^64 - 1 bits.
+ * ST_ERR_MISALIGNED  the last element ends inside a byte (dtypes of less than 8 bits). */
+ST_API st_status st_writer_add(st_writer *writer, const char *name, st_dtype dtype, size_t rank,
+                               const uint64_t *shape, const void *data, size_t *index,
+                               st_error *err);
+ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len, st_dtype dtype,
+                                 size_t rank, const uint64_t *shape, const void *data,
+                                 size_t *index, st_error *err);
+
+/* Declares a copy of a tensor of an open file, which must stay open until st_writer_finish has
+ * returned. name is len bytes, or NULL for the tensor's own name. The data is copied by the
+ * kernel if the system can do that. Statuses as for st_writer_add. */
+ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
+                                      const st_tensor *tensor, st_error *err);
+
+/* Flags of st_write_options. */
+#define ST_WRITE_SYNC       (1u << 0) /* st_writer_finish returns when the file is on the disk.  */
+#define ST_WRITE_KEEP_ORDER (1u << 1) /* The data is in the order in which tensors were added.   */
+#define ST_WRITE_NO_REPLACE (1u << 2) /* It is an error if the path exists, even if it is a link. */
 
 typedef struct st_write_options {
   uint32_t struct_size;
-  uint32_t flags;
-  st_format format;                   /* 0: safetensors; or ST_FORMAT_BINTENSORS, which lacks some dtypes   */
-  uint32_t reserved;                  /* 0                                                                  */
-  uint64_t data_alignment;            /* 0: 8; else a power of two up to 1 MiB: longer padding of the header */
-  uint64_t header_reserve;            /* room in the header, so that metadata can be edited in place         */
+  uint32_t flags;          /* Any of the ST_WRITE_ flags.                                    */
+  st_format format;        /* ST_FORMAT_BINTENSORS, or ST_FORMAT_SAFETENSORS; 0: the latter. */
+  uint32_t reserved;       /* 0                                                              */
+  uint64_t data_alignment; /* The data begins at a multiple of this many bytes: a power of two up to
+                              1 MiB, at least 8. 0: 8.                                       */
+  uint64_t header_reserve; /* Unused bytes in the header, so that st_edit_metadata can add metadata
+                              without a new file.                                            */
 } st_write_options;
 
-ST_API st_status st_writer_new(st_writer **out, st_error *err);
+/* Lays out the file, checks everything that was declared, and only then opens the path. Waits until
+ * a FIFO has a reader. options may be NULL.
+ *
+ * ST_ERR_ARGUMENT     a tensor is called "__metadata__", which safetensors keeps for itself.
+ * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
+ * ST_ERR_OVERFLOW     the file would be longer than a file can be.
+ * ST_ERR_UNSUPPORTED  the format does not have a tensor's dtype, or is not written.
+ * ST_ERR_OPEN         the path cannot be written; with ST_WRITE_NO_REPLACE, it exists.
+ * ST_ERR_WRITE        the disk has no room, or the system could not write. */
+ST_API st_status st_writer_begin(st_writer *writer, const char *path,
+                                 const st_write_options *options, st_error *err);
 
-/* The last value of a key counts; keys are written in byte order.  key NULL (of length 0): a map without pairs, instead of no
- * map. */
-ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value, st_error *err);
-ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len, const char *value, size_t value_len,
-                                          st_error *err);
-/* As the file has it, map or none, over what was set before. */
-ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file, st_error *err);
+/* Gives the writer n bytes of tensor index, which begin at byte `at` of the tensor. They are copied
+ * or written before it returns. They may come in any order, and each byte once. data may be NULL if
+ * n is 0.
+ *
+ * Small puts are collected, in at most 16 MiB, and written together. So an error in writing may be
+ * returned by a later put or by st_writer_finish.
+ *
+ * ST_ERR_RANGE  there is no such tensor, or it has no such bytes.
+ * ST_ERR_STATE  bytes were put twice, or out of order into a stream, or the tensor's data is given
+ *               in another way.
+ * ST_ERR_WRITE  the system could not write. */
+ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
+                               size_t n, st_error *err);
 
-/* data is read by finish and must stay until then.  NULL: the bytes come through st_writer_put, to *index.  index may be NULL.
- * Refused here: a name given twice or not UTF-8, an unknown dtype, more than 2^64 bytes, sub-byte elements that end inside a
- * byte; by st_writer_begin: a name that the format keeps for itself, a header over 100,000,000 bytes. */
-ST_API st_status st_writer_add(st_writer *writer, const char *name, st_dtype dtype, size_t rank, const uint64_t *shape,
-                               const void *data, size_t *index, st_error *err);
-ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len, st_dtype dtype, size_t rank,
-                                 const uint64_t *shape, const void *data, size_t *index, st_error *err);
-/* A tensor of an open file, under its own name or (not NULL) another.  Its bytes are copied by finish, inside the kernel where
- * that is possible; the file must stay open until then. */
-ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len, const st_tensor *tensor, st_error *err);
-
-/* Lays the file out, checks all that was declared before the path is touched, and opens.  May wait for the reader of a FIFO. */
-ST_API st_status st_writer_begin(st_writer *writer, const char *path, const st_write_options *options, st_error *err);
-/* n bytes of tensor `index`, from its byte `at`.  Pieces come in any order, each byte once.  Any number of threads.
- * Small pieces are kept, up to 16 MiB for a writer, and written together: what goes wrong then is returned by the put that writes
- * them, or by st_writer_finish.  data is the caller's again when it returns. */
-ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data, size_t n, st_error *err);
-/* Refused (ST_ERR_STATE) while bytes are missing: the message says of which tensor, and how many. */
+/* Writes the data that is not written yet, and puts the file in its place.
+ *
+ * ST_ERR_STATE  bytes are missing; the message says how many, and of which tensor.
+ * ST_ERR_WRITE  the system could not write, or could not put the file in its place.
+ * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor that is copied from an open
+ *               file could not be read. */
 ST_API st_status st_writer_finish(st_writer *writer, st_error *err);
-ST_API void      st_writer_free(st_writer *writer);             /* before finish: nothing is left behind */
 
-/* Sets keys[i] to values[i], or removes it where the value is NULL; a missing key to remove is no error.  No tensor's byte is
- * touched and the data stays as aligned as it was.  If the header has room where its metadata is (st_write_options.header_reserve,
- * or what removed pairs left) the file is changed in place, by one write that a killed process has done or not done; otherwise
- * the data is copied by the kernel into a new file that replaces the old one.  With ST_WRITE_SYNC that holds for a power cut too.
- * In place, all hard links see the change.  Readers never see half of it: st_open waits for an edit that is under way, on this
- * machine and on filesystems that have locks (else, and after two seconds, it reads until two readings agree; st_open_source
- * and st_open_memory cannot).  An edit never undoes a save that came meanwhile: it is made again on the new file, and after
- * several of them, as while somebody else edits the file, it is ST_ERR_STATE.  Of options only ST_WRITE_SYNC, data_alignment
- * and header_reserve (room that a new file gets) apply. */
-ST_API st_status st_edit_metadata(const char *path, const char *const *keys, const char *const *values, size_t n,
+/* Frees a writer. If it has not finished, nothing is left of the file. */
+ST_API void st_writer_free(st_writer *writer);
+
+/* ---- Editing --------------------------------------------------------------------------------- */
+
+/* Changes metadata of one safetensors file: for each i below n, sets keys[i] to values[i], or
+ * removes keys[i] if values[i] is NULL; it is no error if there is no such key. All changes are
+ * made, or none. The bytes of tensors stay as they are, and as aligned as they are.
+ *
+ * The file is changed in place if the metadata fits into the room that it has in the header (see
+ * header_reserve) and the change lies in one block of 4096 bytes of the file. This takes one
+ * write, which a process that is killed has done or not done; other hard links show the change,
+ * too. In all other cases a new file replaces the old one as st_writer_finish does it, and the
+ * kernel copies the data. With ST_WRITE_SYNC the file is whole also after a power failure; a
+ * change in place must then lie in one block of 512 bytes.
+ *
+ * Several processes may work with the file. st_open and st_open_fd never see half of a change:
+ * they wait for an edit to end, for two seconds at most; after that, and on filesystems without
+ * locks, they read the header until it is twice the same. st_open_memory and st_open_source
+ * cannot do that. If another process saves the file during the edit, its file is not overwritten:
+ * the edit is made again on that file, 5 times at most.
+ *
+ * keys and values may be NULL if n is 0. Of options, which may be NULL, only ST_WRITE_SYNC,
+ * data_alignment and header_reserve count; the last is the room in a new file. Other flags are
+ * ST_ERR_UNSUPPORTED.
+ *
+ * ST_ERR_OPEN         the path is no regular file, or cannot be opened for writing.
+ * ST_ERR_STATE        somebody else is editing the file, or changed it each of the 5 times.
+ * ST_ERR_UTF8         a key or a value is not UTF-8.
+ * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
+ * ST_ERR_UNSUPPORTED  it is a bintensors file.
+ * ST_ERR_READ, ST_ERR_WRITE  the system could not read or write.
+ * 3xx                 the content of the file is wrong. */
+ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
+                                  const char *const *values, size_t n,
                                   const st_write_options *options, st_error *err);
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* The numbers of st_status never change their meaning. */
+enum {
+  ST_OK = 0,
+  /* 1xx: the call is wrong. */
+  ST_ERR_ARGUMENT = 100,    /* An argument is NULL or has a value that it may not have.      */
+  ST_ERR_STRUCT_SIZE = 101, /* A struct has a wrong struct_size, or members unknown here.    */
+  ST_ERR_UNSUPPORTED = 102, /* This library does not know a flag or value, or cannot do it.  */
+  ST_ERR_NOT_FOUND = 103,   /* There is no tensor of this name (safetensors.hpp only).       */
+  ST_ERR_RANGE = 104,       /* An index or a range of bytes is outside of what there is.     */
+  ST_ERR_BUFFER_SIZE = 105, /* A buffer is not as long as the data.                          */
+  ST_ERR_STATE = 106,       /* The object cannot do this now.                                */
+  ST_ERR_CANCELLED = 107,   /* A plan's run was cancelled.                                   */
+  /* 2xx: the machine cannot do it. */
+  ST_ERR_NO_MEMORY = 200,   /* There is not enough memory.                                   */
+  ST_ERR_OPEN = 201,        /* A path or a descriptor cannot be opened, or not as a file.    */
+  ST_ERR_READ = 202,        /* The system could not read a file.                             */
+  ST_ERR_WRITE = 203,       /* The system could not write a file.                            */
+  ST_ERR_MAP = 204,         /* The system could not map a file.                              */
+  ST_ERR_CALLBACK = 205,    /* A function of the caller reported an error.                   */
+  /* 3xx: the content of a file is wrong. */
+  ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or is shorter than it was.   */
+  ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */
+  ST_ERR_UTF8 = 302,        /* Text is not UTF-8.                                            */
+  ST_ERR_JSON = 303,        /* The header is not JSON.                                       */
+  ST_ERR_SCHEMA = 304,      /* The header is JSON, but not that of a safetensors file.       */
+  ST_ERR_DUPLICATE = 305,   /* A name, a key or a field is given twice.                      */
+  ST_ERR_DTYPE = 306,       /* There is no such dtype.                                       */
+  ST_ERR_OFFSETS = 307,     /* Data of tensors overlaps, leaves a hole or runs backwards.    */
+  ST_ERR_OVERFLOW = 308,    /* A size does not fit 64 bits.                                  */
+  ST_ERR_MISALIGNED = 309,  /* Elements of less than 8 bits begin or end inside a byte.      */
+  ST_ERR_TENSOR_SIZE = 310, /* The offsets of a tensor do not fit its dtype and shape.       */
+  ST_ERR_COVERAGE = 311,    /* The file is shorter or longer than its tensors: a truncated download,
+                               for example.                                                  */
+  ST_ERR_SHARD = 312,       /* A shard is missing, out of bounds, or differs from the index. */
+  ST_ERR_FORMAT = 313,      /* The file is of another kind; the message says which.          */
+  /* 9xx: this library is wrong. */
+  ST_ERR_INTERNAL = 900     /* A defect of the library; please report it.                    */
+};
+
+/* Returns the name of the constant, "ST_ERR_JSON", or "an unknown status". */
+ST_API const char *st_status_name(st_status status);
+
+/* ---- Versions -------------------------------------------------------------------------------- */
+
+/* The version of this header. */
+#define ST_VERSION_MAJOR 0
+#define ST_VERSION_MINOR 1
+#define ST_VERSION_PATCH 0
+
+/* Returns the version of the library that is loaded: major << 16 | minor << 8 | patch. */
+ST_API uint32_t st_version(void);
+
+/* Returns the same as text, with the version of simdjson: "0.1.0 (simdjson 3.0.1)". */
+ST_API const char *st_version_string(void);
 
 #ifdef __cplusplus
 }
