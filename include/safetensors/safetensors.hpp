@@ -1,7 +1,7 @@
-// safetensors.hpp - safetensors.h for C++17 and later: objects that free themselves, errors that are thrown.
+// safetensors.hpp - safetensors.h for C++17 and later: objects free themselves, errors are thrown.
 //
-// Header-only, so that it has no ABI of its own: it compiles into the caller and calls only what
-// safetensors.h promises to keep. Names are those of the Python package where it has one: SafeOpen,
+// The header is all there is: it is compiled into the caller and calls only safetensors.h, so that
+// it has no ABI of its own. Names are those of the Python package where that has one: SafeOpen,
 // keys, get_tensor, get_slice, metadata, load_file, save_file.
 //
 //     auto file = safetensors::SafeOpen("model.safetensors");
@@ -10,19 +10,25 @@
 //     std::vector<float> rows = file.get_slice("weight", {{0, 10}}).read<float>();  // weight[0:10]
 //     safetensors::save_file({{"bias", bias}}, "bias.safetensors", {{"format", "pt"}});
 //
-// Conventions, true of everything below unless it says otherwise:
+// Conventions. They hold for everything below unless its comment says otherwise. What a comment
+// says of statuses, options and flags is short; the function of safetensors.h that is called says
+// more.
 //
-//  1. Every failure is thrown: Error for what the library refuses or the system cannot do,
-//     std::bad_alloc where a container of this header finds no memory.
-//  2. const members may be called from any number of threads at once, others by one at a time.
-//  3. Sizes, offsets and progress are in bytes. Positions in a slice are in elements.
-//  4. Views, string_views and pointers that are handed out live as long as the file. SafeOpen, Tensor
-//     and Slice keep the file open; copies share it. Plan, Buffer and Writer own what they hold and can
-//     only be moved. An object that was moved from may be assigned to or destroyed, and nothing else.
-//     Wrong, since only a temporary keeps the file open: auto shape = SafeOpen(path).get_tensor("w").shape;
-//  5. Memory that is handed in stays the caller's.
-//  6. Text is UTF-8, paths included, on every system.
-//  7. Options and flags are those of safetensors.h: ST_INIT(st_open_options) sets all to their defaults.
+//  1. Errors. Every failure is thrown: as Error, with the status that the C function returns, or as
+//     std::bad_alloc if a container of this header finds no memory.
+//  2. Threads. Any number of threads may call const members of one object at the same time. While a
+//     member that is not const runs, no other call may use the object.
+//  3. Units. Sizes and offsets are in bytes, positions and shapes in elements.
+//  4. Lifetime. SafeOpen, Tensor and Slice keep the file open, and copies share it. Views,
+//     string_views and pointers that are returned are valid as long as the file is open. So this is
+//     wrong, since only a temporary keeps the file open:
+//         auto shape = SafeOpen(path).get_tensor("w").shape;
+//     Plan, Buffer and Writer own what they hold, and can be moved but not copied. An object that
+//     was moved from can only be destroyed or assigned to.
+//  5. Ownership. Memory that is passed in stays the caller's.
+//  6. Text is UTF-8, paths included.
+//  7. Options. ST_INIT(st_open_options), and its like, sets every option to its default.
+//  8. Versions. CHANGELOG.md says what came with which version.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef SAFETENSORS_HPP
@@ -38,6 +44,7 @@
 #include <initializer_list>
 #include <iostream>  // programs written for earlier C++ bindings expect std::cout from here
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <new>
@@ -53,16 +60,19 @@ namespace safetensors {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-// what() is one line and names the file or the tensor, and the numbers.
+// What went wrong. what() is one line that names the file or the tensor, and the numbers.
 class Error : public std::runtime_error {
  public:
-  Error(st_status status, const std::string& message, std::uint64_t offset = UINT64_MAX, int os_error = 0)
+  Error(st_status status, const std::string& message, std::uint64_t offset = UINT64_MAX,
+        int os_error = 0)
       : std::runtime_error(message), status_(status), os_error_(os_error), offset_(offset) {}
 
   st_status status() const noexcept { return status_; }
+  // The name of the status: "ST_ERR_JSON".
   const char* status_name() const noexcept { return st_status_name(status_); }
-  int os_error() const noexcept { return os_error_; }  // errno or GetLastError(); 0 when the system is not to blame
-  // The byte of the file where the fault lies, if it has a place there.
+  // errno or GetLastError(); 0 if the system reported no error.
+  int os_error() const noexcept { return os_error_; }
+  // The byte of the file at which the fault lies, if it has such a place.
   std::optional<std::uint64_t> offset() const noexcept {
     return offset_ == UINT64_MAX ? std::nullopt : std::optional<std::uint64_t>(offset_);
   }
@@ -75,6 +85,7 @@ class Error : public std::runtime_error {
 
 // ---- Element types ------------------------------------------------------------------------------
 
+// The type of a tensor's elements, as st_dtype describes them.
 enum class Dtype : st_dtype {
   UNKNOWN = ST_DTYPE_UNKNOWN,
   BOOL = ST_BOOL,
@@ -101,32 +112,73 @@ enum class Dtype : st_dtype {
   F4 = ST_F4,
 };
 
-// "BF16"
+// Returns the name of a dtype: "BF16".
 inline std::string_view name(Dtype dtype) { return st_dtype_name(static_cast<st_dtype>(dtype)); }
 inline std::ostream& operator<<(std::ostream& out, Dtype dtype) { return out << name(dtype); }
-// Per element; 0 for Dtype::UNKNOWN.
+// Returns the size of an element in bits; 0 for Dtype::UNKNOWN.
 inline std::uint32_t bits(Dtype dtype) { return st_dtype_bits(static_cast<st_dtype>(dtype)); }
-// Dtype::UNKNOWN if there is no such name; names are compared byte for byte.
+// Returns the dtype of this name, letter for letter, or Dtype::UNKNOWN.
 inline Dtype dtype_from_name(std::string_view text) {
   return static_cast<Dtype>(st_dtype_from_name(text.data(), text.size()));
 }
 
-// The dtype that holds values of a C++ type: F32 for float, I64 for std::int64_t.
+namespace detail {
+
+// Characters are not numbers, and whether char and wchar_t are signed differs between machines.
+template <class T>
+constexpr bool is_character() {
+#if defined(__cpp_char8_t)
+  if (std::is_same_v<T, char8_t>) return true;
+#endif
+  return std::is_same_v<T, char> || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
+         std::is_same_v<T, char32_t>;
+}
+
+constexpr Dtype integer_dtype(std::size_t bytes, bool is_signed) {
+  switch (bytes) {
+    case 1: return is_signed ? Dtype::I8 : Dtype::U8;
+    case 2: return is_signed ? Dtype::I16 : Dtype::U16;
+    case 4: return is_signed ? Dtype::I32 : Dtype::U32;
+    case 8: return is_signed ? Dtype::I64 : Dtype::U64;
+    default: return Dtype::UNKNOWN;
+  }
+}
+
+// The size alone does not tell std::float16_t from std::bfloat16_t. digits: of numeric_limits.
+constexpr Dtype floating_dtype(std::size_t bytes, int digits) {
+  if (bytes == 2 && digits == 11) return Dtype::F16;
+  if (bytes == 2 && digits == 8) return Dtype::BF16;
+  if (bytes == 4 && digits == 24) return Dtype::F32;
+  if (bytes == 8 && digits == 53) return Dtype::F64;
+  return Dtype::UNKNOWN;
+}
+
+template <class T>
+constexpr Dtype arithmetic_dtype() {
+  if (std::is_same_v<T, bool>) return Dtype::BOOL;
+  if (std::is_floating_point_v<T>) return floating_dtype(sizeof(T), std::numeric_limits<T>::digits);
+  return integer_dtype(sizeof(T), std::is_signed_v<T>);
+}
+
+}  // namespace detail
+
+// Returns the dtype that holds values of a C++ type: F32 for float, I64 for std::int64_t, BF16 for
+// std::bfloat16_t. Does not compile for a type that has none, nor for characters: use std::int8_t
+// or std::uint8_t for numbers of one byte.
 template <class T>
 constexpr Dtype dtype_of() {
-  static_assert(std::is_arithmetic_v<T>, "name the Dtype: only numbers of C++ have one of their own");
-  static_assert(sizeof(T) <= 8, "no dtype is this large");
-  constexpr Dtype kSigned[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
-  constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
-  constexpr std::size_t kLog = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-  if (std::is_same_v<T, bool>) return Dtype::BOOL;
-  if (std::is_floating_point_v<T>) return sizeof(T) == 4 ? Dtype::F32 : Dtype::F64;
-  return std::is_signed_v<T> ? kSigned[kLog] : kUnsigned[kLog];
+  using Value = std::remove_cv_t<T>;
+  static_assert(std::is_arithmetic_v<Value>, "name the Dtype: this type is no number of C++");
+  static_assert(!detail::is_character<Value>(), "name the Dtype: this type is a character");
+  constexpr Dtype kDtype = detail::arithmetic_dtype<Value>();
+  static_assert(kDtype != Dtype::UNKNOWN, "no dtype holds this type");
+  return kDtype;
 }
 
 // ---- Views --------------------------------------------------------------------------------------
 
-// Values that somebody else keeps. std::span<const T>, into which it converts, for C++17.
+// Contiguous values in memory that the View does not own: a std::span<const T> for C++17, to which
+// it converts in C++20.
 template <class T>
 class View {
  public:
@@ -135,10 +187,11 @@ class View {
 
   View() = default;
   View(const T* data, std::size_t size) : data_(data), size_(size) {}
-  // Of a container with its values in one piece, such as std::vector, std::array or std::span.
-  template <class Values,
-            class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Values&>().data()), const T*>>>
-  View(const Values& values) : View(values.data(), values.size()) {}  // NOLINT(google-explicit-constructor)
+  // Views the values of a container that has data() and size(): std::vector, std::array, std::span.
+  template <class Values, class = std::enable_if_t<std::is_convertible_v<
+                              decltype(std::declval<const Values&>().data()), const T*>>>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  View(const Values& values) : View(values.data(), values.size()) {}
 
   const T* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -156,7 +209,7 @@ class View {
 
 namespace detail {
 
-// Calls a function of safetensors.h with `arguments` and an st_error, and throws what it returns.
+// Calls a function of safetensors.h with these arguments and an st_error, and throws its failure.
 template <class... Parameters, class... Arguments>
 void call(st_status (*function)(Parameters...), const Arguments&... arguments) {
   st_error error = ST_INIT(st_error);
@@ -164,7 +217,7 @@ void call(st_status (*function)(Parameters...), const Arguments&... arguments) {
   if (status != ST_OK) throw Error(status, error.message, error.offset, error.os_error);
 }
 
-// The same with an out-parameter before the st_error.
+// The same for a function with an out-parameter before the st_error, which is returned.
 template <class Out, class... Parameters, class... Arguments>
 Out result_of(st_status (*function)(Parameters...), const Arguments&... arguments) {
   Out out{};
@@ -172,6 +225,7 @@ Out result_of(st_status (*function)(Parameters...), const Arguments&... argument
   return out;
 }
 
+// A reference to an st_file.
 class Handle {
  public:
   explicit Handle(st_file* owned) : file_(owned) {}
@@ -189,10 +243,11 @@ class Handle {
   st_file* file_;
 };
 
-// For a C function, to which a NUL would be the end of the path.
+// A path for a C function, to which a NUL inside the path would be its end.
 inline const char* c_path(const std::string& path) {
   const std::size_t nul = path.find('\0');
-  if (nul != path.npos) throw Error(ST_ERR_ARGUMENT, "a NUL follows '" + path.substr(0, nul) + "' in a path");
+  if (nul != path.npos)
+    throw Error(ST_ERR_ARGUMENT, "a NUL follows '" + path.substr(0, nul) + "' in a path");
   return path.c_str();
 }
 
@@ -208,26 +263,26 @@ inline std::string_view name_of(const st_tensor* tensor) {
   return {text, length};
 }
 
-// Whether values of type T are what a tensor of this dtype holds. Signed and floating types take only
-// their own dtype, unsigned ones any of their width (a uint16_t is how most programs hold a BF16), and
-// so do classes, for the half types of other libraries. std::byte takes everything.
+// Whether values of type T are what a tensor of this dtype holds: the rule of Tensor::view().
 template <class T>
 bool holds(Dtype dtype) {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>, "tensors are plain bytes");
-  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no bytes of its own: read std::uint8_t");
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
+                "tensors are plain bytes");
+  static_assert(!std::is_same_v<T, bool>,
+                "std::vector<bool> has no bytes of its own: read std::uint8_t");
   if (std::is_same_v<T, std::byte>) return true;
   if (bits(dtype) != sizeof(T) * 8) return false;
-  if (std::is_floating_point_v<T>) return name(dtype).front() == 'F' || dtype == Dtype::BF16;
-  if (std::is_signed_v<T>) return name(dtype).front() == 'I';
+  if (std::is_floating_point_v<T>) return dtype == arithmetic_dtype<T>();
+  if (std::is_signed_v<T> && !is_character<T>()) return name(dtype).front() == 'I';
   return true;
 }
 
-// What Tensor and Slice have in common: `part` has a name, a dtype, nbytes(), data() and read().
+// The next three serve Tensor and Slice: `part` has a name, a dtype, nbytes(), data() and read().
 template <class T, class Part>
 void require_dtype(const Part& part) {
   if (holds<T>(part.dtype)) return;
-  throw Error(ST_ERR_ARGUMENT, "tensor '" + std::string(part.name) + "' is " + std::string(name(part.dtype)) +
-                                   ", not of the type asked for");
+  throw Error(ST_ERR_ARGUMENT, "tensor '" + std::string(part.name) + "' is " +
+                                   std::string(name(part.dtype)) + ", not of the type asked for");
 }
 
 template <class T, class Part>
@@ -235,10 +290,12 @@ View<T> view_of(const Part& part) {
   require_dtype<T>(part);
   const void* bytes = part.data();
   const auto refuse = [&part](const char* why) {
-    throw Error(ST_ERR_STATE, "tensor '" + std::string(part.name) + "' " + why + ", read it instead");
+    throw Error(ST_ERR_STATE,
+                "tensor '" + std::string(part.name) + "' " + why + ", read it instead");
   };
   if (bytes == nullptr && part.nbytes() != 0) refuse("has no view");
-  if (reinterpret_cast<std::uintptr_t>(bytes) % alignof(T) != 0) refuse("lies unaligned in the file");
+  if (reinterpret_cast<std::uintptr_t>(bytes) % alignof(T) != 0)
+    refuse("lies unaligned in the file");
   return {static_cast<const T*>(bytes), static_cast<std::size_t>(part.nbytes() / sizeof(T))};
 }
 
@@ -259,56 +316,72 @@ std::vector<T> values_of(const Part& part) {
 
 class Slice;
 
-// Positions of one dimension as Python's begin:end:step: {} is all of them, {-2} the last two, {{}, 8}
-// the first eight, {{}, {}, -1} all of them backwards. What lies outside is cut off.
+// Positions in one dimension, as Python's begin:end:step. {} is all of them, {-2} the last two,
+// {{}, 8} the first eight, {{}, {}, -1} all of them backwards. Positions outside are cut off.
 struct Range {
   std::optional<std::int64_t> begin = {};
   std::optional<std::int64_t> end = {};
   std::int64_t step = 1;
 };
 
-// One tensor of an open file. Cheap to copy; keeps the file open.
+// One tensor of an open file. A copy costs an atomic increment.
 class Tensor {
  public:
-  // Borrowed from the file.
   std::string_view name;
   Dtype dtype;
   View<std::uint64_t> shape;
 
-  std::string_view dtype_name() const { return st_tensor_dtype_name(tensor_); }  // as in the file
+  // The dtype as the file spells it, also if it is Dtype::UNKNOWN.
+  std::string_view dtype_name() const { return st_tensor_dtype_name(tensor_); }
+  // The number of dimensions; 0 for a scalar.
   std::size_t rank() const { return st_tensor_rank(tensor_); }
+  // The number of elements: the product of the shape, 1 for a scalar.
   std::uint64_t elements() const { return st_tensor_elements(tensor_); }
+  // The size of the data in bytes.
   std::uint64_t nbytes() const { return st_tensor_bytes(tensor_); }
-  std::uint64_t offset() const { return st_tensor_offset(tensor_); }  // absolute, in its file
-  std::size_t shard() const { return st_tensor_shard(tensor_); }      // which file, from 0
+  // The byte of its file at which the data begins.
+  std::uint64_t offset() const { return st_tensor_offset(tensor_); }
+  // The number of the file that holds it; 0 for a checkpoint of one file.
+  std::size_t shard() const { return st_tensor_shard(tensor_); }
+  // For calls of safetensors.h.
   const st_tensor* c_handle() const { return tensor_; }
 
-  // The bytes where they lie, without a copy. nullptr if the file is not mapped: read them then. If
-  // somebody truncates a mapped file, touching them raises SIGBUS; the reads below throw instead.
+  // Returns the bytes where they are, without a copy, or nullptr if the file is not mapped. They
+  // may be less aligned than the elements need. If another process truncates the file, touching
+  // them raises SIGBUS; read() throws instead.
   const void* data() const { return st_tensor_data(tensor_); }
 
-  // data() as values. Throws ST_ERR_ARGUMENT if T does not fit the dtype (unsigned types take any of
-  // their width, std::byte takes all), ST_ERR_STATE if there is no view or it is unaligned for T.
+  // Returns data() as values of type T. T fits the dtype if it is
+  //   - std::byte, whatever the dtype;
+  //   - a floating-point type or a signed integer type, and the dtype is dtype_of<T>();
+  //   - another type of the size of an element: an unsigned integer type (a std::uint16_t is how
+  //     most programs hold a BF16), a character, or a class such as another library's half.
+  // Throws ST_ERR_ARGUMENT if T does not fit, ST_ERR_STATE if the file is not mapped or the bytes
+  // are not aligned for T.
   template <class T>
   View<T> view() const {
     return detail::view_of<T>(*this);
   }
 
-  // Copies all bytes to `destination`. size: exactly nbytes(), else ST_ERR_BUFFER_SIZE.
-  void read(void* destination, std::size_t size) const { detail::call(st_tensor_read, tensor_, destination, size); }
+  // Copies all bytes to destination. Throws ST_ERR_BUFFER_SIZE if size is not nbytes().
+  void read(void* destination, std::size_t size) const {
+    detail::call(st_tensor_read, tensor_, destination, size);
+  }
 
-  // A copy: read<float>() of an F32 tensor, read() for its bytes. T as for view().
+  // Returns a copy of the values: read<float>() of an F32 tensor, read() for the bytes of any.
+  // Throws ST_ERR_ARGUMENT if T does not fit the dtype: see view().
   template <class T = std::byte>
   std::vector<T> read() const {
     return detail::values_of<T>(*this);
   }
 
-  // A range for each dimension; dimensions without one are whole. Reads nothing. Throws
-  // ST_ERR_ARGUMENT for more ranges than dimensions or a step of 0, ST_ERR_MISALIGNED if the part would
-  // begin or end inside a byte.
+  // Returns a part of the tensor: one range for each dimension, of which the last ones may be left
+  // out. Reads nothing. Throws ST_ERR_ARGUMENT if there are more ranges than dimensions or a step
+  // is 0, ST_ERR_MISALIGNED if the part begins or ends inside a byte, and ST_ERR_UNSUPPORTED for a
+  // part of a tensor whose dtype is unknown.
   Slice slice(const std::vector<Range>& ranges) const;
 
-  // A hint to the system: these bytes will soon be touched, or not again.
+  // Gives the system a hint about the bytes: see st_advice.
   void advise(st_advice advice) const { st_tensor_advise(&tensor_, 1, advice); }
 
  private:
@@ -325,31 +398,33 @@ class Tensor {
   const st_tensor* tensor_;
 };
 
-// A part of a tensor, with as many dimensions as the tensor. Nothing is read until it is asked for.
+// A part of a tensor, with as many dimensions as the tensor. It holds no data.
 class Slice {
  public:
-  std::string_view name;  // the tensor's
+  std::string_view name;  // of the tensor
   Dtype dtype;
   std::vector<std::uint64_t> shape;
 
-  std::uint64_t nbytes() const { return nbytes_; }  // of the packed result
+  // The size of the data in bytes, packed.
+  std::uint64_t nbytes() const { return nbytes_; }
 
-  // The bytes where they lie. nullptr if they are not contiguous or the file is not mapped.
+  // Returns the bytes where they are, as Tensor::data(), or nullptr if they are not in one piece.
   const void* data() const {
     const void* contiguous = nullptr;
-    st_tensor_slice(tensor_.c_handle(), begin_.data(), end_.data(), step_.data(), nullptr, nullptr, &contiguous,
-                    nullptr);
+    st_tensor_slice(tensor_.c_handle(), begin_.data(), end_.data(), step_.data(), nullptr, nullptr,
+                    &contiguous, nullptr);
     return contiguous;
   }
 
-  // As those of Tensor. Reads on the calling thread, without what the part leaves out; many parts, and
-  // large ones, come sooner through a Plan.
+  // These are as those of Tensor. They read on the calling thread, and from the file only the slice
+  // and small gaps in it; a Plan reads many slices, and large ones, faster.
   template <class T>
   View<T> view() const {
     return detail::view_of<T>(*this);
   }
   void read(void* destination, std::size_t size) const {
-    detail::call(st_tensor_read_slice, tensor_.c_handle(), begin_.data(), end_.data(), step_.data(), destination, size);
+    detail::call(st_tensor_read_slice, tensor_.c_handle(), begin_.data(), end_.data(), step_.data(),
+                 destination, size);
   }
   template <class T = std::byte>
   std::vector<T> read() const {
@@ -362,8 +437,9 @@ class Slice {
   Slice(const Tensor& tensor, const std::vector<Range>& ranges)
       : name(tensor.name), dtype(tensor.dtype), shape(tensor.rank()), tensor_(tensor) {
     if (ranges.size() > shape.size()) {
-      throw Error(ST_ERR_ARGUMENT, "tensor '" + std::string(name) + "': " + std::to_string(ranges.size()) +
-                                       " ranges for " + std::to_string(shape.size()) + " dimensions");
+      throw Error(ST_ERR_ARGUMENT, "tensor '" + std::string(name) +
+                                       "': " + std::to_string(ranges.size()) + " ranges for " +
+                                       std::to_string(shape.size()) + " dimensions");
     }
     const Range whole;
     for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -373,8 +449,8 @@ class Slice {
       end_.push_back(range.end.value_or(backwards ? INT64_MIN : INT64_MAX));
       step_.push_back(range.step);
     }
-    detail::call(st_tensor_slice, tensor_.c_handle(), begin_.data(), end_.data(), step_.data(), shape.data(), &nbytes_,
-                 nullptr);
+    detail::call(st_tensor_slice, tensor_.c_handle(), begin_.data(), end_.data(), step_.data(),
+                 shape.data(), &nbytes_, nullptr);
   }
 
   Tensor tensor_;
@@ -390,16 +466,20 @@ inline Slice Tensor::slice(const std::vector<Range>& ranges) const { return Slic
 
 using Metadata = std::map<std::string, std::string>;
 
-// An open checkpoint: one file, or all shards of one model. Immutable and cheap to copy.
+// An open checkpoint: one file, or all files ("shards") of one model. It never changes, and a copy
+// costs an atomic increment. It is a range of its Tensors, in the order of the data.
 class SafeOpen {
  public:
-  // A file, a *.safetensors.index.json, or a folder that holds either.
-  explicit SafeOpen(const std::string& path, const st_open_options& options = ST_INIT(st_open_options))
+  // Opens a safetensors or bintensors file, the index of a model, or a folder with either: see
+  // st_open.
+  explicit SafeOpen(const std::string& path,
+                    const st_open_options& options = ST_INIT(st_open_options))
       : SafeOpen(path, opened(st_open, detail::c_path(path), &options)) {}
 
-  // A whole file in the caller's memory, which must stay as it is while the file or a tensor of it
-  // lives. `owner`, if given, is kept until then.
-  static SafeOpen from_memory(const void* data, std::size_t size, std::shared_ptr<const void> owner = nullptr,
+  // Opens one whole file that lies in memory. The memory must not change while the file is open; an
+  // owner that is given is kept as long.
+  static SafeOpen from_memory(const void* data, std::size_t size,
+                              std::shared_ptr<const void> owner = nullptr,
                               const st_open_options& options = ST_INIT(st_open_options)) {
     using Owner = std::shared_ptr<const void>;
     auto* kept = new Owner(std::move(owner));  // st_open_memory releases it, also when it fails
@@ -407,33 +487,36 @@ class SafeOpen {
     return {"memory", opened(st_open_memory, data, size, +release, kept, &options)};
   }
 
-  // `size` bytes from `offset` inside an open file (size 0: to its end). The descriptor stays the
-  // caller's, and may be closed at once.
+  // Opens the file that lies in size bytes from byte offset of an open descriptor; size 0 means up
+  // to its end. The descriptor stays the caller's and may be closed at once.
   static SafeOpen from_fd(std::intptr_t fd, std::uint64_t offset = 0, std::uint64_t size = 0,
                           const st_open_options& options = ST_INIT(st_open_options)) {
     return {"descriptor " + std::to_string(fd), opened(st_open_fd, fd, offset, size, &options)};
   }
 
-  // Any random-access bytes: see st_source. Its close is called exactly once, also when this throws.
-  static SafeOpen from_source(const st_source& source, const st_open_options& options = ST_INIT(st_open_options)) {
+  // Opens one whole file that the caller's functions read: see st_source. Its close is called
+  // exactly once, also if this throws.
+  static SafeOpen from_source(const st_source& source,
+                              const st_open_options& options = ST_INIT(st_open_options)) {
     return {"source", opened(st_open_source, &source, &options)};
   }
 
-  // Throws ST_ERR_NOT_FOUND if there is no such tensor; find() tells without throwing.
+  // Returns the tensor of this name. Throws ST_ERR_NOT_FOUND if there is none.
   Tensor get_tensor(std::string_view name) const {
     std::optional<Tensor> found = find(name);
     if (!found) throw Error(ST_ERR_NOT_FOUND, "no tensor '" + std::string(name) + "' in " + shown_);
     return *std::move(found);
   }
 
+  // Returns the tensor of this name, if there is one.
   std::optional<Tensor> find(std::string_view name) const {
     const st_tensor* tensor = st_get_tensor_n(file_.get(), name.data(), name.size());
     if (tensor == nullptr) return std::nullopt;
     return Tensor(file_, tensor);
   }
 
-  // A part of a tensor, one range for each dimension: {{0, 10}, {{}, {}, 2}} is [0:10, ::2]. Throws what
-  // get_tensor and Tensor::slice throw.
+  // Returns a part of a tensor, one range for each dimension: {{0, 10}, {{}, {}, 2}} is
+  // tensor[0:10, ::2]. Throws what get_tensor() and Tensor::slice() throw.
   Slice get_slice(std::string_view name, const std::vector<Range>& ranges = {}) const {
     return get_tensor(name).slice(ranges);
   }
@@ -442,26 +525,30 @@ class SafeOpen {
     return st_get_tensor_n(file_.get(), name.data(), name.size()) != nullptr;
   }
 
-  // All names, sorted; and in the order of the data.
+  // Returns the names of all tensors, sorted.
   std::vector<std::string> keys() const {
     std::vector<std::string> names = offset_keys();
     std::sort(names.begin(), names.end());
     return names;
   }
+  // Returns the names of all tensors, in the order of the data.
   std::vector<std::string> offset_keys() const {
     std::vector<std::string> names;
     names.reserve(size());
-    for (std::size_t i = 0; i < size(); ++i) names.emplace_back(detail::name_of(st_get_tensor_at(file_.get(), i)));
+    for (std::size_t i = 0; i < size(); ++i)
+      names.emplace_back(detail::name_of(st_get_tensor_at(file_.get(), i)));
     return names;
   }
 
+  // Returns all tensors by name. Reads no data.
   std::map<std::string, Tensor> get_tensors() const {
     std::map<std::string, Tensor> tensors;
     for (const Tensor& tensor : *this) tensors.emplace(tensor.name, tensor);
     return tensors;
   }
 
-  // Empty if the file has none, or an empty map, which has_metadata tells apart.
+  // Returns the metadata. It is empty if the file has none, or an empty map of it: see
+  // has_metadata().
   Metadata metadata() const {
     Metadata pairs;
     for (std::size_t i = 0; i < st_count_metadata(file_.get()); ++i) {
@@ -473,10 +560,12 @@ class SafeOpen {
     }
     return pairs;
   }
+  // Whether the file has metadata, even an empty map: see st_has_metadata.
   bool has_metadata() const { return st_has_metadata(file_.get()) != 0; }
 
+  // ST_FORMAT_SAFETENSORS, or one of bintensors.
   st_format format() const { return st_get_format(file_.get()); }
-  // What is odd and no error, a line each.
+  // Returns a line for each shard with tensors that the index does not list.
   std::vector<std::string> warnings() const {
     std::vector<std::string> lines;
     for (std::size_t i = 0; i < st_count_warnings(file_.get()); ++i) {
@@ -485,27 +574,36 @@ class SafeOpen {
     return lines;
   }
 
-  // The files of the checkpoint, numbered from 0.
+  // Returns how many files there are. They are numbered from 0.
   std::size_t count_shards() const { return st_count_shards(file_.get()); }
+  // Returns the path of a shard; empty if there is no such shard, or it was not opened by a path.
   std::string_view shard_path(std::size_t shard) const {
     const char* path = st_get_shard_path(file_.get(), shard);
     return path ? std::string_view(path) : std::string_view();
   }
-  // The header as the file spells it, without the eight bytes of its length.
+  // Returns the header of a shard as it is in the file, without the eight bytes of its length;
+  // empty if there is no such shard, or no memory.
   std::string_view header(std::size_t shard = 0) const {
     std::size_t length = 0;
     const char* text = st_get_header(file_.get(), shard, &length);
     return text ? std::string_view(text, length) : std::string_view();
   }
-  std::uint64_t shard_size(std::size_t shard = 0) const { return st_get_shard_size(file_.get(), shard); }
-  // `size` bytes of the file itself, header included, as it was opened: to digest it, or to send it on.
-  void read_shard(std::size_t shard, std::uint64_t offset, void* destination, std::size_t size) const {
+  // Returns the size of a shard's file in bytes; 0 if there is no such shard.
+  std::uint64_t shard_size(std::size_t shard = 0) const {
+    return st_get_shard_size(file_.get(), shard);
+  }
+  // Copies size bytes from byte offset of a shard's file to destination, header included: to
+  // compute a digest, for example. Throws ST_ERR_RANGE if there is no such shard, or it has no such
+  // bytes.
+  void read_shard(std::size_t shard, std::uint64_t offset, void* destination,
+                  std::size_t size) const {
     detail::call(st_read_shard, file_.get(), shard, offset, destination, size);
   }
 
+  // For calls of safetensors.h.
   const st_file* c_handle() const { return file_.get(); }
 
-  // The file is a range of Tensors in the order of the data.
+  // An iterator is valid as long as the SafeOpen that it comes from.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -540,11 +638,12 @@ class SafeOpen {
   bool empty() const { return size() == 0; }
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
-  // i: below size().
+  // Returns tensor i in the order of the data. i must be less than size().
   Tensor tensor_at(std::size_t i) const { return Tensor(file_, st_get_tensor_at(file_.get(), i)); }
 
  private:
-  SafeOpen(std::string shown, detail::Handle file) : file_(std::move(file)), shown_(std::move(shown)) {}
+  SafeOpen(std::string shown, detail::Handle file)
+      : file_(std::move(file)), shown_(std::move(shown)) {}
 
   template <class Open, class... Arguments>
   static detail::Handle opened(Open* open, const Arguments&... arguments) {
@@ -555,19 +654,22 @@ class SafeOpen {
   std::string shown_;  // how messages call the file
 };
 
-// Every tensor of a file by name. Their bytes are read when they are asked for.
-inline std::map<std::string, Tensor> load_file(const std::string& path) { return SafeOpen(path).get_tensors(); }
+// Opens a file and returns all its tensors by name. Reads no data.
+inline std::map<std::string, Tensor> load_file(const std::string& path) {
+  return SafeOpen(path).get_tensors();
+}
 
-// ---- Reading much at once -----------------------------------------------------------------------
+// ---- Reading many tensors -----------------------------------------------------------------------
 
-// Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them.
+// Zeroed memory to read into, aligned to 2 MiB, on huge pages if the system has them.
 class Buffer {
  public:
   Buffer() = default;
-  // flags: 0 or ST_BUFFER_LAZY. threads: to make it, gone when this returns; 0: the library chooses.
-  // Throws ST_ERR_NO_MEMORY.
+  // Allocates size bytes with this many threads; 0: the library chooses. flags: 0 or
+  // ST_BUFFER_LAZY. Throws ST_ERR_NO_MEMORY.
   explicit Buffer(std::uint64_t size, std::uint32_t flags = 0, std::uint32_t threads = 0)
-      : data_(static_cast<std::byte*>(detail::result_of<void*>(st_buffer_new, size, flags, threads))),
+      : data_(
+            static_cast<std::byte*>(detail::result_of<void*>(st_buffer_new, size, flags, threads))),
         size_(static_cast<std::size_t>(size)) {}
 
   std::byte* data() { return data_.get(); }
@@ -579,51 +681,58 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// Told about every 10 ms and at the end of a run; `false` cancels it. One thread at a time calls it, the
-// one that called run() unless options.parallel_for is set. What it throws, run() throws.
+// Is told how many bytes of how many a run has read, when and where st_read_options.progress is.
+// Returns false to cancel the run. What it throws ends the run, and run() throws it.
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-// Many reads as one pass over the files: sorted, merged, split, by several threads. Keeps its file open.
+// A list of tensors and slices, each with a destination in memory, that are read together: see
+// st_plan. It keeps its file open.
 class Plan {
  public:
-  explicit Plan(const SafeOpen& file) : plan_(detail::result_of<st_plan*>(st_plan_new, file.c_handle())) {}
+  explicit Plan(const SafeOpen& file)
+      : plan_(detail::result_of<st_plan*>(st_plan_new, file.c_handle())) {}
 
-  // Adds a destination and returns its number, counted from 0. `destination` must live until the plan has
-  // run. size: exactly nbytes() of the tensor or slice, else ST_ERR_BUFFER_SIZE.
+  // Adds a tensor or a slice, and returns the number of its destination, counted from 0. The memory
+  // must stay valid until the plan has run for the last time; destinations must not overlap. Throws
+  // ST_ERR_BUFFER_SIZE if size is not nbytes() of the tensor or slice, ST_ERR_ARGUMENT if that is
+  // of another file.
   std::size_t add(const Tensor& tensor, void* destination, std::size_t size) {
     return add(tensor.c_handle(), nullptr, nullptr, nullptr, destination, size);
   }
   std::size_t add(const Slice& slice, void* destination, std::size_t size) {
-    return add(slice.tensor_.c_handle(), slice.begin_.data(), slice.end_.data(), slice.step_.data(), destination, size);
+    return add(slice.tensor_.c_handle(), slice.begin_.data(), slice.end_.data(), slice.step_.data(),
+               destination, size);
   }
-  std::size_t size() const { return size_; }  // how many destinations there are
+  // The number of destinations.
+  std::size_t size() const { return size_; }
 
-  // Reads everything; a second run reads everything again. The first error ends it, and its message
-  // names tensor, file and offset. Throws ST_ERR_CANCELLED after a cancel. Its threads are gone when it
-  // returns.
+  // Reads everything, every time it is called. The threads that it starts have ended when it
+  // returns. The first error ends the run; its message names the tensor, the file and the offset.
+  // Throws ST_ERR_CANCELLED if the run was cancelled.
   void run(const st_read_options& options = ST_INIT(st_read_options)) {
     detail::call(st_plan_run, plan_.get(), &options);
   }
-  // The same, telling progress(done, total) in bytes how far it has come, in the place of options.progress. It cancels by
-  // returning false, except from its last call, where done is total.
+  // The same, with progress(done, total) in the place of options.progress.
   template <class Function, class = std::enable_if_t<std::is_convertible_v<Function, Progress>>>
   void run(Function&& progress, const st_read_options& options = ST_INIT(st_read_options)) {
     run_reporting(Progress(std::forward<Function>(progress)), options);
   }
 
-  // These three from any thread, also while the plan runs.
+  // progress(), cancel() and is_complete() may be called from any thread while the plan runs.
   struct Bytes {
     std::uint64_t done;
     std::uint64_t total;
   };
+  // Returns the bytes that this run, or the last one, has read, and those of the whole plan.
   Bytes progress() const {
     Bytes bytes{};
     st_plan_progress(plan_.get(), &bytes.done, &bytes.total);
     return bytes;
   }
-  // The run, or if there is none the next one.
+  // Ends the run early or, if the plan is not running, its next run.
   void cancel() const { st_plan_cancel(plan_.get()); }
-  // Whether every byte of destination i is there, also after a run that failed or was cancelled.
+  // Whether every byte of destination i has been read in this run, or in the last one, even if that
+  // failed or was cancelled.
   bool is_complete(std::size_t i) const { return st_plan_is_complete(plan_.get(), i) != 0; }
 
  private:
@@ -642,7 +751,8 @@ class Plan {
         return 1;
       }
     }
-    static void parallel_for(void* ctx, std::size_t n, void (*body)(void*, std::size_t), void* argument) {
+    static void parallel_for(void* ctx, std::size_t n, void (*body)(void*, std::size_t),
+                             void* argument) {
       const st_read_options& given = static_cast<Reporter*>(ctx)->given;
       given.parallel_for(given.ctx, n, body, argument);
     }
@@ -662,8 +772,8 @@ class Plan {
     if (reporter.thrown) std::rethrow_exception(reporter.thrown);
   }
 
-  std::size_t add(const st_tensor* tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
-                  void* destination, std::size_t size) {
+  std::size_t add(const st_tensor* tensor, const std::int64_t* begin, const std::int64_t* end,
+                  const std::int64_t* step, void* destination, std::size_t size) {
     detail::call(st_plan_add, plan_.get(), tensor, begin, end, step, destination, size);
     return size_++;
   }
@@ -674,7 +784,7 @@ class Plan {
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-// Values to be written, which the caller keeps.
+// Values to be written. They stay where they are, in the caller's memory.
 struct TensorView {
   Dtype dtype;
   std::vector<std::uint64_t> shape;
@@ -683,105 +793,119 @@ struct TensorView {
 
   TensorView(Dtype of, std::vector<std::uint64_t> dimensions, const void* bytes, std::size_t size)
       : dtype(of), shape(std::move(dimensions)), data(bytes), nbytes(size) {}
-  // Numbers in a std::vector, std::array, std::span or View: {values, {2, 3}}. Without a shape they have
-  // one dimension.
+  // Numbers in a std::vector, std::array, std::span or View: {values, {2, 3}}. Without a shape
+  // there is one dimension. Their dtype is dtype_of<T>().
   template <class Values, class T = std::remove_cv_t<typename Values::value_type>,
             class = decltype(std::declval<const Values&>().data())>
   TensorView(const Values& values, std::vector<std::uint64_t> dimensions)
-      : TensorView(dtype_of<T>(), std::move(dimensions), values.data(), values.size() * sizeof(T)) {}
+      : TensorView(dtype_of<T>(), std::move(dimensions), values.data(), values.size() * sizeof(T)) {
+  }
   template <class Values, class T = std::remove_cv_t<typename Values::value_type>,
             class = decltype(std::declval<const Values&>().data())>
-  TensorView(const Values& values)  // NOLINT(google-explicit-constructor): save_file({{"bias", bias}}, ...)
-      : TensorView(values, {values.size()}) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): save_file({{"bias", bias}}, ...)
+  TensorView(const Values& values) : TensorView(values, {values.size()}) {}
 };
 
-// A file in the making, which appears under its path whole, in one step, or not at all:
+// Writes one file, which appears at its path whole, in one step, or not at all. Its members are
+// called in this order:
 //
 //     set_metadata, add   ->   begin   ->   put, from any number of threads   ->   finish
 //
-// A Writer destroyed before finish() leaves nothing behind. Which failures end a writer, what is
-// replaced and how links and pipes are treated is told at st_writer in safetensors.h.
+// A Writer that is destroyed before finish() leaves nothing behind. The comment on st_writer in
+// safetensors.h says what is replaced, how links and pipes are treated, and which failures end a
+// writer.
 class Writer {
  public:
   Writer() : writer_(detail::result_of<st_writer*>(st_writer_new)) {}
 
-  // The last value of a key counts.
+  // Sets one pair of metadata. The last value of a key counts. Throws ST_ERR_UTF8.
   void set_metadata(std::string_view key, std::string_view value) {
-    detail::call(st_writer_set_metadata_n, writer_.get(), key.data() == nullptr ? "" : key.data(), key.size(),
-                 value.data(), value.size());
+    detail::call(st_writer_set_metadata_n, writer_.get(), key.data() == nullptr ? "" : key.data(),
+                 key.size(), value.data(), value.size());
   }
-  // Every pair of a map; an empty one writes a map without pairs, instead of no map.
+  // Sets every pair of a map. If it is empty, an empty map is written rather than none.
   void set_metadata(const Metadata& metadata) {
     constexpr std::size_t kNone = 0;
     detail::call(st_writer_set_metadata_n, writer_.get(), nullptr, kNone, nullptr, kNone);
     for (const auto& [key, value] : metadata) set_metadata(key, value);
   }
-  // As the file has it, map or none, over what was set before.
-  void copy_metadata(const SafeOpen& file) { detail::call(st_writer_copy_metadata, writer_.get(), file.c_handle()); }
+  // Sets every pair that an open file has, and keeps its map of metadata if that is empty.
+  void copy_metadata(const SafeOpen& file) {
+    detail::call(st_writer_copy_metadata, writer_.get(), file.c_handle());
+  }
 
-  // Declares a tensor and returns its number for put(). data: as many bytes as dtype and shape need,
-  // read by finish() and unchanged until then; nullptr: they come through put(). Throws if the name was
-  // given before or is not UTF-8, or if dtype or shape cannot be.
-  std::size_t add(std::string_view name, Dtype dtype, View<std::uint64_t> shape, const void* data = nullptr) {
+  // Declares a tensor and returns its number. data is as many bytes as dtype and shape need, and
+  // must be valid and unchanged until finish() has returned; with nullptr they are given to put().
+  // Throws ST_ERR_DUPLICATE, ST_ERR_UTF8, ST_ERR_DTYPE, ST_ERR_OVERFLOW or ST_ERR_MISALIGNED: see
+  // st_writer_add.
+  std::size_t add(std::string_view name, Dtype dtype, View<std::uint64_t> shape,
+                  const void* data = nullptr) {
     return detail::result_of<std::size_t>(st_writer_add_n, writer_.get(), name.data(), name.size(),
-                                          static_cast<st_dtype>(dtype), shape.size(), shape.data(), data);
+                                          static_cast<st_dtype>(dtype), shape.size(), shape.data(),
+                                          data);
   }
   std::size_t add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape,
                   const void* data = nullptr) {
     return add(name, dtype, View<std::uint64_t>(shape.begin(), shape.size()), data);
   }
-  // With its data, which finish() reads and which must be unchanged until then. Throws ST_ERR_BUFFER_SIZE if nbytes is
-  // not what dtype and shape need.
+  // Declares a tensor with its data. Throws also ST_ERR_BUFFER_SIZE if nbytes is not what dtype and
+  // shape need.
   std::size_t add(std::string_view name, const TensorView& tensor) {
     if (!has_right_size(tensor)) {
-      throw Error(ST_ERR_BUFFER_SIZE, "tensor '" + std::string(name) + "': its dtype and shape do not need " +
+      throw Error(ST_ERR_BUFFER_SIZE, "tensor '" + std::string(name) +
+                                          "': its dtype and shape do not need " +
                                           std::to_string(tensor.nbytes) + " bytes");
     }
     return add(name, tensor.dtype, tensor.shape, tensor.data);
   }
 
-  // A vector that is gone before finish() could read it.
-  template <class Values, class = std::enable_if_t<!std::is_lvalue_reference_v<Values> &&
-                                                   !std::is_same_v<std::decay_t<Values>, TensorView> &&
-                                                   !std::is_trivially_copyable_v<std::decay_t<Values>>>>
+  // Refused: a temporary vector would be gone before finish() reads it.
+  template <class Values,
+            class = std::enable_if_t<!std::is_lvalue_reference_v<Values> &&
+                                     !std::is_same_v<std::decay_t<Values>, TensorView> &&
+                                     !std::is_trivially_copyable_v<std::decay_t<Values>>>>
   std::size_t add(std::string_view name, Values&& values) = delete;
 
-  // A tensor of an open file, under its own name or another. finish() copies its bytes, inside the
-  // kernel where that is possible; until then the writer keeps the file open.
+  // Declares a copy of a tensor of an open file, under its own name or another. The writer keeps
+  // the file open until finish() has copied the data.
   void add_tensor(const Tensor& tensor) { add_tensor(tensor, tensor.name); }
   void add_tensor(const Tensor& tensor, std::string_view name) {
-    if (sources_.empty() || sources_.back().get() != tensor.file_.get()) sources_.push_back(tensor.file_);
-    detail::call(st_writer_add_tensor, writer_.get(), name.data() == nullptr ? "" : name.data(), name.size(),
-                 tensor.c_handle());
+    if (sources_.empty() || sources_.back().get() != tensor.file_.get())
+      sources_.push_back(tensor.file_);
+    detail::call(st_writer_add_tensor, writer_.get(), name.data() == nullptr ? "" : name.data(),
+                 name.size(), tensor.c_handle());
   }
 
-  // Checks all that was declared before the path is touched, lays the file out, and opens it. Waits for
-  // the reader of a FIFO.
+  // Lays out the file, checks everything that was declared, and only then opens the path. Waits
+  // until a FIFO has a reader. Throws what st_writer_begin returns.
   void begin(const std::string& path, const st_write_options& options = ST_INIT(st_write_options)) {
     detail::call(st_writer_begin, writer_.get(), detail::c_path(path), &options);
   }
 
-  // `size` bytes of tensor `index`, from its byte `at`; from any number of threads. Pieces come in any
-  // order, each byte once. data is the caller's again when it returns.
+  // Gives the writer size bytes of tensor index, which begin at byte `at` of the tensor. They are
+  // copied or written before it returns. They may come in any order, and each byte once. Throws
+  // ST_ERR_RANGE, ST_ERR_STATE or ST_ERR_WRITE, the last also for an earlier put().
   void put(std::size_t index, std::uint64_t at, const void* data, std::size_t size) const {
     detail::call(st_writer_put, writer_.get(), index, at, data, size);
   }
 
-  // Throws ST_ERR_STATE while bytes are missing; the message says of which tensor, and how many.
+  // Puts the file in its place. Throws ST_ERR_STATE if bytes are missing; the message says how
+  // many, and of which tensor.
   void finish() {
     detail::call(st_writer_finish, writer_.get());
     sources_.clear();
   }
 
  private:
-  // True where the size cannot be counted: the library refuses such a shape, and says why.
+  // True also if the size cannot be counted: the library refuses such a shape, and says why.
   static bool has_right_size(const TensorView& tensor) {
     std::uint64_t elements = 1;
     for (const std::uint64_t dimension : tensor.shape) {
       if (dimension != 0 && elements > UINT64_MAX / dimension) return true;
       elements *= dimension;
     }
-    const std::uint64_t whole = elements / 8;  // eight elements fill whole bytes, whatever the dtype
+    const std::uint64_t whole =
+        elements / 8;  // eight elements fill whole bytes, whatever the dtype
     const std::uint64_t per_eight = bits(tensor.dtype);
     if (per_eight == 0 || whole > UINT64_MAX / per_eight) return true;
     const std::uint64_t rest_bits = elements % 8 * per_eight;
@@ -792,8 +916,9 @@ class Writer {
   std::unique_ptr<st_writer, detail::Free> writer_;  // freed before what it reads from
 };
 
-// Writes a file at once. tensors: a map, or any range of pairs, from names to TensorViews or to Tensors
-// of open files; or any range of such Tensors, as SafeOpen is one. An empty metadata map writes none.
+// Writes a whole file. tensors is a map, or another range of pairs, from names to TensorViews or to
+// Tensors of open files; or a range of such Tensors, as a SafeOpen is. If metadata is empty, none
+// is written. Throws what a Writer throws.
 //
 //     save_file({{"bias", bias}, {"weight", {weight, {2, 3}}}}, path, {{"format", "pt"}});
 template <class Tensors = std::map<std::string, TensorView>>
@@ -807,9 +932,10 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
     } else if constexpr (std::is_same_v<std::decay_t<decltype(entry.second)>, Tensor>) {
       writer.add_tensor(entry.second, entry.first);
     } else {
-      static_assert(std::is_lvalue_reference_v<decltype(*std::begin(tensors))> ||
-                        std::is_same_v<std::decay_t<decltype(entry.second)>, TensorView>,
-                    "the values are read after the last of them was made: make them first, in a map or vector");
+      static_assert(
+          std::is_lvalue_reference_v<decltype(*std::begin(tensors))> ||
+              std::is_same_v<std::decay_t<decltype(entry.second)>, TensorView>,
+          "values are read after the last of them was made: make them first, in a map or vector");
       writer.add(entry.first, entry.second);
     }
   }
@@ -817,11 +943,11 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
   writer.finish();
 }
 
-// Sets metadata keys of a file to values, or removes those with std::nullopt; a missing key to remove is
-// no error. All changes are made or none. No tensor's byte is touched: see st_edit_metadata. Of options
-// only ST_WRITE_SYNC, data_alignment and header_reserve apply. Throws ST_ERR_ARGUMENT if a key or value
-// holds a NUL.
-inline void edit_metadata(const std::string& path, const std::map<std::string, std::optional<std::string>>& changes,
+// Sets metadata keys of one file to values, or removes those with std::nullopt, as st_edit_metadata
+// does: all of them or none, and without a change to tensors. Throws ST_ERR_ARGUMENT if a key or a
+// value holds a NUL.
+inline void edit_metadata(const std::string& path,
+                          const std::map<std::string, std::optional<std::string>>& changes,
                           const st_write_options& options = ST_INIT(st_write_options)) {
   std::vector<const char*> keys;
   std::vector<const char*> values;
@@ -832,12 +958,13 @@ inline void edit_metadata(const std::string& path, const std::map<std::string, s
     keys.push_back(key.c_str());
     values.push_back(value ? value->c_str() : nullptr);
   }
-  detail::call(st_edit_metadata, detail::c_path(path), keys.data(), values.data(), keys.size(), &options);
+  detail::call(st_edit_metadata, detail::c_path(path), keys.data(), values.data(), keys.size(),
+               &options);
 }
 
 // ---- Library ------------------------------------------------------------------------------------
 
-// Of the library as loaded: "0.1.0 (...)".
+// Returns the version of the library that is loaded: "0.1.0 (simdjson 3.0.1)".
 inline std::string_view version() { return st_version_string(); }
 
 }  // namespace safetensors

@@ -99,6 +99,7 @@ void check_content(const safetensors::SafeOpen& file) {
 
   expect(file.get_tensor("b").read<std::uint16_t>() == std::vector<std::uint16_t>{0x3F80, 0x4000}, "BF16 as its bits");
   expect(file.get_tensor("i").read<std::int16_t>() == std::vector<std::int16_t>{-2}, "I16");
+  expect(status_of([&] { file.get_tensor(odd).read<char>(); }) == ST_OK, "a char is 8 bits, whether signed or not");
   expect(file.get_tensor(odd).shape.empty() && file.get_tensor(odd).elements() == 1, "a scalar");
 
   std::string message;

@@ -1,5 +1,5 @@
 """safetensors.hpp compiles without a warning in each version of C++ from 17 on, with each compiler found, and the program
-that users of earlier C++ bindings have compiles unchanged and prints what it printed.
+that users of earlier C++ bindings have compiles unchanged and prints what it printed. Types without a dtype are refused.
 
 usage: standards.py LIBRARY     the shared library, to link with
 
@@ -26,12 +26,25 @@ def model():
     return len(header).to_bytes(8, "little") + header + bytes(24)
 
 
+def taken_types(frame):
+    """Says which types in the last lines of types.cpp have a dtype and should not."""
+    source = HERE / "cpp/types.cpp"
+    run = subprocess.run([*frame, "-fsyntax-only", "-DREFUSED", source], capture_output=True, text=True)
+    lines = source.read_text().partition("#if defined(REFUSED)\n")
+    first = lines[0].count("\n") + 2
+    types = {number: line for number, line in enumerate(lines[2].splitlines(), first) if "dtype_of<" in line}
+    taken = [line.split(",")[0].strip() for number, line in types.items() if f"{source.name}:{number}:" not in run.stderr]
+    return f"{', '.join(taken)} should be refused" if taken or not types else ""
+
+
 def fault_of(compiler, standard, folder):
     """What is wrong, or nothing."""
     program = folder / f"{compiler}-{standard}"
     frame = [compiler, f"-std={standard}", *WARNINGS, "-I", INCLUDE]
+    if fault := taken_types(frame):
+        return fault
     link = ["-o", program, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"]
-    for command in [[*frame, "-fsyntax-only", HERE / "cpp/main.cpp"], [*frame, HERE / "cpp/earlier.cpp", *link]]:
+    for command in [[*frame, "-fsyntax-only", HERE / "cpp/main.cpp", HERE / "cpp/types.cpp"], [*frame, HERE / "cpp/earlier.cpp", *link]]:
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode != 0:
             return run.stderr
