@@ -71,7 +71,7 @@ st_status st_open(const char* path, const st_open_options* options, st_file** ou
 st_status st_open_memory(const void* data, size_t size, void (*release)(void* ctx), void* ctx,
                          const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
-    io::Source source = io::Source::memory(data, size, release, ctx);  // first, so that release is always called
+    io::Source source = io::Source::memory(data, size, release, ctx);  // first, so that its destructor calls release
     if (size != 0) require(data, "data");
     require(out, "out");
     *out = handle(core::File::open(std::move(source), open_options(options)));
@@ -90,7 +90,7 @@ st_status st_open_source(const st_source* source, const st_open_options* options
   return guard(err, [&] {
     require(source, "source");
     io::Source bytes;
-    if (is_possible_size<st_source>(source->struct_size)) {  // first, so that close is called whatever is refused
+    if (is_possible_size<st_source>(source->struct_size)) {  // first, so that its destructor calls close
       bytes = io::Source::callbacks({source->read_at, source->close, source->ctx}, source->size);
     }
     const st_source given = read_struct(source, "st_source");

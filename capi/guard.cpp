@@ -10,7 +10,7 @@ namespace st::capi {
 
 namespace {
 
-// Never half a character, always a NUL.
+// Cuts the text between two characters if it is too long, and ends it with a NUL.
 void copy_text(char* to, std::size_t room, std::string_view text) {
   std::size_t n = std::min(text.size(), room - 1);
   if (n < text.size()) {

@@ -1,4 +1,4 @@
-// The exception barrier: the only place where the inside's errors become the caller's.
+// The exception barrier: the only place where exceptions of the core become statuses for the caller.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

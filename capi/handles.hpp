@@ -1,4 +1,4 @@
-// The opaque handles are the core's own objects under a C name.
+// Casts between the opaque handles of the C API and the objects of the core that they are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

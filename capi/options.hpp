@@ -1,8 +1,8 @@
-// The growth rule of public structs: an old caller's shorter struct is extended with zeros, a newer caller's longer
-// one is taken as long as it asks for nothing that this library does not know.
+// The growth rule of public structs: the shorter struct of an older caller is extended with zeros, the longer one of a
+// newer caller is accepted if all members that this library does not know are zero.
 //
-// A size that no header can have given is refused before a byte behind it is read: a struct nobody initialised would
-// otherwise send the library through the memory behind it.
+// A size that no version of the struct has is an error before anything else is read: the size of a struct that was
+// never initialised would make the library read the memory behind it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ namespace st::capi {
 // Promised in the header: no version of any struct will be longer.
 inline constexpr std::size_t kMostStructBytes = 1024;
 
-// The size in the first version that had the struct: up to its last field then.
+// The size of the struct in the first version that had it: up to the last member then.
 template <class Struct>
 inline constexpr std::size_t kFirstBytes = 0;
 template <>
@@ -40,7 +40,7 @@ bool is_possible_size(std::uint32_t size) {
   return size >= kFirstBytes<Struct> && size <= kMostStructBytes && size % alignof(Struct) == 0;
 }
 
-// All zero for NULL.
+// Returns a struct of this version. All of it is zero if `given` is null.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   Struct known{};

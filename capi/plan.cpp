@@ -1,4 +1,4 @@
-// Many reads at once, and memory for them.
+// Plans, and memory to read into.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.hpp"
 

@@ -23,7 +23,7 @@ size_t st_tensor_rank(const st_tensor* tensor) { return tensor_of(tensor).rank; 
 
 const uint64_t* st_tensor_shape(const st_tensor* tensor) { return tensor_of(tensor).dims; }
 
-// The product was seen to fit when the file was opened.
+// Opening the file has checked that the product fits.
 uint64_t st_tensor_elements(const st_tensor* tensor) { return element_count(tensor_of(tensor).shape()).value_or(0); }
 
 uint64_t st_tensor_bytes(const st_tensor* tensor) { return tensor_of(tensor).bytes(); }

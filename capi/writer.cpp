@@ -1,4 +1,4 @@
-// A file in the making.
+// Writing a file.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/writer.hpp"
 

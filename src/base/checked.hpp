@@ -1,4 +1,4 @@
-// Arithmetic on numbers that come from a file: every sum and product tells when it does not fit.
+// Arithmetic on numbers that come from a file: these functions report overflow.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@ namespace st {
   return !__builtin_mul_overflow(a, b, &product);
 }
 
-// Left to right, and it must fit at every step: [0, 2^63, 2^63] does, [2^63, 2^63, 0] does not (docs/format.md 1.1, 7).
+// Returns nullopt if any step overflows, left to right: of [2^63,2^63,0], not of [0,2^63,2^63] (docs/format.md 1.1, 7).
 [[nodiscard]] inline std::optional<std::uint64_t> element_count(std::span<const std::uint64_t> shape) {
   std::uint64_t product = 1;
   for (const std::uint64_t dim : shape) {

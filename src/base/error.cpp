@@ -1,4 +1,4 @@
-// Words for messages: what the system said, names from hostile files, sizes for people.
+// Text for messages: errors of the system, names from files that nobody trusts, sizes.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 
@@ -15,7 +15,7 @@ constexpr std::size_t kQuotedBytes = 80;  // a message has 231 bytes, and must s
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The character that these bytes spell. None: they are no UTF-8, as in a path.
+// Returns the character that these bytes encode, or nullopt if they are not UTF-8, as may be in a path.
 std::optional<char32_t> decoded(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
@@ -33,7 +33,7 @@ struct Range {
   char32_t last;
 };
 
-// What would end the line or act on a terminal: controls, separators, marks that turn the direction of writing.
+// Characters that end a line or act on a terminal: controls, separators, marks that change the direction of writing.
 constexpr std::array<Range, 8> kUnsafe{{{0x00, 0x1F},
                                         {0x7F, 0x9F},
                                         {0x061C, 0x061C},

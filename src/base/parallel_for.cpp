@@ -27,7 +27,7 @@ class Rounds {
     }
   }
 
-  // After every thread has come back.
+  // To be called after every thread has ended.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }
@@ -39,7 +39,7 @@ class Rounds {
   std::exception_ptr first_;
 };
 
-// Joined in every case: a std::thread that is destroyed while it runs ends the process.
+// Joins the threads in every case: a std::thread that is destroyed while it runs ends the process.
 struct Crew {
   std::vector<std::thread> threads;
   ~Crew() {
@@ -57,7 +57,7 @@ void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
   try {
     while (crew.threads.size() < helpers) crew.threads.emplace_back(work);
   } catch (const std::exception&) {
-    // No more threads to be had, or no memory for one: those that there are do it all.
+    // The system has no more threads, or no memory for one: the others do all the work.
   }
   rounds.call(0);
   work();

@@ -12,11 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kWaiters = 16;        // readers of disks and networks; they sleep most of the time
-constexpr unsigned kMostCopiers = 16;    // enough for the memory of any machine
-constexpr unsigned kMostThreads = 1024;  // whatever the caller says
-constexpr std::uint64_t kBytesPerReader = std::uint64_t{512} << 10;  // less is not worth a thread
-constexpr auto kPromptly = std::chrono::milliseconds(20);            // how long nobody listens to a cancel
+constexpr unsigned kWaiters = 16;        // threads that read from disks and networks, and sleep most of the time
+constexpr unsigned kMostCopiers = 16;    // threads that copy cached bytes: enough for the memory of any machine
+constexpr unsigned kMostThreads = 1024;  // the caller may ask for more
+constexpr std::uint64_t kBytesPerReader = std::uint64_t{512} << 10;  // to start a thread for less takes longer
+constexpr auto kPromptly = std::chrono::milliseconds(20);            // a cancel should not wait longer for a read
 
 constexpr std::uint64_t kLeastChunk = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
@@ -33,7 +33,7 @@ bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
     std::uint64_t end = begin;
     for (; i < wants.size() && wants[i].file == file; ++i) end = std::max(end, wants[i].begin + wants[i].bytes);
     const bool hot = files[file].hot(begin, end);
-    files[file].close_idle();  // a thousand shards are looked at before the first is read
+    files[file].close_idle();  // a thousand shards may be asked before the first is read
     if (!hot) return false;
   }
   return true;
@@ -41,7 +41,7 @@ bool all_hot(std::span<const Want> wants, std::deque<io::BulkFile>& files) {
 
 unsigned count_readers(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options) {
   if (options.threads != 0) return std::min(options.threads, kMostThreads);
-  std::uint64_t bytes = 0;  // the first few say enough, and the sum of all may not fit 64 bits
+  std::uint64_t bytes = 0;  // of the first wants: more would not change the result, and the sum could overflow
   for (std::size_t i = 0; i < wants.size() && bytes < kWaiters * kBytesPerReader; ++i) {
     bytes += std::min(wants[i].bytes, kWaiters * kBytesPerReader);
   }
@@ -51,7 +51,7 @@ unsigned count_readers(std::span<const Want> wants, std::deque<io::BulkFile>& fi
   return static_cast<unsigned>(std::min<std::uint64_t>(worth, useful));
 }
 
-// The entry whose bytes were being read when it went wrong.
+// The entry whose bytes lie at the offset at which a read failed.
 std::size_t entry_at(const Piece& piece, std::uint64_t offset) {
   if (piece.parts.empty()) return piece.want->entry;
   const auto behind = std::find_if(piece.parts.begin(), piece.parts.end(),
@@ -59,7 +59,7 @@ std::size_t entry_at(const Piece& piece, std::uint64_t offset) {
   return behind == piece.parts.end() ? piece.parts.front().entry : behind->entry;
 }
 
-// One reader's life.
+// One thread that reads batches until there are no more.
 class Worker {
  public:
   Worker(PieceQueue& queue, BulkReader& reader, bool reports)

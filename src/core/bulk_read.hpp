@@ -1,6 +1,7 @@
-// The engine of bulk reads: readers that take pieces from a queue until it is empty, one fails or all are told to stop.
+// The engine of bulk reads: threads take batches of reads from a queue until it is empty, one fails or they must stop.
 //
-// docs/engine.md draws the decisions: pieces.cpp cuts, io/bulk_file.hpp chooses the way, transfer.cpp reads.
+// docs/engine.md describes the decisions. pieces.cpp makes the batches, io/bulk_file.hpp chooses how, transfer.cpp
+// reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +18,7 @@
 namespace st::core {
 
 struct ReadOptions {
-  unsigned threads = 0;  // 0: choose; 1: the calling one alone
+  unsigned threads = 0;  // 0: choose; 1: only the calling thread
   io::Cache cache = io::Cache::automatic;
   std::uint64_t chunk_bytes = 0;  // 0: choose; others are brought into 64 KiB to 1 GiB
   std::uint64_t gap_bytes = 0;    // 0: choose
@@ -26,19 +27,19 @@ struct ReadOptions {
   std::int32_t (*progress)(void* ctx, std::uint64_t done, std::uint64_t total) = nullptr;  // non-zero cancels
 };
 
-// What the engine asks and tells the one whose reads these are. Any thread.
+// The callbacks of read_all(). Any thread may call them.
 class BulkReader : public Receiver {
  public:
   virtual const Tensor& tensor(std::size_t entry) const = 0;
-  virtual void report() = 0;  // a good moment to tell how far it has come; from one thread at a time
-  virtual void stop() = 0;    // stopped() from now on
+  virtual void report() = 0;  // called between two batches, by one thread only, to report progress
+  virtual void stop() = 0;    // stopped() must return true from now on
 
  protected:
   ~BulkReader() = default;
 };
 
-// `wants` sorted by (file, begin), none empty. Throws the first error, which names file, tensor and offset; returns
-// early when stopped.
+// Reads the wants, which are sorted by (file, begin) and not empty. Throws the first error, which names the file, the
+// tensor and the offset. Returns early if reader.stopped().
 void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options,
               BulkReader& reader);
 

@@ -1,7 +1,7 @@
-// Which bytes of a file's tensors have been given: pieces arrive in any order and each byte once.
+// Which bytes of a new file's tensors the caller has put: in any order, and each byte once.
 //
-// A tensor that comes whole is one flag. Pieces are ranges, of which neighbours are merged: a file written front to
-// back, or in a few streams, is a few ranges however many pieces it came in.
+// A tensor that is put whole is one flag. Parts are ranges, and adjacent ranges are merged: a file that is written
+// front to back, or in a few streams, is a few ranges, however many calls put it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,12 +24,12 @@ class Coverage {
  public:
   void reset(std::size_t tensors);
 
-  // The range lies in the file and inside tensor `number`, or is all of it: the same range each time then.
-  // From any number of threads. Returns what is already there of the range, in which case nothing changes.
+  // Marks bytes of tensor `number` as put. Ranges are positions in the file; claim_whole() gets that of the tensor. Any
+  // number of threads. Returns the bytes of the range that were put before; then nothing is marked.
   std::optional<Range> claim(std::size_t number, Range piece);
   std::optional<Range> claim_whole(std::size_t number, Range tensor);
 
-  // Bytes of the tensor that were never claimed.
+  // Returns how many bytes of the tensor were not put.
   std::uint64_t missing(std::size_t number, Range tensor) const;
 
  private:
@@ -39,7 +39,7 @@ class Coverage {
 
   std::vector<std::atomic<Came>> came_;
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // begin -> end; apart from one another
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // begin -> end; neither overlapping nor adjacent
 };
 
 }  // namespace st::core

@@ -1,16 +1,16 @@
-// Changing the metadata of a file without touching a tensor's byte.
+// Changes the metadata of a file and leaves the bytes of its tensors as they are.
 //
-// In place, where the new header has the length of the old one and the two differ only inside one 4096-byte block
-// of the file: that block is one page of the page cache, one write() changes it, and nothing, not even SIGKILL, ends
-// a write() inside a page. So a process that dies leaves the old header or the new one. A power cut is another
-// matter: disks promise to write a sector of 512 bytes whole, and not more. With `sync`, which is how a caller asks
-// to survive one, the change must therefore lie inside one such sector.
+// The file is changed in place if the new header has the length of the old one and they differ in only one block of
+// 4096 bytes of the file. Such a block is one page of the page cache: one write() changes it, and nothing, not even
+// SIGKILL, interrupts a write() inside a page. So a process that dies leaves the old header or the new one. If the
+// power fails, disks guarantee only that a sector of 512 bytes is written whole or not at all. So with `sync`, by which
+// the caller asks for safety against that, the change must lie inside one sector.
 //
-// Otherwise by a new file: the new header, the old data (shared where the filesystem can share blocks, else copied
-// by the kernel), one rename. That is always safe, and takes as long as copying takes.
+// Otherwise a new file is made from the new header and the old data (whose blocks are shared if the filesystem can do
+// that, and otherwise copied by the kernel) and renamed. That is always safe, and takes as long as the copy.
 //
-// A file written with header_reserve has its room next to the metadata, where an edit changes nothing else. Room at
-// the end of a header longer than a block does not help: all entries would move, and a torn move is no header.
+// In a file that was written with header_reserve the room follows the metadata, so that an edit changes nothing else.
+// Room at the end of a header longer than a block does not help: all entries would move, in more than one block.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,13 +23,13 @@ namespace st::core {
 
 struct MetadataChange {
   std::string_view key;
-  std::optional<std::string_view> value;  // none: remove the key
+  std::optional<std::string_view> value;  // nullopt: remove the key
 };
 
 struct EditOptions {
   bool sync = false;
-  std::uint64_t data_alignment = 0;  // 0: what the file has
-  std::uint64_t header_reserve = 0;  // room to leave for later edits, where a new file must be written anyway
+  std::uint64_t data_alignment = 0;  // 0: that of the file
+  std::uint64_t header_reserve = 0;  // unused bytes for later edits, if a new file must be written
 };
 
 void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options);

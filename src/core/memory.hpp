@@ -1,4 +1,4 @@
-// The caller's allocator, or malloc, as the standard's memory resource: everything that a file keeps comes from it.
+// The memory that an open file keeps, as a std::pmr::memory_resource: from the caller's allocator or from the heap.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@ namespace st::core {
 
 struct Allocator {
   void* ctx = nullptr;
-  void* (*alloc)(void* ctx, std::size_t size, std::size_t align) = nullptr;  // null: malloc
+  void* (*alloc)(void* ctx, std::size_t size, std::size_t align) = nullptr;  // null: the heap
   void (*free)(void* ctx, void* ptr, std::size_t size, std::size_t align) = nullptr;
 };
 
@@ -27,8 +27,8 @@ class Memory final : public std::pmr::memory_resource {
   Allocator allocator_;
 };
 
-// Memory for much that ends together, such as the headers and tables of a hundred shards: taken in ever larger blocks,
-// of which the large ones lie on huge pages, and given back at the end. Any thread.
+// Memory for many objects that are freed together, such as the headers and tables of a hundred shards. It is allocated
+// in blocks of growing size, the large ones on huge pages, and freed with the pool. Any thread.
 class Pool final : public std::pmr::memory_resource {
  public:
   explicit Pool(std::size_t first_block, std::pmr::memory_resource* memory) : blocks_(first_block, memory) {}

@@ -8,11 +8,11 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kFew = 12;   // so many are compared from the front
-constexpr std::size_t kAhead = 8;  // so many names are fetched from memory while one is looked at
+constexpr std::size_t kFew = 12;   // a group of at most this size is sorted by comparing whole names
+constexpr std::size_t kAhead = 8;  // names are prefetched this far ahead
 
 struct Item {
-  std::uint64_t key = 0;  // of the name's next bytes, zeros behind its end
+  std::uint64_t key = 0;  // the next eight bytes of the name, zeros after its end
   std::string_view name;
   std::uint32_t number = 0;
 };
@@ -39,10 +39,10 @@ std::uint64_t key_at(std::string_view name, std::size_t from) {
   return key;
 }
 
-// Groups on a list of their own, not in recursion: names may have as many bytes as they like.
+// Groups are kept in a list, because the depth of a recursion would grow with the length of the names.
 struct Group {
   std::span<Item> items;
-  std::size_t depth = 0;  // bytes that all have in common
+  std::size_t depth = 0;  // length of the common beginning
 };
 
 void sort_all(std::span<Item> items) {
@@ -57,7 +57,7 @@ void sort_all(std::span<Item> items) {
     group.depth = common_bytes(group.items, group.depth);
     for (Item& item : group.items) item.key = key_at(item.name, group.depth);
     std::sort(group.items.begin(), group.items.end(), key_before);
-    // What still ties begins with the same eight bytes, or is a name that ends and others that go on with NULs.
+    // All have the same eight bytes, or one name ends there and the others go on with NULs.
     if (group.items.front().key == group.items.back().key) {
       std::sort(group.items.begin(), group.items.end(), name_before);
       continue;

@@ -10,26 +10,26 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
 
-constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // how often the page cache is asked
-constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct: what keeps a fast disk busy, over all readers
+constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // the page cache is asked once for so many bytes
+constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct reads of all threads together that keep a fast disk busy
 constexpr std::uint64_t kLeastDirect = 1 * kMiB;
 constexpr std::uint64_t kMostDirect = 16 * kMiB;
-constexpr std::uint64_t kCopyBytes = 8 * kMiB;  // few threads in one huge page of the destination
+constexpr std::uint64_t kCopyBytes = 8 * kMiB;  // so that few threads share a huge page of the destination
 constexpr std::uint64_t kWaitBytes = 1 * kMiB;
-constexpr std::uint64_t kRunWindow = 256 * kKiB;  // copied runs: what stays in the cache of a core
+constexpr std::uint64_t kRunWindow = 256 * kKiB;  // for runs that are cached: fits the cache of a core
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
 constexpr std::uint64_t kLeastPiece = 128 * kKiB;
-constexpr std::size_t kMostParts = 400;  // of small tensors in one piece
+constexpr std::size_t kMostParts = 400;  // ranges in one batch
 
-// Unwanted bytes between two wanted ranges are read along rather than skipped where they arrive in the time that one
-// more request takes. Copied, a request is a system call. From a disk it is a wait, which several readers share until
-// the disk answers no faster: one reader lost by skipping less than 128 KiB, eight and more by skipping less than
-// 16 KiB.
+// A gap between two ranges is read with them if that takes no longer than another request. For cached bytes a request
+// is a system call. For a disk it is a wait, and several threads wait at the same time until the disk answers no
+// faster: skipping was slower for gaps of less than 128 KiB with one thread, and for gaps of less than 16 KiB with
+// eight and more.
 constexpr std::uint64_t kCopyGap = 1 * kKiB;
 constexpr std::uint64_t kAloneGap = 128 * kKiB;
 constexpr std::uint64_t kManyGap = 16 * kKiB;
 
-// Where the next multiple does not fit 64 bits, the last position stands for it: a source may be 2^64 - 1 bytes long.
+// Returns UINT64_MAX if the next multiple does not fit 64 bits: a source may be 2^64 - 1 bytes long.
 std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
   const std::uint64_t before = at / of * of;
   return before > UINT64_MAX - of ? UINT64_MAX : before + of;
@@ -97,8 +97,8 @@ bool PieceQueue::next(Piece& piece) {
   return true;
 }
 
-// Up to the next multiple of `room` in the file, so that direct reads stay aligned from piece to piece, with whatever
-// else is wanted close by.
+// Takes wants up to the next multiple of `room` in the file, so that each batch of direct reads begins aligned, as long
+// as the gaps between them are short enough.
 void PieceQueue::cut_stretches(Piece& piece, std::uint64_t room) {
   const std::uint64_t limit = next_multiple(wants_[want_].begin + taken_, room);
   std::uint64_t end = wants_[want_].begin + taken_;
@@ -117,7 +117,7 @@ void PieceQueue::cut_stretches(Piece& piece, std::uint64_t room) {
   }
 }
 
-// Runs this long are worth a piece, or several, of their own.
+// Runs this long get batches of their own, several if need be.
 void PieceQueue::cut_long_run(Piece& piece, std::uint64_t room) {
   const Want& want = wants_[want_];
   const format::Run run = format::run_at(*want.slice, run_);
@@ -136,7 +136,7 @@ void PieceQueue::cut_runs(Piece& piece, std::uint64_t room) {
   const Want& want = wants_[want_];
   const format::Slice& slice = *want.slice;
   const std::uint64_t total = format::run_count(slice);
-  // Enough to be worth the taking, however far apart.
+  // So many runs that taking the next batch costs little in comparison, even if they lie far apart.
   const std::uint64_t least = std::min(total - run_, kLeastRunBytes / slice.run_bytes + 1);
   piece.first_run = run_;
   piece.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));

@@ -1,7 +1,7 @@
-// Cutting what a plan wants into pieces of work, one at a time and in the order of the files.
+// Divides the reads of a plan (wants) into batches (pieces), one at a time and in the order of the files.
 //
-// There is no list of pieces: the queue is a position in the sorted wants, and a slice of ten million runs is one
-// want. Each piece is decided when it is cut, since what the page cache holds differs along a file.
+// There is no list of batches: the queue is a position in the sorted wants, and a slice of ten million runs is one
+// want. Each batch is made when a thread asks for it, because other parts of a file may be cached by then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,16 +17,17 @@
 
 namespace st::core {
 
-// One stretch of a file and where it goes, or the stretch that holds the runs of a slice.
+// A request of the plan: to read a range of a file to `dst`, or the runs of a slice inside that range.
 struct Want {
-  std::size_t file = 0;     // into the queue's files
-  std::uint64_t begin = 0;  // absolute
-  std::uint64_t bytes = 0;  // of the stretch
+  std::size_t file = 0;     // index into the queue's files
+  std::uint64_t begin = 0;  // in the file
+  std::uint64_t bytes = 0;  // of the range
   std::byte* dst = nullptr;
-  std::size_t entry = 0;                 // of the plan
-  const format::Slice* slice = nullptr;  // null: the stretch itself
+  std::size_t entry = 0;                 // number in the plan
+  const format::Slice* slice = nullptr;  // null: the whole range
 };
 
+// A range of a file that is read in one go, and where its bytes go.
 struct Part {
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
@@ -34,21 +35,22 @@ struct Part {
   std::size_t entry = 0;
 };
 
+// A batch: what one thread reads before it takes the next one.
 struct Piece {
   io::BulkFile* file = nullptr;
   io::Way way = io::Way::copy;
-  std::vector<Part> parts;  // ascending, close to one another, none overlaps; empty: runs of a slice instead
+  std::vector<Part> parts;  // ascending, without overlap, with gaps of at most `gap`; empty: runs of a slice
   const Want* want = nullptr;
   std::uint64_t first_run = 0;
   std::uint64_t runs = 0;
-  std::uint64_t room = 0;  // how much of the file to fetch at once for them
-  std::uint64_t gap = 0;   // what may be fetched along between them
+  std::uint64_t room = 0;  // of runs: how many bytes of the file one read may span
+  std::uint64_t gap = 0;   // how many unwanted bytes may be read between two ranges
 };
 
 struct Cutting {
   unsigned readers = 1;
-  std::uint64_t chunk_bytes = 0;  // 0: as the way and the number of readers suggest
-  std::uint64_t gap_bytes = 0;    // 0: as the way suggests
+  std::uint64_t chunk_bytes = 0;  // 0: chosen by the way and the number of readers
+  std::uint64_t gap_bytes = 0;    // 0: chosen likewise
 };
 
 class PieceQueue {
@@ -57,10 +59,10 @@ class PieceQueue {
   PieceQueue(std::span<const Want> wants, std::deque<io::BulkFile>& files, const Cutting& cutting)
       : wants_(wants), files_(files), cutting_(cutting) {}
 
-  // False when there is nothing left. Reuses the piece's memory.
+  // Makes the next batch, in the memory of `piece`. Returns false if there is none left.
   bool next(Piece& piece);
 
-  // A piece took too long for cancelling to be prompt: cut smaller ones from now on.
+  // Halves the size of later batches. To be called after one took so long that a cancel would have had to wait.
   void slow_down();
 
  private:
@@ -77,12 +79,12 @@ class PieceQueue {
   const Cutting cutting_;
 
   std::mutex mutex_;
-  std::size_t want_ = 0;     // the next one, and how far it is cut:
-  std::uint64_t taken_ = 0;  // bytes of the stretch, or of the run
-  std::uint64_t run_ = 0;
+  std::size_t want_ = 0;     // the next want, of which is done:
+  std::uint64_t taken_ = 0;  // bytes of the range, or of the current run
+  std::uint64_t run_ = 0;    // whole runs
   std::size_t file_ = SIZE_MAX;
-  std::uint64_t file_end_ = 0;   // of what is wanted of it
-  std::uint64_t block_end_ = 0;  // up to where way_ was decided
+  std::uint64_t file_end_ = 0;   // where the last want of the file ends
+  std::uint64_t block_end_ = 0;  // way_ is decided up to here
   io::Way way_ = io::Way::copy;
   std::uint64_t most_ = UINT64_MAX;
 };

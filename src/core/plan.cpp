@@ -23,7 +23,7 @@ std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
 }
 
-// In the order of the files and of their bytes; afterwards only the files that are wanted have a number.
+// Sorts the wants by file and position. Returns the files that are read, and numbers the wants' files among these.
 std::deque<io::BulkFile> open_files(std::vector<Want>& wants, const File& checkpoint, io::Cache cache) {
   std::sort(wants.begin(), wants.end(),
             [](const Want& a, const Want& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; });
@@ -43,7 +43,7 @@ std::uint64_t absolute(const Tensor& tensor, std::uint64_t begin) {
   return tensor.shard->source.base() + tensor.shard->offset_of(tensor) + begin;
 }
 
-// One slice for a caller who waits for it.
+// What read_all() needs to read one slice without a plan.
 class SliceReading final : public BulkReader {
  public:
   explicit SliceReading(const Tensor& tensor) : tensor_(tensor) {}
@@ -91,7 +91,7 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   total_.store(sum, std::memory_order_relaxed);
 }
 
-// One run: bookkeeping of what has arrived, and the way out.
+// One run of a plan: counts the bytes that were read, reports progress, and says when to stop.
 class Plan::Reading final : public BulkReader {
  public:
   Reading(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
@@ -120,7 +120,7 @@ class Plan::Reading final : public BulkReader {
 };
 
 void Plan::run(const ReadOptions& options) {
-  // A cancel counts for the run that it meets, or for the next one; never for two.
+  // A cancel ends the run that it meets, or else the next one, but never two runs.
   struct Listening {
     const Plan& plan;
     ~Listening() { plan.cancelled_.store(false, std::memory_order_relaxed); }

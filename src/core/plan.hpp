@@ -1,6 +1,6 @@
-// Many reads as one pass over the files: what is wanted and where it goes, and how far it has come.
+// A plan: a list of tensors and slices with their destinations, which are read in one pass over the files.
 //
-// docs/engine.md draws how it is read.
+// docs/engine.md describes how a plan is read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,18 +21,18 @@ class Plan {
   explicit Plan(const File& file);
   Plan(Plan&&) = delete;
 
-  // Null arrays are open slices, as in format::slice(). The destination gets exactly the slice's bytes.
+  // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice.
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
            void* dst, std::uint64_t dst_bytes);
 
-  // Throws the first error; Status::cancelled when it was told to stop. May be called again, and reads all again.
+  // Throws the first error, and Status::cancelled after a cancel. Each call reads everything.
   void run(const ReadOptions& options);
 
-  // These from any thread, also while run() works.
+  // These may be called from any thread while run() works.
   std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }
   std::uint64_t total() const { return total_.load(std::memory_order_relaxed); }
   void cancel() const { cancelled_.store(true, std::memory_order_relaxed); }
-  bool complete(std::size_t entry) const;  // all of its bytes have arrived in the last run
+  bool complete(std::size_t entry) const;  // all of its bytes were read in the last run
 
  private:
   class Reading;
@@ -42,8 +42,8 @@ class Plan {
     std::byte* dst = nullptr;
     std::uint64_t begin = 0;  // relative to the tensor
     std::uint64_t bytes = 0;
-    std::unique_ptr<format::Slice> strided;  // null: all bytes from `begin` on
-    std::atomic<std::uint64_t> left{0};      // of the last run
+    std::unique_ptr<format::Slice> strided;  // null: `bytes` contiguous bytes from `begin` on
+    std::atomic<std::uint64_t> left{0};      // bytes that the last run has not read
 
     Entry() = default;
     Entry(Entry&& other) noexcept;

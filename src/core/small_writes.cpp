@@ -9,7 +9,7 @@ namespace st::core {
 namespace {
 
 constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying some thousand bytes
-constexpr std::size_t kSmall = std::size_t{8} << 10;   // a longer piece is written sooner than copied twice
+constexpr std::size_t kSmall = std::size_t{8} << 10;   // to write more bytes takes less time than to copy them twice
 constexpr std::uint64_t kMostBytes = std::uint64_t{12} << 20;
 constexpr std::uint64_t kMostPieces = 3 * (std::uint64_t{1} << 16);  // 3 MiB
 
@@ -59,7 +59,7 @@ void PutBuffer::flush() {
   write_out();
 }
 
-// Returns false if there is no memory. All of it is taken at the first piece, so that keep() cannot fail.
+// Returns false if there is no memory. All of it is allocated by the first call, so that keep() cannot fail.
 bool PutBuffer::make_room(std::size_t n) {
   try {
     bytes_.reserve(std::min(expected_, kMostBytes));

@@ -1,4 +1,4 @@
-// Small pieces of a file, gathered so that a hundred thousand of them are not as many system calls.
+// Collects small writes to a file, so that a hundred thousand of them are not as many system calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace st::core {
 
-// Pieces in the order of the file, from one thread: neighbours become one write.
+// For writes in the order of the file, from one thread: adjacent ones are merged.
 class Gathering {
  public:
   explicit Gathering(const io::AtomicFile& file) : file_(file) {}
@@ -28,17 +28,17 @@ class Gathering {
   std::uint64_t end_ = 0;
 };
 
-// Pieces in any order, from any number of threads: kept until the room for them is used up, then written in the order
-// of the file. Not for files that are written in order.
+// For writes in any order, from any number of threads: they are kept until the memory for them is full, and then
+// written in the order of the file. Not for streams.
 class PutBuffer {
  public:
   explicit PutBuffer(const io::AtomicFile& file) : file_(file) {}
 
-  // How many bytes will be added at most, which bounds the memory.
+  // At most this many bytes will be added, so that less memory is enough for a small file.
   void expect(std::uint64_t bytes) { expected_ = bytes; }
 
-  // The data is copied, or written at once where it is large or memory is short. Throws also what goes wrong with
-  // pieces that were added before.
+  // Copies the data, or writes it at once if it is large or there is no memory. Throws also the errors of writes that
+  // were added before.
   void add(std::uint64_t offset, const void* data, std::size_t n);
   void flush();
 

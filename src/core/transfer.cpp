@@ -13,11 +13,12 @@ namespace {
 
 constexpr std::align_val_t kScratchAlignment{65536};  // the most that a disk may ask for
 
-// From here on huge pages: a disk that writes to 4 KiB pages is given each read in parts of at most 1 MiB, and took twice
-// as long. 16 MiB windows of a matrix, cold: 77 ms on small pages, 31 on huge ones.
+// From this size on scratch memory is on huge pages: the kernel splits a read into 4 KiB pages into requests of at most
+// 1 MiB, which took twice as long. Windows of 16 MiB of a matrix that was not cached took 77 ms on small pages, 31 on
+// huge ones.
 constexpr std::uint64_t kLeastHuge = std::uint64_t{1} << 20;
 
-// Below this, copying out of the scratch memory is cheaper than making the disk write to one more address.
+// Fewer bytes are copied from scratch memory, which takes less time than one more address for the disk.
 constexpr std::uint64_t kLeastInPlace = std::uint64_t{16} << 10;
 
 std::uint64_t align_down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
@@ -34,7 +35,7 @@ Pages huge_pages(std::uint64_t bytes) {
   return {io::new_buffer(bytes, io::Pages::as_they_are_touched, 1), io::free_buffer};
 }
 
-// Neighbours in the file whose destinations are neighbours too are one part.
+// Joins ranges that are adjacent in the file and in memory.
 void join(const std::vector<Part>& parts, std::vector<Part>& joined) {
   joined.clear();
   for (const Part& part : parts) {
@@ -68,12 +69,13 @@ void Transfer::carry_out(const Piece& piece) {
 
 void Transfer::read_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts) {
   if (way == io::Way::direct && try_parts(file, way, parts)) return;
-  // Around the cache it was not wanted, or did not go.
+  // The way is not direct, or the system has just refused direct reads.
   if (way == io::Way::direct) way = io::Way::wait;
   (void)try_parts(file, way, parts);
 }
 
-// The scratch memory mirrors the file's window, so that every byte which cannot go to its place at once has one there.
+// The scratch memory is an image of the file from window_ on: bytes that cannot be read directly to their destination
+// are read to their place in it. Returns false if the system refuses direct reads.
 bool Transfer::try_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts) {
   const std::uint64_t alignment = way == io::Way::direct ? file.alignment() : 1;
   const std::uint64_t needed_end = parts.back().begin + parts.back().bytes;

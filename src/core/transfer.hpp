@@ -1,4 +1,4 @@
-// Carrying out one piece: the fewest system calls that bring its bytes to their destinations.
+// Reads one batch with as few system calls as possible.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace st::core {
 
-// Who the bytes are for. Any thread.
+// Is told what was read. Any thread may call it.
 class Receiver {
  public:
   virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
-  virtual bool stopped() const = 0;  // nothing more is wanted
+  virtual bool stopped() const = 0;  // true: read nothing more
 
  protected:
   ~Receiver() = default;
 };
 
-// One reader's memory, kept from piece to piece.
+// Reads the batches of one thread. It keeps its memory from one batch to the next.
 class Transfer {
  public:
   explicit Transfer(Receiver& receiver) : receiver_(receiver) {}
@@ -47,7 +47,7 @@ class Transfer {
   std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
   std::uint64_t pages_bytes_ = 0;
 
-  // The read being put together: what lies from window_ on, up to cursor_.
+  // The read that is being prepared covers the file from window_ to cursor_.
   std::uint64_t window_ = 0;
   std::uint64_t cursor_ = 0;
   std::byte* bounce_ = nullptr;

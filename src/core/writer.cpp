@@ -14,7 +14,7 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kAhead = 8;  // so many tensors are fetched from memory while one is looked at
+constexpr std::size_t kAhead = 8;  // tensors are prefetched this far ahead
 
 }  // namespace
 
@@ -99,7 +99,7 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   return number;
 }
 
-// The index grows with the tensors, to four times as many each time.
+// Makes room for four times as many tensors whenever there is none left.
 void Writer::make_room() {
   if (tensors_.size() < index_room_) return;
   const std::size_t room = std::max<std::size_t>(64, 4 * index_room_);
@@ -115,7 +115,7 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   std::vector<std::uint32_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), 0U);
   if (options.keep_order) return order;
-  // By dtype first: a few kinds, each a list of names.
+  // By dtype, and by name among tensors of one dtype.
   const auto rank = [&](std::uint32_t number) { return format::dtype_order(options.format, tensors_[number].dtype); };
   const auto before = [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); };
   if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
@@ -127,7 +127,7 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   return order;
 }
 
-// The first bytes of the file; every tensor learns its place.
+// Returns the length and the header of the file, and sets Declared::begin of every tensor.
 std::string Writer::lay_out(const WriteOptions& options) {
   std::vector<format::NewTensor> list;
   list.reserve(order_.size());

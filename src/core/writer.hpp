@@ -1,9 +1,9 @@
-// A file in the making: tensors are declared, then their bytes come, whole or in pieces, in any order, from many
-// threads, and the file appears under its path when all are there.
+// Writes a new file: tensors are declared, then their bytes are put, whole or in parts, in any order and from many
+// threads, and then the file appears at its path.
 //
-// Everything that can be wrong with what was declared is refused before the target is touched, and everything that
-// can be wrong with the bytes before it is replaced. The first failure on the way ends the writer: what it has
-// written cannot become a file any more, so the rest is refused with the same words.
+// Every fault of the declarations is an error before the target is touched, and every fault of the data before it is
+// replaced. The first failure of a write ends the writer: what it has written cannot become a whole file any more, so
+// that every later call throws the same error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,7 +31,7 @@ namespace st::core {
 
 struct WriteOptions {
   io::CreateOptions create;
-  bool keep_order = false;  // data in the order of declaration, not in the reference's
+  bool keep_order = false;  // data in the order of declaration, not in that of the reference
   Format format = Format::safetensors;
   std::uint64_t data_alignment = 0;  // 0: 8, the least
   std::uint64_t header_reserve = 0;
@@ -44,17 +44,17 @@ class Writer {
   // ---- declaring
 
   void set_metadata(std::string_view key, std::string_view value);  // the last value of a key counts
-  void keep_empty_metadata();                                       // a map without a pair, unless pairs are set
+  void keep_empty_metadata();                                       // write a map of metadata even if it is empty
 
-  // `data`, or nullptr when the bytes come through put(). It is read in finish(). -> the number of the tensor
+  // Returns the number of the tensor. `data` is read by finish(); nullptr: its bytes are given to put().
   std::size_t add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data);
-  // The bytes of a tensor of an open file, which must stay open until finish().
+  // Declares a copy of a tensor of an open file, which must stay open until finish() returns.
   std::size_t add(std::string_view name, const Tensor& tensor);
 
   // ---- writing
 
   void begin(const char* path, const WriteOptions& options);
-  // Any thread, except while finish() runs. Each byte comes once.
+  // Any number of threads, but not while finish() runs. Each byte is put once.
   void put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const;
   void finish();
 
@@ -65,11 +65,11 @@ class Writer {
     std::string_view text;                 // its name, in arena_
     std::span<const std::uint64_t> shape;  // in arena_
     std::uint64_t bytes = 0;
-    std::uint64_t begin = 0;  // in the file, once begun
+    std::uint64_t begin = 0;  // in the file, after begin()
     const void* data = nullptr;
     const Tensor* source = nullptr;
     Dtype dtype = Dtype::unknown;
-    bool given = false;  // its bytes do not come through put()
+    bool given = false;  // by `data` or `source`, or empty: put() gets none of its bytes
 
     std::string_view name() const { return text; }
     Range range() const { return {begin, begin + bytes}; }
@@ -103,10 +103,10 @@ class Writer {
   std::vector<std::uint32_t> order_;  // numbers of tensors in data order
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
-  mutable Coverage coverage_;           // what came through put()
-  mutable PutBuffer small_{file_};      // and what of it is not written yet
-  mutable std::mutex stream_mutex_;     // one piece at a time to a stream
-  mutable std::size_t next_given_ = 0;  // in order_: given tensors before it are written
+  mutable Coverage coverage_;           // the bytes that put() was given
+  mutable PutBuffer small_{file_};      // those of them that are not written yet
+  mutable std::mutex stream_mutex_;     // a stream takes one write at a time
+  mutable std::size_t next_given_ = 0;  // in order_: the given tensors before it are written
 
   mutable std::atomic<State> state_{State::declaring};
   mutable std::mutex failure_mutex_;

@@ -1,5 +1,5 @@
-// Where the bytes of tensors go. A plain file takes them from anywhere at once; a stream (FIFO, device, standard
-// output) takes them front to back, so that given tensors are written as soon as it is their turn.
+// Writing the bytes of tensors. A regular file takes them in any order; a stream (FIFO, device, standard output) takes
+// them from front to back, so that given tensors are written between those that are put.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -25,7 +25,7 @@ void Writer::give_up(const Error& error) const noexcept {
   try {
     if (!failure_) failure_ = error;
   } catch (const std::bad_alloc&) {
-    failure_ = {error.status, error.os_error, error.offset, "writing failed"};  // so short that it takes no memory
+    failure_ = {error.status, error.os_error, error.offset, "writing failed"};  // too short to need an allocation
   }
   state_.store(State::failed, std::memory_order_release);
 }
@@ -82,7 +82,7 @@ void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* 
   file_.write_at(offset, data, n);
 }
 
-// Given tensors that lie before `stop` and are not written yet.
+// Writes the given tensors that begin before `stop` and are not written yet.
 void Writer::write_given(std::uint64_t stop) const {
   Gathering small(file_);
   for (; next_given_ < order_.size() && tensors_[order_[next_given_]].begin < stop; ++next_given_) {
