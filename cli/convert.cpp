@@ -64,13 +64,13 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   writer.finish();
 }
 
-// The library replaces a file whole, so that B may be A. What it writes through must not be what it reads, and a
-// file of a model in a folder or behind an index is not A.
+// B may be A if A is one file, because the library replaces a file whole. B may not be a stream to the file that is
+// read, nor one of several files of a model.
 void check_output(const std::string& into, const Inputs& inputs, bool is_model) {
   const int number = descriptor_of(into);
   struct stat status {};
   const int found = number >= 0 ? fstat(number, &status) : stat(into.c_str(), &status);
-  if (found != 0) return;  // the library says what is wrong, if anything is
+  if (found != 0) return;  // the library reports what is wrong, if anything is
   if ((is_model || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
   if (number >= 0) return refuse_terminal(number);
   if (S_ISCHR(status.st_mode)) refuse_terminal(Descriptor(open(into.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)).get());

@@ -22,7 +22,7 @@ class Descriptor {
   explicit operator bool() const { return number_ >= 0; }
   int get() const { return number_; }
 
-  // What a file could not store may be said only now: 0, or -1 and errno.
+  // Returns 0, or -1 and errno: some filesystems report only now that they could not store the bytes.
   int close() {
     const int number = std::exchange(number_, -1);
     return number < 0 ? 0 : ::close(number);

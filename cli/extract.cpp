@@ -1,7 +1,7 @@
 // `safetensors cat FILE TENSOR` and `safetensors extract FILE TENSOR OUT`: one tensor, or a slice of it, as bytes.
 //
-// In blocks, so that a tensor larger than the memory goes through: a slice is halved along its first dimension until
-// the parts are small, which keeps them in the order of the result.
+// The bytes are copied in blocks, because a tensor may be larger than the memory: a slice is halved along its first
+// dimension until the parts are small, which keeps the order of the bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
@@ -30,7 +30,7 @@ struct Options {
 
 using Ranges = std::vector<safetensors::Range>;
 
-// Block after block into the same memory, through plans: that is what reads fast from a disk.
+// Reads one block after another into the same memory, by plans, which read fast from a disk.
 class Copier {
  public:
   Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
@@ -53,13 +53,13 @@ class Copier {
   }
 
  private:
-  // Only what has nothing but ones before it can be cut without leaving the order of the result.
+  // Returns the dimension to be halved: the first that is not 1, because only that keeps the order of the bytes.
   static std::optional<std::size_t> first_of_many(const std::vector<std::uint64_t>& shape) {
     const auto found = std::find_if(shape.begin(), shape.end(), [](std::uint64_t n) { return n > 1; });
     return found == shape.end() ? std::nullopt : std::optional<std::size_t>(found - shape.begin());
   }
 
-  // Where rows may end inside a byte, eight of them never do.
+  // Rows of less than 8 bits per element may end inside a byte, but eight rows never do.
   static std::uint64_t half_of(std::uint64_t length) {
     constexpr std::uint64_t kWhole = 8;
     const std::uint64_t half = length / 2;
@@ -75,7 +75,7 @@ class Copier {
     }
   }
 
-  // The position that a range begins at, counted from the front.
+  // Returns the first position of a range, counted from the front.
   static std::int64_t first_of(const safetensors::Range& range, std::uint64_t dimension) {
     const auto length = static_cast<std::int64_t>(dimension);
     const std::int64_t begin = range.begin.value_or(range.step < 0 ? length - 1 : 0);
@@ -86,7 +86,7 @@ class Copier {
   void copy_block(const safetensors::Slice& part) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
     if (bytes > memory_.size()) {
-      memory_ = {};  // first, so that there is never memory for two
+      memory_ = {};  // first, so that there are never two blocks in memory
       memory_ = safetensors::Buffer(bytes);
     }
     safetensors::Plan plan(file_);

@@ -19,8 +19,8 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
   return next == message.size() || message[next] < '0' || message[next] > '9';
 }
 
-// Some messages name the path already: those about a file begin with it, those about one shard of many hold it. A tensor
-// may have its name.
+// Whether a message names the path already: one about a file begins with it, one about a shard contains it. A tensor
+// may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
   if (message.starts_with("'") || message.ends_with(" in " + path)) return true;
   for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
@@ -30,7 +30,7 @@ bool says_path(std::string_view message, const std::string& path) {
   return false;
 }
 
-// The library's messages have little room and cut a long name, which is told in full here.
+// Messages of the library have little room and cut a long path, which is put in whole here.
 std::string with_whole_path(const std::string& message, const std::string& path) {
   const std::size_t cut = message.find("...'");
   const bool is_cut = message.starts_with("'") && cut != message.npos && cut > 1 &&
@@ -40,7 +40,7 @@ std::string with_whole_path(const std::string& message, const std::string& path)
 
 }  // namespace
 
-// A fault of the file that the system is to blame for, as where a shard is missing, is none of its bytes.
+// A 3xx status with an error of the system, such as a missing shard, does not mean that the content of a file is wrong.
 ExitCode exit_code_of(const safetensors::Error& error) {
   switch (error.status() / 100) {
     case 0: return kSuccess;

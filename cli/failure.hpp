@@ -20,7 +20,7 @@ enum ExitCode : int {
 
 struct Failure {
   ExitCode code = kDefect;
-  std::string line;  // for the standard error; empty: nothing needs saying
+  std::string line;  // for standard error; empty: print nothing
 };
 
 // The hundreds of a status say whose fault it is (safetensors.h).
@@ -29,7 +29,7 @@ ExitCode exit_code_of(const safetensors::Error& error);
 // "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)"
 Failure failure_in(const std::string& path, const safetensors::Error& error);
 
-// Says it on standard error and returns its code, for a command that goes on.
+// Prints the failure on standard error and returns its code, for a command that continues.
 ExitCode complain(const Failure& failure);
 
 }  // namespace cli

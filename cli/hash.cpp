@@ -1,7 +1,7 @@
 // `safetensors hash FILE`: a digest of the bytes that were opened, by OpenSSL.
 //
-// Of a file that breaks the format there is no digest: a sum that looks right for half a download is worse than
-// none. The bytes come through the library from the very file whose header was checked.
+// A file that breaks the format gets no digest, because one that looks right for half a download is worse than none.
+// The library reads the bytes, from the same file whose header it has checked.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
@@ -51,7 +51,7 @@ class Digest {
 
  private:
   static void expect(bool good) {
-    if (!good) throw Failure{kDefect, "OpenSSL cannot make this digest"};  // as where a policy forbids SHA-1
+    if (!good) throw Failure{kDefect, "OpenSSL cannot make this digest"};  // for example because a policy forbids SHA-1
   }
 
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
@@ -71,8 +71,8 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, cons
   return digest.hex();
 }
 
-// As sha256sum writes it and reads it back: a name that would break the line is escaped, which a backslash before the
-// digest says. A terminal would obey what a name may hold.
+// Returns the line that sha256sum writes and reads: in a name, backslashes and ends of lines are escaped, which a
+// backslash in front of the digest shows. For a terminal, other control characters are escaped as well.
 std::string line_of(const std::string& digest, std::string_view path) {
   if (isatty(STDOUT_FILENO) == 1) return fmt::format("{}  {}\n", digest, printable(path));
   std::string name;
@@ -86,7 +86,7 @@ std::string line_of(const std::string& digest, std::string_view path) {
 ExitCode hash(const std::string& path, const EVP_MD* kind, Output& out) {
   try {
     st_open_options options = ST_INIT(st_open_options);
-    options.io = ST_IO_READ;  // reads that a truncated file ends with an error, and not with a signal
+    options.io = ST_IO_READ;  // so that reading a truncated file is an error and not a signal
     const safetensors::SafeOpen file(path, options);
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
       out.write(line_of(digest_of(file, shard, kind), file.shard_path(shard)));
@@ -94,7 +94,7 @@ ExitCode hash(const std::string& path, const EVP_MD* kind, Output& out) {
     }
     return kSuccess;
   } catch (const safetensors::Error& error) {
-    return complain(failure_in(path, error));  // and the next file gets its turn
+    return complain(failure_in(path, error));  // and go on with the next file
   }
 }
 
@@ -113,7 +113,7 @@ void add_hash(CLI::App& app) {
     for (const std::string& path : options->paths) {
       code = std::max(code, hash(path, options->sha1 ? EVP_sha1() : EVP_sha256(), out));
     }
-    if (code != kSuccess) throw Failure{code, ""};  // each file has had its line
+    if (code != kSuccess) throw Failure{code, ""};  // each file's error was printed
   });
 }
 

@@ -13,7 +13,7 @@
 namespace cli {
 namespace {
 
-// The index that a folder was opened by is not told: every one in it counts.
+// The library does not say which index of a folder it has opened, so that all of them count as inputs.
 std::vector<std::string> indexes_in(const std::string& path) {
   std::vector<std::string> found;
   std::error_code error;

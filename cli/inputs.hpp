@@ -26,8 +26,8 @@ class Inputs {
   std::vector<std::pair<dev_t, ino_t>> files_;
 };
 
-// The N of /dev/fd/N and its other names, or -1. Such a path means the descriptor as it is: opening it anew would give
-// a second place in a redirected file, at its beginning.
+// Returns the N of /dev/fd/N and its other names, or -1. Such a path stands for the open descriptor: to open the path
+// would give another file position, at the beginning of a redirected file.
 int descriptor_of(const std::string& path);
 
 // Throws a Failure.

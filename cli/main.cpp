@@ -33,14 +33,14 @@ constexpr const char* kExitCodes =
     "  safetensors show model.safetensors --json | jq .total\n"
     "  safetensors show --help";
 
-// A file that took the number of a closed standard descriptor would get the messages meant for that one.
+// If a standard descriptor is closed, the next file that is opened would get its number, and the messages meant for it.
 void keep_standard_descriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
-// Examples and exit codes are lines: newer versions of the parser would fill them as paragraphs.
+// Keeps the lines of examples and exit codes, which newer versions of the parser would join.
 template <class Formatter>
 void keep_lines_of_footers(Formatter& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   keep_standard_descriptors();
-  signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error of the write then, and no death on the way
+  signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the limit of file sizes is an error and does not end the process
   try {
     return run(argc, argv);
   } catch (const cli::Failure& failure) {

@@ -1,6 +1,6 @@
-// `safetensors meta FILE [get|set|rm]`: a file's metadata, looked at and changed.
+// `safetensors meta FILE [get|set|rm]`: shows and changes the metadata of a file.
 //
-// Changing never touches a tensor's byte, see st_edit_metadata. Several pairs are one change: all of them or none.
+// A change leaves the bytes of tensors as they are, see st_edit_metadata. Of several pairs all are changed or none.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -60,7 +60,7 @@ void list(const MetaOptions& options) {
   out.flush();
 }
 
-// For scripts the value's own bytes and one end of line; a terminal would obey some of them.
+// Prints the bytes of the value and a newline. For a terminal, control characters are escaped.
 void get(const MetaOptions& options) {
   const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
   const auto found = metadata.find(options.key);
@@ -89,7 +89,7 @@ void set(const MetaOptions& options) {
   try {
     edit(options, changes);
   } catch (const safetensors::Error& error) {
-    // The file was good a moment ago: what breaks the format is what it was to become.
+    // The file was valid before the edit, so that a fault of the format is one of the new metadata.
     const Failure failure = failure_in(options.path, error);
     throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
   }

@@ -25,7 +25,7 @@ void Output::put(std::string_view text) {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return;
-  // Only seen where the caller has SIGPIPE ignored; otherwise the signal ends the process before.
+  // This happens only if the caller ignores SIGPIPE; otherwise the signal has ended the process.
   if (errno == EPIPE) throw Failure{kSuccess, ""};
   throw Failure{kUnreadable, std::string("standard output: ") + std::strerror(errno)};
 }

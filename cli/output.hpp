@@ -18,7 +18,7 @@ class Output {
   }
   void write(std::string_view text);
 
-  // Throws a Failure. A reader that has gone (`| head`) is no error worth words, but it ends the command.
+  // Throws a Failure. If the reader has closed its end (`| head`), the command ends without a message.
   void flush();
 
  private:

@@ -25,7 +25,7 @@ constexpr mode_t kNewMode = 0666;  // less the umask
 constexpr mode_t kClosedMode = 0600;
 constexpr int kMostNames = 100;
 
-// Not to be guessed, so that nobody can occupy it before.
+// Random, so that nobody can create a file of this name first.
 std::string random_name(const std::string& name) {
   constexpr std::size_t kMostOfName = 200;  // of the 255 bytes that a name may have
   std::random_device random;
@@ -74,7 +74,7 @@ void OutputFile::open_path(const std::string& path) {
   open_stream(real);
 }
 
-// Waits for the reader of a FIFO. Creates nothing and empties nothing, whatever has come to stand there meanwhile.
+// Waits until a FIFO has a reader. Creates and truncates nothing, even if another file has taken the path's place.
 void OutputFile::open_stream(const std::string& path) {
   file_ = Descriptor(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW));
   struct stat status {};
@@ -92,7 +92,7 @@ void OutputFile::open_beside(const std::string& path, bool replaces) {
   if (!folder_) fail(errno);
   if (!replaces) return create_beside(kNewMode);
 
-  // A rename asks the folder only, but a file that is read-only is meant to stay as it is.
+  // A rename needs only the rights to the folder, but a read-only file should stay as it is.
   const Descriptor old(openat(folder_.get(), name_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   if (!old) fail(errno);
   refuse_input(old.get());
@@ -104,7 +104,7 @@ void OutputFile::create_beside(mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   for (int i = 0; i < kMostNames; ++i) {
     new_name_ = random_name(name_);
-    set_pending(folder_.get(), new_name_);  // before there is anything to remove, so that no signal comes between
+    set_pending(folder_.get(), new_name_);  // before the file exists, so that no signal leaves it behind
     file_ = Descriptor(openat(folder_.get(), new_name_.c_str(), kFlags, mode));
     if (file_) return;
     const int error = errno;
@@ -131,7 +131,7 @@ void OutputFile::finish() {
   if (!new_name_.empty()) publish();
 }
 
-// An input may have come to stand there while the bytes were written.
+// Refuses if an input was moved to this path while the bytes were written.
 void OutputFile::publish() {
   struct stat status {};
   if (fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && inputs_.contain(status)) {
@@ -156,7 +156,7 @@ void OutputFile::drop() {
 }
 
 void OutputFile::fail(int os_error) const {
-  if (os_error == EPIPE && standard_) throw Failure{kSuccess, ""};  // a reader that has gone
+  if (os_error == EPIPE && standard_) throw Failure{kSuccess, ""};  // the reader has closed its end
   throw Failure{kUnreadable, shown_ + ": " + std::strerror(os_error)};
 }
 

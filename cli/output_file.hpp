@@ -1,7 +1,7 @@
-// Where the bytes of a tensor go: standard output, a FIFO or a device as it is, or a regular file.
+// The output for the bytes of a tensor: standard output, a FIFO, a device or a regular file.
 //
-// A regular file appears under its name whole or not at all: its bytes go to a new file beside it, which then takes
-// its name. So nothing is removed that this program did not create, and what OUT had stays until then.
+// A regular file appears at its path whole or not at all: its bytes go to a new file in the same folder, which is then
+// renamed. So nothing is removed that this program did not create, and OUT keeps its content until then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,7 +42,7 @@ class OutputFile {
   Descriptor file_;
   Descriptor folder_;     // of a regular file
   std::string name_;      // in the folder
-  std::string new_name_;  // of the file beside it; empty: there is none
+  std::string new_name_;  // of the new file; empty: there is none
 };
 
 }  // namespace cli

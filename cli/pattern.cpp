@@ -40,7 +40,7 @@ std::string fault_of_pattern(std::string_view pattern) {
     if (pattern[at] != '[') continue;
     const std::size_t open = at++;
     if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;
-    bool first = true;  // a ] that comes first is meant itself
+    bool first = true;  // a ] that comes first is an ordinary member
     while (at < pattern.size() && (first || pattern[at] != ']')) {
       const Member member = member_at(pattern, at);
       if (!member.known) return fmt::format("there is no class {}", shown(pattern.substr(at, member.end - at), 40));

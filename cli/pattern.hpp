@@ -6,7 +6,7 @@
 
 namespace cli {
 
-// What is wrong with a shell pattern, or nothing. fnmatch does not say: a bad pattern just fits no name.
+// Returns what is wrong with a shell pattern, or nothing. For fnmatch an invalid pattern just matches no name.
 std::string fault_of_pattern(std::string_view pattern);
 
 }  // namespace cli

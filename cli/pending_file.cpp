@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::array kSignals{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
 
-// A handler sees globals only. The folder is set last and cleared first: while it is there, the name is whole.
+// Globals, because a signal handler sees nothing else. The folder is set last and cleared first: while it is set, the
+// name is complete.
 std::array<char, NAME_MAX + 1> pending_name;
 std::atomic<int> pending_folder{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -22,7 +23,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 extern "C" void remove_pending(int signal) {
   const int folder = pending_folder.load();
   if (folder >= 0) unlinkat(folder, pending_name.data(), 0);
-  raise(signal);  // SA_RESETHAND has put the default back, which ends the process as soon as this returns
+  raise(signal);  // SA_RESETHAND has restored the default, which ends the process as soon as this returns
 }
 
 void install_handlers() {

@@ -1,6 +1,6 @@
-// The one file that a command has begun and not finished, so that a signal can remove it.
+// Removes the one file that a command has begun and not finished if a signal ends the process.
 //
-// The process then dies by that signal, as it would have without the file.
+// The process then ends by that signal, as it would have without the file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

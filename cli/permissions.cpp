@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kAcl = "system.posix_acl_access";
 constexpr mode_t kOwnerOnly = 0700;
 
-// Who belonged to an owner or a group that is not kept counts as one of the others from now on, and the reverse.
+// If the new file has another owner or group than the old one, users change between the classes user, group and other.
+// Removes the rights that a user could gain by that.
 mode_t without_strangers(mode_t mode, bool user_kept, bool group_kept) {
   mode_t user = mode >> 6 & 7U;
   mode_t group = mode >> 3 & 7U;
@@ -27,7 +28,8 @@ mode_t without_strangers(mode_t mode, bool user_kept, bool group_kept) {
   return user << 6 | group << 3 | other;
 }
 
-// A folder may have given the new file a list of its own, which then must go. Returns false if `to` may have another list than `from`.
+// Also removes a list that the new file has got from its folder. Returns false if `to` may have another list than
+// `from`.
 bool hand_on_acl(int from, int to, bool owners_kept) {
   std::vector<char> acl(1 << 16);  // the system's limit
   const ssize_t size = fgetxattr(from, kAcl, acl.data(), acl.size());

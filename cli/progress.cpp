@@ -12,7 +12,7 @@
 namespace cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::milliseconds(500);  // what is faster needs no bar
+constexpr auto kPatience = std::chrono::milliseconds(500);  // shorter work shows no bar
 constexpr auto kFrame = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWidth = 30;
 

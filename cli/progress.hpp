@@ -1,4 +1,4 @@
-// A bar on the terminal for what takes long; nothing at all elsewhere.
+// A progress bar on a terminal, for work that takes long; prints nothing if there is no terminal.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

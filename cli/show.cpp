@@ -25,7 +25,7 @@ constexpr const char* kExamples =
 
 bool wanted(std::string_view name, const std::vector<std::string>& filters) {
   if (filters.empty()) return true;
-  const std::string text = printable(name);  // a pattern is held against what a person sees, and a NUL is no end
+  const std::string text = printable(name);  // patterns match the name as it is shown, in which a NUL is escaped
   return std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
     return fnmatch(filter.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
   });
@@ -86,7 +86,7 @@ void add_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
   command->add_option("FILE", options->path, "A .safetensors file")->required();
-  // One text at a time: of an option that takes many, the parser reads [a,b] as two.
+  // Takes one text at a time, because the parser splits [a,b] if an option takes several.
   command
       ->add_option_function<std::string>(
           "--filter", [options](const std::string& filter) { options->filters.push_back(filter); },

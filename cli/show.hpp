@@ -1,4 +1,4 @@
-// What `safetensors show` has found out about a file, for its two ways of saying it: a table and JSON.
+// What `safetensors show` prints about a file, as a table or as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@ namespace cli {
 
 struct ShowOptions {
   std::string path;
-  std::vector<std::string> filters;  // shell patterns; a tensor is listed when one of them fits
+  std::vector<std::string> filters;  // shell patterns; a tensor is listed if one of them matches
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   bool json = false;
   bool exact = false;
@@ -33,7 +33,7 @@ struct Listing {
   safetensors::SafeOpen file;
   std::string path;
   std::vector<safetensors::Tensor> tensors;  // in data order, at most as many as the limit
-  std::vector<Total> dtypes;                 // of all tensors that fit the filters, most bytes first
+  std::vector<Total> dtypes;                 // of all tensors that match the filters, most bytes first
   Total all;
 };
 

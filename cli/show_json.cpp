@@ -1,8 +1,8 @@
 // The JSON of `safetensors show --json`. Keys are only ever added; docs/command.md lists them.
 //
-// All text beyond ASCII leaves as \u escapes: a parser gets the very name, and a terminal never a control. What a file
-// may hold by the million goes out one by one: as one tree it would take gigabytes, and nlohmann's ordered objects
-// compare each new key with all before it.
+// All characters beyond ASCII are \u escapes: a parser gets the exact name, and a terminal never a control character.
+// Tensors and metadata are printed one by one, because there may be millions: one tree of all would take gigabytes, and
+// nlohmann's ordered objects compare each new key with all others.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A path may be no UTF-8 and cannot be said in JSON then: its odd bytes become U+FFFD.
+// A path that is not UTF-8 cannot be expressed in JSON: its invalid bytes become U+FFFD.
 std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 // Writes `"key":` after the members before it.

@@ -1,7 +1,7 @@
 // The table of `safetensors show`.
 //
-// The name comes last, as in `ls -l`: names have any length and, with wide characters, any width, and nothing
-// stands behind them that they could push out of line.
+// The name is the last column, as in `ls -l`: names have any length and, with wide characters, any width, and would
+// push the columns after them out of line.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -23,7 +23,7 @@ struct Numbers {
 };
 
 struct Widths {
-  std::size_t dtype = 5;  // those of the headings
+  std::size_t dtype = 5;  // these are the widths of the headings
   std::size_t shape = 5;
   std::size_t size = 4;
   std::size_t offset = 6;

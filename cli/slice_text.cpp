@@ -73,7 +73,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
   if (parts.size() - ellipses > shape.size()) {
     fail(text, fmt::format("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
   }
-  if (ellipses == 0) parts.push_back("...");  // fewer parts leave the rest whole
+  if (ellipses == 0) parts.push_back("...");  // dimensions without a part are whole
   const std::size_t rest = shape.size() - (parts.size() - 1);
   SliceText slice;
   for (const std::string_view part : parts) {

@@ -15,7 +15,7 @@ struct SliceText {
   std::vector<bool> dropped;               // an index instead of a range: the dimension is gone in the result
 };
 
-// With Python's meaning; brackets around it are fine. Throws a Failure that says what is wrong with the text.
+// The text means what it means in Python, with or without brackets. Throws a Failure that says what is wrong with it.
 SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape);
 
 }  // namespace cli

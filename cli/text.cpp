@@ -16,7 +16,7 @@ struct Range {
   char32_t last;
 };
 
-// What Unicode calls controls, format characters and line separators, as far as a terminal may act on them.
+// The control characters, format characters and line separators of Unicode that a terminal may act on.
 constexpr std::array<Range, 13> kUnsafe{{
     {0x00, 0x1F},
     {0x7F, 0x9F},  // with 9B, the one-byte start of an escape sequence

@@ -1,7 +1,7 @@
 // Numbers and names as a person reads them on a terminal.
 //
-// Names come from files that strangers made. Whatever a terminal would obey instead of showing (control bytes,
-// escape sequences, marks that turn the direction of writing) leaves here as visible text.
+// Names come from files that nobody trusts. Characters that act on a terminal (control characters, escape sequences,
+// marks that change the direction of writing) become visible text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,17 +14,17 @@
 
 namespace cli {
 
-// Controls as \n, \t, \u001b; bytes that are no UTF-8 as \xff; everything else as it is.
+// Returns the text with control characters as \n, \t, \u001b and bytes that are not UTF-8 as \xff.
 std::string printable(std::string_view text);
 
-// A name or value: as it is when that is safe and unmistakable, otherwise in quotes with escapes. At most `limit`
-// characters of it, then how long it was.
+// Returns a name or value, in quotes and with escapes if it is not safe or not clear without. At most `limit`
+// characters of it, and then its length.
 std::string shown(std::string_view text, std::size_t limit);
 
-// Columns on a terminal, below 1000: what fmt takes a text to be when it pads it.
+// Returns the width in columns that fmt assumes when it pads the text; less than 1000.
 std::size_t width_of(std::string_view text);
 
-// "[50257, 768]"; a shape too wide for a column is cut and its rank told.
+// "[50257, 768]"; a shape that is too wide for a column is cut, and its rank is added.
 std::string shape_text(safetensors::View<std::uint64_t> shape);
 
 std::string human_bytes(std::uint64_t bytes);  // "548.1 MB": decimal, as file managers and download pages count

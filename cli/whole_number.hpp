@@ -5,8 +5,8 @@
 
 namespace cli {
 
-// For options that count: decimal digits, up to 2^64-1. The parser's own checks count in floating point, name limits of
-// 309 digits, and read 010 as 8.
+// A check for options that count: decimal digits, up to 2^64-1. The parser's own checks use floating point, print
+// limits of 309 digits, and read 010 as 8.
 CLI::Validator whole_number();
 
 }  // namespace cli
