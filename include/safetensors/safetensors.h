@@ -571,10 +571,10 @@ ST_API void st_buffer_free(void *buffer);
  * implementation writes.
  *
  * Replacing. The path gets the whole file in one step, and keeps what it had until then. A file
- * that is replaced hands on its permissions and, as far as the system allows, its owner. A new
- * file gets its mode from the umask. A symbolic link is followed and stays. Other hard links,
- * mappings and open descriptors keep the old file, so that a file may be replaced while it is
- * open in this library.
+ * that is replaced hands on its owner and its permissions; if the system refuses a part, fewer
+ * permissions. A new file gets its mode from the umask. A symbolic link is followed and stays.
+ * Other hard links, mappings and open descriptors keep the old file, so that a file may be replaced
+ * while it is open in this library.
  *
  * Streams. A FIFO, a device or /dev/stdout is written directly, in the order of the data.
  * st_writer_put must then follow that order; ST_WRITE_KEEP_ORDER makes it the order of
