@@ -4,8 +4,8 @@
 // in the target's place with one link or rename. Until then the old file is untouched, and a process killed at any
 // moment leaves it so. Killed between giving the sibling a name and renaming it, or on a system without nameless
 // files, a process leaves that sibling behind, under a random name that begins with ".NAME.st-new-". It was locked, and
-// the lock died with the process; so the next writer of the same target can tell it from the work of a living one, and
-// removes it.
+// the lock died with the process; so the next writer that replaces the target, or names a sibling of its own, can tell it from
+// the work of a living one, and removes it.
 //
 // A new file gets its mode from the umask. A replaced one hands on who may do what with it (access.hpp), and until then
 // the new one is open to its owner only. A symbolic link is followed. Other hard links to a replaced file keep the old

@@ -136,6 +136,7 @@ std::vector<Scenario> scenarios() {
       {"copying by hand", false, two_files, copy, no_copies},
       {"copying, half of it by hand", false, two_files, copy, half_a_copy},
       {"new, named sibling", true, nothing, save(true), old_kernel},
+      {"new, links refused", true, nothing, save(true), no_links},
       {"new, not replacing, named sibling", true, nothing, only_new, old_kernel},
       {"replacing, named sibling", true, old_file, save(true), old_kernel},
       {"replacing, links refused", true, old_file, save(true), no_links},

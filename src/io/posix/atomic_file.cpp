@@ -94,7 +94,7 @@ void AtomicFile::open_sibling() {
     folder_to_sync_ = open_existing(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
-  // A nameless file can leave litter only while it replaces another.
+  // A nameless file that replaces nothing gets its target's name at once, or name_sibling() sweeps.
   file_ = open_nameless(target_.folder.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || access_) sweep_siblings(target_.folder.get(), target_.name);

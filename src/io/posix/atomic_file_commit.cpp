@@ -93,6 +93,7 @@ void AtomicFile::name_sibling() {
   sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
   if (!sibling_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  sweep_siblings(target_.folder.get(), target_.name);
   Descriptor named = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
   if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
   std::swap(file_, named);
