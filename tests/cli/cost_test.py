@@ -43,7 +43,8 @@ class Cost(unittest.TestCase):
 
     def test_tensors(self):
         once, twice = (file_bytes([(f"layer.{i:06}", "U8", [1], 1) for i in range(n)]) for n in (KEYS, 2 * KEYS))
-        for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["convert", "FILE", str(self.folder / "b.bt")]):
+        for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["show", "FILE", "--filter", "*7*1"],
+                          ["convert", "FILE", str(self.folder / "b.bt")]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import tempfile
 import textwrap
-import time
 import unicodedata
 import unittest
 
@@ -275,13 +274,6 @@ class Shell(Case):
             result = subprocess.run([COMMAND, "show", self.file(SMALL)], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, 3)
         self.assertRegex(result.stderr, rb"\Asafetensors: standard output: [^\n]+\n\Z")
-
-    def test_100000_tensors_take_no_time(self):
-        path = self.file(file_bytes([(f"model.layers.{i}.mlp.weight", "F32", [1], 4) for i in range(100_000)]))
-        for options in [[], ["--json"], ["--filter", "*7.mlp*"]]:
-            start = time.monotonic()
-            self.assertEqual(run("show", path, *options).returncode, 0)
-            self.assertLess(time.monotonic() - start, 60)  # 0.15 s on a quiet machine; what grows with the square takes minutes
 
 
 class Terminal(Case):
