@@ -230,6 +230,33 @@ TEST(ReadFaultsOfFolders, AnUnreadableFolderIsNotAnEmptyOne) {
   }
 }
 
+void in_turn(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+  for (std::size_t i = 0; i < n; ++i) fn(arg, i);
+}
+
+// All are asked for what is cached of them before the first is read.
+TEST(ReadFaultsOfPlans, OneShardAfterAnotherHasADescriptor) {
+  constexpr std::size_t kShards = 70;
+  const Model model(kShards, true);
+  OpenOptions options;
+  options.io = io::Mode::read;
+  const FilePtr file = File::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  std::vector<std::string> got(2 * kShards, std::string(kBytes, '?'));  // twice: enough to be worth two readers
+  Plan plan(*file);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    plan.add(*file->tensor(fmt::format("t{}", i % kShards)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
+  ReadOptions reading;
+  reading.pool.parallel_for = in_turn;
+  const std::size_t before = entries_of("/proc/self/fd");
+  std::size_t most = 0;
+  read_faults::arm({"open", 0, 0, 0, 0, [&most](std::size_t) { most = std::max(most, entries_of("/proc/self/fd")); }});
+  plan.run(reading);
+  read_faults::disarm();
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(shard_bytes(i % kShards).ends_with(got[i])) << i;
+  ASSERT_LE(most, before + 2);
+  if (read_faults::calls() < 2 * kShards) GTEST_SKIP() << "the system does not tell what is cached";
+}
+
 // ---- another file under the name of one that is at rest ----------------------------------------------------------------
 
 // Filesystems give the number of a removed file to the next one; then all but the times and the size is the same.

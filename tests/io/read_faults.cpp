@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 namespace read_faults {
 
@@ -49,16 +50,22 @@ namespace {
 
 std::size_t shortened(std::size_t n) { return armed && plan.short_reads != 0 ? std::min(n, plan.short_reads) : n; }
 
+bool is_direct(int file) { return (fcntl(file, F_GETFL) & O_DIRECT) != 0; }
+
 ssize_t any_pread(int file, void* data, std::size_t n, off64_t offset) {
-  if (fails("read")) return -1;
+  if (fails("read") || fails("pread")) return -1;
   return syscall(SYS_pread64, file, data, shortened(n), offset);
 }
 
 ssize_t any_preadv(int file, const iovec* pieces, int n, off64_t offset) {
-  if (fails("read")) return -1;
-  if (!armed || plan.short_reads == 0 || n == 0) return syscall(SYS_preadv, file, pieces, n, offset, 0);
-  const iovec first{pieces[0].iov_base, shortened(pieces[0].iov_len)};
-  return syscall(SYS_preadv, file, &first, 1, offset, 0);
+  if (fails("read") || fails("preadv") || (is_direct(file) && fails("direct read"))) return -1;
+  if (!armed || plan.short_reads == 0) return syscall(SYS_preadv, file, pieces, n, offset, 0);
+  std::vector<iovec> some;
+  for (std::size_t left = plan.short_reads; n > 0 && left > 0; --n, ++pieces) {
+    some.push_back({pieces->iov_base, std::min(left, pieces->iov_len)});
+    left -= some.back().iov_len;
+  }
+  return syscall(SYS_preadv, file, some.data(), static_cast<int>(some.size()), offset, 0);
 }
 
 [[maybe_unused]] void* any_mmap(void* where, std::size_t n, int protection, int flags, int file, off64_t offset) {

@@ -11,7 +11,8 @@
 namespace read_faults {
 
 struct Plan {
-  std::string call;                                     // "open", "stat", "fstat", "mmap", "read", "readdir"
+  // "open", "stat", "fstat", "mmap", "readdir", "read"; or of the reads only "pread", "preadv" or "direct read".
+  std::string call;
   std::size_t first = 0;                                // this one of them fails, counted from 0
   std::size_t times = 1;                                // and so many in all
   int error = 0;                                        // 0: a read is cut to one byte, every other call is left alone
