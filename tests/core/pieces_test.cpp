@@ -286,6 +286,31 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
   EXPECT_FALSE(queue.next(piece));
 }
 
+// What is wanted is in the cache, and nothing else of its file.
+TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
+  const SparseFile whole(16 * kMiB);
+  const SparseFile begun(16 * kMiB);
+  const int descriptor = open(begun.source().file()->path().c_str(), O_WRONLY | O_CLOEXEC);
+  const std::string text(kMiB, 'x');
+  ASSERT_EQ(pwrite(descriptor, text.data(), text.size(), 0), static_cast<ssize_t>(kMiB));
+  ASSERT_EQ(fsync(descriptor), 0);
+  close(descriptor);
+  io::BulkFile probe(begun.source(), io::Cache::automatic);
+  if (probe.way(0, kMiB) != io::Way::copy || probe.way(0, 16 * kMiB) == io::Way::copy)
+    GTEST_SKIP() << "the system does not tell what is cached";
+  std::deque<io::BulkFile> files;
+  files.emplace_back(whole.source(), io::Cache::automatic);
+  files.emplace_back(begun.source(), io::Cache::automatic);
+  const std::vector<Want> wants{{0, 0, 16 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
+  std::size_t pieces = 0;
+  for (const Piece& piece : pieces_of(wants, files, {1, 0, 0})) {
+    if (piece.file == &files[0]) continue;
+    EXPECT_EQ(piece.way, io::Way::copy) << piece.parts.front().begin;
+    ++pieces;
+  }
+  EXPECT_GT(pieces, 0U);
+}
+
 TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
   constexpr std::uint64_t kBytes = 40 * kMiB;
   const SparseFile cached(kBytes);

@@ -5,13 +5,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__linux__)
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #endif
 
 #include <algorithm>
@@ -20,11 +21,30 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "../io/read_faults.hpp"
 #include "base/error.hpp"
+
+namespace {
+
+// Nanoseconds; 0: the clock is the system's.
+std::atomic<std::int64_t> fake_now{0};
+std::atomic<std::int64_t> fake_step{0};
+
+}  // namespace
+
+// Stands before the C library's, which the C++ library calls.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  if (fake_now == 0 || clock != CLOCK_MONOTONIC) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+  const std::int64_t now = fake_now.fetch_add(fake_step);
+  *time = {now / 1'000'000'000, now % 1'000'000'000};
+  return 0;
+}
 
 namespace st::core {
 namespace {
@@ -328,57 +348,122 @@ TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
   }
 }
 
-// A source so slow that every run would take seconds.
-struct SlowSource {
+// Cancels at its fifth read, and counts those that begin afterwards.
+struct CancelledSource {
   std::string bytes;
+  const Plan* plan = nullptr;
+  std::atomic<std::size_t> reads{0};
+  std::atomic<bool> cancelled{false};
+  std::atomic<std::size_t> later{0};
+
   static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
-    const auto* const self = static_cast<SlowSource*>(ctx);
-    if (n > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    std::memcpy(dst, self->bytes.data() + offset, n);
+    auto& self = *static_cast<CancelledSource*>(ctx);
+    if (self.cancelled) ++self.later;
+    if (self.plan != nullptr && ++self.reads == 5) {
+      self.plan->cancel();
+      self.cancelled = true;
+    }
+    std::memcpy(dst, self.bytes.data() + offset, n);
     return 0;
   }
 };
 
-TEST(Plan, StopsWithinFiftyMillisecondsOfACancel) {
-  using Clock = std::chrono::steady_clock;
+TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
+  constexpr unsigned kReaders = 4;
   const Checkpoint checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
-  SlowSource slow{{std::istreambuf_iterator<char>(stream), {}}};
-  const FilePtr file = File::open(io::Source::callbacks({SlowSource::read_at, nullptr, &slow}, slow.bytes.size()), {});
+  CancelledSource source;
+  source.bytes.assign(std::istreambuf_iterator<char>(stream), {});
+  const FilePtr file =
+      File::open(io::Source::callbacks({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  const Tensor& wide = *file->tensor("wide");
   for (const bool from_callback : {false, true}) {
-    Wishes wishes(*file);
+    Bytes memory(wide.bytes());
+    Plan plan(*file);
+    plan.add(wide, nullptr, nullptr, nullptr, memory.data(), memory.size());
+    source.plan = from_callback ? nullptr : &plan;
+    source.reads = source.later = 0;
     ReadOptions options;
-    options.threads = 2;
-    options.chunk_bytes = 65536;
-    Clock::time_point cancelled;
-    options.ctx = &cancelled;
+    options.threads = from_callback ? 1 : kReaders;
+    options.chunk_bytes = 65536;  // 107 pieces, and a read for each
+    options.ctx = &source;
     if (from_callback) {
-      options.progress = [](void* ctx, std::uint64_t done, std::uint64_t) -> std::int32_t {
-        if (done == 0) return 0;
-        *static_cast<Clock::time_point*>(ctx) = Clock::now();
+      options.progress = [](void* ctx, std::uint64_t, std::uint64_t) -> std::int32_t {
+        static_cast<CancelledSource*>(ctx)->cancelled = true;
         return 1;
       };
     }
-    std::thread canceller([&] {
-      if (from_callback) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(60));
-      cancelled = Clock::now();
-      wishes.plan().cancel();
-    });
     try {
-      wishes.plan().run(options);
+      plan.run(options);
       ADD_FAILURE() << "was not cancelled";
     } catch (const Error& error) {
       EXPECT_EQ(error.status, Status::cancelled) << error.message;
     }
-    const Clock::time_point returned = Clock::now();
-    canceller.join();
-    EXPECT_LT(returned - cancelled, std::chrono::milliseconds(50));
-    EXPECT_LT(wishes.plan().done(), wishes.plan().total());
+    EXPECT_LE(source.later, from_callback ? 0U : kReaders - 1);
+    EXPECT_LT(plan.done(), plan.total());
     // And the cancel is used up.
-    ReadOptions again;
-    wishes.plan().run(again);
-    wishes.expect_filled();
+    source.plan = nullptr;
+    source.cancelled = false;
+    plan.run({});
+    EXPECT_EQ(plan.done(), plan.total());
+    EXPECT_EQ(memory.back(), pattern(wide.end - 1));
+  }
+}
+
+// One of two readers works within a read of the other, and fails there.
+struct FailingInside {
+  std::string bytes;
+  bool armed = false;
+  std::size_t reads = 0;
+  bool out_of_memory = false;
+  void (*round)(void*, std::size_t) = nullptr;
+  void* rounds = nullptr;
+
+  static void pool(void* ctx, std::size_t, void (*fn)(void*, std::size_t), void* arg) {
+    auto& self = *static_cast<FailingInside*>(ctx);
+    self.round = fn;
+    self.rounds = arg;
+    fn(arg, 0);
+  }
+  static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    auto& self = *static_cast<FailingInside*>(ctx);
+    std::memcpy(dst, self.bytes.data() + offset, n);
+    if (!self.armed) return 0;
+    ++self.reads;
+    if (self.reads == 1) self.round(self.rounds, 1);
+    if (self.reads == 2 && std::exchange(self.round, nullptr) != nullptr) {
+      if (self.out_of_memory) throw std::bad_alloc();
+      return 5;
+    }
+    return 0;
+  }
+};
+
+TEST(Plan, AReaderThatFailsStopsTheOthers) {
+  const Checkpoint checkpoint(temporary_folder());
+  std::ifstream stream(checkpoint.path(), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  for (const bool out_of_memory : {false, true}) {
+    FailingInside source;
+    source.bytes = bytes;
+    source.out_of_memory = out_of_memory;
+    const FilePtr file =
+        File::open(io::Source::callbacks({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
+    const Tensor& wide = *file->tensor("wide");
+    Bytes memory(wide.bytes());
+    Plan plan(*file);
+    plan.add(wide, nullptr, nullptr, nullptr, memory.data(), memory.size());
+    ReadOptions options;
+    options.threads = 2;
+    options.chunk_bytes = 65536;
+    options.pool = {&source, FailingInside::pool};
+    source.armed = true;
+    if (out_of_memory) {
+      EXPECT_THROW(plan.run(options), std::bad_alloc);
+    } else {
+      EXPECT_THROW(plan.run(options), Error);
+    }
+    EXPECT_EQ(source.reads, 2U) << out_of_memory;
   }
 }
 
@@ -412,29 +497,50 @@ std::int32_t note(void* ctx, std::uint64_t done, std::uint64_t total) {
   return 0;
 }
 
-TEST(Plan, TellsOfTheEndButNotOfEveryPiece) {
-  using Clock = std::chrono::steady_clock;
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+// The steady clock moves only when it is asked.
+class FakeClock {
+ public:
+  explicit FakeClock(std::chrono::nanoseconds step) {
+    fake_step = step.count();
+    fake_now = 1'000'000'000'000;
+  }
+  ~FakeClock() { fake_now = 0; }
+  FakeClock(const FakeClock&) = delete;
+};
+
+std::size_t times_told(Plan& plan, std::uint64_t chunk_bytes, std::chrono::nanoseconds step) {
   Told told;
   ReadOptions options;
   options.ctx = &told;
   options.progress = note;
+  options.threads = 1;
+  options.chunk_bytes = chunk_bytes;
+  const FakeClock clock(step);
+  plan.run(options);
+  EXPECT_EQ(told.done, plan.total());
+  EXPECT_EQ(told.total, plan.total());
+  return told.times;
+}
+
+TEST(Plan, TellsOfTheEndButNotOfEveryPiece) {
+  using std::chrono::milliseconds;
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
   Plan nothing(*file);
-  nothing.run(options);
-  EXPECT_EQ(told.times, 1U);
-  EXPECT_EQ(told.total, 0U);
+  EXPECT_EQ(times_told(nothing, 0, milliseconds(0)), 1U);
 
   Wishes wishes(*file);
-  told = {};
-  options.threads = 1;
-  options.chunk_bytes = 65536;  // more than a hundred pieces
-  const Clock::time_point begin = Clock::now();
-  wishes.plan().run(options);
-  const auto pauses = (Clock::now() - begin) / std::chrono::milliseconds(10);
-  EXPECT_EQ(told.done, wishes.plan().total());
-  EXPECT_EQ(told.total, wishes.plan().total());
-  EXPECT_LE(told.times, static_cast<std::size_t>(pauses) + 2);  // the first, one after each pause, and the end
+  EXPECT_EQ(times_told(wishes.plan(), 65536, milliseconds(0)), 2U);  // the first piece, and the end
+  EXPECT_GT(times_told(wishes.plan(), 65536, milliseconds(10)), 100U);
+}
+
+TEST(Plan, ReadsShorterPiecesWhereOneTakesTooLong) {
+  using std::chrono::milliseconds;
+  const Checkpoint checkpoint(temporary_folder());
+  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  Wishes wishes(*file);
+  const std::size_t long_ones = times_told(wishes.plan(), 1 << 20, milliseconds(20));
+  EXPECT_GT(times_told(wishes.plan(), 1 << 20, milliseconds(21)), 2 * long_ones);
 }
 
 void counting_pool(void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
@@ -678,6 +784,49 @@ TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
   options.gap_bytes = 1;  // a read for each row
   EXPECT_THROW(plan.run(options), Error);
   EXPECT_LE(source.reads, 2U);
+}
+
+// What lies before the slice is as far from its end as what it holds: only the latter is in the cache.
+TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
+  constexpr std::uint64_t kRow = 4096;
+  constexpr std::uint64_t kRows = 4096;
+  constexpr std::uint64_t kFirst = 2048;
+  constexpr std::uint64_t kWanted = 256;
+  std::string header =
+      fmt::format(R"({{"t":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, kRow, kRows * kRow);
+  header.resize(kRow - 8, ' ');
+  const std::uint64_t length = header.size();
+  const std::string path = temporary_folder() + "/plan_test_slice_" + std::to_string(getpid());
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const std::string rows(kRow * kWanted, 'x');
+  const auto at = static_cast<off_t>(kRow * (1 + kFirst));
+  ASSERT_EQ(ftruncate(descriptor, static_cast<off_t>(kRow * (1 + kRows))), 0);
+  ASSERT_EQ(pwrite(descriptor, &length, sizeof length, 0), 8);
+  ASSERT_EQ(pwrite(descriptor, header.data(), length, 8), static_cast<ssize_t>(length));
+  ASSERT_EQ(pwrite(descriptor, rows.data(), rows.size(), at), static_cast<ssize_t>(rows.size()));
+  ASSERT_EQ(fsync(descriptor), 0);
+  ::close(descriptor);
+  OpenOptions open;
+  open.io = io::Mode::read;
+  const FilePtr file = File::open(path.c_str(), open);
+  unlink(path.c_str());
+  io::BulkFile probe(file->shard(0).source, io::Cache::automatic);
+  const auto begin_of = static_cast<std::uint64_t>(at);
+  const bool told = probe.way(begin_of, begin_of + rows.size()) == io::Way::copy &&
+                    probe.way(begin_of, kRow * kRows) != io::Way::copy;
+  if (!told) GTEST_SKIP() << "the system does not tell what is cached";
+  const std::int64_t begin[] = {kFirst, 0};
+  const std::int64_t end[] = {kFirst + kWanted, 64};
+  Bytes got(kWanted * 64);
+  Plan plan(*file);
+  plan.add(*file->tensor("t"), begin, end, nullptr, got.data(), got.size());
+  ReadOptions options;
+  options.threads = 1;
+  read_faults::arm({"read", 0, 0, 0});
+  plan.run(options);
+  read_faults::disarm();
+  EXPECT_EQ(read_faults::calls(), kWanted);  // from the cache, nothing is read along
+  EXPECT_EQ(got, Bytes(got.size(), std::byte{'x'}));
 }
 
 }  // namespace
