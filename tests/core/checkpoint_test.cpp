@@ -251,6 +251,17 @@ TEST_F(Checkpoints, HostileIndexesAreRefused) {
   }
 }
 
+TEST_F(Checkpoints, AFalseClaimIsToldBeforeATensorOfTwoShards) {
+  put("model-00002-of-00002.safetensors", model(entry("c", 0) + entry("a", 4), 8, 'y'));
+  const std::string map = R"({"weight_map":{"a":"model-00001-of-00002.safetensors",
+      "b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors")";
+  put("model.safetensors.index.json", map + "}}");
+  EXPECT_NE(error_of(index()).message.find("tensor 'a' is in two shards"), std::string::npos);
+  put("model.safetensors.index.json", map + R"(,"gone":"model-00002-of-00002.safetensors"}})");
+  const Error error = error_of(index());
+  EXPECT_NE(error.message.find("tensor 'gone' is not in its shard"), error.message.npos) << error.message;
+}
+
 TEST_F(Checkpoints, MetadataOfTheIndexComesFirst) {
   put("model.safetensors.index.json",
       R"({"metadata":{"a":"1","format":"np","a":"2","":null},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -784,6 +785,65 @@ TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
     read(*file->tensor(fmt::format("t{}", i)), bytes.data());
     EXPECT_TRUE(bytes == data[i]) << i;
   }
+}
+
+// Puts a tensor from another thread while the first write to a stream has not returned.
+struct SecondPut {
+  Writer* writer = nullptr;
+  std::size_t number = 0;
+  std::string data;
+  bool begun = false;
+  std::thread thread;
+  std::atomic<long> id{0};
+  std::atomic<bool> ended{false};
+  Error error{};
+
+  static SecondPut* current;
+  static void before_write() {
+    if (current->begun) return;
+    current->begun = true;
+    current->thread = std::thread([] { current->put(); });
+    while (!current->ended && (current->id == 0 || !current->waits())) std::this_thread::yield();
+  }
+  void put() {
+    id = syscall(SYS_gettid);
+    error = error_of([&] { writer->put(number, 0, data.data(), data.size()); });
+    ended = true;
+  }
+  // For the other, since it sleeps.
+  bool waits() const {
+    const std::string text = contents(fmt::format("/proc/self/task/{}/stat", id.load()));
+    const std::size_t name_end = text.rfind(')');
+    return name_end != std::string::npos && text.compare(name_end, 3, ") S") == 0;
+  }
+};
+SecondPut* SecondPut::current = nullptr;
+
+TEST_F(WriterTest, a_put_to_a_stream_waits_for_the_one_before) {
+  const std::string first(100'000, 'x');
+  const std::array<std::uint64_t, 1> shape{first.size()};
+  const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  Writer writer;
+  const std::size_t a = writer.add("a", Dtype::U8, shape, nullptr);
+  SecondPut second;
+  second.number = writer.add("b", Dtype::U8, shape, nullptr);
+  second.writer = &writer;
+  second.data.assign(first.size(), 'y');
+  writer.begin(fmt::format("/dev/fd/{}", stream).c_str(), {});
+  SecondPut::current = &second;
+  faults::Plan plan;
+  plan.only_refusals = true;
+  plan.before_write = SecondPut::before_write;
+  faults::arm(plan);
+  const Error error = error_of([&] { writer.put(a, 0, first.data(), first.size()); });
+  if (second.thread.joinable()) second.thread.join();
+  faults::disarm();
+  ASSERT_TRUE(second.begun);
+  EXPECT_EQ(error.status, Status::ok) << error.message;
+  EXPECT_EQ(second.error.status, Status::ok) << second.error.message;
+  writer.finish();
+  ::close(stream);
+  EXPECT_TRUE(contents(path("stream")).ends_with(first + second.data));
 }
 
 // Also of what was redirected, which has no name to get.

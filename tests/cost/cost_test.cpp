@@ -14,6 +14,7 @@
 #include "core/writer.hpp"
 #include "counted.hpp"
 #include "format/json/json_writer.hpp"
+#include "format/name_index.hpp"
 
 namespace st::cost {
 namespace {
@@ -189,6 +190,61 @@ TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   const Cost cost = of_absent_shards(kShards);
   EXPECT_LT(static_cast<double>(cost.bytes), 4 * text) << fmt::format("{} bytes of {}", cost.bytes, text);
   EXPECT_LT(static_cast<double>(cost.work), 6 * text) << fmt::format("{} blocks for {} bytes", cost.work, text);
+}
+
+// Names that share a place in a table whose seed is 0, or of the same kind at places of their own.
+std::vector<std::string> hostile_names(std::size_t n, bool collide) {
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; names.size() < n; ++i) {
+    const std::string name = fmt::format("{:016x}", i * 0x9E3779B97F4A7C15);
+    const auto hash = static_cast<std::uint32_t>(hash_name(name, 0));
+    if (!collide || hash < (std::uint32_t{1} << 22)) names.push_back(name);
+  }
+  return names;
+}
+
+Cost of_reading_names(const std::vector<std::string>& names) {
+  const Folder folder;
+  std::string header;
+  for (const std::string& name : names) {
+    header +=
+        fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", header.empty() ? "{" : ",", name);
+  }
+  const std::string path = folder.put("a.safetensors", with_length(header + "}"));
+  return cost_of([&] { open_and_find(path); });
+}
+
+Cost of_writing_names(const std::vector<std::string>& names) {
+  const Folder folder;
+  const std::uint64_t none = 0;
+  return cost_of([&] {
+    core::Writer writer;
+    for (const std::string& name : names) writer.add(name, Dtype::U8, {&none, 1}, nullptr);
+    writer.begin(folder.path("a.safetensors").c_str(), {});
+    writer.finish();
+  });
+}
+
+TEST(Cost, NobodyCanChooseNamesThatCollide) {
+  constexpr std::size_t kNames = 1000;
+  for (const auto of : {of_reading_names, of_writing_names}) {
+    const auto usual = static_cast<double>(of(hostile_names(kNames, false)).work);
+    EXPECT_LT(static_cast<double>(of(hostile_names(kNames, true)).work), 1.5 * usual);
+  }
+}
+
+TEST(Cost, ALargeTensorIsWrittenFromWhereItLies) {
+  const Folder folder;
+  const std::string data(std::size_t{8} << 20, 'x');
+  const std::uint64_t size = data.size();
+  const Cost cost = cost_of([&] {
+    core::Writer writer;
+    writer.add("small", Dtype::U8, {&size, 0}, data.data());
+    writer.add("large", Dtype::U8, {&size, 1}, data.data());
+    writer.begin(folder.path("a.safetensors").c_str(), {});
+    writer.finish();
+  });
+  EXPECT_LT(cost.bytes, data.size() / 2);
 }
 
 struct Case {

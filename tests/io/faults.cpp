@@ -142,6 +142,7 @@ ssize_t pwrite(int file, const void* data, size_t n, off_t offset) { return any_
 ssize_t pwrite64(int file, const void* data, size_t n, off64_t offset) { return any_pwrite(file, data, n, offset); }
 
 ssize_t write(int file, const void* data, size_t n) {
+  if (armed && plan.before_write != nullptr) plan.before_write();
   const long args[] = {file, as_long(data)};
   return sized("write", n, run_write, args);
 }

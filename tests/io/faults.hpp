@@ -33,7 +33,8 @@ struct Plan {
   std::size_t interruptions = 0;   // of fallocate, before it is done
   void (*before_open)(const char* path, int flags) = nullptr;
   void (*before_rename)() = nullptr;
-  bool only_refusals = false;  // no call is counted or fails; for threads
+  void (*before_write)() = nullptr;  // to a stream
+  bool only_refusals = false;        // no call is counted or fails; for threads
 };
 
 void arm(const Plan& plan);

@@ -1,0 +1,46 @@
+/* Advice about tensors reaches the system, and changes no byte.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE 1
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "folder.h"
+
+static int calls, last_advice;
+
+/* These stand before the C library's, also for the library. Both have the same numbers. */
+int madvise(void *address, size_t length, int advice) {
+  ++calls;
+  last_advice = advice;
+  return (int)syscall(SYS_madvise, address, length, advice);
+}
+
+int posix_madvise(void *address, size_t length, int advice) { return madvise(address, length, advice); }
+
+static void advise(const st_tensor *const *tensors, st_advice advice) {
+  calls = last_advice = 0;
+  st_tensor_advise(tensors, 2, advice);
+}
+
+int main(void) {
+  test_bytes bytes = test_file(TEST_TWO, 20);
+  const st_open_options options = test_mode(ST_IO_MAP);
+  const st_tensor *both[2];
+  st_file *file = NULL;
+  test_enter_folder();
+  test_save("x.safetensors", bytes.data, bytes.size);
+  CHECK(st_open("x.safetensors", &options, &file, NULL) == ST_OK);
+  both[0] = st_get_tensor_at(file, 0);
+  both[1] = st_get_tensor_at(file, 1);
+  advise(both, ST_ADVICE_WILL_NEED);
+  CHECK(calls == 2 && last_advice == MADV_WILLNEED);
+  advise(both, ST_ADVICE_DONT_NEED);
+  CHECK(calls == 2 && last_advice == MADV_DONTNEED);
+  advise(both, 77);
+  CHECK(calls == 0);
+  CHECK(((const unsigned char *)st_tensor_data(both[0]))[5] == 5);
+  st_free(file);
+  test_release(&bytes);
+  test_leave_folder();
+  return test_result();
+}
