@@ -12,7 +12,8 @@ Mutants may write to folders of their own only (confine.py), which needs root or
 FILTER is a path prefix such as src/io: every mutant below it is tried, or a sample of them with --count. Without it a
 sample of 600 is tried, with at least three mutants of every file; the same code and seed give the same sample.
 --survivors tries those again that survived last. Those listed as equivalent (equivalent.tsv) would meet every test,
-and are tried only with --equivalents. build/mutants has the table of all (mutants.tsv), what became of
+and are tried only with --equivalents, which tries no others: what a test kills is to be struck off the list.
+build/mutants has the table of all (mutants.tsv), what became of
 those tried (results.tsv), and a program to which ST_MUTANT=NUMBER gives one of them.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -295,7 +296,7 @@ def report(results, listed):
         print(f'{folder:14}{row[0]:9}{row[1]:9}{row[2]:12}{row[3]:10}{100 * row[1] / max(rest, 1):15.1f}%')
     for mutant, by in results:
         if by and mutant.key in listed:
-            print(f'KILLED, BUT LISTED AS EQUIVALENT {shown(mutant)}: {by}')
+            print(f'STRIKE OFF equivalent.tsv {shown(mutant)}: {by}')
     survivors = [m for m, by in results if not by and m.key not in listed]
     for mutant in survivors:
         print(f'SURVIVED {shown(mutant)}')
@@ -312,6 +313,9 @@ def choose(mutants, options):
         wanted = set((WORK / 'survivors.tsv').read_text().splitlines())
         return [m for m in mutants if m.key in wanted and m.file.startswith(options.filter)]
     mutants = [m for m in mutants if m.file.startswith(options.filter)]
+    if options.equivalents:
+        listed = equivalents()
+        return [m for m in mutants if m.key in listed]
     if options.all or options.filter and not options.count:
         return mutants
     return mutate.sample(mutants, options.count or SAMPLE, LEAST_PER_FILE, options.seed)
