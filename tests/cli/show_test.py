@@ -11,8 +11,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import textwrap
+import time
 import unicodedata
 import unittest
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -163,7 +164,10 @@ void cut(Wish& wish, Dice& dice) {
     const std::int64_t step = dim == 0 ? 1 : dice.any_of(kSteps);
     std::int64_t begin = step < 0 ? length - 1 : static_cast<std::int64_t>(dice.below(dim / 2 + 1));
     std::int64_t end = step < 0 ? -length - 1 : length - static_cast<std::int64_t>(dice.below(dim / 2 + 1));
-    if (dice.below(2) == 0 && step > 0) begin = 0, end = length;
+    if (dice.below(2) == 0 && step > 0) {
+      begin = 0;
+      end = length;
+    }
     wish.begin.push_back(begin);
     wish.end.push_back(end);
     wish.step.push_back(step);
