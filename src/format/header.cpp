@@ -60,6 +60,12 @@ void read_header(std::span<char> header, std::uint64_t file_size, const ReadOpti
   read_as->read(header, file_size, options, table);
 }
 
+void read_header_again(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+  container_of(table.format)->restore(header, table, header);
+  table.clear();
+  read_header(header, file_size, options, table);
+}
+
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
   container_of(table.format)->restore(header, table, {out, header.size()});

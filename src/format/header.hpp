@@ -23,6 +23,9 @@ std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, con
 // see restore_header(). The table is in data order, every rule checked, the index built.
 void read_header(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
 
+// Reads a header again that was read into `table` without an index of names: throws where it gives a name twice.
+void read_header_again(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+
 // Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.
 void restore_header(std::span<const char> header, const Table& table, char* out);
 

@@ -28,6 +28,7 @@ struct ReadOptions {
   std::uint64_t max_bytes = kMaxHeaderBytes;
   std::uint64_t seed = 0;        // keys the name index
   const Shard* shard = nullptr;  // goes into every Tensor
+  bool index_names = true;       // false: tensors may be left without an index, and a name that is given twice unseen
   std::size_t window_bytes = kWindowBytes;
 };
 

@@ -8,4 +8,11 @@ const char* Tensor::dtype_name() const {
   return reinterpret_cast<const char*>(static_cast<std::uintptr_t>(dims[rank]));
 }
 
+void Table::clear() {
+  tensors.clear();
+  metadata.clear();
+  arena.release();
+  has_metadata = false;
+}
+
 }  // namespace st

@@ -61,6 +61,9 @@ struct Table {
 
   explicit Table(std::pmr::memory_resource* memory)
       : arena(memory), tensors(memory), metadata(memory), index(memory), metadata_index(memory) {}
+
+  // Forgets what a header said, before another is read. The indexes are made anew by whoever reads it.
+  void clear();
 };
 
 }  // namespace st

@@ -26,10 +26,7 @@ struct Reading {
 Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const ReadOptions& options,
                 Table& table) {
   table.format = layout;
-  table.tensors.clear();
-  table.metadata.clear();
-  table.arena.release();
-  table.has_metadata = false;
+  table.clear();
   try {
     const bool only_spaces_follow = decode(layout, header, options, table);
     validate(table, file_size);
