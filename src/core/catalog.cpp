@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/catalog.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
 
 #include "base/error.hpp"
+#include "base/parallel_for.hpp"
 
 namespace st::core {
 
@@ -18,56 +20,75 @@ std::string_view keep(std::pmr::memory_resource& memory, std::string_view text) 
   return {copy, text.size()};
 }
 
-// The names were hashed when their shard was read; only their places are new. They are put there a few at a time, so
-// that nobody waits for memory.
-class Places {
- public:
-  explicit Places(Catalog& catalog) : catalog_(catalog) {}
+using Index = NameIndex<TensorRef>;
 
-  void add(std::uint32_t hash, std::uint32_t number) {
-    catalog_.index.prefetch(hash);
-    few_[count_++] = {hash, number};
-    if (count_ == few_.size()) flush();
-  }
+constexpr std::size_t kWorthThreads = 8192;  // tensors
 
-  void flush() {
-    const auto& tensors = catalog_.tensors;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const auto [hash, number] = few_[i];
-      const std::uint32_t other = catalog_.index.insert_hashed(tensors.data(), number, hash);
-      if (other == catalog_.index.kNone) continue;
-      fail(Status::shard, "tensor {} is in two shards, {} and {}", in_quotes(tensors[other].name()),
-           in_quotes(tensors[other].tensor->shard->path), in_quotes(tensors[number].tensor->shard->path));
+// Returns what the part could not take.
+std::vector<HashedName> fill(Index& index, std::size_t part_number, std::span<const NameHashes> shards) {
+  std::vector<HashedName> left_over;
+  Index::Part part = index.part(part_number);
+  std::uint32_t first = 0;
+  for (const NameHashes& hashes : shards) {
+    for (const auto [hash, number] : hashes.of_part(part_number)) {
+      if (!part.insert(hash, first + number)) left_over.push_back({hash, first + number});
     }
-    count_ = 0;
+    first += static_cast<std::uint32_t>(hashes.names.size());
   }
+  return left_over;
+}
 
- private:
-  struct Known {
-    std::uint32_t hash;
-    std::uint32_t number;
-  };
-
-  Catalog& catalog_;
-  std::array<Known, 16> few_{};
-  std::size_t count_ = 0;
-};
+// In the order of the tensors.
+std::optional<SameName> insert_left_over(std::span<const std::vector<HashedName>> parts, Catalog& catalog) {
+  std::vector<HashedName> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  std::sort(all.begin(), all.end(), [](const HashedName& a, const HashedName& b) { return a.number < b.number; });
+  for (const auto [hash, number] : all) {
+    const std::uint32_t other = catalog.index.insert_hashed(catalog.tensors.data(), number, hash);
+    if (other != catalog.index.kNone) return SameName{catalog.tensors[other].tensor, catalog.tensors[number].tensor};
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
-void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog) {
+NameHashes hash_names(const Table& table, std::uint64_t seed) {
+  const auto& tensors = table.tensors;
+  std::vector<std::uint32_t> hashes(tensors.size());
+  NameHashes result;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    hashes[i] = Index::hash(tensors[i].name(), seed);
+    ++result.end[Index::part_of(hashes[i])];
+  }
+  std::array<std::uint32_t, Index::kParts> next{};
+  for (std::size_t part = 1; part < Index::kParts; ++part) {
+    next[part] = result.end[part - 1];
+    result.end[part] += result.end[part - 1];
+  }
+  result.names.resize(tensors.size());
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) result.names[next[Index::part_of(hashes[i])]++] = {hashes[i], i};
+  return result;
+}
+
+std::optional<SameName> gather(const std::pmr::deque<Shard>& shards, std::span<const NameHashes> hashes,
+                               std::uint64_t seed, unsigned threads, Catalog& catalog) {
   std::size_t count = 0;
   for (const Shard& shard : shards) count += shard.table.tensors.size();
   if (count >= UINT32_MAX) fail(Status::overflow, "a checkpoint of {} tensors", count);
-  catalog.tensors.reserve(count);
-  catalog.index.reset(count, seed);
-  Places places(catalog);
-  for (const Shard& shard : shards) {
-    const auto first = static_cast<std::uint32_t>(catalog.tensors.size());
-    for (const Tensor& tensor : shard.table.tensors) catalog.tensors.push_back({&tensor});
-    shard.table.index.for_each([&](std::uint32_t hash, std::uint32_t number) { places.add(hash, first + number); });
-  }
-  places.flush();
+  catalog.index.make_room(count, seed);
+  std::array<std::vector<HashedName>, Index::kParts> left_over;
+  parallel_for(1 + Index::kParts, count < kWorthThreads ? 1 : threads, [&](std::size_t round) {
+    if (round != 0) {
+      left_over[round - 1] = fill(catalog.index, round - 1, hashes);
+      return;
+    }
+    catalog.tensors.clear();
+    catalog.tensors.reserve(count);
+    for (const Shard& shard : shards) {
+      for (const Tensor& tensor : shard.table.tensors) catalog.tensors.push_back({&tensor});
+    }
+  });
+  return insert_left_over(left_over, catalog);
 }
 
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,

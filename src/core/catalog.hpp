@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory_resource>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +33,33 @@ struct Catalog {
       : arena(memory), tensors(memory), index(memory), metadata(memory), metadata_index(memory) {}
 };
 
-// Puts the tensors of all shards under one index. Throws Status::shard when a name is in two of them.
-void gather(const std::pmr::deque<Shard>& shards, std::uint64_t seed, Catalog& catalog);
+struct HashedName {
+  std::uint32_t hash;
+  std::uint32_t number;  // of the tensor
+};
+
+// The names of a shard, by the part of the catalog's index that they belong to, and in the order of the tensors there.
+struct NameHashes {
+  std::vector<HashedName> names;
+  std::array<std::uint32_t, NameIndex<TensorRef>::kParts> end{};
+
+  std::span<const HashedName> of_part(std::size_t part) const {
+    const std::size_t first = part == 0 ? 0 : end[part - 1];
+    return std::span(names).subspan(first, end[part] - first);
+  }
+};
+
+NameHashes hash_names(const Table& table, std::uint64_t seed);
+
+struct SameName {
+  const Tensor* first;
+  const Tensor* second;
+};
+
+// Puts the tensors of all shards under one index, on several threads. Returns the first tensor whose name another has
+// before it, if there is one; the index then lacks what comes later.
+std::optional<SameName> gather(const std::pmr::deque<Shard>& shards, std::span<const NameHashes> hashes,
+                               std::uint64_t seed, unsigned threads, Catalog& catalog);
 
 // What the index says of the model, then what the first shard says besides.
 void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_index,

@@ -1,12 +1,10 @@
 // Opening all shards of a model, on several threads.
 //
-// All headers are read now, so that looking can never fail later. The index alone says which shards there are.
-// Reading it takes as long as reading some shards, so the shards found in the folder are opened at the same time, and
-// dropped when the index says otherwise. Then what the index says of each shard is held against it, while all tensors get their
-// places in the catalog.
+// All headers are read now, so that looking can never fail later. There are three phases, one after another, each on
+// several threads: headers and index are read; all tensors get their places in the catalog; what the index says of each
+// shard is held against it. Of several faults the one in the first shard is told, whichever thread was first.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -16,6 +14,7 @@
 #include "base/parallel_for.hpp"
 #include "core/checkpoint.hpp"
 #include "core/file.hpp"
+#include "core/shard_claims.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/folder.hpp"
 #include "io/random.hpp"
@@ -24,81 +23,40 @@ namespace st::core {
 
 namespace {
 
-// A header and its table mostly take so much. Where there are more of them, the pool grows.
-std::size_t likely_bytes(std::size_t shards) {
-  return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{64} << 10);
-}
+using Shards = std::pmr::deque<Shard>;
+using Names = std::span<const std::string_view>;
 
-unsigned threads_of(const OpenOptions& options) { return options.threads != 0 ? options.threads : hardware_threads(); }
+struct Opening {
+  const Checkpoint& checkpoint;
+  const OpenOptions& options;
+  format::ReadOptions header;
+  io::Folder folder;
+  std::pmr::memory_resource* memory;
+  unsigned threads;
 
-Text read_text(const io::PlainFile& file, const OpenOptions& options, std::pmr::memory_resource* memory) {
-  const std::uint64_t limit = std::min(options.header.max_bytes, format::kMaxHeaderBytes);
-  if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
-  Text text(static_cast<std::size_t>(file.size()), memory);
-  file.read_at(0, text.data(), text.size());
-  return text;
-}
-
-// What the index says of each shard: the entries' numbers, shard after shard.
-struct Claims {
-  std::pmr::vector<std::uint32_t> entries;
-  std::pmr::vector<std::size_t> first;  // per shard, and one more
-
-  Claims(const format::IndexFile& index, std::pmr::memory_resource* memory)
-      : entries(index.entries.size(), memory), first(index.shards.size() + 2, memory) {
-    for (const format::IndexEntry& entry : index.entries) ++first[entry.shard + 2];
-    for (std::size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
-    for (std::uint32_t i = 0; i < index.entries.size(); ++i) entries[first[index.entries[i].shard + 1]++] = i;
-  }
+  bool has_index() const { return !checkpoint.index.empty(); }
 };
 
-// Finds the tensors of a shard that the index names. The index mostly names them in the order of the shard, or in two
-// such sequences that alternate: the next tensor of each is compared before a name is hashed.
-class InOrder {
- public:
-  explicit InOrder(const Table& table) : table_(table) {}
+// What is needed until all is open.
+struct Reading {
+  Text text;  // of the index
+  format::IndexFile index;
+  std::optional<ShardClaims> claims;
+  std::vector<NameHashes> hashes;  // of each shard
 
-  // kNone if there is no such tensor.
-  std::uint32_t find(std::string_view name) {
-    for (std::uint32_t& next : next_) {
-      if (next < table_.tensors.size() && table_.tensors[next].name() == name) return next++;
-    }
-    const std::uint32_t number = table_.index.find(table_.tensors.data(), name);
-    if (number == table_.index.kNone) return number;
-    next_[1] = next_[0];
-    next_[0] = number + 1;
-    return number;
-  }
-
- private:
-  const Table& table_;
-  std::array<std::uint32_t, 2> next_{};
+  explicit Reading(std::pmr::memory_resource* memory) : index(memory) {}
 };
 
-// Every tensor that the index puts into this shard is there, once. A warning where the shard holds more.
-void check_claims(const Shard& shard, const format::IndexFile& index, const Claims& claims, bool strict,
-                  std::string& warning) {
-  const Table& table = shard.table;
-  std::vector<bool> listed(table.tensors.size());
-  const auto say = [&](Status status, std::string_view name, std::string_view what) {
-    fail(status, "index: tensor {} {} {}", in_quotes(name), what, in_quotes(index.shards[shard.number]));
-  };
-  const std::size_t first = claims.first[shard.number];
-  const std::size_t end = claims.first[shard.number + 1];
-  InOrder tensors(table);
-  for (std::size_t i = first; i < end; ++i) {
-    const std::string_view name = index.entries[claims.entries[i]].tensor;
-    const std::uint32_t number = tensors.find(name);
-    if (number == table.index.kNone) say(Status::shard, name, "is not in its shard");
-    if (listed[number]) say(Status::duplicate, name, "is given twice, for shard");
-    listed[number] = true;
-  }
-  const auto unlisted = static_cast<std::size_t>(std::find(listed.begin(), listed.end(), false) - listed.begin());
-  if (unlisted == listed.size()) return;
-  warning =
-      fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
-                  table.tensors.size() - (end - first), in_quotes(table.tensors[unlisted].name()));
-  if (strict) fail(Status::shard, "{}", warning);
+struct Fault {
+  std::size_t shard;
+  Error error;
+};
+
+// `first` is the shard of errors[0].
+std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, std::size_t first) {
+  const auto found = std::find_if(errors.begin(), errors.end(), [](const auto& error) { return error.has_value(); });
+  if (found == errors.end()) return std::nullopt;
+  return Fault{first + static_cast<std::size_t>(found - errors.begin()), **found};
 }
 
 Error told_of_shard(Error error, std::string_view name, std::string_view index) {
@@ -112,104 +70,153 @@ Error told_of_shard(Error error, std::string_view name, std::string_view index) 
   return error;
 }
 
-// Always the same one of several errors, whichever thread was first. `names` are those of the shards in question.
-template <class Names>
-std::optional<Error> first_of(const std::vector<std::optional<Error>>& errors, const Names& names,
-                              std::string_view index) {
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (errors[i]) return told_of_shard(*errors[i], names[i], index);
-  }
-  return std::nullopt;
+// ---- reading headers and index --------------------------------------------------------------------------------------
+
+// A header and its table mostly take so much. Where there are more of them, the pool grows.
+std::size_t likely_bytes(std::size_t shards) {
+  return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{64} << 10);
 }
 
-void load_one(Shard& shard, std::string_view name, const io::Folder& folder, const OpenOptions& options,
-              const format::ReadOptions& header) {
-  io::PlainFile plain = folder.file(std::string(name), options.follow_links);
+Text read_text(const io::PlainFile& file, const Opening& opening) {
+  const std::uint64_t limit = std::min(opening.options.header.max_bytes, format::kMaxHeaderBytes);
+  if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
+  Text text(static_cast<std::size_t>(file.size()), opening.memory);
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
+
+void read_index(const Opening& opening, Reading& reading) {
+  reading.text = read_text(opening.folder.file(opening.checkpoint.index, /*follow_links=*/true), opening);
+  format::read_index(reading.text.bytes(), opening.header, reading.index);
+  reading.claims.emplace(reading.index, opening.memory);
+}
+
+void load_one(Shard& shard, std::string_view name, const Opening& opening) {
+  io::PlainFile plain = opening.folder.file(std::string(name), opening.options.follow_links);
   shard.path = plain.path();
   const std::uint64_t size = plain.size();
   shard.source = io::Source::file(std::move(plain), 0, size);
-  load(shard, options.io, header);
+  load(shard, opening.options.io, opening.header);
 }
 
-// Reads the headers of these files, and does `besides`, on several threads. In batches, each twice as long as the one
-// before: an index may name a million shards that are not there, and nothing is made for those that come long after
-// the first fault, which is what is returned.
-template <class Name>
-std::optional<Error> load_all(std::pmr::deque<Shard>& shards, std::pmr::memory_resource* memory,
-                              std::span<const Name> names, std::string_view index, const io::Folder& folder,
-                              const OpenOptions& options, const format::ReadOptions& header,
-                              const std::function<void()>& besides) {
+// Reads the headers of these files, and does `besides`. In batches, each twice as long as the one before: an index may
+// name a million shards that are not there, and nothing is made for those that come long after the first fault, which
+// is what is returned.
+std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shards, std::pmr::memory_resource& memory,
+                              std::vector<NameHashes>& hashes, const std::function<void()>& besides) {
   constexpr std::size_t kFirstBatch = 256;
   do {
     const std::size_t first = shards.size();
-    const auto batch = names.subspan(first, std::min(std::max(first, kFirstBatch), names.size() - first));
-    for (std::size_t i = 0; i < batch.size(); ++i) shards.emplace_back(memory).number = first + i;
+    const Names batch = names.subspan(first, std::min(std::max(first, kFirstBatch), names.size() - first));
+    for (std::size_t i = 0; i < batch.size(); ++i) shards.emplace_back(&memory).number = first + i;
+    hashes.resize(shards.size());
     std::vector<std::optional<Error>> errors(batch.size());
-    parallel_for(batch.size() + 1, threads_of(options), [&](std::size_t round) {
+    parallel_for(batch.size() + 1, opening.threads, [&](std::size_t round) {
       if (round == 0) return first == 0 ? besides() : void();
       const std::size_t i = round - 1;
+      Shard& shard = shards[first + i];
       try {
-        load_one(shards[first + i], batch[i], folder, options, header);
+        load_one(shard, batch[i], opening);
+        hashes[first + i] = hash_names(shard.table, opening.header.seed);
       } catch (const Error& error) {
         errors[i] = error;
       }
     });
-    if (auto fault = first_of(errors, batch, index)) return fault;
+    if (auto fault = first_of(errors, first)) return fault;
   } while (shards.size() < names.size());
   return std::nullopt;
+}
+
+// Headers are read without an index of their names, since gathering finds what is given twice. That is told as what it
+// is, a fault of the shard: this throws if one of the first `count` shards has it.
+void index_names(const Opening& opening, const Reading& reading, Shards& shards, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      st::index_names(shards[i], opening.header);
+    } catch (const Error& error) {
+      throw Error(told_of_shard(error, reading.index.shards[i], opening.checkpoint.index));
+    }
+  }
+}
+
+// The index alone says which shards there are. Reading it takes as long as reading some shards, so the shards found in
+// the folder are opened at the same time, and dropped when the index says otherwise.
+void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& shards, Reading& reading) {
+  const auto load_named = [&](Names names, const std::function<void()>& besides) {
+    shards.clear();
+    Pool& memory = pool.emplace(likely_bytes(names.size()), opening.memory);
+    return load_all(opening, names, shards, memory, reading.hashes, besides);
+  };
+  const std::vector<std::string_view> found(opening.checkpoint.files.begin(), opening.checkpoint.files.end());
+  auto fault = load_named(found, [&] {
+    if (opening.has_index()) read_index(opening, reading);
+  });
+  auto& said = reading.index.shards;
+  if (!opening.has_index()) said.assign(found.begin(), found.end());
+  if (!std::equal(found.begin(), found.end(), said.begin(), said.end())) fault = load_named(said, [] {});
+  if (!fault) return;
+  index_names(opening, reading, shards, fault->shard);
+  throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.checkpoint.index));
+}
+
+// ---- gathering ------------------------------------------------------------------------------------------------------
+
+// Returns what is wrong when a name is in two shards, which is told after what is wrong in a single one.
+std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Reading& reading, Catalog& catalog) {
+  const auto gather_all = [&] { return gather(shards, reading.hashes, opening.header.seed, opening.threads, catalog); };
+  if (!gather_all()) return std::nullopt;
+  index_names(opening, reading, shards, shards.size());
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    reading.hashes[i] = hash_names(shards[i].table, opening.header.seed);  // fewer where the last of a name counts
+  }
+  const auto same = gather_all();
+  if (!same) return std::nullopt;
+  return Error{Status::shard, 0, kNowhere,
+               fmt::format("tensor {} is in two shards, {} and {}", in_quotes(same->first->name()),
+                           in_quotes(same->first->shard->path), in_quotes(same->second->shard->path))};
+}
+
+// ---- checking what the index says -----------------------------------------------------------------------------------
+
+std::vector<std::string> check_all_claims(const Opening& opening, const Shards& shards, const Reading& reading,
+                                          const Catalog& catalog) {
+  constexpr std::size_t kWorthAThread = 8192;  // entries
+  std::vector<std::string> warnings(shards.size());
+  std::vector<std::optional<Error>> errors(shards.size());
+  const bool strict = opening.header.rules == format::Rules::strict;
+  const unsigned threads = reading.index.entries.size() < kWorthAThread ? 1 : opening.threads;
+  parallel_for(shards.size(), threads, [&](std::size_t round) {
+    const std::size_t i = shards.size() - 1 - round;  // what was read last is still in the caches
+    try {
+      warnings[i] = check_claims(shards[i], *reading.claims, catalog, strict);
+    } catch (const Error& error) {
+      errors[i] = error;
+    }
+  });
+  if (const auto fault = first_of(errors, 0)) {
+    throw Error(told_of_shard(fault->error, reading.index.shards[fault->shard], opening.checkpoint.index));
+  }
+  std::erase_if(warnings, [](const std::string& warning) { return warning.empty(); });
+  return warnings;
 }
 
 }  // namespace
 
 void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options) {
-  format::ReadOptions header = options.header;
-  header.seed = io::hash_seed(this);
-  const io::Folder folder = io::Folder::open(checkpoint.folder);
-  const bool has_index = !checkpoint.index.empty();
-
-  format::IndexFile index(&memory_);
-  Text text;
-  std::optional<Claims> claims;
-  const auto read_index = [&] {
-    if (!has_index) return;
-    text = read_text(folder.file(checkpoint.index, /*follow_links=*/true), options, &memory_);
-    format::read_index(text.bytes(), header, index);
-    claims.emplace(index, &memory_);
-  };
-  const std::span<const std::string> names = checkpoint.files;
-  auto fault = load_all(shards_, &pool_.emplace(likely_bytes(names.size()), &memory_), names, checkpoint.index, folder,
-                        options, header, read_index);
-  if (!has_index) index.shards.assign(names.begin(), names.end());
-  if (!std::equal(names.begin(), names.end(), index.shards.begin(), index.shards.end())) {
-    shards_.clear();
-    const std::span<const std::string_view> said = index.shards;
-    fault = load_all(shards_, &pool_.emplace(likely_bytes(said.size()), &memory_), said, checkpoint.index, folder,
-                     options, header, [] {});
-  }
-  if (fault) throw Error(*fault);
+  Opening opening{checkpoint,     options,
+                  options.header, io::Folder::open(checkpoint.folder),
+                  &memory_,       options.threads != 0 ? options.threads : hardware_threads()};
+  opening.header.seed = io::hash_seed(this);
+  opening.header.index_names = false;
+  Reading reading(&memory_);
+  read_headers(opening, pool_, shards_, reading);
 
   Catalog& catalog = catalog_.emplace(&memory_);
-  std::vector<std::string> warnings(shards_.size());
-  std::vector<std::optional<Error>> errors(shards_.size());
-  std::optional<Error> twice;
-  parallel_for(claims ? 1 + shards_.size() : 1, threads_of(options), [&](std::size_t round) {
-    std::optional<Error>& error = round == 0 ? twice : errors[round - 1];
-    try {
-      if (round == 0) return gather(shards_, header.seed, catalog);
-      const std::size_t i = round - 1;
-      check_claims(shards_[i], index, *claims, header.rules == format::Rules::strict, warnings[i]);
-    } catch (const Error& caught) {
-      error = caught;
-    }
-  });
-  if (fault = first_of(errors, index.shards, checkpoint.index); fault) throw Error(*fault);
-  if (twice) throw Error(*twice);
+  const std::optional<Error> in_two_shards = gather_tensors(opening, shards_, reading, catalog);
 
-  for (Shard& shard : shards_) shard.table.index = NameIndex<Tensor>(&memory_);  // the catalog has one for all
-  add_metadata(catalog, index.metadata, shards_, header.seed);
-  for (std::string& warning : warnings) {
-    if (!warning.empty()) catalog.warnings.push_back(std::move(warning));
-  }
+  if (reading.claims) catalog.warnings = check_all_claims(opening, shards_, reading, catalog);
+  if (in_two_shards) throw Error(*in_two_shards);
+  add_metadata(catalog, reading.index.metadata, shards_, opening.header.seed);
 }
 
 }  // namespace st::core

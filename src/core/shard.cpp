@@ -102,6 +102,15 @@ void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
   throw;
 }
 
+void index_names(Shard& shard, format::ReadOptions options) try {
+  options.shard = &shard;
+  options.index_names = true;
+  format::read_header_again(shard.header.bytes(), shard.source.size(), options, shard.table);
+} catch (Error& error) {
+  name_file(error, shard);
+  throw;
+}
+
 const char* raw_header(const Shard& shard) {
   if (const char* const made = shard.raw_header.load(std::memory_order_acquire)) return made;
   char* copy = nullptr;

@@ -39,6 +39,9 @@ struct Shard {
 // Reads and checks the header of shard.source, then maps the file as `mode` says. Throws at the first fault.
 void load(Shard& shard, io::Mode mode, format::ReadOptions options);
 
+// For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.
+void index_names(Shard& shard, format::ReadOptions options);
+
 // nullptr only when memory runs out. Any thread.
 const char* raw_header(const Shard& shard);
 

@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -35,7 +35,12 @@ class NameIndex {
     return insert_hashed(items, number, hash(items[number].name()));
   }
 
-  std::uint32_t hash(std::string_view name) const { return static_cast<std::uint32_t>(hash_name(name, seed_)); }
+  bool empty() const { return slots_.empty(); }  // it was never given room
+
+  std::uint32_t hash(std::string_view name) const { return hash(name, seed_); }
+  static std::uint32_t hash(std::string_view name, std::uint64_t seed) {
+    return static_cast<std::uint32_t>(hash_name(name, seed));
+  }
 
   // Fetches the place of a name, which will be wanted soon.
   void prefetch(std::uint32_t hash) const {
@@ -55,18 +60,55 @@ class NameIndex {
     return slots_.empty() ? kNone : slots_[probe(items, name, hash(name))].number;
   }
 
-  // Calls visit(hash, number) for every name, in no order.
-  template <class Visit>
-  void for_each(const Visit& visit) const {
-    for (const Slot& slot : slots_) {
-      if (slot.number != kNone) visit(slot.hash, slot.number);
+  // ---- for several threads: make_room(), all parts at the same time, then insert_hashed() for what is left over
+
+  static constexpr std::size_t kParts = 8;
+  static std::size_t part_of(std::uint32_t hash) { return hash >> 29; }
+
+  // Like reset(), but the slots of each part are emptied by part().
+  void make_room(std::size_t count, std::uint64_t seed) {
+    slots_.clear();
+    slots_.resize((2 * count / kParts + 1) * kParts);  // so that no slot belongs to two parts
+    seed_ = seed;
+  }
+
+  class Part {
+   public:
+    // For a hash of this part. Returns false where only insert_hashed() can tell: the name may be there already, or has
+    // its place behind the part.
+    bool insert(std::uint32_t hash, std::uint32_t number) {
+      for (std::size_t at = index_->first_slot(hash); at < end_; ++at) {
+        Slot& slot = index_->slots_[at];
+        if (slot.number == kNone) {
+          slot = {hash, number};
+          return true;
+        }
+        if (slot.hash == hash) return false;
+      }
+      return false;
     }
+
+   private:
+    friend NameIndex;
+    Part(NameIndex& index, std::size_t end) : index_(&index), end_(end) {}
+
+    NameIndex* index_;
+    std::size_t end_;
+  };
+
+  Part part(std::size_t i) {
+    const std::size_t size = slots_.size() / kParts;
+    std::fill_n(slots_.data() + i * size, size, Slot{0, kNone});
+    return Part(*this, (i + 1) * size);
   }
 
  private:
   struct Slot {
     std::uint32_t hash;
     std::uint32_t number;  // kNone: free
+
+    Slot() {}  // leaves them as they are: part() empties them
+    Slot(std::uint32_t of_name, std::uint32_t of_item) : hash(of_name), number(of_item) {}
   };
 
   std::size_t first_slot(std::uint32_t hash) const { return (std::uint64_t{hash} * slots_.size()) >> 32; }
@@ -82,39 +124,6 @@ class NameIndex {
 
   std::pmr::vector<Slot> slots_;
   std::uint64_t seed_ = 0;
-};
-
-// The hashes of a list of names, one after another. A few of them are made ahead and their places fetched, so that
-// nobody waits for memory.
-template <class Item, class NameAt>
-class HashesAhead {
- public:
-  HashesAhead(const NameIndex<Item>& index, std::size_t count, NameAt name_at)
-      : index_(index), name_at_(name_at), count_(count) {
-    for (std::size_t i = 0; i < kAhead; ++i) make(i);
-  }
-
-  std::uint32_t next() {
-    const std::uint32_t hash = hashes_[at_ % kAhead];
-    make(at_ + kAhead);
-    ++at_;
-    return hash;
-  }
-
- private:
-  static constexpr std::size_t kAhead = 8;
-
-  void make(std::size_t i) {
-    if (i >= count_) return;
-    hashes_[i % kAhead] = index_.hash(name_at_(i));
-    index_.prefetch(hashes_[i % kAhead]);
-  }
-
-  const NameIndex<Item>& index_;
-  NameAt name_at_;
-  std::size_t count_;
-  std::size_t at_ = 0;
-  std::array<std::uint32_t, kAhead> hashes_{};
 };
 
 }  // namespace st

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,6 +52,33 @@ TEST(NameIndex, EverySizeIsFoundWithEverySeed) {
         ASSERT_EQ(index.find(items[i].text + "s"), kNone);
         ASSERT_EQ(index.find(std::string_view(items[i].text).substr(1)), kNone);
       }
+    }
+  }
+}
+
+TEST(NameIndex, IsTheSameWhenFilledInParts) {
+  for (std::size_t count = 1; count < 200; count += 1 + count / 7) {
+    std::vector<Item> items;
+    for (std::size_t i = 0; i < count; ++i) items.push_back({"h." + std::to_string(i)});
+    for (std::size_t i = 0; i < count; i += 5) items.push_back({"h." + std::to_string(i)});
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      NameIndex<Item> index(std::pmr::new_delete_resource());
+      index.make_room(items.size(), seed);
+      std::vector<std::uint32_t> left_over;
+      for (std::size_t p = NameIndex<Item>::kParts; p-- > 0;) {
+        NameIndex<Item>::Part part = index.part(p);
+        for (std::uint32_t i = 0; i < items.size(); ++i) {
+          const std::uint32_t hash = index.hash(items[i].text);
+          if (index.part_of(hash) == p && !part.insert(hash, i)) left_over.push_back(i);
+        }
+      }
+      std::sort(left_over.begin(), left_over.end());
+      for (const std::uint32_t i : left_over) {
+        const std::uint32_t earlier = index.insert_hashed(items.data(), i, index.hash(items[i].text));
+        ASSERT_EQ(earlier, i < count ? kNone : 5 * (i - count));
+      }
+      for (std::uint32_t i = 0; i < count; ++i) ASSERT_EQ(index.find(items.data(), items[i].text), i);
+      ASSERT_EQ(index.find(items.data(), "h."), kNone);
     }
   }
 }
