@@ -74,7 +74,7 @@ Error told_of_shard(Error error, std::string_view name, std::string_view index) 
 
 // A header and its table mostly take so much. Where there are more of them, the pool grows.
 std::size_t likely_bytes(std::size_t shards) {
-  return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{64} << 10);
+  return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{128} << 10);
 }
 
 Text read_text(const io::PlainFile& file, const Opening& opening) {
@@ -142,18 +142,20 @@ void index_names(const Opening& opening, const Reading& reading, Shards& shards,
 // The index alone says which shards there are. Reading it takes as long as reading some shards, so the shards found in
 // the folder are opened at the same time, and dropped when the index says otherwise.
 void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& shards, Reading& reading) {
-  const auto load_named = [&](Names names, const std::function<void()>& besides) {
+  const auto load_named = [&](Names names, bool are_there, const std::function<void()>& besides) {
     shards.clear();
     Pool& memory = pool.emplace(likely_bytes(names.size()), opening.memory);
+    // Its first block, which the heap of a thread that is about to end would not keep for the next opening.
+    if (are_there) static_cast<void>(memory.allocate(1));
     return load_all(opening, names, shards, memory, reading.hashes, besides);
   };
   const std::vector<std::string_view> found(opening.checkpoint.files.begin(), opening.checkpoint.files.end());
-  auto fault = load_named(found, [&] {
+  auto fault = load_named(found, !found.empty(), [&] {
     if (opening.has_index()) read_index(opening, reading);
   });
   auto& said = reading.index.shards;
   if (!opening.has_index()) said.assign(found.begin(), found.end());
-  if (!std::equal(found.begin(), found.end(), said.begin(), said.end())) fault = load_named(said, [] {});
+  if (!std::equal(found.begin(), found.end(), said.begin(), said.end())) fault = load_named(said, false, [] {});
   if (!fault) return;
   index_names(opening, reading, shards, fault->shard);
   throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.checkpoint.index));
