@@ -192,7 +192,10 @@ std::string printable(std::string_view text) {
 
 [[noreturn]] void report(const std::string& text, const Case& given, const Verdict& was, const Verdict& is) {
   std::fprintf(stderr, "%s, rules %d, unknown dtypes %d, windows of %zu, kernel %s, %llu data bytes:\n%s\n",
-               given.index ? "index" : "header", given.rules, given.unknown_dtypes, given.window_bytes,
+               given.index        ? "index"
+               : given.in_a_shard ? "header of a shard"
+                                  : "header",
+               given.rules, given.unknown_dtypes, given.window_bytes,
                simdjson::get_active_implementation()->name().c_str(), static_cast<unsigned long long>(given.data_bytes),
                printable(text).c_str());
   std::fprintf(stderr, "was: %d at %llu %s\n%s", was.status, static_cast<unsigned long long>(was.offset),
@@ -227,9 +230,10 @@ int main(int argc, char** argv) {
     if (n % 16 != 0) mutate(seed.text, random);
     const bool begins = seed.text.find_first_of(kHeaderBegins) == 0;
     if (!seed.index && !begins) seed.text.insert(0, 1, '{');
-    Case given{seed.index, 0, random.below(4) == 0, seed.data_bytes, 0};
+    Case given{seed.index, 0, random.below(4) == 0, seed.data_bytes};
     for (given.rules = 0; given.rules < (seed.index ? 1 : 3); ++given.rules) {
       given.window_bytes = kWindows[random.below(std::size(kWindows))];
+      given.in_a_shard = random.below(2) == 0;
       simdjson::get_active_implementation() = available[random.below(available.size())];
       const Verdict was = differential::read_old(seed.text, given);
       const Verdict is = differential::read_new(seed.text, given);

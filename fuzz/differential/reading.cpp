@@ -73,6 +73,19 @@ void set_window(Options& options, std::size_t bytes) {
   if constexpr (requires { options.window_bytes; }) options.window_bytes = bytes;
 }
 
+void read_header(std::span<char> bytes, const Case& given, Options options, st::Table& table) {
+  const std::uint64_t file_size = 8 + bytes.size() + given.data_bytes;
+#ifndef ST_DIFFERENTIAL_OLD
+  if (given.in_a_shard) {
+    options.index_names = false;
+    st::format::read_header(bytes, file_size, options, table);
+    options.index_names = true;
+    return st::format::read_header_again(bytes, file_size, options, table);
+  }
+#endif
+  st::format::read_header(bytes, file_size, options, table);
+}
+
 Verdict read(std::string_view text, const Case& given) {
   Options options;
   options.rules = static_cast<st::format::Rules>(given.rules);
@@ -89,7 +102,7 @@ Verdict read(std::string_view text, const Case& given) {
       verdict.table = text_of(index);
     } else {
       st::Table table(std::pmr::new_delete_resource());
-      st::format::read_header(bytes, 8 + text.size() + given.data_bytes, options, table);
+      read_header(bytes, given, options, table);
       verdict.table = text_of(table, bytes, text);
     }
   } catch (const st::Error& error) {

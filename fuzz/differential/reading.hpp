@@ -15,6 +15,7 @@ struct Case {
   bool unknown_dtypes = false;
   std::uint64_t data_bytes = 0;  // behind the header
   std::size_t window_bytes = 0;  // where the core reads in windows
+  bool in_a_shard = false;       // first without an index of names, then again, as of a shard that may give one twice
 };
 
 struct Verdict {
