@@ -4,14 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory_resource>
+#include <mutex>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "core/file.hpp"
 
@@ -286,6 +291,69 @@ TEST_F(OpenShards, OfSeveralFaultsTheFirstIsTold) {
   expect_error(Status::json, "part-024.safetensors': ");
   fs::remove(folder / shard_name(23));
   expect_error(Status::shard, "shard 'part-023.safetensors' is missing");
+}
+
+// A header is checked before its file is mapped.
+TEST_F(OpenShards, ANameGivenTwiceIsToldBeforeAFileThatCannotBeMapped) {
+  make_names(2, 3);
+  put_shards();
+  put(shard_name(0), bytes_of("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", 8));
+  put_index({{"a", 0}, {"layer.1.0.weight", 1}});
+  OpenOptions options;
+  options.io = io::Mode::map;
+  options.threads = 1;
+  read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
+  Status told = Status::ok;
+  try {
+    open(options);
+  } catch (const Error& error) {
+    told = error.status;
+  }
+  read_faults::disarm();
+  EXPECT_EQ(static_cast<int>(told), static_cast<int>(Status::duplicate));
+}
+
+struct Counted {
+  std::mutex mutex;
+  std::size_t now = 0;
+  std::size_t most = 0;
+};
+
+Allocator counting(Counted& counted) {
+  const auto add = [](void* ctx, std::size_t bytes, std::size_t alignment) -> void* {
+    auto& all = *static_cast<Counted*>(ctx);
+    const std::lock_guard lock(all.mutex);
+    all.now += bytes;
+    all.most = std::max(all.most, all.now);
+    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+  };
+  const auto take = [](void* ctx, void* memory, std::size_t bytes, std::size_t alignment) {
+    auto& all = *static_cast<Counted*>(ctx);
+    const std::lock_guard lock(all.mutex);
+    all.now -= bytes;
+    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  };
+  return {&counted, add, take};
+}
+
+// A byte of text and four of numbers for each byte of such a header: not the numbers twice when it is read again.
+TEST_F(OpenShards, ALongHeaderThatIsReadAgainTakesNoMoreMemory) {
+  std::string zeros = "0";
+  for (std::size_t i = 1; i < (std::size_t{4} << 20); ++i) zeros += ",0";
+  const std::string long_one = R"("a":{"dtype":"U8","shape":[)" + zeros + R"(],"data_offsets":[0,0]})";
+  const std::string faulty = bytes_of("{]", 0);
+  put_index({{"a", 0}, {"b", 1}});
+  for (const std::string& rest : {std::string(), "," + entry("a", 0, 0), "," + entry("b", 1, 1)}) {
+    put(shard_name(0), bytes_of("{" + long_one + rest + "}", 0));
+    put(shard_name(1), faulty);
+    Counted counted;
+    OpenOptions options;
+    options.threads = 1;
+    options.allocator = counting(counted);
+    EXPECT_THROW(open(options), Error);
+    EXPECT_LE(counted.most, 8 * (zeros.size() + (std::size_t{1} << 20))) << rest;
+    EXPECT_EQ(counted.now, 0U);
+  }
 }
 
 }  // namespace
