@@ -70,6 +70,14 @@ NameHashes hash_names(const Table& table, std::uint64_t seed) {
   return result;
 }
 
+bool may_repeat(const NameHashes& hashes) {
+  std::vector<std::uint32_t> sorted(hashes.names.size());
+  std::transform(hashes.names.begin(), hashes.names.end(), sorted.begin(),
+                 [](const HashedName& name) { return name.hash; });
+  std::sort(sorted.begin(), sorted.end());
+  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+}
+
 std::optional<SameName> gather(const std::pmr::deque<Shard>& shards, std::span<const NameHashes> hashes,
                                std::uint64_t seed, unsigned threads, Catalog& catalog) {
   std::size_t count = 0;

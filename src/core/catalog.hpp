@@ -51,6 +51,9 @@ struct NameHashes {
 
 NameHashes hash_names(const Table& table, std::uint64_t seed);
 
+// Whether a name may be there twice: always true if one is.
+bool may_repeat(const NameHashes& hashes);
+
 struct SameName {
   const Tensor* first;
   const Tensor* second;

@@ -31,16 +31,24 @@ class Memory final : public std::pmr::memory_resource {
 // in blocks of growing size, the large ones on huge pages, and freed with the pool. Any thread.
 class Pool final : public std::pmr::memory_resource {
  public:
-  explicit Pool(std::size_t first_block, std::pmr::memory_resource* memory) : blocks_(first_block, memory) {}
+  explicit Pool(std::size_t first_block, std::pmr::memory_resource* memory)
+      : memory_(memory), blocks_(first_block, memory) {}
 
  private:
+  // An object this large is allocated alone and freed at once: an array that grows would leave all its earlier sizes.
+  static constexpr std::size_t kAlone = std::size_t{1} << 20;
+
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (bytes >= kAlone) return memory_->allocate(bytes, alignment);
     const std::lock_guard lock(mutex_);
     return blocks_.allocate(bytes, alignment);
   }
-  void do_deallocate(void* /*ptr*/, std::size_t /*bytes*/, std::size_t /*alignment*/) override {}
+  void do_deallocate(void* ptr, std::size_t bytes, std::size_t alignment) override {
+    if (bytes >= kAlone) memory_->deallocate(ptr, bytes, alignment);
+  }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 
+  std::pmr::memory_resource* memory_;
   std::mutex mutex_;
   std::pmr::monotonic_buffer_resource blocks_;
 };

@@ -128,14 +128,12 @@ std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shard
 }
 
 // Headers are read without an index of their names, since gathering finds what is given twice. That is told as what it
-// is, a fault of the shard: this throws if one of the first `count` shards has it.
-void index_names(const Opening& opening, const Reading& reading, Shards& shards, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      st::index_names(shards[i], opening.header);
-    } catch (const Error& error) {
-      throw Error(told_of_shard(error, reading.index.shards[i], opening.checkpoint.index));
-    }
+// is, a fault of the shard: this throws if the shard has it.
+void index_names(const Opening& opening, const Reading& reading, Shard& shard) {
+  try {
+    st::index_names(shard, opening.header);
+  } catch (const Error& error) {
+    throw Error(told_of_shard(error, reading.index.shards[shard.number], opening.checkpoint.index));
   }
 }
 
@@ -157,7 +155,9 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
   if (!opening.has_index()) said.assign(found.begin(), found.end());
   if (!std::equal(found.begin(), found.end(), said.begin(), said.end())) fault = load_named(said, false, [] {});
   if (!fault) return;
-  index_names(opening, reading, shards, fault->shard);
+  for (std::size_t i = 0; i < fault->shard; ++i) {
+    if (may_repeat(reading.hashes[i])) index_names(opening, reading, shards[i]);
+  }
   throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.checkpoint.index));
 }
 
@@ -167,7 +167,7 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
 std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Reading& reading, Catalog& catalog) {
   const auto gather_all = [&] { return gather(shards, reading.hashes, opening.header.seed, opening.threads, catalog); };
   if (!gather_all()) return std::nullopt;
-  index_names(opening, reading, shards, shards.size());
+  for (Shard& shard : shards) index_names(opening, reading, shard);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     reading.hashes[i] = hash_names(shards[i].table, opening.header.seed);  // fewer where the last of a name counts
   }

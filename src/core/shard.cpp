@@ -79,6 +79,14 @@ void name_file(Error& error, const Shard& shard) {
   if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
 }
 
+// Where mapping fails, a name that is given twice is told first: every fault of a header comes before those of mapping.
+void map_checked(Shard& shard, io::Mode mode, const format::ReadOptions& options) try {
+  shard.source.map(mode);
+} catch (const Error&) {
+  if (!options.index_names) index_names(shard, options);
+  throw;
+}
+
 }  // namespace
 
 Shard::~Shard() {
@@ -94,7 +102,7 @@ void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
   if (mode == io::Mode::automatic && may_keep_descriptor(shard)) {
     shard.source.map_at_first_view();
   } else {
-    shard.source.map(mode);
+    map_checked(shard, mode, options);
   }
   if (shard.source.is_mapped() || shard.number >= kMostDescriptors) shard.source.rest();
 } catch (Error& error) {

@@ -21,7 +21,7 @@ void fetch(std::string_view name) {
 }
 
 // Finds the tensors of a shard by name. An index mostly names them in the order of the shard, or in two such sequences
-// that alternate: the next tensor of each is compared before a name is hashed.
+// that alternate, sometimes backwards: the next tensor of each is compared before a name is hashed.
 class TensorsOfShard {
  public:
   TensorsOfShard(const Shard& shard, const Catalog& catalog) : shard_(shard), catalog_(catalog) {}
@@ -33,6 +33,11 @@ class TensorsOfShard {
       if (next >= tensors.size() || tensors[next].name() != name) continue;
       if (next + kAhead < tensors.size()) fetch(tensors[next + kAhead].name());
       return next++;
+    }
+    // 0 - 2 is beyond every table.
+    if (const std::uint32_t before = next_[0] - 2; before < tensors.size() && tensors[before].name() == name) {
+      next_[0] = before + 1;
+      return before;
     }
     const std::uint32_t number = look_up(name);
     if (number == kNone) return kNone;
