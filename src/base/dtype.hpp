@@ -14,7 +14,7 @@ namespace st {
 
 enum class Dtype : std::uint8_t {
   unknown = 0,
-#define ST_DTYPE(name, number, bits, rank) name = number,
+#define ST_DTYPE(name, number, bits, rank) name = (number),
 #include "base/dtypes.def"
 #undef ST_DTYPE
 };

@@ -15,7 +15,7 @@
 namespace st {
 
 enum class Status : std::int32_t {
-#define ST_STATUS(name, public_name, number) name = number,
+#define ST_STATUS(name, public_name, number) name = (number),
 #include "base/statuses.def"
 #undef ST_STATUS
 };
