@@ -4,6 +4,8 @@
 
 #include "guard.hpp"
 #include "handles.hpp"
+#include "io/callback_source.hpp"
+#include "io/memory_source.hpp"
 #include "options.hpp"
 
 namespace st::capi {
@@ -71,7 +73,8 @@ st_status st_open(const char* path, const st_open_options* options, st_file** ou
 st_status st_open_memory(const void* data, size_t size, void (*release)(void* ctx), void* ctx,
                          const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
-    io::Source source = io::Source::memory(data, size, release, ctx);  // first, so that its destructor calls release
+    // First, so that its destructor calls release.
+    std::unique_ptr<io::Source> source = io::memory_source(data, size, release, ctx);
     if (size != 0) require(data, "data");
     require(out, "out");
     *out = handle(core::File::open(std::move(source), open_options(options)));
@@ -89,9 +92,9 @@ st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_
 st_status st_open_source(const st_source* source, const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
     require(source, "source");
-    io::Source bytes;
+    std::unique_ptr<io::Source> bytes;
     if (is_possible_size<st_source>(source->struct_size)) {  // first, so that its destructor calls close
-      bytes = io::Source::callbacks({source->read_at, source->close, source->ctx}, source->size);
+      bytes = io::callback_source({source->read_at, source->close, source->ctx}, source->size);
     }
     const st_source given = read_struct(source, "st_source");
     refuse_unknown_flags(given.flags, 0, "st_source");
@@ -150,7 +153,7 @@ size_t st_count_shards(const st_file* file) { return file_of(file).count_shards(
 
 const char* st_get_shard_path(const st_file* file, size_t shard) {
   const Shard* const core = file_of(file).shard_at(shard);
-  return core == nullptr ? nullptr : core->path.c_str();
+  return core == nullptr ? nullptr : core->path;
 }
 
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
@@ -169,7 +172,7 @@ const char* st_get_warning(const st_file* file, size_t i) {
 
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {
   const Shard* const core = file_of(file).shard_at(shard);
-  return core == nullptr ? 0 : core->source.size();
+  return core == nullptr ? 0 : core->source->size();
 }
 
 st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void* dst, size_t n, st_error* err) {

@@ -1,19 +1,18 @@
 // The engine of bulk reads: threads take batches of reads from a queue until it is empty, one fails or they must stop.
 //
-// docs/engine.md describes the decisions. pieces.cpp makes the batches, io/bulk_file.hpp chooses how, transfer.cpp
+// docs/engine.md describes the decisions. pieces.cpp makes the batches, io/source_reader.hpp chooses how, transfer.cpp
 // reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 
 #include "base/parallel_for.hpp"
 #include "core/pieces.hpp"
 #include "core/transfer.hpp"
-#include "io/bulk_file.hpp"
+#include "io/source_reader.hpp"
 
 namespace st::core {
 
@@ -38,9 +37,9 @@ class BulkReader : public Receiver {
   ~BulkReader() = default;
 };
 
-// Reads the wants, which are sorted by (file, begin) and not empty. Throws the first error, which names the file, the
-// tensor and the offset. Returns early if reader.stopped().
-void read_all(std::span<const Want> wants, std::deque<io::BulkFile>& files, const ReadOptions& options,
+// Reads the requests, which are sorted by (source, begin) and not empty. Throws the first error, which names the file,
+// the tensor and the offset. Returns early if reader.stopped().
+void read_all(std::span<const ReadRequest> requests, const Readers& readers, const ReadOptions& options,
               BulkReader& reader);
 
 }  // namespace st::core

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <optional>
 
 #include "base/error.hpp"
-#include "io/folder.hpp"
 
 namespace st::core {
 
@@ -75,9 +75,9 @@ std::vector<std::string> likely_shards(const std::vector<std::string>& names, st
   return likely;
 }
 
-std::vector<std::string> likely_shards_in(const std::string& folder, std::string_view index) {
+std::vector<std::string> likely_shards_in(const io::Folder& folder, std::string_view index) {
   try {
-    return likely_shards(io::Folder::open(folder).names(), index);
+    return likely_shards(folder.names(), index);
   } catch (const Error&) {
     return {};  // a folder that may be entered but not listed
   }
@@ -89,16 +89,18 @@ bool is_index_name(std::string_view path) { return path.ends_with(".index.json")
 
 Checkpoint checkpoint_of_index(std::string_view path) {
   const std::size_t slash = path.rfind('/');
-  const std::string folder(slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash));
+  auto folder = io::open_folder(std::string(slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash)));
   const std::string index(path.substr(slash == path.npos ? 0 : slash + 1));
-  return {folder, index, likely_shards_in(folder, index)};
+  std::vector<std::string> files = likely_shards_in(*folder, index);
+  return {std::move(folder), index, std::move(files)};
 }
 
-Checkpoint checkpoint_of_folder(const std::string& path) {
+Checkpoint checkpoint_of_folder(std::unique_ptr<io::Folder> folder) {
+  const std::string& path = folder->path();
   std::vector<std::string> indexes;
   std::vector<std::string> models;
   std::vector<std::string> shards;
-  for (std::string& name : io::Folder::open(path).names()) {
+  for (std::string& name : folder->names()) {
     if (name.ends_with(kIndexEnding)) {
       indexes.push_back(std::move(name));
     } else if (numbered_shard(name)) {
@@ -113,8 +115,8 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
                                     [](const auto& name) { return name.starts_with("model.safetensors"); });
     if (usual != names->end()) *names = {*usual};
   }
-  if (indexes.size() == 1) return {path, indexes.front(), likely_shards(shards, indexes.front())};
-  if (indexes.empty() && models.size() == 1) return {path, {}, models};
+  if (indexes.size() == 1) return {std::move(folder), indexes.front(), likely_shards(shards, indexes.front())};
+  if (indexes.empty() && models.size() == 1) return {std::move(folder), {}, models};
   if (indexes.size() + models.size() > 1) {
     const auto& several = indexes.empty() ? models : indexes;
     fail(Status::open, "folder {} holds several models, {} and {}: open one of them", in_quotes(path),
@@ -122,7 +124,7 @@ Checkpoint checkpoint_of_folder(const std::string& path) {
   }
   if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", in_quotes(path));
   require_complete_set(shards, path);
-  return {path, {}, shards};
+  return {std::move(folder), {}, shards};
 }
 
 }  // namespace st::core

@@ -2,16 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "io/folder.hpp"
+
 namespace st::core {
 
 struct Checkpoint {
-  std::string folder;
+  std::unique_ptr<io::Folder> folder;
   std::string index;               // file name of the index in the folder; empty when there is none
   std::vector<std::string> files;  // ascending; the model's, or with an index a guess at what it is going to say
 };
@@ -23,6 +24,6 @@ Checkpoint checkpoint_of_index(std::string_view path);
 
 // An index, or else one model, or else the numbered shards of one: whatever the folder holds, and an error that says
 // what is there when that is nothing or not clear.
-Checkpoint checkpoint_of_folder(const std::string& path);
+Checkpoint checkpoint_of_folder(std::unique_ptr<io::Folder> folder);
 
 }  // namespace st::core

@@ -56,11 +56,11 @@ std::uint64_t alignment_of(std::uint64_t data_begin) {
 // Returns false, and leaves the path alone, if the file was changed or replaced while it was copied.
 bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::Identity& seen,
                     bool sync) {
-  const std::uint64_t data = shard.source.size() - shard.table.data_begin;
+  const std::uint64_t data = shard.source->size() - shard.table.data_begin;
   io::AtomicFile file = io::AtomicFile::create(path, {true, sync});
   file.set_size(header.size() + data);
   file.write_at(0, header.data(), header.size());
-  file.copy_at(header.size(), shard.source, shard.table.data_begin, data);
+  file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);
   try {
     file.commit_over(seen);
     return true;

@@ -14,6 +14,7 @@
 #include "core/catalog.hpp"
 #include "core/memory.hpp"
 #include "core/shard.hpp"
+#include "io/folder.hpp"
 
 namespace st::core {
 
@@ -41,7 +42,9 @@ class File {
   static FilePtr open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
                                  const OpenOptions& options);
   // The source is consumed, also when this throws.
-  static FilePtr open(io::Source source, const OpenOptions& options);
+  static FilePtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
+  // The model that a folder of any kind holds.
+  static FilePtr open(std::unique_ptr<io::Folder> folder, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;

@@ -30,7 +30,6 @@ struct Opening {
   const Checkpoint& checkpoint;
   const OpenOptions& options;
   format::ReadOptions header;
-  io::Folder folder;
   std::pmr::memory_resource* memory;
   unsigned threads;
 
@@ -77,7 +76,7 @@ std::size_t likely_bytes(std::size_t shards) {
   return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{128} << 10);
 }
 
-Text read_text(const io::PlainFile& file, const Opening& opening) {
+Text read_text(const io::Source& file, const Opening& opening) {
   const std::uint64_t limit = std::min(opening.options.header.max_bytes, format::kMaxHeaderBytes);
   if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
   Text text(static_cast<std::size_t>(file.size()), opening.memory);
@@ -86,16 +85,14 @@ Text read_text(const io::PlainFile& file, const Opening& opening) {
 }
 
 void read_index(const Opening& opening, Reading& reading) {
-  reading.text = read_text(opening.folder.file(opening.checkpoint.index, /*follow_links=*/true), opening);
+  reading.text = read_text(*opening.checkpoint.folder->open(opening.checkpoint.index, /*follow_links=*/true), opening);
   format::read_index(reading.text.bytes(), opening.header, reading.index);
   reading.claims.emplace(reading.index, opening.memory);
 }
 
 void load_one(Shard& shard, std::string_view name, const Opening& opening) {
-  io::PlainFile plain = opening.folder.file(std::string(name), opening.options.follow_links);
-  shard.path = plain.path();
-  const std::uint64_t size = plain.size();
-  shard.source = io::Source::file(std::move(plain), 0, size);
+  shard.source = opening.checkpoint.folder->open(std::string(name), opening.options.follow_links);
+  shard.path = shard.source->name();
   load(shard, opening.options.io, opening.header);
 }
 
@@ -205,9 +202,8 @@ std::vector<std::string> check_all_claims(const Opening& opening, const Shards& 
 }  // namespace
 
 void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options) {
-  Opening opening{checkpoint,     options,
-                  options.header, io::Folder::open(checkpoint.folder),
-                  &memory_,       options.threads != 0 ? options.threads : hardware_threads()};
+  Opening opening{checkpoint, options, options.header, &memory_,
+                  options.threads != 0 ? options.threads : hardware_threads()};
   opening.header.seed = io::hash_seed(this);
   opening.header.index_names = false;
   Reading reading(&memory_);

@@ -23,24 +23,30 @@ std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
 }
 
-// Sorts the wants by file and position. Returns the files that are read, and numbers the wants' files among these.
-std::deque<io::BulkFile> open_files(std::vector<Want>& wants, const File& checkpoint, io::Cache cache) {
-  std::sort(wants.begin(), wants.end(),
-            [](const Want& a, const Want& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; });
-  std::deque<io::BulkFile> files;
+// Sorts the requests by source and offset. Returns a reader of each source that is read, numbers the requests' sources
+// among these, and makes positions of the offsets.
+Readers open_readers(std::vector<ReadRequest>& requests, const File& checkpoint, io::Cache cache) {
+  std::sort(requests.begin(), requests.end(), [](const ReadRequest& a, const ReadRequest& b) {
+    return a.source != b.source ? a.source < b.source : a.begin < b.begin;
+  });
+  Readers readers;
   std::size_t shard = SIZE_MAX;
-  for (Want& want : wants) {
-    if (want.file != shard) {
-      shard = want.file;
-      files.emplace_back(checkpoint.shard(shard).source, cache);
+  std::uint64_t origin = 0;
+  for (ReadRequest& request : requests) {
+    if (request.source != shard) {
+      shard = request.source;
+      const io::Source& source = *checkpoint.shard(shard).source;
+      readers.push_back(source.open_reader(cache));
+      origin = source.traits().origin;
     }
-    want.file = files.size() - 1;
+    request.source = readers.size() - 1;
+    request.begin += origin;
   }
-  return files;
+  return readers;
 }
 
-std::uint64_t absolute(const Tensor& tensor, std::uint64_t begin) {
-  return tensor.shard->source.base() + tensor.shard->offset_of(tensor) + begin;
+std::uint64_t offset_in_source(const Tensor& tensor, std::uint64_t begin) {
+  return tensor.shard->offset_of(tensor) + begin;
 }
 
 // What read_all() needs to read one slice without a plan.
@@ -127,19 +133,19 @@ void Plan::run(const ReadOptions& options) {
   } const listening{*this};
 
   done_.store(0, std::memory_order_relaxed);
-  std::vector<Want> wants;
-  wants.reserve(entries_.size());
+  std::vector<ReadRequest> requests;
+  requests.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     entry.left.store(entry.bytes, std::memory_order_relaxed);
     if (entry.bytes == 0) continue;
     const format::Slice* const slice = entry.strided.get();
-    wants.push_back({entry.tensor->shard->number, absolute(*entry.tensor, entry.begin),
-                     slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice});
+    requests.push_back({entry.tensor->shard->number, offset_in_source(*entry.tensor, entry.begin),
+                        slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice});
   }
-  std::deque<io::BulkFile> files = open_files(wants, *file_, options.cache);
+  const Readers readers = open_readers(requests, *file_, options.cache);
   Reading reading(*this, options);
-  read_all(wants, files, options, reading);
+  read_all(requests, readers, options, reading);
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;
@@ -154,18 +160,19 @@ bool Plan::complete(std::size_t entry) const {
 void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes) {
   check_destination(tensor, slice.bytes, dst, dst_bytes);
   if (slice.bytes == 0) return;
-  const io::Source& source = tensor.shard->source;
+  const io::Source& source = *tensor.shard->source;
   if (slice.contiguous()) {
     source.read_at(tensor.shard->offset_of(tensor) + slice.src_begin, dst, static_cast<std::size_t>(slice.bytes));
     return;
   }
-  const Want want{0, absolute(tensor, slice.src_begin), extent(slice), static_cast<std::byte*>(dst), 0, &slice};
-  std::deque<io::BulkFile> files;
-  files.emplace_back(source, io::Cache::automatic);
+  const std::uint64_t position = source.traits().origin + offset_in_source(tensor, slice.src_begin);
+  const ReadRequest request{0, position, extent(slice), static_cast<std::byte*>(dst), 0, &slice};
+  Readers readers;
+  readers.push_back(source.open_reader(io::Cache::automatic));
   ReadOptions alone;
   alone.threads = 1;
   SliceReading reading(tensor);
-  read_all({&want, 1}, files, alone, reading);
+  read_all({&request, 1}, readers, alone, reading);
 }
 
 const std::byte* view(const Tensor& tensor, const format::Slice& slice) {

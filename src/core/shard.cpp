@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "io/edit_lock.hpp"
+#include "io/file_source.hpp"
 
 namespace st {
 
@@ -24,24 +24,24 @@ constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
 void read_text(Shard& shard, const format::ReadOptions& options) {
-  const std::uint64_t size = shard.source.size();
+  const std::uint64_t size = shard.source->size();
   std::array<char, kFirstBytes> first;
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
-  shard.source.read_at(0, first.data(), have);
+  shard.source->read_at(0, first.data(), have);
   const auto length = static_cast<std::size_t>(format::measure({first.data(), have}, size, options));
   if (shard.header.data() == nullptr || shard.header.size() != length) shard.header = core::Text(length, shard.memory);
   const std::size_t known = std::min(length, have - format::kLengthBytes);
   std::memcpy(shard.header.data(), first.data() + format::kLengthBytes, known);
   if (known < length) {
-    shard.source.read_at(format::kLengthBytes + known, shard.header.data() + known, length - known);
+    shard.source->read_at(format::kLengthBytes + known, shard.header.data() + known, length - known);
   }
 }
 
 // While no edit is under way, or, where there are no locks, until nothing changes between two readings.
 void read_text_again(Shard& shard, const format::ReadOptions& options) {
-  const io::EditLock lock = io::EditLock::shared(shard.source);
+  const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
   read_text(shard, options);
-  for (int i = 0; !lock.held(); ++i) {
+  for (int i = 0; lock == nullptr; ++i) {
     if (i == kMostRereads) fail(Status::read, "the header changes all the time while it is read");
     const std::string before(shard.header.data(), shard.header.size());
     std::this_thread::sleep_for(kBetweenReadings);
@@ -50,38 +50,27 @@ void read_text_again(Shard& shard, const format::ReadOptions& options) {
   }
 }
 
-// Never half of an edit: see io/edit_lock.hpp.
+// Never half of an edit: see io/posix/edit_lock.hpp.
 void read_whole_text(Shard& shard, const format::ReadOptions& options) {
   bool whole = false;
   try {
     read_text(shard, options);
-    whole = !io::changed_lately(shard.source);
+    whole = !shard.source->changed_lately();
   } catch (const Error&) {
-    if (!io::changed_lately(shard.source)) throw;
+    if (!shard.source->changed_lately()) throw;
   }
   if (!whole) read_text_again(shard, options);
 }
 
-// The system gives out the lowest free number, so a bound on the number bounds what all handles of a process keep. The
-// numbers of standard input, output and error are left to the host even when they are free: it may expect them closed.
-bool may_keep_descriptor(const Shard& shard) {
-  constexpr std::size_t kStandardDescriptors = 3;
-  const io::PlainFile* const file = shard.source.file();
-  if (file == nullptr || shard.number >= kMostDescriptors) return false;
-  const auto number = static_cast<std::size_t>(file->descriptor());
-  return number >= kStandardDescriptors && number < std::min(kMostDescriptors, io::most_descriptors() / 4);
-}
-
-void name_file(Error& error, const Shard& shard) {
-  const io::PlainFile* const file = shard.source.file();
-  if (file == nullptr || file->path().empty()) return;
-  const std::string name = in_quotes(file->path());
+void name_source(Error& error, const Shard& shard) {
+  if (*shard.source->name() == '\0') return;
+  const std::string name = in_quotes(shard.source->name());
   if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
 }
 
 // Where mapping fails, a name that is given twice is told first: every fault of a header comes before those of mapping.
-void map_checked(Shard& shard, io::Mode mode, const format::ReadOptions& options) try {
-  shard.source.map(mode);
+void prepare_checked(Shard& shard, io::Mode mode, const format::ReadOptions& options) try {
+  shard.source->prepare(mode, shard.number < io::kMostKeptOpen);
 } catch (const Error&) {
   if (!options.index_names) index_names(shard, options);
   throw;
@@ -94,28 +83,23 @@ Shard::~Shard() {
 }
 
 void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
-  const std::uint64_t size = shard.source.size();
+  const std::uint64_t size = shard.source->size();
   read_whole_text(shard, options);
 
   options.shard = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);
-  if (mode == io::Mode::automatic && may_keep_descriptor(shard)) {
-    shard.source.map_at_first_view();
-  } else {
-    map_checked(shard, mode, options);
-  }
-  if (shard.source.is_mapped() || shard.number >= kMostDescriptors) shard.source.rest();
+  prepare_checked(shard, mode, options);
 } catch (Error& error) {
-  name_file(error, shard);
+  name_source(error, shard);
   throw;
 }
 
 void index_names(Shard& shard, format::ReadOptions options) try {
   options.shard = &shard;
   options.index_names = true;
-  format::read_header_again(shard.header.bytes(), shard.source.size(), options, shard.table);
+  format::read_header_again(shard.header.bytes(), shard.source->size(), options, shard.table);
 } catch (Error& error) {
-  name_file(error, shard);
+  name_source(error, shard);
   throw;
 }
 
@@ -136,13 +120,13 @@ const char* raw_header(const Shard& shard) {
 }
 
 void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n) {
-  const std::uint64_t size = shard.source.size();
+  const std::uint64_t size = shard.source->size();
   if (offset > size || n > size - offset) {
     fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
   }
   if (n == 0) return;
   if (dst == nullptr) fail(Status::argument, "dst is NULL");
-  shard.source.read_at(offset, dst, n);
+  shard.source->read_at(offset, dst, n);
 }
 
 void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes) {
@@ -159,16 +143,16 @@ void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes) {
 }
 
 const std::byte* view(const Tensor& tensor) {
-  const std::byte* const file = tensor.shard->source.view();
+  const std::byte* const file = tensor.shard->source->view();
   return file == nullptr ? nullptr : file + tensor.shard->offset_of(tensor);
 }
 
 void advise(const Tensor& tensor, io::Advice advice) {
-  tensor.shard->source.advise(tensor.shard->offset_of(tensor), tensor.bytes(), advice);
+  tensor.shard->source->advise(tensor.shard->offset_of(tensor), tensor.bytes(), advice);
 }
 
 void read(const Tensor& tensor, void* dst) {
-  tensor.shard->source.read_at(tensor.shard->offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
+  tensor.shard->source->read_at(tensor.shard->offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
 }
 
 }  // namespace st

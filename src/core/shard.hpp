@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <string>
 
@@ -15,15 +16,11 @@
 
 namespace st {
 
-// As many shards of a model keep their descriptors where they were not mapped at once; the others open their path to
-// read.
-inline constexpr std::size_t kMostDescriptors = 64;
-
 struct Shard {
   std::pmr::memory_resource* memory;
-  std::string path;        // as the caller or the index spells it; empty for memory and descriptors
+  const char* path = "";   // the source's name, as the caller or the index spells it; empty for memory and descriptors
   std::size_t number = 0;  // its place among the shards
-  io::Source source;
+  std::unique_ptr<io::Source> source;
   core::Text header;                               // names live here
   mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
@@ -36,7 +33,7 @@ struct Shard {
   std::uint64_t offset_of(const Tensor& tensor) const { return table.data_begin + tensor.begin; }
 };
 
-// Reads and checks the header of shard.source, then maps the file as `mode` says. Throws at the first fault.
+// Reads and checks the header of shard.source, then prepares the source for views. Throws at the first fault.
 void load(Shard& shard, io::Mode mode, format::ReadOptions options);
 
 // For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.

@@ -35,15 +35,15 @@ Pages huge_pages(std::uint64_t bytes) {
   return {io::new_buffer(bytes, io::Pages::as_they_are_touched, 1), io::free_buffer};
 }
 
-// Joins ranges that are adjacent in the file and in memory.
-void join(const std::vector<Part>& parts, std::vector<Part>& joined) {
+// Joins ranges that are adjacent in the source and in memory.
+void join(const std::vector<ReadRequest>& ranges, std::vector<ReadRequest>& joined) {
   joined.clear();
-  for (const Part& part : parts) {
-    if (!joined.empty() && joined.back().begin + joined.back().bytes == part.begin &&
-        joined.back().dst + joined.back().bytes == part.dst) {
-      joined.back().bytes += part.bytes;
+  for (const ReadRequest& range : ranges) {
+    if (!joined.empty() && joined.back().begin + joined.back().bytes == range.begin &&
+        joined.back().dst + joined.back().bytes == range.dst) {
+      joined.back().bytes += range.bytes;
     } else {
-      joined.push_back(part);
+      joined.push_back(range);
     }
   }
 }
@@ -62,89 +62,91 @@ std::byte* Transfer::scratch(std::uint64_t bytes) {
 }
 
 void Transfer::carry_out(const Piece& piece) {
-  if (piece.parts.empty()) return read_runs(piece);
-  read_parts(*piece.file, piece.way, piece.parts);
-  for (const Part& part : piece.parts) receiver_.arrived(part.entry, part.bytes);
+  if (piece.ranges.empty()) return read_runs(piece);
+  read_ranges(*piece.reader, piece.path, piece.ranges);
+  for (const ReadRequest& range : piece.ranges) receiver_.arrived(range.entry, range.bytes);
 }
 
-void Transfer::read_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts) {
-  if (way == io::Way::direct && try_parts(file, way, parts)) return;
-  // The way is not direct, or the system has just refused direct reads.
-  if (way == io::Way::direct) way = io::Way::wait;
-  (void)try_parts(file, way, parts);
+void Transfer::read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
+  if (path == io::ReadPath::direct && try_ranges(reader, path, ranges)) return;
+  // The path is not direct, or the system has just refused direct reads.
+  if (path == io::ReadPath::direct) path = io::ReadPath::wait;
+  (void)try_ranges(reader, path, ranges);
 }
 
-// The scratch memory is an image of the file from window_ on: bytes that cannot be read directly to their destination
+// The scratch memory is an image of the source from window_ on: bytes that cannot be read directly to their destination
 // are read to their place in it. Returns false if the system refuses direct reads.
-bool Transfer::try_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts) {
-  const std::uint64_t alignment = way == io::Way::direct ? file.alignment() : 1;
-  const std::uint64_t needed_end = parts.back().begin + parts.back().bytes;
-  window_ = cursor_ = align_down(parts.front().begin, alignment);
+bool Transfer::try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
+  const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
+  const std::uint64_t needed_end = ranges.back().begin + ranges.back().bytes;
+  window_ = cursor_ = align_down(ranges.front().begin, alignment);
   const std::uint64_t end = align_up(needed_end, alignment);
   bounce_ = nullptr;
-  segments_.clear();
+  reads_.clear();
   copies_.clear();
-  join(parts, joined_);
+  join(ranges, joined_);
   const bool in_place = joined_.size() == 1 && alignment == 1;
   if (!in_place) bounce_ = scratch(end - window_);
-  for (const Part& part : joined_) add_part(part, alignment);
+  for (const ReadRequest& range : joined_) add_range(range, alignment);
   fill_up_to(end);
-  if (!file.read(way, window_, segments_, needed_end - window_)) return false;
+  if (!reader.read_many(path, reads_, needed_end)) return false;
   for (const Copy& copy : copies_) std::memcpy(copy.dst, bounce_ + (copy.from - window_), copy.bytes);
   return true;
 }
 
-void Transfer::add_part(const Part& part, std::uint64_t alignment) {
-  const std::uint64_t end = part.begin + part.bytes;
-  const std::uint64_t first = align_up(part.begin, alignment);
+void Transfer::add_range(const ReadRequest& range, std::uint64_t alignment) {
+  const std::uint64_t end = range.begin + range.bytes;
+  const std::uint64_t first = align_up(range.begin, alignment);
   const std::uint64_t last = align_down(end, alignment);
-  std::byte* const place = part.dst + (first - part.begin);
+  std::byte* const place = range.dst + (first - range.begin);
   const bool fits = reinterpret_cast<std::uintptr_t>(place) % alignment == 0;
   const std::uint64_t least = alignment == 1 ? 1 : kLeastInPlace;
   if (!fits || last < first || last - first < least) {
-    copies_.push_back({part.begin, part.bytes, part.dst});
+    copies_.push_back({range.begin, range.bytes, range.dst});
     return;
   }
   fill_up_to(first);
-  segments_.push_back({place, static_cast<std::size_t>(last - first)});
+  reads_.push_back({first, static_cast<std::size_t>(last - first), place});
   cursor_ = last;
-  if (first != part.begin) copies_.push_back({part.begin, first - part.begin, part.dst});
+  if (first != range.begin) copies_.push_back({range.begin, first - range.begin, range.dst});
   if (last != end) copies_.push_back({last, end - last, place + (last - first)});
 }
 
 void Transfer::fill_up_to(std::uint64_t end) {
   if (end <= cursor_) return;
-  segments_.push_back({bounce_ + (cursor_ - window_), static_cast<std::size_t>(end - cursor_)});
+  reads_.push_back({cursor_, static_cast<std::size_t>(end - cursor_), bounce_ + (cursor_ - window_)});
   cursor_ = end;
 }
 
-void Transfer::read_window(io::BulkFile& file, io::Way way, std::uint64_t begin, std::uint64_t bytes) {
-  const std::uint64_t alignment = way == io::Way::direct ? file.alignment() : 1;
+void Transfer::read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes) {
+  const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
   window_ = align_down(begin, alignment);
-  bounce_ = scratch(align_up(begin + bytes, alignment) - window_);
-  const io::Segment all{bounce_, static_cast<std::size_t>(align_up(begin + bytes, alignment) - window_)};
-  if (file.read(way, window_, {&all, 1}, begin + bytes - window_)) return;
-  read_window(file, io::Way::wait, begin, bytes);
+  const std::uint64_t window_bytes = align_up(begin + bytes, alignment) - window_;
+  bounce_ = scratch(window_bytes);
+  const io::Read all{window_, static_cast<std::size_t>(window_bytes), bounce_};
+  if (reader.read_many(path, {&all, 1}, begin + bytes)) return;
+  read_window(reader, io::ReadPath::wait, begin, bytes);
 }
 
 void Transfer::read_runs(const Piece& piece) {
-  const format::Slice& slice = *piece.want->slice;
+  const ReadRequest& request = *piece.request;
+  const format::Slice& slice = *request.slice;
   const std::uint64_t together = format::runs_within_gap(slice, piece.gap);
   const std::uint64_t end = piece.first_run + piece.runs;
   for (std::uint64_t first = piece.first_run; first < end && !receiver_.stopped();) {
     const std::uint64_t most = std::min(end - first, together - first % together);
     const std::uint64_t runs = format::runs_that_fit(slice, first, most, piece.room);
     const format::Run run = format::run_at(slice, first);
-    const std::uint64_t begin = piece.want->begin + (run.src - slice.src_begin);
+    const std::uint64_t begin = request.begin + (run.src - slice.src_begin);
     if (runs == 1) {
-      one_.assign(1, {begin, slice.run_bytes, piece.want->dst + run.dst, piece.want->entry});
-      read_parts(*piece.file, piece.way, one_);
+      one_.assign(1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr});
+      read_ranges(*piece.reader, piece.path, one_);
     } else {
       const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - run.src;
-      read_window(*piece.file, piece.way, begin, bytes);
-      format::gather(slice, first, runs, bounce_ + (begin - window_), piece.want->dst);
+      read_window(*piece.reader, piece.path, begin, bytes);
+      format::gather(slice, first, runs, bounce_ + (begin - window_), request.dst);
     }
-    receiver_.arrived(piece.want->entry, runs * slice.run_bytes);
+    receiver_.arrived(request.entry, runs * slice.run_bytes);
     first += runs;
   }
 }

@@ -30,17 +30,17 @@ class Transfer {
 
  private:
   struct Copy {
-    std::uint64_t from = 0;  // in the file
+    std::uint64_t from = 0;  // a position
     std::uint64_t bytes = 0;
     std::byte* dst = nullptr;
   };
 
-  void read_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts);
-  bool try_parts(io::BulkFile& file, io::Way way, const std::vector<Part>& parts);
-  void add_part(const Part& part, std::uint64_t alignment);
+  void read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges);
+  bool try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges);
+  void add_range(const ReadRequest& range, std::uint64_t alignment);
   void fill_up_to(std::uint64_t end);
   void read_runs(const Piece& piece);
-  void read_window(io::BulkFile& file, io::Way way, std::uint64_t begin, std::uint64_t bytes);
+  void read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
   std::byte* scratch(std::uint64_t bytes);
 
   Receiver& receiver_;
@@ -51,10 +51,10 @@ class Transfer {
   std::uint64_t window_ = 0;
   std::uint64_t cursor_ = 0;
   std::byte* bounce_ = nullptr;
-  std::vector<io::Segment> segments_;
+  std::vector<io::Read> reads_;
   std::vector<Copy> copies_;
-  std::vector<Part> joined_;
-  std::vector<Part> one_;
+  std::vector<ReadRequest> joined_;
+  std::vector<ReadRequest> one_;
 };
 
 }  // namespace st::core

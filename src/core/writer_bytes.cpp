@@ -94,7 +94,7 @@ void Writer::write_given(std::uint64_t stop) const {
     }
     small.flush();
     const Shard& shard = *tensor.source->shard;
-    file_.copy_at(tensor.begin, shard.source, shard.offset_of(*tensor.source), tensor.bytes);
+    file_.copy_at(tensor.begin, *shard.source, shard.offset_of(*tensor.source), tensor.bytes);
   }
   small.flush();
 }

@@ -17,13 +17,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <memory>
 
 #include "io/identity.hpp"
-#include "io/posix/access.hpp"
-#include "io/posix/descriptor.hpp"
-#include "io/posix/target.hpp"
 #include "io/source.hpp"
 
 namespace st::io {
@@ -38,7 +34,7 @@ class AtomicFile {
   // Throws Status::open; nothing of the target has changed then.
   static AtomicFile create(const char* path, const CreateOptions& options);
 
-  AtomicFile() = default;
+  AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();  // without commit() nothing is left behind
@@ -66,29 +62,10 @@ class AtomicFile {
   void commit_over(const Identity& seen);
 
  private:
-  void open_sibling();
-  mode_t first_mode() const;
-  void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
-  void finish_stream();
-  void take_over_access();
-  void finish_bytes(int error_of_closing);
-  void publish();
-  void name_sibling();
-  void require_unchanged() const;
-  void sync_folder() const;
-  void drop() noexcept;
+  class State;
 
-  Target target_;
-  CreateOptions options_;
-  Descriptor file_;
-  Descriptor to_close_;  // another descriptor of the file: network filesystems report errors when one is closed
-  Descriptor folder_to_sync_;
-  std::optional<Access> access_;  // what the file takes over; none: what the umask leaves
-  std::optional<Identity> only_over_;
-  std::string sibling_;  // the name the bytes have until they are the target; empty: none
-  pid_t process_ = 0;    // that made this object
+  std::unique_ptr<State> state_;
   bool in_order_ = false;
-  mutable std::uint64_t position_ = 0;  // of a stream
 };
 
 }  // namespace st::io

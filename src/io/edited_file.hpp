@@ -7,10 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "io/identity.hpp"
-#include "io/posix/descriptor.hpp"
 #include "io/source.hpp"
 
 namespace st::io {
@@ -20,15 +19,15 @@ class EditedFile {
   // Throws Status::open, and Status::state when somebody else is editing.
   static EditedFile open(const char* path);
 
-  EditedFile(EditedFile&&) = default;
+  EditedFile(EditedFile&& other) noexcept;
   EditedFile& operator=(EditedFile&&) = delete;
   ~EditedFile();
 
-  // For reading; a second descriptor. To be taken once.
-  Source take_source() { return std::move(source_); }
+  // For reading. To be taken once.
+  std::unique_ptr<Source> take_source();
 
   // The file as it was before anything was read.
-  const Identity& seen() const { return seen_; }
+  const Identity& seen() const;
 
   enum class Patch : std::uint8_t {
     done,
@@ -40,12 +39,10 @@ class EditedFile {
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
  private:
-  EditedFile() = default;
+  struct State;
+  explicit EditedFile(std::unique_ptr<State> state);
 
-  std::string shown_;
-  Source source_;
-  Descriptor file_;
-  Identity seen_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace st::io

@@ -1,32 +1,36 @@
-// A folder: what is in it, and its files, opened without leaving it.
+// A folder: what is in it, and its files, opened without leaving it. Whoever keeps a model's shards elsewhere than on a
+// disk implements this interface and Source.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "io/posix/descriptor.hpp"
-#include "io/posix/plain_file.hpp"
+#include "io/source.hpp"
 
 namespace st::io {
 
 class Folder {
  public:
-  static Folder open(const std::string& path);
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  virtual ~Folder() = default;
+
+  // As errors name it.
+  virtual const std::string& path() const = 0;
 
   // Names without "." and "..", ascending by bytes.
-  std::vector<std::string> names() const;
+  virtual std::vector<std::string> names() const = 0;
 
-  // A regular file below this folder. A link may lead elsewhere inside the folder, or, in a model hub's cache, from
-  // snapshots/REVISION to blobs/; anywhere else only with follow_links. Any thread.
-  PlainFile file(const std::string& name, bool follow_links) const;
+  // A file below this folder, from any thread. On a disk a link may lead elsewhere inside the folder, or, in a model
+  // hub's cache, from snapshots/REVISION to blobs/; anywhere else only with follow_links.
+  virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
- private:
+ protected:
   Folder() = default;
-  bool contains(const PlainFile& file) const;
-
-  Descriptor descriptor_;
-  std::string path_;
 };
+
+std::unique_ptr<Folder> open_folder(const std::string& path);
 
 }  // namespace st::io

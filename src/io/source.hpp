@@ -1,20 +1,21 @@
-// Bytes that can be read at random: a file, part of a file, the caller's memory, or the caller's callbacks.
+// Bytes that can be read at random: a file, part of a file, the caller's memory, the caller's callbacks, or whatever else
+// implements this interface (docs/design.md, "Sources").
 //
 // view() is the zero-copy way and may raise SIGBUS when somebody truncates the file; read_at() is the safe way and
-// throws instead. A Source is immutable once made: read_at() may be called from any number of threads.
+// throws instead. Once prepare() has returned a source does not change: any thread may call the const functions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string>
-#include <variant>
 
-#include "io/posix/mapping.hpp"
-#include "io/posix/plain_file.hpp"
+#include "io/advice.hpp"
 
 namespace st::io {
+
+class SourceReader;
 
 enum class Mode : std::uint8_t {
   automatic,      // map when a view is wanted; read where mapping is refused, or known to be slow (network, FUSE)
@@ -23,65 +24,66 @@ enum class Mode : std::uint8_t {
   read,           // no mapping
 };
 
-struct MemoryBytes {
-  void (*release)(void* ctx) = nullptr;
-  void* ctx = nullptr;
+// What a bulk read does with the system's page cache.
+enum class Cache : std::uint8_t { automatic, through, around };
+
+// One read: where its bytes are in the source, and where they go.
+struct Read {
+  std::uint64_t offset = 0;
+  std::size_t bytes = 0;
+  std::byte* dst = nullptr;
 };
 
-struct CallbackBytes {
-  std::int32_t (*read_at)(void* ctx, std::uint64_t offset, void* dst, std::size_t n) = nullptr;
-  void (*close)(void* ctx) = nullptr;
-  void* ctx = nullptr;
+struct Traits {
+  // Where byte 0 lies in what is read in aligned blocks, such as the file that the source is a part of.
+  std::uint64_t origin = 0;
+  // How many bytes arrive in the time that one request takes, where its answer has to be waited for. Unwanted bytes
+  // between two wanted ranges are read along if they are fewer.
+  std::uint64_t request_cost = std::uint64_t{128} << 10;
 };
 
 class Source {
  public:
-  static Source memory(const void* data, std::uint64_t size, void (*release)(void*), void* ctx);
-  static Source callbacks(const CallbackBytes& callbacks, std::uint64_t size);
-  static Source file(PlainFile file, std::uint64_t base, std::uint64_t size);
-
-  Source() = default;
-  Source(Source&& other) noexcept;
-  Source& operator=(Source&& other) noexcept;
-  ~Source();
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  virtual ~Source() = default;
 
   std::uint64_t size() const { return size_; }
 
-  // Throws Status::read, and Status::truncated when the file has become shorter.
-  void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
+  // As errors name it, and st_shard_path() returns it; empty if it has no name.
+  virtual const char* name() const { return ""; }
 
-  // Maps a file's bytes as the mode says. Where automatic finds a network mount or is refused, view() is nullptr.
-  // Memory has a view and callbacks have none, whatever the mode.
-  void map(Mode mode);
-  // The same as automatic, but not before view() is called; the descriptor is kept for it.
-  void map_at_first_view();
+  virtual Traits traits() const { return {}; }
 
-  bool is_mapped() const { return mapping_.data() != nullptr; }
+  // All n bytes or an error: Status::truncated when the source has become shorter, Status::read otherwise.
+  virtual void read_at(std::uint64_t offset, void* dst, std::size_t n) const = 0;
 
-  // The bytes themselves, or nullptr when they must be read, as where the file is shorter by now. Any thread.
-  const std::byte* view() const;
+  // Several reads, ascending, as few requests as the source can make of them. By default one after another.
+  virtual void read_many(std::span<const Read> reads) const;
 
-  // The file behind, or nullptr: for those who do their own I/O on it.
-  const PlainFile* file() const { return std::get_if<PlainFile>(&bytes_); }
-  std::uint64_t base() const { return base_; }  // where in that file our byte 0 is
+  // For a bulk read, which lives no longer than the source. By default one that calls view() and read_many().
+  virtual std::unique_ptr<SourceReader> open_reader(Cache cache) const;
 
-  // Gives a file's descriptor back unless a mapping is to be made of it; read_at() opens the path again when it must.
-  // Before the Source is shared.
-  void rest();
+  // Called once, before the source is shared: view() then works as the mode says. `may_keep_open` is false where so many
+  // sources are open that this one gives back what the system has few of, such as a descriptor.
+  virtual void prepare(Mode /*mode*/, bool /*may_keep_open*/) {}
 
-  void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
+  // The bytes themselves, or nullptr when they must be read, as where the file is shorter by now.
+  virtual const std::byte* view() const { return nullptr; }
+
+  virtual void advise(std::uint64_t /*offset*/, std::uint64_t /*n*/, Advice /*advice*/) const {}
+
+  // Whether somebody may have been writing to these bytes while they were read just now.
+  virtual bool changed_lately() const { return false; }
+
+  // Keeps edits in place away as long as it lives. nullptr where that cannot be had.
+  virtual std::shared_ptr<const void> lock_out_edits() const { return nullptr; }
+
+ protected:
+  explicit Source(std::uint64_t size) : size_(size) {}
 
  private:
-  void drop();
-  void read_file(const PlainFile& plain, std::uint64_t offset, void* dst, std::size_t n) const;
-
-  std::variant<std::monostate, MemoryBytes, CallbackBytes, PlainFile> bytes_;
-  Mapping mapping_;
-  Mapping original_;  // beside one that the caller may have written to, when there is no descriptor
-  bool maps_later_ = false;
-  const std::byte* memory_ = nullptr;
-  std::uint64_t base_ = 0;
-  std::uint64_t size_ = 0;
+  const std::uint64_t size_;
 };
 
 }  // namespace st::io

@@ -11,13 +11,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/testing.md"
-SYSTEMS = re.compile(r"_(posix|linux|win32)$")
 
 
 def sources():
     for path in (ROOT / "src").rglob("*.[ch]pp"):
         layer, *folders, name = path.relative_to(ROOT / "src").with_suffix("").parts
-        yield layer, (folders or [""])[-1], SYSTEMS.sub("", name)
+        yield layer, (folders or [""])[-1], name
 
 
 def has_own_test(layer, name):

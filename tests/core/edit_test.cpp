@@ -22,10 +22,12 @@
 #include <thread>
 
 #include "../io/read_faults.hpp"
+#include "../io/system.hpp"
 #include "core/file.hpp"
 #include "core/writer.hpp"
-#include "io/edit_lock.hpp"
 #include "io/edited_file.hpp"
+#include "io/file_source.hpp"
+#include "io/posix/edit_lock.hpp"
 
 namespace st::core {
 namespace {
@@ -155,6 +157,7 @@ TEST_F(EditTest, gives_the_data_an_alignment_if_asked) {
 }
 
 TEST_F(EditTest, leaves_room_for_the_next_edit_if_asked) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   make({}, 1000);
   EditOptions options;
   options.header_reserve = 500;
@@ -167,6 +170,7 @@ TEST_F(EditTest, leaves_room_for_the_next_edit_if_asked) {
 
 // The first metadata of a file: the room lies behind the comma then.
 TEST_F(EditTest, room_left_with_the_first_metadata_is_used) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(header.size());
@@ -189,6 +193,7 @@ TEST_F(EditTest, room_left_with_the_first_metadata_is_used) {
 
 // Changes that one write cannot do whole are done by a new file, though there is room.
 TEST_F(EditTest, not_in_place_over_more_than_one_block_or_for_a_power_cut_one_sector) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;
   options.header_reserve = 10'000;
   make(options);
@@ -324,6 +329,7 @@ TEST_F(EditTest, a_forked_child_does_not_keep_the_lock) {
 }
 
 TEST_F(EditTest, an_unaligned_file_is_not_written_anew_when_nothing_changes) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   const std::string header = R"({"__metadata__":{"k":"v"},"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   ASSERT_NE(header.size() % 8, 0U);
   std::string bytes(8, '\0');
@@ -385,6 +391,7 @@ TEST_F(EditTest, does_not_undo_a_save) {
 
 // An opening that meets half of an edit waits for the other half.
 TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;
   options.header_reserve = 100;
   make(options);
@@ -398,7 +405,7 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
     std::thread reader([&] {
       try {
         if (through_descriptor) {
-          File::open(io::Source::file(io::PlainFile::duplicate(editor), 0, whole.size()), {});
+          File::open(io::file_source_of_descriptor(editor, 0, whole.size()), {});
         } else {
           File::open(path.c_str(), {});
         }
@@ -417,10 +424,9 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
 
 // Opens the file of `editor` without a descriptor to spare for a lock, while `edit` is called before each read.
 FilePtr open_without_locks(int editor, std::function<void(std::size_t number)> edit) {
-  io::PlainFile plain = io::PlainFile::duplicate(editor);
-  const std::uint64_t size = plain.size();
+  std::unique_ptr<io::Source> source = io::file_source_of_descriptor(editor, 0, 0);
   // UBSan looks at a type for the first time through a descriptor, of which there will be none.
-  File::open(io::Source::file(io::PlainFile::duplicate(editor), 0, size), {});
+  File::open(io::file_source_of_descriptor(editor, 0, 0), {});
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
@@ -432,7 +438,7 @@ FilePtr open_without_locks(int editor, std::function<void(std::size_t number)> e
   FilePtr file;
   std::optional<Error> problem;
   try {
-    file = File::open(io::Source::file(std::move(plain), 0, size), {});
+    file = File::open(std::move(source), {});
   } catch (const Error& error) {
     problem = error;
   }
@@ -475,6 +481,7 @@ TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) 
 
 // Whoever waited for the lock of a file that lost its name meanwhile has the lock of nothing.
 TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   make({});
   const std::string other = (folder / "other").string();
   fs::copy_file(path, other);
@@ -502,6 +509,7 @@ TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
 
 // The header is one of the two whatever moment the kill comes; 400 moments.
 TEST_F(EditTest, killed_at_any_moment_leaves_a_whole_header) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;
   options.header_reserve = 3500;
   make(options);

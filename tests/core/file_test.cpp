@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/memory_source.hpp"
+#include "io/posix/file_source.hpp"
 
 namespace st::core {
 namespace {
@@ -34,7 +36,7 @@ std::string sample() {
 }
 
 FilePtr open(const std::string& bytes, const OpenOptions& options = {}) {
-  return File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), options);
+  return File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), options);
 }
 
 std::size_t faults_of_looking_at(const File& file, const std::string& bytes) {
@@ -81,9 +83,9 @@ TEST(File, WhichIsMappedLaterKeepsItsDescriptorUntilThen) {
     OpenOptions options;
     options.io = mode;
     const FilePtr file = File::open(path.c_str(), options);
-    const io::Source& source = file->shard(0).source;
+    const auto& source = dynamic_cast<const io::FileSource&>(*file->shard(0).source);
     const bool mapped = mode == io::Mode::map || mode == io::Mode::copy_on_write;
-    EXPECT_EQ(source.file()->descriptor() >= 0, !mapped) << static_cast<int>(mode);
+    EXPECT_EQ(source.file().descriptor() >= 0, !mapped) << static_cast<int>(mode);
     EXPECT_EQ(source.is_mapped(), mapped) << static_cast<int>(mode);
     EXPECT_EQ(source.view() != nullptr, mode != io::Mode::read) << static_cast<int>(mode);
   }
@@ -95,7 +97,7 @@ TEST(File, TheLastOfManyThreadsLetsGo) {
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> released = 0;
     const auto count = [](void* ctx) { ++*static_cast<std::atomic<int>*>(ctx); };
-    FilePtr file = File::open(io::Source::memory(bytes.data(), bytes.size(), count, &released), {});
+    FilePtr file = File::open(io::memory_source(bytes.data(), bytes.size(), count, &released), {});
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < kThreads; ++i) {
       file->retain();

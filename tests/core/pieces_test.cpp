@@ -1,4 +1,4 @@
-// How a plan's bytes are cut: every byte once, in order, in pieces of the size that the way and the caller ask for.
+// How a plan's bytes are cut: every byte once, in order, in pieces of the size that the path and the caller ask for.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/pieces.hpp"
 
@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "format/slice.hpp"
+#include "io/callback_source.hpp"
+#include "io/file_source.hpp"
+#include "io/memory_source.hpp"
 
 namespace st::core {
 namespace {
@@ -24,7 +27,15 @@ std::byte place;  // where all bytes would go, if any were read
 
 std::int32_t no_bytes(void*, std::uint64_t, void*, std::size_t) { return 0; }
 
-io::Source callbacks(std::uint64_t size) { return io::Source::callbacks({no_bytes, nullptr, nullptr}, size); }
+using SourcePtr = std::unique_ptr<io::Source>;
+
+SourcePtr callbacks(std::uint64_t size) { return io::callback_source({no_bytes, nullptr, nullptr}, size); }
+
+Readers readers_of(std::initializer_list<const io::Source*> sources, io::Cache cache = io::Cache::automatic) {
+  Readers readers;
+  for (const io::Source* const source : sources) readers.push_back(source->open_reader(cache));
+  return readers;
+}
 
 std::vector<Piece> pieces_of(PieceQueue& queue) {
   std::vector<Piece> pieces;
@@ -33,8 +44,8 @@ std::vector<Piece> pieces_of(PieceQueue& queue) {
   return pieces;
 }
 
-std::vector<Piece> pieces_of(const std::vector<Want>& wants, std::deque<io::BulkFile>& files, const Cutting& cutting) {
-  PieceQueue queue(wants, files, cutting);
+std::vector<Piece> pieces_of(const std::vector<ReadRequest>& requests, const Readers& readers, const Cutting& cutting) {
+  PieceQueue queue(requests, readers, cutting);
   return pieces_of(queue);
 }
 
@@ -47,16 +58,16 @@ class SparseFile {
     EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
     close(file);
     path_ = name;
-    source_ = io::Source::file(io::PlainFile::open(name.c_str()), 0, size);
+    source_ = io::file_source_unless_folder(name.c_str());
   }
   ~SparseFile() { unlink(path_.c_str()); }
   SparseFile(const SparseFile&) = delete;
   SparseFile& operator=(const SparseFile&) = delete;
-  const io::Source& source() const { return source_; }
+  const io::Source* source() const { return source_.get(); }
 
  private:
   std::string path_;
-  io::Source source_;
+  SourcePtr source_;
 };
 
 TEST(Pieces, EndAtMultiplesOfTheirSize) {
@@ -64,43 +75,44 @@ TEST(Pieces, EndAtMultiplesOfTheirSize) {
   constexpr std::uint64_t kBytes = 40 * kMiB;
   const SparseFile sparse(kBegin + kBytes);
   const std::string memory(1, 'x');
-  const io::Source slow = callbacks(kBegin + kBytes);
-  const io::Source quick = io::Source::memory(memory.data(), kBegin + kBytes, nullptr, nullptr);  // never read
+  const SourcePtr slow = callbacks(kBegin + kBytes);
+  const SourcePtr quick = io::memory_source(memory.data(), kBegin + kBytes, nullptr, nullptr);  // never read
   const struct {
     const io::Source* source;
-    unsigned readers;
+    unsigned threads;
     std::uint64_t chunk;
-    std::uint64_t expected;  // 0: by the way, which is the disk's
+    std::uint64_t expected;  // 0: by the path, which is the disk's
   } cases[] = {
-      {&slow, 1, 0, kMiB},
-      {&slow, 16, 0, kMiB},
-      {&quick, 1, 0, 8 * kMiB},
-      {&quick, 16, 0, 8 * kMiB},
-      {&slow, 1, 4096, 4096},
-      {&slow, 4, 3 * kMiB, 3 * kMiB},
-      {&quick, 1, 12'345, 12'345},
-      {&quick, 1, 20 * kMiB, 20 * kMiB},
-      {&sparse.source(), 1, 0, 0},
-      {&sparse.source(), 3, 0, 0},
-      {&sparse.source(), 8, 0, 0},
-      {&sparse.source(), 1024, 0, 0},
-      {&sparse.source(), 2, 2 * kMiB, 2 * kMiB},
+      {slow.get(), 1, 0, kMiB},
+      {slow.get(), 16, 0, kMiB},
+      {quick.get(), 1, 0, 8 * kMiB},
+      {quick.get(), 16, 0, 8 * kMiB},
+      {slow.get(), 1, 4096, 4096},
+      {slow.get(), 4, 3 * kMiB, 3 * kMiB},
+      {quick.get(), 1, 12'345, 12'345},
+      {quick.get(), 1, 20 * kMiB, 20 * kMiB},
+      {sparse.source(), 1, 0, 0},
+      {sparse.source(), 3, 0, 0},
+      {sparse.source(), 8, 0, 0},
+      {sparse.source(), 1024, 0, 0},
+      {sparse.source(), 2, 2 * kMiB, 2 * kMiB},
   };
   for (const auto& which : cases) {
-    SCOPED_TRACE(testing::Message() << which.readers << " readers, " << which.chunk << " bytes");
-    std::deque<io::BulkFile> files;
-    files.emplace_back(*which.source, io::Cache::around);
-    const std::vector<Want> wants{{0, kBegin, kBytes, &place, 7, nullptr}};
+    SCOPED_TRACE(testing::Message() << which.threads << " threads, " << which.chunk << " bytes");
+    const Readers readers = readers_of({which.source}, io::Cache::around);
+    const std::vector<ReadRequest> requests{{0, kBegin, kBytes, &place, 7, nullptr}};
     std::uint64_t at = kBegin;
-    for (const Piece& piece : pieces_of(wants, files, {which.readers, which.chunk, 0})) {
+    for (const Piece& piece : pieces_of(requests, readers, {which.threads, which.chunk, 0})) {
       std::uint64_t size = which.expected;
       if (size == 0) {
-        const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.readers}, std::uint64_t{1}, std::uint64_t{16});
-        size = piece.way == io::Way::direct ? shared * kMiB : piece.way == io::Way::copy ? 8 * kMiB : kMiB;
+        const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.threads}, std::uint64_t{1}, std::uint64_t{16});
+        size = piece.path == io::ReadPath::direct   ? shared * kMiB
+               : piece.path == io::ReadPath::cached ? 8 * kMiB
+                                                    : kMiB;
       }
-      ASSERT_EQ(piece.parts.size(), 1U);
-      const Part& part = piece.parts[0];
-      ASSERT_EQ(piece.file, &files[0]);
+      ASSERT_EQ(piece.ranges.size(), 1U);
+      const ReadRequest& part = piece.ranges[0];
+      ASSERT_EQ(piece.reader, readers[0].get());
       ASSERT_EQ(part.begin, at);
       ASSERT_EQ(part.entry, 7U);
       ASSERT_EQ(part.dst, &place + (at - kBegin));
@@ -112,72 +124,68 @@ TEST(Pieces, EndAtMultiplesOfTheirSize) {
 }
 
 TEST(Pieces, AreHalvedDownToALimitWhenTheyTakeTooLong) {
-  const io::Source slow = callbacks(UINT64_MAX);
-  std::deque<io::BulkFile> files;
-  files.emplace_back(slow, io::Cache::automatic);
-  const std::vector<Want> wants{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
-  PieceQueue queue(wants, files, {1, 64 * kMiB, 0});
+  const SourcePtr slow = callbacks(UINT64_MAX);
+  const Readers readers = readers_of({slow.get()});
+  const std::vector<ReadRequest> requests{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
+  PieceQueue queue(requests, readers, {1, 64 * kMiB, 0});
   Piece piece;
   for (const std::uint64_t expected :
        {64 * kMiB, 8 * kMiB, 4 * kMiB, 2 * kMiB, kMiB, 512 * kKiB, 256 * kKiB, 128 * kKiB, 128 * kKiB}) {
     ASSERT_TRUE(queue.next(piece));
-    EXPECT_EQ(piece.parts.at(0).bytes, expected);
+    EXPECT_EQ(piece.ranges.at(0).bytes, expected);
     queue.slow_down();
   }
 }
 
-// One piece holds what lies close together in one file, up to 400 parts.
+// One piece holds what lies close together in one file, up to 400 ranges.
 TEST(Pieces, HoldNeighboursUpToAGap) {
-  const io::Source slow = callbacks(UINT64_MAX);
-  const io::Source quick = io::Source::memory("", 1000 * kMiB, nullptr, nullptr);
+  const SourcePtr slow = callbacks(UINT64_MAX);
+  const SourcePtr quick = io::memory_source("", 1000 * kMiB, nullptr, nullptr);
   const struct {
     const io::Source* source;
-    unsigned readers;
+    unsigned threads;
     std::uint64_t set;  // by the caller
     std::uint64_t gap;
-  } cases[] = {{&slow, 1, 0, 128 * kKiB}, {&slow, 2, 0, 64 * kKiB}, {&slow, 8, 0, 16 * kKiB}, {&slow, 9, 0, 16 * kKiB},
-               {&slow, 1, 77, 77},        {&quick, 1, 0, kKiB},     {&quick, 9, 0, kKiB},     {&quick, 9, 77, 77}};
+  } cases[] = {{slow.get(), 1, 0, 128 * kKiB}, {slow.get(), 2, 0, 64 * kKiB}, {slow.get(), 8, 0, 16 * kKiB},
+               {slow.get(), 9, 0, 16 * kKiB},  {slow.get(), 1, 77, 77},       {quick.get(), 1, 0, kKiB},
+               {quick.get(), 9, 0, kKiB},      {quick.get(), 9, 77, 77}};
   for (const auto& which : cases) {
-    SCOPED_TRACE(testing::Message() << which.readers << " readers, gap " << which.gap);
-    std::deque<io::BulkFile> files;
-    files.emplace_back(*which.source, io::Cache::automatic);
-    files.emplace_back(*which.source, io::Cache::automatic);
+    SCOPED_TRACE(testing::Message() << which.threads << " threads, gap " << which.gap);
+    const Readers readers = readers_of({which.source, which.source});
     const std::uint64_t near = 100 + which.gap;
     const std::uint64_t far = near + 100 + which.gap + 1;
-    const std::vector<Want> wants{{0, 0, 100, &place, 0, nullptr},
-                                  {0, near, 100, &place, 1, nullptr},
-                                  {0, far, 100, &place, 2, nullptr},
-                                  {1, far + 100, 100, &place, 3, nullptr}};
-    const std::vector<Piece> pieces = pieces_of(wants, files, {which.readers, 0, which.set});
+    const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr},
+                                            {0, near, 100, &place, 1, nullptr},
+                                            {0, far, 100, &place, 2, nullptr},
+                                            {1, far + 100, 100, &place, 3, nullptr}};
+    const std::vector<Piece> pieces = pieces_of(requests, readers, {which.threads, 0, which.set});
     ASSERT_EQ(pieces.size(), 3U);
-    EXPECT_EQ(pieces[0].parts.size(), 2U);
+    EXPECT_EQ(pieces[0].ranges.size(), 2U);
     EXPECT_EQ(pieces[0].gap, which.gap);
-    EXPECT_EQ(pieces[1].parts.size(), 1U);
-    EXPECT_EQ(pieces[1].parts[0].begin, far);
-    EXPECT_EQ(pieces[2].file, &files[1]);
-    EXPECT_EQ(pieces[2].parts.at(0).entry, 3U);
+    EXPECT_EQ(pieces[1].ranges.size(), 1U);
+    EXPECT_EQ(pieces[1].ranges[0].begin, far);
+    EXPECT_EQ(pieces[2].reader, readers[1].get());
+    EXPECT_EQ(pieces[2].ranges.at(0).entry, 3U);
   }
-  std::deque<io::BulkFile> files;
-  files.emplace_back(quick, io::Cache::automatic);
-  std::vector<Want> many;
+  const Readers readers = readers_of({quick.get()});
+  std::vector<ReadRequest> many;
   for (std::uint64_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
   std::vector<std::size_t> sizes;
-  for (const Piece& piece : pieces_of(many, files, {})) sizes.push_back(piece.parts.size());
+  for (const Piece& piece : pieces_of(many, readers, {})) sizes.push_back(piece.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
 }
 
-// The same byte wanted twice is never in one piece twice: the parts of one do not overlap.
+// The same byte requested twice is never in one piece twice: the ranges of one do not overlap.
 TEST(Pieces, ThatOverlapAreCutApart) {
-  const io::Source quick = io::Source::memory("", 1000, nullptr, nullptr);
-  std::deque<io::BulkFile> files;
-  files.emplace_back(quick, io::Cache::automatic);
-  const std::vector<Want> wants{{0, 0, 100, &place, 0, nullptr},
-                                {0, 0, 100, &place, 1, nullptr},
-                                {0, 99, 100, &place, 2, nullptr},
-                                {0, 199, 1, &place, 3, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(wants, files, {});
+  const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
+  const Readers readers = readers_of({quick.get()});
+  const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr},
+                                          {0, 0, 100, &place, 1, nullptr},
+                                          {0, 99, 100, &place, 2, nullptr},
+                                          {0, 199, 1, &place, 3, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(requests, readers, {});
   ASSERT_EQ(pieces.size(), 3U);
-  EXPECT_EQ(pieces[2].parts.size(), 2U);
+  EXPECT_EQ(pieces[2].ranges.size(), 2U);
 }
 
 // U8 [rows, columns] in a table of its own, cut to some columns.
@@ -206,19 +214,18 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kFrom = 1000;
   const Matrix matrix(kRows, kColumns);
   const format::Slice slice = matrix.columns(kFrom, kFrom + kRun);
-  const io::Source slow = callbacks(UINT64_MAX);
-  std::deque<io::BulkFile> files;
-  files.emplace_back(slow, io::Cache::automatic);
+  const SourcePtr slow = callbacks(UINT64_MAX);
+  const Readers readers = readers_of({slow.get()});
   constexpr std::uint64_t kBase = 77;
-  const std::vector<Want> wants{{0, kBase + slice.src_begin, kRows * kColumns, &place, 3, &slice},
-                                {0, kBase + kRows * kColumns, 10, &place, 4, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(wants, files, {1, kMiB, 0});
+  const std::vector<ReadRequest> requests{{0, kBase + slice.src_begin, kRows * kColumns, &place, 3, &slice},
+                                          {0, kBase + kRows * kColumns, 10, &place, 4, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(requests, readers, {1, kMiB, 0});
   std::size_t next = 0;
   for (std::uint64_t row = 0; row < kRows; ++row) {
     for (std::uint64_t taken = 0; taken < kRun; ++next) {
       ASSERT_LT(next, pieces.size());
-      ASSERT_EQ(pieces[next].parts.size(), 1U);
-      const Part& part = pieces[next].parts[0];
+      ASSERT_EQ(pieces[next].ranges.size(), 1U);
+      const ReadRequest& part = pieces[next].ranges[0];
       const std::uint64_t at = kBase + row * kColumns + kFrom + taken;
       ASSERT_EQ(part.begin, at);
       ASSERT_EQ(part.dst, &place + (row * kRun + taken));
@@ -228,26 +235,25 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
     }
   }
   ASSERT_EQ(pieces.size(), next + 1);
-  EXPECT_EQ(pieces[next].parts.at(0).entry, 4U);
+  EXPECT_EQ(pieces[next].ranges.at(0).entry, 4U);
 }
 
 TEST(Pieces, OfShortRunsAreEveryRunOnce) {
   const Matrix matrix(10'000, 1000);
-  const io::Source slow = callbacks(UINT64_MAX);
+  const SourcePtr slow = callbacks(UINT64_MAX);
   for (const std::int64_t width : {1, 10, 500, 999}) {
     SCOPED_TRACE(width);
     const format::Slice slice = matrix.columns(1, 1 + width);
     const auto run = static_cast<std::uint64_t>(width);
-    std::deque<io::BulkFile> files;
-    files.emplace_back(slow, io::Cache::automatic);
-    const std::vector<Want> wants{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
+    const Readers readers = readers_of({slow.get()});
+    const std::vector<ReadRequest> requests{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
     std::uint64_t first = 0;
-    for (const Piece& piece : pieces_of(wants, files, {1, kMiB, 0})) {
-      ASSERT_TRUE(piece.parts.empty());
-      ASSERT_EQ(piece.want, wants.data());
+    for (const Piece& piece : pieces_of(requests, readers, {1, kMiB, 0})) {
+      ASSERT_TRUE(piece.ranges.empty());
+      ASSERT_EQ(piece.request, requests.data());
       ASSERT_EQ(piece.first_run, first);
       ASSERT_GT(piece.runs, 0U);
-      // A mebibyte of the file, or wanted bytes that are worth a piece.
+      // A mebibyte of the file, or requested bytes that are worth a piece.
       const std::uint64_t left = 10'000 - first;
       ASSERT_GE(piece.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
       ASSERT_LE(piece.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
@@ -258,15 +264,13 @@ TEST(Pieces, OfShortRunsAreEveryRunOnce) {
   }
 }
 
-// Of a file that is done with no descriptor stays open.
+// No descriptor of a file that is done with stays open.
 TEST(Pieces, AFileThatIsDoneWithIsClosed) {
   const SparseFile first(1000);
   const SparseFile second(1000);
-  std::deque<io::BulkFile> files;
-  files.emplace_back(first.source(), io::Cache::through);
-  files.emplace_back(second.source(), io::Cache::through);
-  const std::vector<Want> wants{{0, 0, 1000, &place, 0, nullptr}, {1, 0, 1000, &place, 1, nullptr}};
-  PieceQueue queue(wants, files, {});
+  const Readers readers = readers_of({first.source(), second.source()}, io::Cache::through);
+  const std::vector<ReadRequest> requests{{0, 0, 1000, &place, 0, nullptr}, {1, 0, 1000, &place, 1, nullptr}};
+  PieceQueue queue(requests, readers, {});
   const auto lowest_free = [] {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(file);
@@ -276,12 +280,12 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
   Piece piece;
   ASSERT_TRUE(queue.next(piece));
   std::byte bytes[1000];
-  const io::Segment segment{bytes, sizeof bytes};
-  ASSERT_TRUE(piece.file->read(io::Way::wait, 0, {&segment, 1}, sizeof bytes));
+  const io::Read read{0, sizeof bytes, bytes};
+  ASSERT_TRUE(piece.reader->read_many(io::ReadPath::wait, {&read, 1}, sizeof bytes));
   ASSERT_GT(lowest_free(), before);
   ASSERT_TRUE(queue.next(piece));
-  EXPECT_EQ(piece.file, &files[1]);
-  files[1].close_idle();
+  EXPECT_EQ(piece.reader, readers[1].get());
+  readers[1]->close_idle();
   EXPECT_EQ(lowest_free(), before);
   EXPECT_FALSE(queue.next(piece));
 }
@@ -290,22 +294,20 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
 TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
   const SparseFile whole(16 * kMiB);
   const SparseFile begun(16 * kMiB);
-  const int descriptor = open(begun.source().file()->path().c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor = open(begun.source()->name(), O_WRONLY | O_CLOEXEC);
   const std::string text(kMiB, 'x');
   ASSERT_EQ(pwrite(descriptor, text.data(), text.size(), 0), static_cast<ssize_t>(kMiB));
   ASSERT_EQ(fsync(descriptor), 0);
   close(descriptor);
-  io::BulkFile probe(begun.source(), io::Cache::automatic);
-  if (probe.way(0, kMiB) != io::Way::copy || probe.way(0, 16 * kMiB) == io::Way::copy)
-    GTEST_SKIP() << "the system does not tell what is cached";
-  std::deque<io::BulkFile> files;
-  files.emplace_back(whole.source(), io::Cache::automatic);
-  files.emplace_back(begun.source(), io::Cache::automatic);
-  const std::vector<Want> wants{{0, 0, 16 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
+  const Readers readers = readers_of({whole.source(), begun.source()});
+  const bool told = readers[1]->path_for(0, kMiB) == io::ReadPath::cached &&
+                    readers[1]->path_for(0, 16 * kMiB) != io::ReadPath::cached;
+  if (!told) GTEST_SKIP() << "the system does not tell what is cached";
+  const std::vector<ReadRequest> requests{{0, 0, 16 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
   std::size_t pieces = 0;
-  for (const Piece& piece : pieces_of(wants, files, {1, 0, 0})) {
-    if (piece.file == &files[0]) continue;
-    EXPECT_EQ(piece.way, io::Way::copy) << piece.parts.front().begin;
+  for (const Piece& piece : pieces_of(requests, readers, {1, 0, 0})) {
+    if (piece.reader == readers[0].get()) continue;
+    EXPECT_EQ(piece.path, io::ReadPath::cached) << piece.ranges.front().begin;
     ++pieces;
   }
   EXPECT_GT(pieces, 0U);
@@ -314,14 +316,14 @@ TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
 TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
   constexpr std::uint64_t kBytes = 40 * kMiB;
   const SparseFile cached(kBytes);
-  std::ofstream(cached.source().file()->path(), std::ios::binary) << std::string(kBytes, 'x');
-  std::deque<io::BulkFile> files;
-  files.emplace_back(cached.source(), io::Cache::automatic);
-  if (files[0].way(0, kBytes) != io::Way::copy) GTEST_SKIP() << "the system does not tell what is cached";
-  const std::vector<Want> wants{{0, 1000, kBytes - 1000, &place, 0, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(wants, files, {1, 0, 0});
+  std::ofstream(cached.source()->name(), std::ios::binary) << std::string(kBytes, 'x');
+  const Readers readers = readers_of({cached.source()});
+  const bool known = readers[0]->path_for(0, kBytes) == io::ReadPath::cached;
+  if (!known) GTEST_SKIP() << "the system does not tell what is cached";
+  const std::vector<ReadRequest> requests{{0, 1000, kBytes - 1000, &place, 0, nullptr}};
+  const std::vector<Piece> pieces = pieces_of(requests, readers, {1, 0, 0});
   EXPECT_GT(pieces.size(), 4U);
-  for (const Piece& piece : pieces) EXPECT_EQ(piece.way, io::Way::copy) << piece.parts.front().begin;
+  for (const Piece& piece : pieces) EXPECT_EQ(piece.path, io::ReadPath::cached) << piece.ranges.front().begin;
 }
 
 }  // namespace

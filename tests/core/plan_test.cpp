@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <numeric>
@@ -29,6 +30,9 @@
 
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
+#include "io/callback_source.hpp"
+#include "io/file_source.hpp"
+#include "io/memory_source.hpp"
 
 namespace {
 
@@ -269,8 +273,8 @@ TEST(Plan, ReadsFromMemoryAndFromCallbacks) {
   const Checkpoint checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const FilePtr in_memory = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
-  const FilePtr by_callback = File::open(io::Source::callbacks({read_string, nullptr, &bytes}, bytes.size()), {});
+  const FilePtr in_memory = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const FilePtr by_callback = File::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
   for (const FilePtr* const file : {&in_memory, &by_callback}) {
     Wishes wishes(**file);
     wishes.plan().run({});
@@ -290,9 +294,8 @@ TEST(Plan, ReadsAFileInsideAFile) {
   const int descriptor = ::open(archive.c_str(), O_RDONLY);
   fsync(descriptor);
   posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  io::PlainFile plain = io::PlainFile::duplicate(descriptor);
-  const std::uint64_t size = plain.size() - 1234 - 777;
-  const FilePtr file = File::open(io::Source::file(std::move(plain), 1234, size), {});
+  const std::uint64_t size = std::filesystem::file_size(archive) - 1234 - 777;
+  const FilePtr file = File::open(io::file_source_of_descriptor(descriptor, 1234, size), {});
   for (const io::Cache cache : {io::Cache::automatic, io::Cache::around, io::Cache::through}) {
     Wishes wishes(*file);
     ReadOptions options;
@@ -344,7 +347,7 @@ TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
     EXPECT_TRUE(plan.complete(0));
     EXPECT_FALSE(plan.complete(1));
     EXPECT_FALSE(plan.complete(2));
-    ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(file->shard(0).source.size())), 0);
+    ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(file->shard(0).source->size())), 0);
   }
 }
 
@@ -375,7 +378,7 @@ TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
   CancelledSource source;
   source.bytes.assign(std::istreambuf_iterator<char>(stream), {});
   const FilePtr file =
-      File::open(io::Source::callbacks({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
+      File::open(io::callback_source({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
   const Tensor& wide = *file->tensor("wide");
   for (const bool from_callback : {false, true}) {
     Bytes memory(wide.bytes());
@@ -447,8 +450,7 @@ TEST(Plan, AReaderThatFailsStopsTheOthers) {
     FailingInside source;
     source.bytes = bytes;
     source.out_of_memory = out_of_memory;
-    const FilePtr file =
-        File::open(io::Source::callbacks({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
+    const FilePtr file = File::open(io::callback_source({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
     const Tensor& wide = *file->tensor("wide");
     Bytes memory(wide.bytes());
     Plan plan(*file);
@@ -553,8 +555,8 @@ TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
   const Checkpoint checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const FilePtr slow = File::open(io::Source::callbacks({read_string, nullptr, &bytes}, bytes.size()), {});
-  const FilePtr quick = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const FilePtr slow = File::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
+  const FilePtr quick = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
   const struct {
     std::vector<const char*> tensors;
     unsigned threads;
@@ -600,7 +602,7 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
     std::memcpy(dst, own.bytes.data() + offset, n);
     return 0;
   };
-  const FilePtr file = File::open(io::Source::callbacks({read_at, nullptr, &given}, given.bytes.size()), {});
+  const FilePtr file = File::open(io::callback_source({read_at, nullptr, &given}, given.bytes.size()), {});
   const Tensor& tall = *file->tensor("tall");
   const std::int64_t begin[] = {10, 0};
   const std::int64_t end[] = {20, 16};
@@ -660,7 +662,7 @@ TEST(Plan, TellsTheCallersThreadOnly) {
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   SlowForTheCaller slow{{std::istreambuf_iterator<char>(stream), {}}};
   const FilePtr file =
-      File::open(io::Source::callbacks({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
+      File::open(io::callback_source({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
   const Tensor& odd = *file->tensor("odd");
   Bytes memory(odd.bytes());
   Plan plan(*file);
@@ -699,7 +701,7 @@ TEST(Plan, NamesTheTensorOfAPieceOfSeveral) {
   const std::uint64_t size = bytes.size() + 18;
   const std::uint64_t readable = bytes.size();  // the header is there
   bytes.resize(size);
-  const FilePtr file = File::open(io::Source::callbacks({read_half, nullptr, &bytes}, size), {});
+  const FilePtr file = File::open(io::callback_source({read_half, nullptr, &bytes}, size), {});
   for (const std::uint64_t tensors : {0U, 1U}) {
     bytes.resize(readable + 9 * tensors);
     Bytes a(9);
@@ -772,7 +774,7 @@ TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
   source.bytes[0] = static_cast<char>(header.size());
   source.bytes += header + std::string(kRows * 64, 'x');
   const FilePtr file =
-      File::open(io::Source::callbacks({CancellingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+      File::open(io::callback_source({CancellingSource::read_at, nullptr, &source}, source.bytes.size()), {});
   const std::int64_t begin[] = {0, 0};
   const std::int64_t end[] = {INT64_MAX, 16};
   Bytes column(kRows * 16);
@@ -810,10 +812,10 @@ TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
   open.io = io::Mode::read;
   const FilePtr file = File::open(path.c_str(), open);
   unlink(path.c_str());
-  io::BulkFile probe(file->shard(0).source, io::Cache::automatic);
+  const auto probe = file->shard(0).source->open_reader(io::Cache::automatic);
   const auto begin_of = static_cast<std::uint64_t>(at);
-  const bool told = probe.way(begin_of, begin_of + rows.size()) == io::Way::copy &&
-                    probe.way(begin_of, kRow * kRows) != io::Way::copy;
+  const bool told = probe->path_for(begin_of, begin_of + rows.size()) == io::ReadPath::cached &&
+                    probe->path_for(begin_of, kRow * kRows) != io::ReadPath::cached;
   if (!told) GTEST_SKIP() << "the system does not tell what is cached";
   const std::int64_t begin[] = {kFirst, 0};
   const std::int64_t end[] = {kFirst + kWanted, 64};

@@ -30,6 +30,7 @@
 #include "base/error.hpp"
 #include "core/file.hpp"
 #include "core/plan.hpp"
+#include "io/callback_source.hpp"
 
 namespace st::core {
 namespace {
@@ -273,7 +274,7 @@ FilePtr open_any(Dice& dice, Caller& caller, bool by_callbacks, std::optional<st
   shard = dice.below(kShards);
   if (!by_callbacks) return File::open(model().path(*shard).c_str(), options);
   caller.bytes = &model().files[*shard];
-  return File::open(io::Source::callbacks({Caller::read_at, nullptr, &caller}, caller.bytes->size()), options);
+  return File::open(io::callback_source({Caller::read_at, nullptr, &caller}, caller.bytes->size()), options);
 }
 
 ReadOptions random_options(Dice& dice) {

@@ -18,7 +18,10 @@
 #include <thread>
 
 #include "../io/faults.hpp"
+#include "../io/system.hpp"
 #include "core/file.hpp"
+#include "io/callback_source.hpp"
+#include "io/memory_source.hpp"
 
 namespace st::core {
 namespace {
@@ -38,6 +41,9 @@ class WriterTest : public testing::Test {
   std::size_t count() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
   }
+
+  // A file that is not finished has no name where the system has nameless files.
+  static std::size_t in_the_making() { return io::has_linux_io() ? 0 : 1; }
 
   // In memory if possible: ten thousand renames take a minute on a disk.
   const fs::path folder =
@@ -363,7 +369,7 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   writer.put(a, 6, "6789", 4);
   writer.put(b, 0, "abcdefghij", 10);
   EXPECT_FAILS(Status::state, "tensor 'a': 4 of its 10 bytes were never put", writer.finish());
-  EXPECT_EQ(count(), 0U);
+  EXPECT_EQ(count(), in_the_making());
   writer.put(a, 4, "45", 2);
   writer.put(a, 0, "01", 2);
   writer.finish();
@@ -382,7 +388,7 @@ TEST_F(WriterTest, a_byte_put_twice_ends_it) {
   EXPECT_FAILS(Status::state, message, writer.put(a, 4, "45", 2));
   EXPECT_FAILS(Status::state, message, writer.put(a, 5, "56789", 5));
   EXPECT_FAILS(Status::state, message, writer.finish());
-  EXPECT_EQ(count(), 0U);
+  EXPECT_EQ(count(), in_the_making());
 }
 
 TEST_F(WriterTest, refuses_ranges_outside_the_tensor) {
@@ -569,7 +575,7 @@ TEST_F(WriterTest, a_small_piece_that_cannot_be_written_fails_a_later_put_or_fin
     EXPECT_NE(first.message.find(path()), std::string::npos) << first.message;
     EXPECT_EQ(done == pieces.size(), bytes == 10);
     EXPECT_EQ(error_of([&] { writer.finish(); }).message, first.message);
-    EXPECT_EQ(count(), 0U);
+    EXPECT_EQ(count(), in_the_making());
   }
 }
 
@@ -660,13 +666,13 @@ TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   first.begin(path().c_str(), {});
   first.finish();
   std::string bytes = contents(path());
-  const io::CallbackBytes calls{[](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
-                                  static_cast<std::string*>(ctx)->copy(static_cast<char*>(dst), n, offset);
-                                  return 0;
-                                },
-                                nullptr, &bytes};
-  const FilePtr memory = File::open(io::Source::memory(bytes.data(), bytes.size(), nullptr, nullptr), {});
-  const FilePtr callbacks = File::open(io::Source::callbacks(calls, bytes.size()), {});
+  const io::Callbacks calls{[](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+                              static_cast<std::string*>(ctx)->copy(static_cast<char*>(dst), n, offset);
+                              return 0;
+                            },
+                            nullptr, &bytes};
+  const FilePtr memory = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const FilePtr callbacks = File::open(io::callback_source(calls, bytes.size()), {});
   Writer writer;
   writer.add("m", *memory->tensor("a"));
   writer.add("c", *callbacks->tensor("a"));
@@ -731,7 +737,7 @@ TEST_F(WriterTest, of_two_failures_the_first_counts) {
   }
   FailingSource source{contents(path())};
   const FilePtr file =
-      File::open(io::Source::callbacks({FailingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+      File::open(io::callback_source({FailingSource::read_at, nullptr, &source}, source.bytes.size()), {});
   Writer writer;
   const std::size_t put = writer.add("put", Dtype::U8, shape, nullptr);
   writer.add("copied", *file->tensor("a"));

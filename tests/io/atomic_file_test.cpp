@@ -21,6 +21,8 @@
 #include "base/error.hpp"
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/posix/file_source.hpp"
+#include "system.hpp"
 
 namespace st::io {
 namespace {
@@ -197,6 +199,7 @@ bool look_was_possible;
 
 // No save comes between an edit's last look at its target and its rename, and no look in the middle of either.
 TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_over) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   locked_target = path();
   faults::Plan watching;
   watching.no_nameless_files = GetParam();
@@ -297,12 +300,13 @@ TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
 // ---- copying -------------------------------------------------------------------------------------------------------
 
 TEST_P(AtomicFileTest, copies_a_mapped_file_without_a_free_descriptor) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build reads pages that may be gone through a pipe";
   const std::string data(100'000, 'd');
   put(path("source"), data);
   PlainFile plain = PlainFile::open(path("source").c_str());
-  Source source = Source::file(std::move(plain), 0, data.size());
+  FileSource source(std::move(plain), 0, data.size());
   source.map(Mode::map);
-  source.rest();
+  source.release_descriptor();
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(data.size());
   rlimit before{};
@@ -317,13 +321,14 @@ TEST_P(AtomicFileTest, copies_a_mapped_file_without_a_free_descriptor) {
 }
 
 TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
+  if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   constexpr std::uint64_t kSize = std::uint64_t{1} << 30;
   const int made = open(path("source").c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_EQ(ftruncate(made, kSize), 0);
   ASSERT_EQ(pwrite(made, "begin", 5, 0), 5);
   ASSERT_EQ(pwrite(made, "middle", 6, kSize / 2 + 12345), 6);
   close(made);
-  const Source source = Source::file(PlainFile::open(path("source").c_str()), 0, kSize);
+  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(kSize + 8);
   file.copy_at(8, source, 0, kSize);
@@ -342,13 +347,14 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
 
 // The bytes of a file do not pass through this process where the kernel can copy them.
 TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
+  if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   put(path("source"), std::string(300'000, 'x'));
   const Descriptor theirs(open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
   const Descriptor probe(open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (copy_file_range(theirs.get(), nullptr, probe.get(), nullptr, 1, 0) != 1) GTEST_SKIP() << "this one cannot";
   for (const bool by_path : {false, true}) {
     PlainFile plain = by_path ? PlainFile::open(path("source").c_str()) : PlainFile::duplicate(theirs.get());
-    const Source source = Source::file(std::move(plain), 100, 299'900);
+    const FileSource source(std::move(plain), 100, 299'900);
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.set_size(1000 + 200'000);
     faults::arm({});  // from here on calls are counted
@@ -365,7 +371,7 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
 // A file cut while it is copied ends in an error, not in zeros.
 TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   put(path("source"), std::string(100, 'x'));
-  const Source source = Source::file(PlainFile::open(path("source").c_str()), 0, 100);
+  const FileSource source(PlainFile::open(path("source").c_str()), 0, 100);
   ASSERT_EQ(truncate(path("source").c_str(), 50), 0);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(100);
@@ -377,7 +383,7 @@ TEST_P(AtomicFileTest, copying_from_a_descriptor_leaves_its_position) {
   put(path("source"), std::string(100, 'x'));
   const int theirs = open(path("source").c_str(), O_RDONLY);
   ASSERT_EQ(lseek(theirs, 7, SEEK_SET), 7);
-  const Source source = Source::file(PlainFile::duplicate(theirs), 0, 100);
+  const FileSource source(PlainFile::duplicate(theirs), 0, 100);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(100);
   file.copy_at(0, source, 0, 100);

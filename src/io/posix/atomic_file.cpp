@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/atomic_file.hpp"
+#include "io/posix/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/posix/file_source.hpp"
 #include "io/posix/nameless_file.hpp"
 #include "io/posix/space.hpp"
 #include "io/posix/temp_file.hpp"
@@ -33,63 +34,61 @@ Descriptor reopen_if_possible(const PlainFile& file) {
 
 }  // namespace
 
+void AtomicFile::State::open(const char* path, const CreateOptions& options) {
+  options_ = options;
+  process_ = getpid();
+  target_ = find_target(path);
+  if (!options.replace && (target_.kind != Target::Kind::absent || target_.through_link)) {
+    fail_os(Status::open, EEXIST, "{}", target_.shown);
+  }
+  in_order_ = target_.kind == Target::Kind::stream || target_.kind == Target::Kind::descriptor;
+  if (in_order_) {
+    file_ = open_stream(target_);
+    return;
+  }
+  if (target_.kind == Target::Kind::regular) {
+    require_replaceable(target_);
+    access_ = access_of(target_.folder.get(), target_.name);
+  }
+  open_sibling();
+}
+
+// A process forked meanwhile has a copy of this object, and nothing to remove.
+AtomicFile::State::~State() {
+  if (sibling_.empty() || process_ != getpid()) return;
+  unlinkat(target_.folder.get(), sibling_.c_str(), 0);
+  unlock_sibling(file_.get());
+}
+
+// ---- what everybody sees ---------------------------------------------------------------------------------------------
+
 AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
   AtomicFile file;
-  file.options_ = options;
-  file.process_ = getpid();
-  file.target_ = find_target(path);
-  const Target& target = file.target_;
-  if (!options.replace && (target.kind != Target::Kind::absent || target.through_link)) {
-    fail_os(Status::open, EEXIST, "{}", target.shown);
-  }
-  file.in_order_ = target.kind == Target::Kind::stream || target.kind == Target::Kind::descriptor;
-  if (file.in_order_) {
-    file.file_ = open_stream(target);
-    return file;
-  }
-  if (target.kind == Target::Kind::regular) {
-    require_replaceable(target);
-    file.access_ = access_of(target.folder.get(), target.name);
-  }
-  file.open_sibling();
+  file.state_ = std::make_unique<State>();
+  file.state_->open(path, options);
+  file.in_order_ = file.state_->in_order();
   return file;
 }
 
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
+AtomicFile::AtomicFile() = default;
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept = default;
+AtomicFile::~AtomicFile() = default;
 
-AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
-  if (this == &other) return *this;
-  drop();
-  target_ = std::move(other.target_);
-  options_ = other.options_;
-  file_ = std::move(other.file_);
-  to_close_ = std::move(other.to_close_);
-  folder_to_sync_ = std::move(other.folder_to_sync_);
-  access_ = std::move(other.access_);
-  only_over_ = other.only_over_;
-  sibling_ = std::exchange(other.sibling_, {});
-  process_ = other.process_;
-  in_order_ = other.in_order_;
-  position_ = other.position_;
-  return *this;
+void AtomicFile::set_size(std::uint64_t size) const { state_->set_size(size); }
+void AtomicFile::reserve(std::uint64_t size) const { state_->reserve(size); }
+void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
+  state_->write_at(offset, data, n);
 }
-
-AtomicFile::~AtomicFile() { drop(); }
-
-void AtomicFile::drop() noexcept {
-  // A process forked meanwhile has a copy of this object, and nothing to remove.
-  if (!sibling_.empty() && process_ == getpid()) {
-    unlinkat(target_.folder.get(), sibling_.c_str(), 0);
-    unlock_sibling(file_.get());
-  }
-  sibling_.clear();
-  to_close_.close();
-  file_.close();
+void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+  state_->copy_at(offset, source, from, n);
 }
+void AtomicFile::commit() { state_->commit(); }
+void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); }
 
 // ---- opening -----------------------------------------------------------------------------------------------------
 
-void AtomicFile::open_sibling() {
+void AtomicFile::State::open_sibling() {
   if (options_.sync) {
     folder_to_sync_ = open_existing(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
@@ -107,11 +106,11 @@ void AtomicFile::open_sibling() {
 }
 
 // Until commit() a file that takes another's place is open to its owner only. From any other the umask takes what it takes.
-mode_t AtomicFile::first_mode() const { return access_ ? 0600 : 0666; }
+mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
 
 // ---- writing -----------------------------------------------------------------------------------------------------
 
-void AtomicFile::set_size(std::uint64_t size) const {
+void AtomicFile::State::set_size(std::uint64_t size) const {
   if (in_order_) return;
   rlimit most{};
   if (size > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &most) == 0 && size > most.rlim_cur)) {
@@ -122,13 +121,13 @@ void AtomicFile::set_size(std::uint64_t size) const {
   }
 }
 
-void AtomicFile::reserve(std::uint64_t size) const {
+void AtomicFile::State::reserve(std::uint64_t size) const {
   if (in_order_ || size == 0) return;
   const int error = take_space(file_.get(), size);
   if (error != 0) fail_os(Status::write, error, "{} of {} bytes", target_.shown, size);
 }
 
-void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
+void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
   int error = 0;
   if (!in_order_) {
     error = write_all_at(file_.get(), offset, data, n);
@@ -145,29 +144,32 @@ void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n)
   }
 }
 
-void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
-  const PlainFile* plain = source.file();
-  if (plain == nullptr && source.view() != nullptr) return write_at(offset, source.view() + from, n);
-  if (plain == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
+void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+  const auto* const of_file = dynamic_cast<const FileSource*>(&source);
+  if (of_file == nullptr && source.view() != nullptr) return write_at(offset, source.view() + from, n);
+  if (of_file == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
 
+  const PlainFile* const plain = &of_file->file();
+  const std::uint64_t base = of_file->base();
   const Descriptor opened = plain->descriptor() < 0 ? reopen_if_possible(*plain) : Descriptor();
   const int file = opened ? opened.get() : plain->descriptor();
   // A duplicate shares its position with the caller's descriptor.
   const bool may_seek = file >= 0 && !plain->path().empty();
-  const std::uint64_t end = source.base() + from + n;
-  const std::uint64_t shift = offset - source.base() - from;  // modulo 2^64
-  for (std::uint64_t at = source.base() + from; at < end;) {
+  const std::uint64_t end = base + from + n;
+  const std::uint64_t shift = offset - base - from;  // modulo 2^64
+  for (std::uint64_t at = base + from; at < end;) {
     const Extent stored = may_seek ? stored_bytes(file, at, end) : Extent{at, end};
     const std::uint64_t bytes = stored.end - stored.begin;
     const std::uint64_t done =
         file < 0 ? 0 : copy_in_kernel(file, stored.begin, file_.get(), stored.begin + shift, bytes);
     const std::uint64_t rest = stored.begin + done;
-    copy_by_hand(rest + shift, source, rest - source.base(), bytes - done);
+    copy_by_hand(rest + shift, source, rest - base, bytes - done);
     at = stored.end;
   }
 }
 
-void AtomicFile::copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from,
+                                     std::uint64_t n) const {
   std::vector<std::byte> buffer(std::min<std::uint64_t>(n, kCopyBytes));
   while (n > 0) {
     const std::size_t some = std::min<std::uint64_t>(n, kCopyBytes);

@@ -5,8 +5,9 @@
 #include <cerrno>
 
 #include "base/error.hpp"
-#include "io/atomic_file.hpp"
-#include "io/edit_lock.hpp"
+#include "io/posix/atomic_file.hpp"
+#include "io/posix/edit_lock.hpp"
+#include "io/posix/file_source.hpp"
 #include "io/posix/identity.hpp"
 #include "io/posix/nameless_file.hpp"
 #include "io/posix/temp_file.hpp"
@@ -24,7 +25,7 @@ bool is_refusal(int error) {
 
 }  // namespace
 
-void AtomicFile::commit() {
+void AtomicFile::State::commit() {
   if (in_order_) return finish_stream();
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
@@ -35,12 +36,12 @@ void AtomicFile::commit() {
   sync_folder();
 }
 
-void AtomicFile::commit_over(const Identity& seen) {
+void AtomicFile::State::commit_over(const Identity& seen) {
   only_over_ = seen;
   commit();
 }
 
-void AtomicFile::finish_stream() {
+void AtomicFile::State::finish_stream() {
   if (options_.sync) {
     const int error = sync_now(file_.get());
     const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals have nothing to sync
@@ -50,14 +51,14 @@ void AtomicFile::finish_stream() {
 }
 
 // The access of the file that is there now: somebody may have narrowed it since create().
-void AtomicFile::take_over_access() {
+void AtomicFile::State::take_over_access() {
   if (std::optional<Access> now = access_of(target_.folder.get(), target_.name)) access_ = std::move(now);
   const int error = access_ ? give_access(file_.get(), *access_) : 0;
   if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
 }
 
 // All errors that the bytes can still bring come before the old file is touched.
-void AtomicFile::finish_bytes(int error_of_closing) {
+void AtomicFile::State::finish_bytes(int error_of_closing) {
   const int error = options_.sync ? sync_now(file_.get()) : 0;
   if (error != 0) fail_os(Status::write, error, "{}: syncing", target_.shown);
   if (error_of_closing != 0 && error_of_closing != EINTR) {
@@ -65,7 +66,7 @@ void AtomicFile::finish_bytes(int error_of_closing) {
   }
 }
 
-void AtomicFile::publish() {
+void AtomicFile::State::publish() {
   if (sibling_.empty()) {
     // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
     const bool direct = !access_ && !only_over_;
@@ -89,7 +90,7 @@ void AtomicFile::publish() {
 }
 
 // Where a nameless file may be made but not named, its bytes go to another that has a name.
-void AtomicFile::name_sibling() {
+void AtomicFile::State::name_sibling() {
   sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
   if (!sibling_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
@@ -100,12 +101,12 @@ void AtomicFile::name_sibling() {
   PlainFile nameless = PlainFile::duplicate(named.get());
   const std::uint64_t size = nameless.size();
   set_size(size);
-  copy_at(0, Source::file(std::move(nameless), 0, size), 0, size);
+  copy_at(0, FileSource(std::move(nameless), 0, size), 0, size);
   take_over_access();
   finish_bytes(errors_of_closing(file_.get()));
 }
 
-void AtomicFile::require_unchanged() const {
+void AtomicFile::State::require_unchanged() const {
   if (!only_over_) return;
   struct stat now {};
   const bool there = fstatat(target_.folder.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
@@ -113,7 +114,7 @@ void AtomicFile::require_unchanged() const {
   fail(Status::state, "{} was {} by somebody else meanwhile", target_.shown, there ? "changed or replaced" : "removed");
 }
 
-void AtomicFile::sync_folder() const {
+void AtomicFile::State::sync_folder() const {
   if (!options_.sync) return;
   const int error = sync_now(folder_to_sync_.get());
   if (error != 0) {

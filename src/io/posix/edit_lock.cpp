@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/edit_lock.hpp"
+#include "io/posix/edit_lock.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -44,18 +44,14 @@ Descriptor reopened(const PlainFile& file) {
 
 }  // namespace
 
-bool changed_lately(const Source& source) {
-  const PlainFile* const file = source.file();
-  if (file == nullptr || file->descriptor() < 0) return false;
+bool changed_lately(int descriptor) {
   struct stat status {};
-  return fstat(file->descriptor(), &status) != 0 || std::time(nullptr) - status.st_ctime <= kRecentSeconds;
+  return fstat(descriptor, &status) != 0 || std::time(nullptr) - status.st_ctime <= kRecentSeconds;
 }
 
-EditLock EditLock::shared(const Source& source) {
-  const PlainFile* const file = source.file();
-  if (file == nullptr) return {};
-  if (!file->path().empty()) return shared(file->descriptor());
-  Descriptor own = reopened(*file);
+EditLock EditLock::shared(const PlainFile& file) {
+  if (!file.path().empty()) return shared(file.descriptor());
+  Descriptor own = reopened(file);
   EditLock lock = shared(own.get());
   lock.own_ = std::move(own);
   return lock;

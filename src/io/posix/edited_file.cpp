@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "io/edit_lock.hpp"
+#include "io/posix/edit_lock.hpp"
+#include "io/posix/file_source.hpp"
 #include "io/posix/identity.hpp"
 #include "io/posix/write_all.hpp"
 
@@ -46,45 +47,64 @@ Descriptor opened_again(const PlainFile& plain, int flags, const std::string& sh
 
 }  // namespace
 
+// The lock is not left to the closing: a forked child may have a copy of the descriptor.
+struct EditedFile::State {
+  std::string shown;
+  std::unique_ptr<Source> source;
+  Descriptor file;
+  Identity seen;
+
+  State() = default;
+  State(State&&) = delete;
+  ~State() {
+    if (file) flock(file.get(), LOCK_UN);
+  }
+};
+
+EditedFile::EditedFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+EditedFile::EditedFile(EditedFile&& other) noexcept = default;
+EditedFile::~EditedFile() = default;
+
+std::unique_ptr<Source> EditedFile::take_source() { return std::move(state_->source); }
+const Identity& EditedFile::seen() const { return state_->seen; }
+
 EditedFile EditedFile::open(const char* path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    EditedFile edited;
-    edited.shown_ = in_quotes(path);
+    auto edited = std::make_unique<State>();
+    edited->shown = in_quotes(path);
     PlainFile plain = PlainFile::open(path);
-    edited.file_ = opened_again(plain, O_RDWR, edited.shown_);
-    if (!edited.file_) continue;
-    if (!lock_alone(edited.file_.get())) fail(Status::state, "{} is being edited by somebody else", edited.shown_);
+    edited->file = opened_again(plain, O_RDWR, edited->shown);
+    if (!edited->file) continue;
+    if (!lock_alone(edited->file.get())) fail(Status::state, "{} is being edited by somebody else", edited->shown);
     struct stat status {};
-    if (fstat(edited.file_.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited.shown_);
-    edited.seen_ = identity_of(status);
+    if (fstat(edited->file.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited->shown);
+    edited->seen = identity_of(status);
     // An editor that held the lock a moment ago, or a save, may have put a new file in this one's place.
-    if (!opened_again(plain, 0, edited.shown_)) continue;
+    if (!opened_again(plain, 0, edited->shown)) continue;
     const std::uint64_t size = plain.size();
-    edited.source_ = Source::file(std::move(plain), 0, size);
-    return edited;
+    edited->source = std::make_unique<FileSource>(std::move(plain), 0, size);
+    return EditedFile(std::move(edited));
   }
   fail(Status::state, "{} was replaced each of {} times that it was opened", in_quotes(path), kMostAttempts);
 }
 
-// Not left to the closing: a forked child may have a copy of the descriptor.
-EditedFile::~EditedFile() {
-  if (file_) flock(file_.get(), LOCK_UN);
-}
-
 EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
+  const int file = state_->file.get();
   {
-    const EditLock alone = EditLock::exclusive(file_.get());
+    const EditLock alone = EditLock::exclusive(file);
     if (!alone.held()) return Patch::refused;
     struct stat now {};
-    if (fstat(file_.get(), &now) != 0 || identity_of(now) != seen_) return Patch::changed;
-    if (const int error = write_all_at(file_.get(), offset, data, n); error != 0) {
+    if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
+    if (const int error = write_all_at(file, offset, data, n); error != 0) {
       throw Error{Status::write, error, offset,
-                  fmt::format("{}: writing {} bytes at {}: {}", shown_, n, offset, os_error_text(error))};
+                  fmt::format("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
     }
   }
-  int error = sync ? sync_now(file_.get()) : 0;
-  if (error == 0) error = errors_of_closing(file_.get());
-  if (error != 0) fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", shown_);
+  int error = sync ? sync_now(file) : 0;
+  if (error == 0) error = errors_of_closing(file);
+  if (error != 0) {
+    fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", state_->shown);
+  }
   return Patch::done;
 }
 

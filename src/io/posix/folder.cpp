@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "io/posix/file_source.hpp"
 #include "io/posix/open_again.hpp"
 
 namespace st::io {
@@ -25,17 +26,22 @@ std::string_view cache_of(std::string_view folder) {
   return at == folder.npos ? std::string_view() : folder.substr(0, at);
 }
 
-}  // namespace
+class DiskFolder final : public Folder {
+ public:
+  DiskFolder(Descriptor descriptor, const std::string& path) : descriptor_(std::move(descriptor)), path_(path) {}
 
-Folder Folder::open(const std::string& path) {
-  Folder folder;
-  folder.descriptor_ = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
-  if (!folder.descriptor_) fail_os(Status::open, errno, "{}", in_quotes(path));
-  folder.path_ = path;
-  return folder;
-}
+  const std::string& path() const override { return path_; }
+  std::vector<std::string> names() const override;
+  std::unique_ptr<Source> open(const std::string& name, bool follow_links) const override;
 
-std::vector<std::string> Folder::names() const {
+ private:
+  bool contains(const PlainFile& file) const;
+
+  Descriptor descriptor_;
+  std::string path_;
+};
+
+std::vector<std::string> DiskFolder::names() const {
   Descriptor copy = open_existing(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(copy ? fdopendir(copy.get()) : nullptr, closedir);
   if (!stream) fail_os(Status::open, errno, "{}", in_quotes(path_));
@@ -53,7 +59,7 @@ std::vector<std::string> Folder::names() const {
   return names;
 }
 
-PlainFile Folder::file(const std::string& name, bool follow_links) const {
+std::unique_ptr<Source> DiskFolder::open(const std::string& name, bool follow_links) const {
   const bool plain_name = name.find('/') == name.npos;
   struct stat status {};
   const bool link =
@@ -64,10 +70,11 @@ PlainFile Folder::file(const std::string& name, bool follow_links) const {
   if (check && !contains(file)) {
     fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
   }
-  return file;
+  const std::uint64_t size = file.size();
+  return std::make_unique<FileSource>(std::move(file), 0, size);
 }
 
-bool Folder::contains(const PlainFile& file) const {
+bool DiskFolder::contains(const PlainFile& file) const {
   const std::string folder = real_path(descriptor_.get(), path_);
   const std::string target = real_path(file.descriptor(), file.path());
   if (folder.empty() || target.empty()) return false;
@@ -76,6 +83,14 @@ bool Folder::contains(const PlainFile& file) const {
   };
   const std::string_view cache = cache_of(folder);
   return below(folder) || (!cache.empty() && below(std::string(cache) + "/blobs"));
+}
+
+}  // namespace
+
+std::unique_ptr<Folder> open_folder(const std::string& path) {
+  Descriptor opened = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
+  if (!opened) fail_os(Status::open, errno, "{}", in_quotes(path));
+  return std::make_unique<DiskFolder>(std::move(opened), path);
 }
 
 }  // namespace st::io

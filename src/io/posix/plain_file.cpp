@@ -119,7 +119,7 @@ void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) con
 #endif
 }
 
-void PlainFile::rest(bool mapped) {
+void PlainFile::release_descriptor(bool mapped) {
   if (!descriptor_ || path_.empty()) return;
   absolute_ = absolute(path_.c_str());
   int refused = 0;

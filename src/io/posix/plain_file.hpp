@@ -44,7 +44,7 @@ class PlainFile {
   // All n bytes or an error: Status::truncated when the file ends before, Status::read otherwise. Any thread.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
-  // -1 while at rest.
+  // -1 when it was given back.
   int descriptor() const { return descriptor_.get(); }
 
   // Another descriptor for the same file, opened with more flags. Throws.
@@ -60,7 +60,7 @@ class PlainFile {
 
   // Gives the descriptor back, if the file can be opened again. Only while nobody else uses the file. `mapped`: the
   // caller has mapped the file for as long as this object lives.
-  void rest(bool mapped);
+  void release_descriptor(bool mapped);
 
  private:
   static std::optional<PlainFile> try_adopt(Descriptor descriptor, std::string path);
@@ -72,7 +72,7 @@ class PlainFile {
   Descriptor descriptor_;
   Mapping pin_;
   std::string path_;
-  std::string absolute_;  // what is opened again after a rest: the working directory may have changed
+  std::string absolute_;  // what is opened again: the working directory may have changed
   std::uint64_t size_ = 0;
   Identity identity_;
   bool inode_in_use_ = true;  // by us: by the descriptor or a mapping

@@ -12,6 +12,8 @@
 #include "../faults.hpp"
 #include "../files.hpp"
 #include "../read_faults.hpp"
+#include "../system.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 namespace {
@@ -86,6 +88,7 @@ struct ListCase {
 };
 
 TEST_F(AccessTest, a_save_under_access_control_lists_lets_nobody_in) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   if (!set(path("."), kFolderList, list_of({{kUserObj, 7}, {kGroupObj, 7}, {kOthers, 7}}))) {
     GTEST_SKIP() << "this filesystem has no access control lists";
   }
@@ -231,6 +234,7 @@ TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
 
 // An inherited list is taken away, and the file keeps the mode of the one whose place it takes.
 TEST_F(AccessTest, a_file_without_a_list_gets_none_from_its_folder_and_keeps_its_mode) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   const std::string list = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
   if (!set(path("."), kFolderList, list)) GTEST_SKIP() << "this filesystem has no access control lists";
   for (const mode_t mode : {0640U, 0644U, 0664U, 0600U, 0755U}) {
@@ -307,6 +311,7 @@ TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {
 }
 
 TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   put(path(), "old");
   if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
   ASSERT_TRUE(set(path(), "user.empty", "") && set(path(), "user.long", std::string(3000, 'l')));

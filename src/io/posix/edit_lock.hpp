@@ -22,17 +22,17 @@
 #include <utility>
 
 #include "io/posix/descriptor.hpp"
-#include "io/source.hpp"
+#include "io/posix/plain_file.hpp"
 
 namespace st::io {
 
-// Whether somebody may have been writing to the source's file while it was read just now. Never for memory and callbacks.
-bool changed_lately(const Source& source);
+// Whether somebody may have been writing to the file while it was read just now.
+bool changed_lately(int descriptor);
 
 class EditLock {
  public:
   // Shared with all readers; waits for an edit to end. Not held where locks are refused, or after two seconds.
-  static EditLock shared(const Source& source);
+  static EditLock shared(const PlainFile& file);
   static EditLock shared(int descriptor);
   // Waits for readers alike. The descriptor must be open for writing.
   static EditLock exclusive(int descriptor);

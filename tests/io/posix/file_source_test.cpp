@@ -1,6 +1,6 @@
-// Bytes of every origin are the same bytes, are given back once, and fail as errors and not as signals.
+// The bytes of a file are the same by every way, and fail as errors and not as signals.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/source.hpp"
+#include "io/posix/file_source.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,23 +22,24 @@
 #include <thread>
 #include <vector>
 
+#include "../read_faults.hpp"
+#include "../system.hpp"
 #include "base/error.hpp"
-#include "read_faults.hpp"
 
 namespace st::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {
+class TestFolder {
  public:
-  Folder() : path_(fs::temp_directory_path() / "st-source-XXXXXX") {
+  TestFolder() : path_(fs::temp_directory_path() / "st-source-XXXXXX") {
     std::string name = path_.string();
     path_ = mkdtemp(name.data());
   }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+  ~TestFolder() { fs::remove_all(path_); }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
 
   std::string file(const std::string& name, const std::string& bytes) const {
     const std::string path = (path_ / name).string();
@@ -77,92 +78,23 @@ std::optional<Error> error_of(const Body& body) {
 
 constexpr Mode kModes[] = {Mode::automatic, Mode::map, Mode::copy_on_write, Mode::read};
 
-// ---- ownership ---------------------------------------------------------------------------------------------------------
-
-void count(void* ctx) { ++*static_cast<int*>(ctx); }
-
-TEST(Source, MemoryIsReleasedOnceHoweverOftenItMoves) {
-  const std::string bytes = counted(10);
-  int released = 0;
-  {
-    Source first = Source::memory(bytes.data(), bytes.size(), count, &released);
-    Source second = std::move(first);
-    Source third;
-    third = std::move(second);
-    Source& same = third;
-    third = std::move(same);
-    EXPECT_EQ(released, 0);
-    EXPECT_EQ(read(third, 2, 5), bytes.substr(2, 5));
-    EXPECT_EQ(reinterpret_cast<const char*>(third.view()), bytes.data());
-  }
-  EXPECT_EQ(released, 1);
-}
-
-TEST(Source, WhatIsOverwrittenIsReleased) {
-  int first = 0;
-  int second = 0;
-  Source source = Source::memory("a", 1, count, &first);
-  source = Source::memory("b", 1, count, &second);
-  EXPECT_EQ(first, 1);
-  EXPECT_EQ(second, 0);
-  source = Source();
-  EXPECT_EQ(second, 1);
-}
-
-TEST(Source, WithoutAReleaseNothingIsCalled) {
-  const Source source = Source::memory("abc", 3, nullptr, nullptr);
-  EXPECT_EQ(read(source, 1, 2), "bc");
-}
-
-struct Callbacks {
-  std::string bytes;
-  int closed = 0;
-  std::int32_t code = 0;
-};
-
-std::int32_t read_callback(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
-  const auto& given = *static_cast<const Callbacks*>(ctx);
-  if (given.code == 0) std::memcpy(dst, given.bytes.data() + offset, n);
-  return given.code;
-}
-
-void close_callback(void* ctx) { ++static_cast<Callbacks*>(ctx)->closed; }
-
-TEST(Source, CallbacksAreAskedAndClosed) {
-  Callbacks given{counted(100), 0, 0};
-  {
-    Source source = Source::callbacks({read_callback, close_callback, &given}, given.bytes.size());
-    for (const Mode mode : kModes) source.map(mode);  // there is nothing to map
-    EXPECT_EQ(source.view(), nullptr);
-    EXPECT_EQ(read(source, 10, 90), given.bytes.substr(10));
-    given.code = -7;
-    const auto error = error_of([&] { read(source, 33, 5); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->status, Status::callback);
-    EXPECT_EQ(error->offset, 33U);
-    EXPECT_NE(error->message.find("-7"), std::string::npos);
-    EXPECT_EQ(read(source, 5, 0), "");  // nothing is not asked for
-  }
-  EXPECT_EQ(given.closed, 1);
-}
-
 // ---- files -------------------------------------------------------------------------------------------------------------
 
-TEST(Source, PartOfAFileAtAnyPlace) {
-  const Folder folder;
+TEST(FileSource, PartOfAFileAtAnyPlace) {
+  const TestFolder folder;
   const std::string bytes = counted(20'000);
   const std::string path = folder.file("file", bytes);
   for (const std::uint64_t base : {0U, 1U, 100U, 4095U, 4096U, 4097U, 8192U, 19'999U}) {
     for (const Mode mode : kModes) {
-      Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
       source.map(mode);
       EXPECT_EQ(source.view() == nullptr, mode == Mode::read);
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
       EXPECT_EQ(read(source, source.size() - 1, 1), bytes.substr(bytes.size() - 1));
       if (source.view() == nullptr) continue;
       EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, source.size()), 0);
-      source.rest();
-      EXPECT_EQ(source.file()->descriptor(), -1);
+      source.release_descriptor();
+      EXPECT_EQ(source.file().descriptor(), -1);
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
     }
   }
@@ -175,34 +107,33 @@ std::size_t mappings_of(const std::string& path) {
   return count;
 }
 
-TEST(Source, IsMappedAtTheFirstViewAndNotBefore) {
-  const Folder folder;
+TEST(FileSource, IsMappedAtTheFirstViewAndNotBefore) {
+  const TestFolder folder;
   const std::string bytes = counted(20'000);
   const std::string path = fs::canonical(folder.file("file", bytes)).string();
   for (const std::uint64_t base : {0U, 4097U}) {
     {
-      Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
       source.map_at_first_view();
-      source.rest();  // the mapping will need the descriptor
+      source.release_descriptor();  // the mapping will need the descriptor
       EXPECT_EQ(read(source, 7, 100), bytes.substr(base + 7, 100));
       source.advise(0, 100, Advice::will_need);
       EXPECT_FALSE(source.is_mapped());
       EXPECT_EQ(mappings_of(path), 0U);
-      const Source moved = std::move(source);
-      EXPECT_EQ(std::memcmp(moved.view(), bytes.data() + base, moved.size()), 0);
-      EXPECT_EQ(moved.view(), moved.view());
-      EXPECT_TRUE(moved.is_mapped());
+      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, source.size()), 0);
+      EXPECT_EQ(source.view(), source.view());
+      EXPECT_TRUE(source.is_mapped());
       EXPECT_EQ(mappings_of(path), 1U);
     }
     EXPECT_EQ(mappings_of(path), 0U);
   }
 }
 
-TEST(Source, ManyThreadsThatWantAViewGetTheSame) {
-  const Folder folder;
+TEST(FileSource, ManyThreadsThatWantAViewGetTheSame) {
+  const TestFolder folder;
   const std::string path = fs::canonical(folder.file("file", counted(20'000))).string();
   for (int round = 0; round < 50; ++round) {
-    Source source = Source::file(PlainFile::open(path.c_str()), 0, 20'000);
+    FileSource source(PlainFile::open(path.c_str()), 0, 20'000);
     source.map_at_first_view();
     std::array<const std::byte*, 8> views{};
     std::atomic<int> waiting = 0;
@@ -222,34 +153,34 @@ TEST(Source, ManyThreadsThatWantAViewGetTheSame) {
 }
 
 // A host may close what it does not know, and the number then belongs to another file.
-TEST(Source, IsNotMappedFromADescriptorThatBecameAnother) {
-  const Folder folder;
+TEST(FileSource, IsNotMappedFromADescriptorThatBecameAnother) {
+  const TestFolder folder;
   const std::string path = folder.file("file", counted(9000));
-  Source source = Source::file(PlainFile::open(path.c_str()), 0, 9000);
+  FileSource source(PlainFile::open(path.c_str()), 0, 9000);
   source.map_at_first_view();
   const int other = open(folder.file("other", std::string(9000, 'x')).c_str(), O_RDONLY | O_CLOEXEC);
-  const int own = dup(source.file()->descriptor());
-  ASSERT_EQ(dup2(other, source.file()->descriptor()), source.file()->descriptor());
+  const int own = dup(source.file().descriptor());
+  ASSERT_EQ(dup2(other, source.file().descriptor()), source.file().descriptor());
   EXPECT_EQ(source.view(), nullptr);
-  ASSERT_EQ(dup2(own, source.file()->descriptor()), source.file()->descriptor());
+  ASSERT_EQ(dup2(own, source.file().descriptor()), source.file().descriptor());
   EXPECT_NE(source.view(), nullptr);
   close(own);
   close(other);
 }
 
-TEST(Source, IsNotMappedWhereItHasBecomeShorter) {
-  const Folder folder;
+TEST(FileSource, IsNotMappedWhereItHasBecomeShorter) {
+  const TestFolder folder;
   const std::string path = folder.file("file", counted(9000));
-  Source source = Source::file(PlainFile::open(path.c_str()), 0, 9000);
+  FileSource source(PlainFile::open(path.c_str()), 0, 9000);
   source.map_at_first_view();
   ASSERT_EQ(truncate(path.c_str(), 8999), 0);
   EXPECT_EQ(source.view(), nullptr);
 }
 
 TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string bytes = counted(9000);
-  Source source = Source::file(PlainFile::open(folder.file("file", bytes).c_str()), 0, bytes.size());
+  FileSource source(PlainFile::open(folder.file("file", bytes).c_str()), 0, bytes.size());
   source.map_at_first_view();
   read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
   EXPECT_EQ(source.view(), nullptr);
@@ -259,33 +190,32 @@ TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
   EXPECT_EQ(std::memcmp(source.view(), bytes.data(), bytes.size()), 0);
 }
 
-TEST(Source, NoBytesAreNotMapped) {
-  const Folder folder;
+TEST(FileSource, NoBytesAreNotMapped) {
+  const TestFolder folder;
   const std::string path = folder.file("empty", "");
   for (const Mode mode : kModes) {
-    Source source = Source::file(PlainFile::open(path.c_str()), 0, 0);
+    FileSource source(PlainFile::open(path.c_str()), 0, 0);
     source.map(mode);
     EXPECT_EQ(source.view(), nullptr);
     EXPECT_EQ(read(source, 0, 0), "");
   }
 }
 
-TEST(Source, AMappingMovesWithItsSource) {
-  const Folder folder;
+TEST(FileSource, AMappingMovesWithItsSource) {
+  const TestFolder folder;
   const std::string bytes = counted(5000);
-  Source source = Source::file(PlainFile::open(folder.file("file", bytes).c_str()), 10, 4000);
+  FileSource source(PlainFile::open(folder.file("file", bytes).c_str()), 10, 4000);
   source.map(Mode::map);
   const std::byte* const view = source.view();
-  Source moved = std::move(source);
-  EXPECT_EQ(moved.view(), view);
-  EXPECT_EQ(std::memcmp(moved.view(), bytes.data() + 10, 4000), 0);
+  EXPECT_EQ(source.view(), view);
+  EXPECT_EQ(std::memcmp(source.view(), bytes.data() + 10, 4000), 0);
 }
 
-TEST(Source, WhatIsWrittenToACopyStaysInTheCopy) {
-  const Folder folder;
+TEST(FileSource, WhatIsWrittenToACopyStaysInTheCopy) {
+  const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
-  Source source = Source::file(PlainFile::open(path.c_str()), 0, bytes.size());
+  FileSource source(PlainFile::open(path.c_str()), 0, bytes.size());
   source.map(Mode::copy_on_write);
   auto* const view = const_cast<std::byte*>(source.view());
   view[0] = std::byte{0xAB};
@@ -294,17 +224,17 @@ TEST(Source, WhatIsWrittenToACopyStaysInTheCopy) {
   source.advise(0, 9000, Advice::will_need);
   EXPECT_EQ(view[0], std::byte{0xAB});
   EXPECT_EQ(view[8999], std::byte{0xCD});
-  EXPECT_EQ(read(Source::file(PlainFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
+  EXPECT_EQ(read(FileSource(PlainFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
 }
 
-TEST(Source, AFileThatHasBecomeShorterIsAnError) {
-  const Folder folder;
+TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
+  const TestFolder folder;
   const std::string path = folder.file("file", counted(100'000));
   for (const Mode mode : kModes) {
     folder.file("file", counted(100'000));
-    Source source = Source::file(PlainFile::open(path.c_str()), 0, 100'000);
+    FileSource source(PlainFile::open(path.c_str()), 0, 100'000);
     source.map(mode);
-    if (source.view() != nullptr) source.rest();
+    if (source.view() != nullptr) source.release_descriptor();
     ASSERT_EQ(truncate(path.c_str(), 5000), 0);
     EXPECT_EQ(read(source, 4000, 1000), counted(100'000).substr(4000, 1000));
     const auto error = error_of([&] { read(source, 4000, 1001); });
@@ -314,11 +244,11 @@ TEST(Source, AFileThatHasBecomeShorterIsAnError) {
   }
 }
 
-TEST(Source, AnotherFileUnderTheNameIsNeverRead) {
-  const Folder folder;
+TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
+  const TestFolder folder;
   const std::string path = folder.file("file", counted(1000));
-  Source source = Source::file(PlainFile::open(path.c_str()), 0, 1000);
-  source.rest();  // without a mapping there is no way back to the bytes
+  FileSource source(PlainFile::open(path.c_str()), 0, 1000);
+  source.release_descriptor();  // without a mapping there is no way back to the bytes
   fs::rename(folder.file("other", std::string(1000, 'x')), path);
   const auto error = error_of([&] { read(source, 0, 10); });
   ASSERT_TRUE(error);
@@ -326,31 +256,30 @@ TEST(Source, AnotherFileUnderTheNameIsNeverRead) {
   EXPECT_NE(error->message.find(path), std::string::npos);
 }
 
-TEST(Source, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
-  const Folder folder;
+TEST(FileSource, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
+  const TestFolder folder;
   const std::string bytes = counted(9000);
   for (const std::uint64_t base : {0U, 100U}) {
     const std::string path = folder.file("file", bytes);
-    Source source = Source::file(PlainFile::open(path.c_str()), base, bytes.size() - base);
+    FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
     source.map(Mode::copy_on_write);
-    source.rest();
+    source.release_descriptor();
     const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
     fs::rename(folder.file("other", std::string(bytes.size(), 'x')), path);
-    Source moved = std::move(source);
-    EXPECT_EQ(read(moved, 0, bytes.size() - base), bytes.substr(base));
-    EXPECT_EQ(moved.view()[5], std::byte{0xAB});
+    EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
+    EXPECT_EQ(source.view()[5], std::byte{0xAB});
   }
 }
 
 // A disk that fails must not be mistaken for a path that leads elsewhere: the mapping would end the process there.
 TEST(ViewFaults, AnErrorOfTheDiskIsToldThoughTheFileIsMapped) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   for (const bool by_path : {false, true}) {
     for (const Mode mode : kModes) {
-      Source source = Source::file(by_path ? PlainFile::open(path.c_str()) : PlainFile::duplicate(descriptor), 0, 9000);
+      FileSource source(by_path ? PlainFile::open(path.c_str()) : PlainFile::duplicate(descriptor), 0, 9000);
       source.map(mode);
       read_faults::arm({"read", 0, 1, EIO});
       const auto error = error_of([&] { read(source, 0, 10); });
@@ -364,14 +293,14 @@ TEST(ViewFaults, AnErrorOfTheDiskIsToldThoughTheFileIsMapped) {
   close(descriptor);
 }
 
-TEST(Source, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
-  const Folder folder;
+TEST(FileSource, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
+  const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
-  Source source = Source::file(PlainFile::open(path.c_str()), 0, bytes.size());
+  FileSource source(PlainFile::open(path.c_str()), 0, bytes.size());
   source.map(Mode::copy_on_write);
   read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
-  source.rest();
+  source.release_descriptor();
   read_faults::disarm();
   const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
   fs::remove(path);
@@ -381,7 +310,7 @@ TEST(Source, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
 // ---- what is no file -----------------------------------------------------------------------------------------------------
 
 TEST(PlainFile, OnlyRegularFilesAreOpened) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string pipe = (folder.path() / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   struct Case {
@@ -408,13 +337,13 @@ TEST(PlainFile, OnlyRegularFilesAreOpened) {
 
 // A watchdog begins to run when it is opened.
 TEST(PlainFile, DevicesAreNotEvenOpened) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string link = (folder.path() / "link").string();
   const std::string path = folder.file("file", "abc");
   fs::create_symlink("/dev/null", link);
   const int inside = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   PlainFile file = PlainFile::open(path.c_str());
-  file.rest(false);
+  file.release_descriptor(false);
   fs::remove(path);
   fs::create_symlink("/dev/null", path);
   struct Case {
@@ -440,7 +369,7 @@ TEST(PlainFile, DevicesAreNotEvenOpened) {
 }
 
 TEST(PlainFile, InterruptedOpeningIsTriedAgain) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder.file("file", "abc");
   read_faults::arm({"open", 0, 3, EINTR});
   const auto error = error_of([&] { PlainFile::open(path.c_str()); });
@@ -449,7 +378,7 @@ TEST(PlainFile, InterruptedOpeningIsTriedAgain) {
 }
 
 TEST(PlainFile, DescriptorsThatDoNotFitIntoAnInt) {
-  const Folder folder;
+  const TestFolder folder;
   const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
   const auto descriptor = static_cast<std::intptr_t>(file.descriptor());
   for (const std::intptr_t wrong : {descriptor + (std::intptr_t{1} << 32), descriptor - (std::intptr_t{1} << 32),
@@ -461,20 +390,21 @@ TEST(PlainFile, DescriptorsThatDoNotFitIntoAnInt) {
 }
 
 TEST(PlainFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
-  const Folder folder;
+  if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
+  const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
   const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) GTEST_SKIP() << "no direct reads in " << folder.path();
   fs::remove(path);  // it is the descriptor's file that counts
-  const Source source = Source::file(PlainFile::duplicate(descriptor), 0, bytes.size());
+  const FileSource source(PlainFile::duplicate(descriptor), 0, bytes.size());
   EXPECT_EQ(read(source, 13, 777), bytes.substr(13, 777));
   EXPECT_NE(fcntl(descriptor, F_GETFL) & O_DIRECT, 0);  // the caller's is as it was
   close(descriptor);
 }
 
 TEST(PlainFile, DescriptorsAreNotInherited) {
-  const Folder folder;
+  const TestFolder folder;
   const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
   EXPECT_NE(fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
   const PlainFile copy = PlainFile::duplicate(file.descriptor());
@@ -485,14 +415,14 @@ TEST(PlainFile, DescriptorsAreNotInherited) {
 
 // The folder that counts is that of the first time: the working directory may have changed.
 TEST(PlainFile, AtRestNothingChangesWhenItIsLaidToRestAgain) {
-  const Folder folder;
+  const TestFolder folder;
   folder.file("file", "abcdef");
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
   PlainFile file = PlainFile::open("file");
-  file.rest(false);
+  file.release_descriptor(false);
   fs::current_path(before);
-  file.rest(false);
+  file.release_descriptor(false);
   std::string bytes(6, ' ');
   EXPECT_FALSE(error_of([&] { file.read_at(0, bytes.data(), 6); }));
   EXPECT_EQ(bytes, "abcdef");
@@ -500,13 +430,13 @@ TEST(PlainFile, AtRestNothingChangesWhenItIsLaidToRestAgain) {
 }
 
 TEST(PlainFile, ADuplicateKeepsItsDescriptorAtRest) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string path = folder.file("file", "abcdef");
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  Source source = Source::file(PlainFile::duplicate(descriptor), 2, 3);
+  FileSource source(PlainFile::duplicate(descriptor), 2, 3);
   close(descriptor);
   fs::remove(path);
-  source.rest();  // it has no path to be opened by again
+  source.release_descriptor();  // it has no path to be opened by again
   EXPECT_EQ(read(source, 0, 3), "cde");
 }
 

@@ -7,7 +7,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "files.hpp"
+#include "../files.hpp"
 
 namespace st::io {
 namespace {
@@ -25,9 +25,9 @@ TEST_F(FoldersTest, a_link_into_blobs_at_the_root_leaves_the_folder) {
     const bool alone = unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
     if (!alone || mount("/proc", path("proc").c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return 99;
     if (chroot(folder.c_str()) != 0 || chdir("/") != 0) return 99;
-    const Folder model = Folder::open("/model");
-    if (error_of([&] { model.file("inside", false); }).status != Status::ok) return 1;
-    return error_of([&] { model.file("outside", false); }).status == Status::shard ? 0 : 2;
+    const auto model = open_folder("/model");
+    if (error_of([&] { model->open("inside", false); }).status != Status::ok) return 1;
+    return error_of([&] { model->open("outside", false); }).status == Status::shard ? 0 : 2;
   });
   if (result == 99) GTEST_SKIP() << "another root needs the rights of root";
   EXPECT_EQ(result, 0);

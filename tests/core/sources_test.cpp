@@ -1,0 +1,288 @@
+// Models whose bytes are kept elsewhere than in files: a Source and a Folder as somebody else would write them, through
+// opening, views, plans and copies.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/file.hpp"
+#include "core/plan.hpp"
+#include "core/writer.hpp"
+#include "io/folder.hpp"
+#include "io/source.hpp"
+#include "io/source_reader.hpp"
+
+namespace st::core {
+namespace {
+
+// What a server of objects would count.
+struct Requests {
+  std::atomic<int> single{0};
+  std::atomic<int> batches{0};
+  std::atomic<std::uint64_t> bytes{0};
+};
+
+class RemoteSource final : public io::Source {
+ public:
+  RemoteSource(std::string name, const std::string& bytes, Requests& requests, io::Traits traits)
+      : Source(bytes.size()), name_(std::move(name)), bytes_(bytes), requests_(requests), traits_(traits) {}
+
+  const char* name() const override { return name_.c_str(); }
+  io::Traits traits() const override { return traits_; }
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    ++requests_.single;
+    copy(offset, dst, n);
+  }
+  void read_many(std::span<const io::Read> reads) const override {
+    ++requests_.batches;
+    for (const io::Read& read : reads) copy(read.offset, read.dst, read.bytes);
+  }
+
+ private:
+  void copy(std::uint64_t offset, void* dst, std::size_t n) const {
+    if (offset > bytes_.size() || n > bytes_.size() - offset) {
+      fail_at(Status::truncated, offset, "object {} ends", in_quotes(name_));
+    }
+    std::memcpy(dst, bytes_.data() + offset, n);
+    requests_.bytes += n;
+  }
+
+  const std::string name_;
+  const std::string& bytes_;
+  Requests& requests_;
+  const io::Traits traits_;
+};
+
+class RemoteFolder final : public io::Folder {
+ public:
+  RemoteFolder(const std::map<std::string, std::string>& objects, Requests& requests)
+      : objects_(objects), requests_(requests) {}
+
+  const std::string& path() const override { return path_; }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : objects_) names.push_back(name);
+    return names;
+  }
+  std::unique_ptr<io::Source> open(const std::string& name, bool /*follow_links*/) const override {
+    const auto object = objects_.find(name);
+    if (object == objects_.end()) throw Error{Status::open, ENOENT, kNowhere, "no object " + name};
+    return std::make_unique<RemoteSource>(path_ + "/" + name, object->second, requests_, io::Traits{});
+  }
+
+ private:
+  const std::string path_ = "store://bucket/model";
+  const std::map<std::string, std::string>& objects_;
+  Requests& requests_;
+};
+
+std::string header(const std::string& json) {
+  std::string bytes(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
+  return bytes + json;
+}
+
+std::string counted(std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
+  return bytes;
+}
+
+// A matrix of 1000 rows of 100 bytes, and 50 bytes far behind it.
+std::string sample() {
+  return header(R"({"m":{"dtype":"U8","shape":[1000,100],"data_offsets":[0,100000]},)"
+                R"("gap":{"dtype":"U8","shape":[100000],"data_offsets":[100000,200000]},)"
+                R"("v":{"dtype":"U8","shape":[50],"data_offsets":[200000,200050]}})") +
+         counted(200'050);
+}
+
+Error error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {};
+}
+
+// Also where byte 0 of the source is not the first byte of its aligned blocks.
+TEST(Sources, BytesFromElsewhereGoThroughAPlan) {
+  const std::string bytes = sample();
+  for (const std::uint64_t origin : {0U, 4097U}) {
+    Requests requests;
+    io::Traits traits;
+    traits.origin = origin;
+    const FilePtr file = File::open(std::make_unique<RemoteSource>("store://m", bytes, requests, traits), {});
+    EXPECT_STREQ(file->shard(0).path, "store://m");
+    EXPECT_EQ(file->shard(0).source->view(), nullptr);
+    const std::string data = bytes.substr(bytes.size() - 200'050);
+
+    std::string whole(100'000, '?');
+    std::string column(1000, '?');
+    std::string last(50, '?');
+    const std::int64_t begin[] = {0, 3};
+    const std::int64_t end[] = {INT64_MAX, 4};
+    Plan plan(*file);
+    plan.add(*file->tensor("m"), nullptr, nullptr, nullptr, whole.data(), whole.size());
+    plan.add(*file->tensor("m"), begin, end, nullptr, column.data(), column.size());
+    plan.add(*file->tensor("v"), nullptr, nullptr, nullptr, last.data(), last.size());
+    const int before = requests.batches;
+    ReadOptions options;
+    options.threads = 3;
+    plan.run(options);
+    EXPECT_TRUE(whole == data.substr(0, 100'000));
+    for (std::size_t i = 0; i < column.size(); ++i) ASSERT_EQ(column[i], data[100 * i + 3]) << i;
+    EXPECT_TRUE(last == data.substr(200'000));
+    EXPECT_GT(requests.batches, before);
+  }
+}
+
+// A source whose requests are dear gets fewer of them, and hands over more bytes.
+TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
+  const std::string bytes = sample();
+  const struct {
+    std::uint64_t cost;
+    int requests;
+    std::uint64_t bytes;
+  } cases[] = {{0, 2, 100'050}, {99'999, 2, 100'050}, {100'000, 1, 200'050}, {std::uint64_t{1} << 40, 1, 200'050}};
+  for (const auto& [cost, wanted, read] : cases) {
+    SCOPED_TRACE(cost);
+    Requests requests;
+    io::Traits traits;
+    traits.request_cost = cost;
+    const FilePtr file = File::open(std::make_unique<RemoteSource>("m", bytes, requests, traits), {});
+    std::string whole(100'000, '?');
+    std::string last(50, '?');
+    Plan plan(*file);
+    plan.add(*file->tensor("m"), nullptr, nullptr, nullptr, whole.data(), whole.size());
+    plan.add(*file->tensor("v"), nullptr, nullptr, nullptr, last.data(), last.size());
+    requests.batches = 0;
+    requests.bytes = 0;
+    ReadOptions options;
+    options.threads = 1;
+    plan.run(options);
+    EXPECT_EQ(requests.batches, wanted);
+    EXPECT_EQ(requests.bytes, read);
+    EXPECT_EQ(requests.single, 1);  // of the header
+  }
+}
+
+TEST(Sources, ATruncatedOneIsNamedWithItsTensor) {
+  std::string bytes = sample();
+  Requests requests;
+  const FilePtr file = File::open(std::make_unique<RemoteSource>("store://m", bytes, requests, io::Traits{}), {});
+  bytes.resize(bytes.size() - 20);
+  std::string last(50, '?');
+  Plan plan(*file);
+  plan.add(*file->tensor("v"), nullptr, nullptr, nullptr, last.data(), last.size());
+  const Error error = error_of([&] { plan.run({}); });
+  EXPECT_EQ(error.status, Status::truncated);
+  EXPECT_EQ(error.message, "tensor 'v': object 'store://m' ends");
+}
+
+TEST(Sources, FaultsOfAHeaderNameTheSource) {
+  const std::string bytes = header("{]");
+  Requests requests;
+  const Error error =
+      error_of([&] { File::open(std::make_unique<RemoteSource>("store://bad", bytes, requests, io::Traits{}), {}); });
+  EXPECT_TRUE(error.message.starts_with("'store://bad': ")) << error.message;
+}
+
+TEST(Sources, TensorsAreCopiedIntoANewFile) {
+  const std::string bytes = sample();
+  Requests requests;
+  const FilePtr file = File::open(std::make_unique<RemoteSource>("m", bytes, requests, io::Traits{}), {});
+  std::string name = testing::TempDir() + "sourcesXXXXXX";
+  close(mkstemp(name.data()));
+  Writer writer;
+  writer.add("m", *file->tensor("m"));
+  writer.begin(name.c_str(), {});
+  writer.finish();
+  std::ifstream stream(name, std::ios::binary);
+  const std::string copied{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_TRUE(copied.ends_with(bytes.substr(bytes.size() - 200'050, 100'000)));
+  std::filesystem::remove(name);
+}
+
+// ---- folders -----------------------------------------------------------------------------------------------------------
+
+std::string one_tensor(const std::string& name, const std::string& data) {
+  return header(R"({")" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +
+                R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}") +
+         data;
+}
+
+const std::map<std::string, std::string> kShards{{"model-00001-of-00002.safetensors", one_tensor("a", "first")},
+                                                 {"model-00002-of-00002.safetensors", one_tensor("b", "second")}};
+const std::string kIndex = R"({"metadata":{"k":"v"},"weight_map":{)"
+                           R"("a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})";
+
+std::string bytes_of(const File& file, const char* name) {
+  const Tensor* const tensor = file.tensor(name);
+  if (tensor == nullptr) return "no tensor";
+  std::string bytes(tensor->bytes(), '?');
+  read(*tensor, bytes.data());
+  return bytes;
+}
+
+TEST(Folders, AModelOfShardsIsOpenedFromElsewhere) {
+  for (const bool with_index : {false, true}) {
+    SCOPED_TRACE(with_index);
+    std::map<std::string, std::string> objects = kShards;
+    if (with_index) objects["model.safetensors.index.json"] = kIndex;
+    Requests requests;
+    const FilePtr file = File::open(std::make_unique<RemoteFolder>(objects, requests), {});
+    EXPECT_EQ(file->count_shards(), 2U);
+    EXPECT_EQ(bytes_of(*file, "a"), "first");
+    EXPECT_EQ(bytes_of(*file, "b"), "second");
+    EXPECT_STREQ(file->shard(1).path, "store://bucket/model/model-00002-of-00002.safetensors");
+    std::string all(11, '?');
+    Plan plan(*file);
+    plan.add(*file->tensor("a"), nullptr, nullptr, nullptr, all.data(), 5);
+    plan.add(*file->tensor("b"), nullptr, nullptr, nullptr, all.data() + 5, 6);
+    plan.run({});
+    EXPECT_EQ(all, "firstsecond");
+  }
+}
+
+TEST(Folders, AModelOfOneFileIsOpenedFromElsewhere) {
+  Requests requests;
+  const std::map<std::string, std::string> objects{{"model.safetensors", one_tensor("a", "alone")}, {"notes.txt", ""}};
+  const FilePtr file = File::open(std::make_unique<RemoteFolder>(objects, requests), {});
+  EXPECT_EQ(bytes_of(*file, "a"), "alone");
+  EXPECT_STREQ(file->shard(0).path, "store://bucket/model/model.safetensors");
+}
+
+TEST(Folders, AShardThatIsNotThereIsMissing) {
+  Requests requests;
+  std::map<std::string, std::string> objects = kShards;
+  objects["model.safetensors.index.json"] = kIndex;
+  objects.erase("model-00002-of-00002.safetensors");
+  const Error error = error_of([&] { File::open(std::make_unique<RemoteFolder>(objects, requests), {}); });
+  EXPECT_EQ(error.status, Status::shard);
+  EXPECT_NE(error.message.find("shard 'model-00002-of-00002.safetensors' is missing"), std::string::npos)
+      << error.message;
+}
+
+TEST(Folders, OneWithoutAModelIsNamed) {
+  Requests requests;
+  const Error error =
+      error_of([&] { File::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
+  EXPECT_EQ(error.message, "folder 'store://bucket/model' holds no safetensors file");
+}
+
+}  // namespace
+}  // namespace st::core
