@@ -64,6 +64,7 @@ static void look_at_both_ends(const st_file *file, const char *mode, int mapped)
 static void opens_in_every_mode(const char *path) {
   st_io io;
   for (io = ST_IO_AUTO; io <= ST_IO_READ; ++io) {
+    if (io == ST_IO_COPY && !ST_LINUX_IO) continue; /* a copy needs memory for all of it */
     const st_open_options options = test_mode(io);
     st_error err = ST_INIT(st_error);
     st_file *out = NULL;
@@ -91,6 +92,11 @@ static void views_may_be_written_to_and_the_file_stays(void) {
   unsigned char read[4] = {9, 9, 9, 9};
   if (!make_sparse("100GB.safetensors", 100 * kGB)) return;
   opens_in_every_mode("100GB.safetensors");
+  if (!ST_LINUX_IO) {
+    printf("skipped: copies of large files, which need memory for all of them in this build\n");
+    unlink("100GB.safetensors");
+    return;
+  }
   CHECK(st_open("100GB.safetensors", &options, &out, NULL) == ST_OK);
   const st_tensor *tail = st_get_tensor(out, "tail");
   unsigned char *view = (unsigned char *)(uintptr_t)st_tensor_data(tail);

@@ -197,7 +197,12 @@ int main(int argc, char **argv) {
          " edits, %" PRIu64 " while another ran; %" PRIu64 " forks; %" PRIu64 " failures\n",
          all->opened, all->refused, all->mixed, all->saved, all->undone, all->edited, all->busy, all->forked,
          all->failed);
-  CHECK(all->refused == 0 && all->mixed == 0 && all->undone == 0 && all->failed == 0);
+  CHECK(all->refused == 0 && all->mixed == 0 && all->failed == 0);
+  if (ST_LINUX_IO) {
+    CHECK(all->undone == 0);
+  } else {
+    printf("skipped: saves that an edit undoes, which only locks of open files prevent\n");
+  }
   CHECK(all->opened > 0 && all->saved > 1 && all->edited > 0 && all->forked > 0);
   test_leave_folder();
   return test_result();

@@ -76,7 +76,8 @@ class Meta(unittest.TestCase):
         self.meta("set", "--sync", "--reserve", "300", "note=" + "n" * 200)
         inode = self.path.stat().st_ino
         self.meta("set", "more=" + "m" * 200)
-        self.assertEqual(self.path.stat().st_ino, inode)
+        if os.environ.get("ST_LINUX_IO") != "0":  # elsewhere there are no locks for an edit in place
+            self.assertEqual(self.path.stat().st_ino, inode)
         self.assertEqual(self.listed()["more"], "m" * 200)
         self.check_tensors()
 

@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "../io/faults.hpp"
+#include "../io/system.hpp"
 #include "core/edit.hpp"
 #include "core/file.hpp"
 #include "core/writer.hpp"
@@ -361,6 +362,7 @@ TEST_P(Faults, an_error_of_closing_what_was_written_is_reported) {
 
 // Space is asked for before it is needed, except where the kernel may share it; and the kernel copies where it can.
 TEST_P(Faults, space_is_asked_for_and_copies_are_left_to_the_kernel) {
+  if (!st::io::has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   const Scenario scenario = scenarios()[GetParam()];
   const Trial trial(scenario);
   const auto& calls = trial.calls();

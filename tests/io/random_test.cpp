@@ -67,7 +67,9 @@ TEST_F(RandomTest, without_a_whole_number_of_the_systems_seeds_differ_too) {
 TEST_F(RandomTest, every_table_has_a_seed_of_its_own) {
   const int tables[2] = {};
   EXPECT_NE(hash_seed(&tables[0]), hash_seed(&tables[1]));
-  EXPECT_EQ(hash_seed(&tables[0]), hash_seed(&tables[0]));
+  if (has_linux_io()) {
+    EXPECT_EQ(hash_seed(&tables[0]), hash_seed(&tables[0]));  // no system call, and so no new number
+  }
   EXPECT_NE(hash_seed(nullptr), 0U);  // an address alone is no secret
 }
 

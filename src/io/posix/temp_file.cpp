@@ -68,6 +68,13 @@ void sweep(int folder, const char* name) {
 // A filesystem without locks leaves its litter to people: nothing is removed there that could be in use.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
+Descriptor create_new(int folder, const std::string& name, mode_t mode) {
+  for (;;) {
+    Descriptor file(openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (file || errno != EINTR) return file;
+  }
+}
+
 }  // namespace
 
 void sweep_siblings(int folder, const std::string& target) {
@@ -86,8 +93,8 @@ void sweep_siblings(int folder, const std::string& target) {
 Descriptor create_sibling(int folder, const std::string& target, mode_t mode, std::string& name) {
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
-    Descriptor file(openat(folder, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (!file && errno != EEXIST && errno != EINTR) return file;
+    Descriptor file = create_new(folder, candidate, mode);
+    if (!file && errno != EEXIST) return file;
     // A sweeper may hold the lock of a file that is a moment old, and is about to remove it.
     if (!file || !lock(file.get()) || !is_same_file(file.get(), folder, candidate)) continue;
     name = std::move(candidate);

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "../files.hpp"
+#include "../system.hpp"
 #include "io/posix/descriptor.hpp"
 
 namespace st::io {
@@ -38,6 +39,7 @@ class ResidencyTest : public FolderTest {
  protected:
   void SetUp() override {
     FolderTest::SetUp();
+    if (!has_linux_io()) GTEST_SKIP() << "this build does not ask the page cache";
     file_ = Descriptor(::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     ASSERT_EQ(ftruncate(file_.get(), static_cast<off_t>(kPages * page())), 0);
     for (const std::uint64_t at : {2U, 3U, 7U, 5000U}) {
