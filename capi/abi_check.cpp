@@ -21,9 +21,9 @@ static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
 #include "base/dtypes.def"
 #undef ST_DTYPE
 
-static_assert(static_cast<st_format>(Format::safetensors) == ST_FORMAT_SAFETENSORS);
-static_assert(static_cast<st_format>(Format::bintensors) == ST_FORMAT_BINTENSORS);
-static_assert(static_cast<st_format>(Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
+static_assert(static_cast<st_format>(format::Format::safetensors) == ST_FORMAT_SAFETENSORS);
+static_assert(static_cast<st_format>(format::Format::bintensors) == ST_FORMAT_BINTENSORS);
+static_assert(static_cast<st_format>(format::Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
 
 static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);

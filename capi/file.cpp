@@ -66,7 +66,7 @@ st_status st_open(const char* path, const st_open_options* options, st_file** ou
   return guard(err, [&] {
     require(path, "path");
     require(out, "out");
-    *out = handle(core::File::open(path, open_options(options)));
+    *out = handle(core::Checkpoint::open(path, open_options(options)));
   });
 }
 
@@ -77,7 +77,7 @@ st_status st_open_memory(const void* data, size_t size, void (*release)(void* ct
     std::unique_ptr<io::Source> source = io::memory_source(data, size, release, ctx);
     if (size != 0) require(data, "data");
     require(out, "out");
-    *out = handle(core::File::open(std::move(source), open_options(options)));
+    *out = handle(core::Checkpoint::open(std::move(source), open_options(options)));
   });
 }
 
@@ -85,7 +85,7 @@ st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_
                      st_error* err) {
   return guard(err, [&] {
     require(out, "out");
-    *out = handle(core::File::open_descriptor(fd, offset, size, open_options(options)));
+    *out = handle(core::Checkpoint::open_descriptor(fd, offset, size, open_options(options)));
   });
 }
 
@@ -100,7 +100,7 @@ st_status st_open_source(const st_source* source, const st_open_options* options
     refuse_unknown_flags(given.flags, 0, "st_source");
     require(given.read_at, "source.read_at");
     require(out, "out");
-    *out = handle(core::File::open(std::move(bytes), open_options(options)));
+    *out = handle(core::Checkpoint::open(std::move(bytes), open_options(options)));
   });
 }
 
@@ -143,7 +143,7 @@ const char* st_get_metadata(const st_file* file, const char* key, size_t* value_
 }
 
 const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_len, size_t* value_len) {
-  const MetadataPair* const pair = file_of(file).metadata({key, key_len});
+  const core::MetadataPair* const pair = file_of(file).metadata({key, key_len});
   if (pair == nullptr) return nullptr;
   if (value_len != nullptr) *value_len = pair->value.size();
   return pair->value.data();
@@ -152,14 +152,14 @@ const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_l
 size_t st_count_shards(const st_file* file) { return file_of(file).count_shards(); }
 
 const char* st_get_shard_path(const st_file* file, size_t shard) {
-  const Shard* const core = file_of(file).shard_at(shard);
-  return core == nullptr ? nullptr : core->path;
+  const core::Shard* const found = file_of(file).shard_at(shard);
+  return found == nullptr ? nullptr : found->path;
 }
 
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
-  const Shard* const core = file_of(file).shard_at(shard);
-  const char* const header = core == nullptr ? nullptr : raw_header(*core);
-  if (header != nullptr && len != nullptr) *len = core->header.size();
+  const core::Shard* const found = file_of(file).shard_at(shard);
+  const char* const header = found == nullptr ? nullptr : raw_header(*found);
+  if (header != nullptr && len != nullptr) *len = found->header.size();
   return header;
 }
 
@@ -171,16 +171,16 @@ const char* st_get_warning(const st_file* file, size_t i) {
 }
 
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {
-  const Shard* const core = file_of(file).shard_at(shard);
-  return core == nullptr ? 0 : core->source->size();
+  const core::Shard* const found = file_of(file).shard_at(shard);
+  return found == nullptr ? 0 : found->source->size();
 }
 
 st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void* dst, size_t n, st_error* err) {
   return guard(err, [&] {
     require(file, "file");
-    const Shard* const core = file_of(file).shard_at(shard);
-    if (core == nullptr) fail(Status::range, "shard {} of {}", shard, file_of(file).count_shards());
-    read_range(*core, offset, dst, n);
+    const core::Shard* const found = file_of(file).shard_at(shard);
+    if (found == nullptr) fail(Status::range, "shard {} of {}", shard, file_of(file).count_shards());
+    read_range(*found, offset, dst, n);
   });
 }
 

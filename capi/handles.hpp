@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "safetensors/safetensors.h"
 
 namespace st::capi {
 
-inline st_file* handle(core::FilePtr file) { return reinterpret_cast<st_file*>(file.release()); }
-inline const core::File& file_of(const st_file* file) { return *reinterpret_cast<const core::File*>(file); }
-inline const st_tensor* handle(const Tensor* tensor) { return reinterpret_cast<const st_tensor*>(tensor); }
-inline const Tensor& tensor_of(const st_tensor* tensor) { return *reinterpret_cast<const Tensor*>(tensor); }
+inline st_file* handle(core::CheckpointPtr file) { return reinterpret_cast<st_file*>(file.release()); }
+inline const core::Checkpoint& file_of(const st_file* file) { return *reinterpret_cast<const core::Checkpoint*>(file); }
+inline const st_tensor* handle(const core::Tensor* tensor) { return reinterpret_cast<const st_tensor*>(tensor); }
+inline const core::Tensor& tensor_of(const st_tensor* tensor) { return *reinterpret_cast<const core::Tensor*>(tensor); }
 inline st_writer* handle(core::Writer* writer) { return reinterpret_cast<st_writer*>(writer); }
 inline core::Writer& writer_of(st_writer* writer) { return *reinterpret_cast<core::Writer*>(writer); }
 inline const core::Writer& writer_of(const st_writer* writer) { return *reinterpret_cast<const core::Writer*>(writer); }

@@ -17,11 +17,11 @@ st_status st_tensor_slice(const st_tensor* tensor, const int64_t* begin, const i
                           uint64_t* shape, uint64_t* bytes, const void** contiguous, st_error* err) {
   return guard(err, [&] {
     require(tensor, "tensor");
-    const Tensor& core = tensor_of(tensor);
-    const format::Slice slice = format::slice(core, begin, end, step);
+    const core::Tensor& found = tensor_of(tensor);
+    const format::Slice slice = format::slice(found, begin, end, step);
     if (shape != nullptr) std::copy(slice.shape.begin(), slice.shape.end(), shape);
     if (bytes != nullptr) *bytes = slice.bytes;
-    if (contiguous != nullptr) *contiguous = core::view(core, slice);
+    if (contiguous != nullptr) *contiguous = core::view(found, slice);
   });
 }
 
@@ -29,8 +29,8 @@ st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, co
                                void* dst, size_t dst_size, st_error* err) {
   return guard(err, [&] {
     require(tensor, "tensor");
-    const Tensor& core = tensor_of(tensor);
-    core::read_slice(core, format::slice(core, begin, end, step), dst, dst_size);
+    const core::Tensor& found = tensor_of(tensor);
+    core::read_slice(found, format::slice(found, begin, end, step), dst, dst_size);
   });
 }
 

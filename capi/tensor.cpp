@@ -10,9 +10,9 @@ using namespace st::capi;
 extern "C" {
 
 const char* st_tensor_name(const st_tensor* tensor, size_t* len) {
-  const Tensor& core = tensor_of(tensor);
-  if (len != nullptr) *len = core.name_bytes;
-  return core.name_text;
+  const core::Tensor& found = tensor_of(tensor);
+  if (len != nullptr) *len = found.name_bytes;
+  return found.name_text;
 }
 
 st_dtype st_tensor_dtype(const st_tensor* tensor) { return static_cast<st_dtype>(tensor_of(tensor).dtype()); }
@@ -29,25 +29,25 @@ uint64_t st_tensor_elements(const st_tensor* tensor) { return element_count(tens
 uint64_t st_tensor_bytes(const st_tensor* tensor) { return tensor_of(tensor).bytes(); }
 
 uint64_t st_tensor_offset(const st_tensor* tensor) {
-  const Tensor& core = tensor_of(tensor);
-  return core.shard->offset_of(core);
+  const core::Tensor& found = tensor_of(tensor);
+  return found.shard->offset_of(found);
 }
 
 size_t st_tensor_shard(const st_tensor* tensor) { return tensor_of(tensor).shard->number; }
 
-const void* st_tensor_data(const st_tensor* tensor) { return view(tensor_of(tensor)); }
+const void* st_tensor_data(const st_tensor* tensor) { return core::view(tensor_of(tensor)); }
 
 st_status st_tensor_read(const st_tensor* tensor, void* dst, size_t dst_size, st_error* err) {
   return guard(err, [&] {
     require(tensor, "tensor");
-    read(tensor_of(tensor), dst, dst_size);
+    core::read(tensor_of(tensor), dst, dst_size);
   });
 }
 
 void st_tensor_advise(const st_tensor* const* tensors, size_t count, st_advice advice) {
-  const io::Advice core = advice == ST_ADVICE_DONT_NEED ? io::Advice::dont_need : io::Advice::will_need;
+  const io::Advice given = advice == ST_ADVICE_DONT_NEED ? io::Advice::dont_need : io::Advice::will_need;
   if (tensors == nullptr || (advice != ST_ADVICE_DONT_NEED && advice != ST_ADVICE_WILL_NEED)) return;
-  for (size_t i = 0; i < count; ++i) advise(tensor_of(tensors[i]), core);
+  for (size_t i = 0; i < count; ++i) core::advise(tensor_of(tensors[i]), given);
 }
 
 }  // extern "C"

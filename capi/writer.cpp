@@ -61,9 +61,9 @@ st_status st_writer_copy_metadata(st_writer* writer, const st_file* file, st_err
   return guard(err, [&] {
     require(writer, "writer");
     require(file, "file");
-    const core::File& source = file_of(file);
+    const core::Checkpoint& source = file_of(file);
     if (source.has_metadata()) writer_of(writer).keep_empty_metadata();
-    for (const MetadataPair& pair : source.metadata()) writer_of(writer).set_metadata(pair.key, pair.value);
+    for (const core::MetadataPair& pair : source.metadata()) writer_of(writer).set_metadata(pair.key, pair.value);
   });
 }
 
@@ -85,7 +85,7 @@ st_status st_writer_add_tensor(st_writer* writer, const char* name, size_t len, 
   return guard(err, [&] {
     require(writer, "writer");
     require(tensor, "tensor");
-    const Tensor& source = tensor_of(tensor);
+    const core::Tensor& source = tensor_of(tensor);
     writer_of(writer).add(name == nullptr ? source.name() : std::string_view(name, len), source);
   });
 }
@@ -100,7 +100,7 @@ st_status st_writer_begin(st_writer* writer, const char* path, const st_write_op
     core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
     core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
     core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
-    if (given.format != 0) core.format = static_cast<Format>(given.format);
+    if (given.format != 0) core.format = static_cast<format::Format>(given.format);
     core.data_alignment = given.data_alignment;
     core.header_reserve = given.header_reserve;
     writer_of(writer).begin(path, core);

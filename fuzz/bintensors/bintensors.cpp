@@ -29,7 +29,7 @@ void require(bool holds, const char* what) {
 struct Reading {
   std::unique_ptr<char[]> header;
   std::size_t length = 0;
-  st::Table table{std::pmr::new_delete_resource()};
+  st::format::Table table{std::pmr::new_delete_resource()};
 };
 
 // Throws what reading throws.
@@ -44,26 +44,28 @@ std::unique_ptr<Reading> read(std::string_view header, std::uint64_t data, Rules
   return reading;
 }
 
-std::string written(const st::Table& table) {
+std::string written(const st::format::Table& table) {
   std::vector<NewTensor> tensors;
-  for (const st::Tensor& tensor : table.tensors) {
+  for (const st::format::Tensor& tensor : table.tensors) {
     tensors.push_back({tensor.name(), tensor.shape(), tensor.begin, tensor.end, tensor.dtype()});
-    check_tensor_of(st::Format::bintensors, tensors.back());
+    check_tensor_of(st::format::Format::bintensors, tensors.back());
   }
   NewHeader header;
   header.tensors = tensors;
   header.metadata = table.metadata;
   header.has_metadata = table.has_metadata;
-  header.format = st::Format::bintensors;
+  header.format = st::format::Format::bintensors;
   return serialize(header);
 }
 
-bool same_tensor(const st::Tensor& a, const st::Tensor& b) {
+bool same_tensor(const st::format::Tensor& a, const st::format::Tensor& b) {
   return a.name() == b.name() && a.begin == b.begin && a.end == b.end && a.dtype() == b.dtype() &&
          std::ranges::equal(a.shape(), b.shape()) && a.name_text[a.name_bytes] == '\0';
 }
 
-bool same_pair(const st::MetadataPair& a, const st::MetadataPair& b) { return a.key == b.key && a.value == b.value; }
+bool same_pair(const st::format::MetadataPair& a, const st::format::MetadataPair& b) {
+  return a.key == b.key && a.value == b.value;
+}
 
 void check_again(const Reading& first, std::string_view header, std::uint64_t data) {
   std::string raw(header.size(), '?');
@@ -71,7 +73,7 @@ void check_again(const Reading& first, std::string_view header, std::uint64_t da
   require(raw == header, "the raw header is the file's");
   const std::string bytes = written(first.table);
   const auto again = read(std::string_view(bytes).substr(kLengthBytes), data, Rules::strict);
-  require(again->table.format == st::Format::bintensors, "what is written has the current layout");
+  require(again->table.format == st::format::Format::bintensors, "what is written has the current layout");
   require(std::ranges::equal(first.table.tensors, again->table.tensors, same_tensor), "tensors come back");
   require(std::ranges::equal(first.table.metadata, again->table.metadata, same_pair), "metadata comes back");
   require(first.table.has_metadata == again->table.has_metadata, "an empty map comes back as one");

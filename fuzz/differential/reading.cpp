@@ -11,9 +11,15 @@
 #if __has_include("format/shard_index/shard_index.hpp")
 #include "format/shard_index/shard_index.hpp"
 using Options = st::format::ReadOptions;
+using Index = st::format::shard_index::Index;
+namespace nouns = st::format;
+constexpr auto read_the_index = st::format::shard_index::read;
 #else
 #include "format/index_json.hpp"
 using Options = st::format::HeaderOptions;
+using Index = Index;
+namespace nouns = st;
+constexpr auto read_the_index = st::format::read_index;
 #endif
 
 namespace differential {
@@ -32,9 +38,9 @@ void append(std::string& out, std::string_view text) {
   out += text;
 }
 
-std::string text_of(const st::Table& table, std::span<const char> header, std::string_view original) {
+std::string text_of(const nouns::Table& table, std::span<const char> header, std::string_view original) {
   std::string out = fmt::format("{} {} {}\n", static_cast<int>(table.format), table.data_begin, table.has_metadata);
-  for (const st::Tensor& tensor : table.tensors) {
+  for (const nouns::Tensor& tensor : table.tensors) {
     append(out, tensor.name());
     append(out, tensor.dtype_name());
     out += fmt::format(" {}..{}", tensor.begin, tensor.end);
@@ -43,7 +49,7 @@ std::string text_of(const st::Table& table, std::span<const char> header, std::s
     const bool found = table.index.find(table.tensors.data(), tensor.name()) == place;
     out += found && tensor.name().data()[tensor.name().size()] == '\0' ? "\n" : " lost\n";
   }
-  for (const st::MetadataPair& pair : table.metadata) {
+  for (const nouns::MetadataPair& pair : table.metadata) {
     append(out, pair.key);
     append(out, pair.value);
     out += pair.value.data()[pair.value.size()] == '\0' ? "\n" : " without an end\n";
@@ -54,14 +60,14 @@ std::string text_of(const st::Table& table, std::span<const char> header, std::s
   return out;
 }
 
-std::string text_of(const st::format::IndexFile& index) {
+std::string text_of(const Index& index) {
   std::string out;
   for (const std::string_view shard : index.shards) append(out, shard);
   for (const auto& entry : index.entries) {
     append(out, entry.tensor);
     out += fmt::format("={}\n", entry.shard);
   }
-  for (const st::MetadataPair& pair : index.metadata) {
+  for (const nouns::MetadataPair& pair : index.metadata) {
     append(out, pair.key);
     append(out, pair.value);
   }
@@ -73,7 +79,7 @@ void set_window(Options& options, std::size_t bytes) {
   if constexpr (requires { options.window_bytes; }) options.window_bytes = bytes;
 }
 
-void read_header(std::span<char> bytes, const Case& given, Options options, st::Table& table) {
+void read_header(std::span<char> bytes, const Case& given, Options options, nouns::Table& table) {
   const std::uint64_t file_size = 8 + bytes.size() + given.data_bytes;
 #ifndef ST_DIFFERENTIAL_OLD
   if (given.in_a_shard) {
@@ -97,11 +103,11 @@ Verdict read(std::string_view text, const Case& given) {
   Verdict verdict;
   try {
     if (given.index) {
-      st::format::IndexFile index(std::pmr::new_delete_resource());
-      st::format::read_index(bytes, options, index);
+      Index index(std::pmr::new_delete_resource());
+      read_the_index(bytes, options, index);
       verdict.table = text_of(index);
     } else {
-      st::Table table(std::pmr::new_delete_resource());
+      nouns::Table table(std::pmr::new_delete_resource());
       read_header(bytes, given, options, table);
       verdict.table = text_of(table, bytes, text);
     }

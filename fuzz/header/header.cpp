@@ -33,7 +33,7 @@ void require(bool holds, const char* what) {
 struct Reading {
   std::unique_ptr<char[]> header;  // exactly N bytes and the padding, so that a sanitizer sees what lies beyond
   std::size_t length = 0;
-  st::Table table{std::pmr::new_delete_resource()};
+  st::format::Table table{std::pmr::new_delete_resource()};
   bool accepted = false;
   st::Status status = st::Status::ok;
   std::uint64_t offset = 0;
@@ -41,7 +41,7 @@ struct Reading {
 
 // ---- what was accepted --------------------------------------------------------------------------------------------------
 
-void check_tensor(const st::Tensor& tensor) {
+void check_tensor(const st::format::Tensor& tensor) {
   require(tensor.name_text[tensor.name_bytes] == '\0', "a name ends with a NUL");
   require(st::format::is_utf8(tensor.name()), "a name is UTF-8");
   require(tensor.end >= tensor.begin, "a tensor ends after it begins");
@@ -58,9 +58,9 @@ void check_tensor(const st::Tensor& tensor) {
   require(bits == static_cast<Wide>(tensor.bytes()) * 8, "a tensor is as long as its shape says");
 }
 
-void check_chain(const st::Table& table, std::uint64_t file_size) {
+void check_chain(const st::format::Table& table, std::uint64_t file_size) {
   std::uint64_t end = 0;
-  for (const st::Tensor& tensor : table.tensors) {
+  for (const st::format::Tensor& tensor : table.tensors) {
     require(tensor.begin == end, "tensors follow one another");
     check_tensor(tensor);
     end = tensor.end;
@@ -68,7 +68,7 @@ void check_chain(const st::Table& table, std::uint64_t file_size) {
   require(end == file_size - table.data_begin, "tensors cover the data to its last byte");
 }
 
-void check_index(const st::Table& table) {
+void check_index(const st::format::Table& table) {
   for (std::size_t i = 0; i < table.tensors.size(); ++i) {
     const std::string_view name = table.tensors[i].name();
     require(table.index.find(table.tensors.data(), name) == i, "a tensor is found by its name");
@@ -76,7 +76,7 @@ void check_index(const st::Table& table) {
     require(table.index.find(table.tensors.data(), longer) == table.index.kNone, "an absent name is not found");
   }
   for (std::size_t i = 0; i < table.metadata.size(); ++i) {
-    const st::MetadataPair& pair = table.metadata[i];
+    const st::format::MetadataPair& pair = table.metadata[i];
     require(pair.key.data()[pair.key.size()] == '\0' && pair.value.data()[pair.value.size()] == '\0',
             "text ends with a NUL");
     require(table.metadata_index.find(table.metadata.data(), pair.key) == i, "a metadata pair is found by its key");
@@ -140,12 +140,14 @@ std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_d
 
 // ---- readings against one another -----------------------------------------------------------------------------------------
 
-bool same_tensor(const st::Tensor& a, const st::Tensor& b) {
+bool same_tensor(const st::format::Tensor& a, const st::format::Tensor& b) {
   return a.name() == b.name() && a.begin == b.begin && a.end == b.end &&
          std::string_view(a.dtype_name()) == b.dtype_name() && std::ranges::equal(a.shape(), b.shape());
 }
 
-bool same_pair(const st::MetadataPair& a, const st::MetadataPair& b) { return a.key == b.key && a.value == b.value; }
+bool same_pair(const st::format::MetadataPair& a, const st::format::MetadataPair& b) {
+  return a.key == b.key && a.value == b.value;
+}
 
 void require_same(const Reading& a, const Reading& b, const char* what) {
   require(b.accepted, what);
@@ -161,7 +163,7 @@ void check(std::string_view file) {
   const auto again = read(file, Rules::standard, false, 0x9E3779B97F4A7C15);
   if (strict->accepted) require_same(*strict, *standard, "what is accepted strictly is accepted by default");
   // The reference of safetensors reads no bintensors.
-  if (standard->accepted && standard->table.format == st::Format::safetensors)
+  if (standard->accepted && standard->table.format == st::format::Format::safetensors)
     require_same(*standard, *reference, "what is accepted by default is accepted by the reference");
   if (standard->accepted) require_same(*standard, *unknown, "unknown dtypes change nothing where there are none");
   if (standard->accepted) require_same(*standard, *again, "the seed of the index changes nothing");

@@ -1,4 +1,4 @@
-// Arithmetic on numbers that come from a file: these functions report overflow.
+// Arithmetic on sizes. What adds or multiplies numbers that come from a file reports overflow.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,6 +15,10 @@ namespace st {
 [[nodiscard]] inline bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }
+
+// For values that are far from 2^64.
+constexpr std::uint64_t align_down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
+constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) { return align_down(value + to - 1, to); }
 
 // Returns nullopt if any step overflows, left to right: of [2^63,2^63,0], not of [0,2^63,2^63] (docs/format.md 1.1, 7).
 [[nodiscard]] inline std::optional<std::uint64_t> element_count(std::span<const std::uint64_t> shape) {

@@ -7,13 +7,13 @@
 #include <optional>
 #include <system_error>
 
+#include "base/text.hpp"
+
 namespace st {
 
 namespace {
 
 constexpr std::size_t kQuotedBytes = 80;  // a message has 231 bytes, and must still hold the numbers
-
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8, as may be in a path.
 std::optional<char32_t> decoded(std::string_view bytes) {

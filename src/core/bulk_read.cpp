@@ -54,59 +54,59 @@ unsigned count_threads(std::span<const ReadRequest> requests, const Readers& rea
 }
 
 // The entry whose bytes lie at the offset at which a read failed.
-std::size_t entry_at(const Piece& piece, std::uint64_t offset) {
-  if (piece.ranges.empty()) return piece.request->entry;
-  const auto behind = std::find_if(piece.ranges.begin(), piece.ranges.end(),
+std::size_t entry_at(const ReadBatch& batch, std::uint64_t offset) {
+  if (batch.ranges.empty()) return batch.request->entry;
+  const auto behind = std::find_if(batch.ranges.begin(), batch.ranges.end(),
                                    [offset](const ReadRequest& range) { return range.begin + range.bytes > offset; });
-  return behind == piece.ranges.end() ? piece.ranges.front().entry : behind->entry;
+  return behind == batch.ranges.end() ? batch.ranges.front().entry : behind->entry;
 }
 
 // One thread that reads batches until there are no more.
 class Worker {
  public:
-  Worker(PieceQueue& queue, BulkReader& owner, bool reports)
-      : queue_(queue), owner_(owner), reports_(reports), transfer_(owner) {}
+  Worker(ReadScheduler& scheduler, BulkReadListener& listener, bool reports)
+      : scheduler_(scheduler), listener_(listener), reports_(reports), executor_(listener) {}
 
   void work() {
-    while (!owner_.stopped() && queue_.next(piece_)) {
+    while (!listener_.stopped() && scheduler_.next(batch_)) {
       const Clock::time_point begin = Clock::now();
-      carry_out();
-      if (Clock::now() - begin > kPromptly) queue_.slow_down();
-      if (reports_) owner_.report();
+      execute();
+      if (Clock::now() - begin > kPromptly) scheduler_.slow_down();
+      if (reports_) listener_.report();
     }
   }
 
  private:
-  void carry_out() {
+  void execute() {
     try {
-      transfer_.carry_out(piece_);
+      executor_.execute(batch_);
     } catch (Error& error) {
-      owner_.stop();
-      const Tensor& tensor = owner_.tensor(entry_at(piece_, error.offset));
+      listener_.stop();
+      const Tensor& tensor = listener_.tensor(entry_at(batch_, error.offset));
       error.message = fmt::format("tensor {}: {}", in_quotes(tensor.name()), error.message);
       throw;
     } catch (...) {
-      owner_.stop();
+      listener_.stop();
       throw;
     }
   }
 
-  PieceQueue& queue_;
-  BulkReader& owner_;
+  ReadScheduler& scheduler_;
+  BulkReadListener& listener_;
   const bool reports_;
-  Transfer transfer_;
-  Piece piece_;
+  ReadExecutor executor_;
+  ReadBatch batch_;
 };
 
 }  // namespace
 
 void read_all(std::span<const ReadRequest> requests, const Readers& readers, const ReadOptions& options,
-              BulkReader& owner) {
+              BulkReadListener& listener) {
   if (requests.empty()) return;
   const unsigned threads = count_threads(requests, readers, options);
-  PieceQueue queue(requests, readers, {threads, usable_chunk(options.chunk_bytes), options.gap_bytes});
+  ReadScheduler scheduler(requests, readers, {threads, usable_chunk(options.chunk_bytes), options.gap_bytes});
   // One thread reports, so that the host's callback is never called from two threads at once.
-  parallel_for(threads, threads, options.pool, [&](std::size_t i) { Worker(queue, owner, i == 0).work(); });
+  parallel_for(threads, threads, options.pool, [&](std::size_t i) { Worker(scheduler, listener, i == 0).work(); });
 }
 
 }  // namespace st::core

@@ -1,6 +1,6 @@
-// The engine of bulk reads: threads take batches of reads from a queue until it is empty, one fails or they must stop.
+// The engine of bulk reads: threads take batches of reads until there are none, one fails or they must stop.
 //
-// docs/engine.md describes the decisions. pieces.cpp makes the batches, io/source_reader.hpp chooses how, transfer.cpp
+// docs/engine.md describes the decisions. batches.cpp makes the batches, io/source_reader.hpp chooses how, executor.cpp
 // reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -10,8 +10,9 @@
 #include <span>
 
 #include "base/parallel_for.hpp"
-#include "core/pieces.hpp"
-#include "core/transfer.hpp"
+#include "core/read_executor.hpp"
+#include "core/read_scheduler.hpp"
+#include "core/shard.hpp"
 #include "io/source_reader.hpp"
 
 namespace st::core {
@@ -27,19 +28,19 @@ struct ReadOptions {
 };
 
 // The callbacks of read_all(). Any thread may call them.
-class BulkReader : public Receiver {
+class BulkReadListener : public ReadListener {
  public:
   virtual const Tensor& tensor(std::size_t entry) const = 0;
   virtual void report() = 0;  // called between two batches, by one thread only, to report progress
   virtual void stop() = 0;    // stopped() must return true from now on
 
  protected:
-  ~BulkReader() = default;
+  ~BulkReadListener() = default;
 };
 
 // Reads the requests, which are sorted by (source, begin) and not empty. Throws the first error, which names the file,
 // the tensor and the offset. Returns early if reader.stopped().
 void read_all(std::span<const ReadRequest> requests, const Readers& readers, const ReadOptions& options,
-              BulkReader& reader);
+              BulkReadListener& reader);
 
 }  // namespace st::core

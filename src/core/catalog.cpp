@@ -8,17 +8,11 @@
 
 #include "base/error.hpp"
 #include "base/parallel_for.hpp"
+#include "base/text.hpp"
 
 namespace st::core {
 
 namespace {
-
-std::string_view keep(std::pmr::memory_resource& memory, std::string_view text) {
-  auto* const copy = static_cast<char*>(memory.allocate(text.size() + 1, 1));
-  std::memcpy(copy, text.data(), text.size());
-  copy[text.size()] = '\0';
-  return {copy, text.size()};
-}
 
 using Index = NameIndex<TensorRef>;
 
@@ -111,13 +105,14 @@ void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_ind
   index.reset(most, seed);
   const auto number_of_last = [&all] { return static_cast<std::uint32_t>(all.size() - 1); };
   for (const auto& [key, value] : of_index) {
-    all.push_back({keep(catalog.arena, key), keep(catalog.arena, value)});
+    all.push_back({copy_text(catalog.arena, key), copy_text(catalog.arena, value)});
     index.insert(all.data(), number_of_last());
   }
   for (const MetadataPair& pair : of_shard) {
     all.push_back(pair);
     if (index.insert(all.data(), number_of_last()) != index.kNone) all.pop_back();
   }
+  catalog.has_metadata = !all.empty();
 }
 
 }  // namespace st::core

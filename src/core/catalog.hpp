@@ -27,7 +27,8 @@ struct Catalog {
   NameIndex<TensorRef> index;
   std::pmr::vector<MetadataPair> metadata;  // the index file's, then what the first shard adds
   NameIndex<MetadataPair> metadata_index;   // the first of a key that the index file gives twice
-  std::vector<std::string> warnings;        // what is odd and no error
+  bool has_metadata = false;
+  std::vector<std::string> warnings;  // what is odd and no error
 
   explicit Catalog(std::pmr::memory_resource* memory)
       : arena(memory), tensors(memory), index(memory), metadata(memory), metadata_index(memory) {}

@@ -3,14 +3,14 @@
 #include <utility>
 
 #include "core/checkpoint.hpp"
-#include "core/file.hpp"
+#include "core/shard_list.hpp"
 #include "io/file_source.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
 
-FilePtr File::open(std::unique_ptr<io::Source> source, const OpenOptions& options) {
-  FilePtr file = create(options.allocator);
+CheckpointPtr Checkpoint::open(std::unique_ptr<io::Source> source, const OpenOptions& options) {
+  CheckpointPtr file = create(options.allocator);
   Shard& shard = file->shards_.emplace_back(&file->memory_);
   shard.source = std::move(source);
   shard.path = shard.source->name();
@@ -20,27 +20,27 @@ FilePtr File::open(std::unique_ptr<io::Source> source, const OpenOptions& option
   return file;
 }
 
-FilePtr File::open(const char* path, const OpenOptions& options) {
-  if (is_index_name(path)) return open_checkpoint(checkpoint_of_index(path), options);
+CheckpointPtr Checkpoint::open(const char* path, const OpenOptions& options) {
+  if (is_index_name(path)) return open_checkpoint(shards_of_index(path), options);
   std::unique_ptr<io::Source> source = io::file_source_unless_folder(path);
   return source != nullptr ? open(std::move(source), options) : open(io::open_folder(path), options);
 }
 
-FilePtr File::open(std::unique_ptr<io::Folder> folder, const OpenOptions& options) {
-  return open_checkpoint(checkpoint_of_folder(std::move(folder)), options);
+CheckpointPtr Checkpoint::open(std::unique_ptr<io::Folder> folder, const OpenOptions& options) {
+  return open_checkpoint(shards_of_folder(std::move(folder)), options);
 }
 
-FilePtr File::open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
-                              const OpenOptions& options) {
+CheckpointPtr Checkpoint::open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
+                                          const OpenOptions& options) {
   return open(io::file_source_of_descriptor(descriptor, offset, size), options);
 }
 
-FilePtr File::open_checkpoint(const Checkpoint& checkpoint, const OpenOptions& options) {
-  if (checkpoint.index.empty() && checkpoint.files.size() == 1) {
-    return open(checkpoint.folder->open(checkpoint.files.front(), /*follow_links=*/true), options);
+CheckpointPtr Checkpoint::open_checkpoint(const ShardList& list, const OpenOptions& options) {
+  if (list.index.empty() && list.files.size() == 1) {
+    return open(list.folder->open(list.files.front(), /*follow_links=*/true), options);
   }
-  FilePtr file = create(options.allocator);
-  file->load_shards(checkpoint, options);
+  CheckpointPtr file = create(options.allocator);
+  file->load_shards(list, options);
   return file;
 }
 

@@ -13,8 +13,8 @@
 #include "base/error.hpp"
 #include "base/parallel_for.hpp"
 #include "core/checkpoint.hpp"
-#include "core/file.hpp"
 #include "core/shard_claims.hpp"
+#include "core/shard_list.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/folder.hpp"
 #include "io/random.hpp"
@@ -27,19 +27,19 @@ using Shards = std::pmr::deque<Shard>;
 using Names = std::span<const std::string_view>;
 
 struct Opening {
-  const Checkpoint& checkpoint;
+  const ShardList& list;
   const OpenOptions& options;
   format::ReadOptions header;
   std::pmr::memory_resource* memory;
   unsigned threads;
 
-  bool has_index() const { return !checkpoint.index.empty(); }
+  bool has_index() const { return !list.index.empty(); }
 };
 
 // What is needed until all is open.
 struct Reading {
-  Text text;  // of the index
-  format::IndexFile index;
+  PaddedBuffer text;  // of the index
+  format::shard_index::Index index;
   std::optional<ShardClaims> claims;
   std::vector<NameHashes> hashes;  // of each shard
 
@@ -76,22 +76,22 @@ std::size_t likely_bytes(std::size_t shards) {
   return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{128} << 10);
 }
 
-Text read_text(const io::Source& file, const Opening& opening) {
+PaddedBuffer read_text(const io::Source& file, const Opening& opening) {
   const std::uint64_t limit = std::min(opening.options.header.max_bytes, format::kMaxHeaderBytes);
   if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
-  Text text(static_cast<std::size_t>(file.size()), opening.memory);
+  PaddedBuffer text(static_cast<std::size_t>(file.size()), opening.memory);
   file.read_at(0, text.data(), text.size());
   return text;
 }
 
 void read_index(const Opening& opening, Reading& reading) {
-  reading.text = read_text(*opening.checkpoint.folder->open(opening.checkpoint.index, /*follow_links=*/true), opening);
-  format::read_index(reading.text.bytes(), opening.header, reading.index);
+  reading.text = read_text(*opening.list.folder->open(opening.list.index, /*follow_links=*/true), opening);
+  format::shard_index::read(reading.text.bytes(), opening.header, reading.index);
   reading.claims.emplace(reading.index, opening.memory);
 }
 
 void load_one(Shard& shard, std::string_view name, const Opening& opening) {
-  shard.source = opening.checkpoint.folder->open(std::string(name), opening.options.follow_links);
+  shard.source = opening.list.folder->open(std::string(name), opening.options.follow_links);
   shard.path = shard.source->name();
   load(shard, opening.options.io, opening.header);
 }
@@ -128,9 +128,9 @@ std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shard
 // is, a fault of the shard: this throws if the shard has it.
 void index_names(const Opening& opening, const Reading& reading, Shard& shard) {
   try {
-    st::index_names(shard, opening.header);
+    core::index_names(shard, opening.header);
   } catch (const Error& error) {
-    throw Error(told_of_shard(error, reading.index.shards[shard.number], opening.checkpoint.index));
+    throw Error(told_of_shard(error, reading.index.shards[shard.number], opening.list.index));
   }
 }
 
@@ -144,7 +144,7 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
     if (are_there) static_cast<void>(memory.allocate(1));
     return load_all(opening, names, shards, memory, reading.hashes, besides);
   };
-  const std::vector<std::string_view> found(opening.checkpoint.files.begin(), opening.checkpoint.files.end());
+  const std::vector<std::string_view> found(opening.list.files.begin(), opening.list.files.end());
   auto fault = load_named(found, !found.empty(), [&] {
     if (opening.has_index()) read_index(opening, reading);
   });
@@ -155,7 +155,7 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
   for (std::size_t i = 0; i < fault->shard; ++i) {
     if (may_repeat(reading.hashes[i])) index_names(opening, reading, shards[i]);
   }
-  throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.checkpoint.index));
+  throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.list.index));
 }
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ std::vector<std::string> check_all_claims(const Opening& opening, const Shards& 
     }
   });
   if (const auto fault = first_of(errors, 0)) {
-    throw Error(told_of_shard(fault->error, reading.index.shards[fault->shard], opening.checkpoint.index));
+    throw Error(told_of_shard(fault->error, reading.index.shards[fault->shard], opening.list.index));
   }
   std::erase_if(warnings, [](const std::string& warning) { return warning.empty(); });
   return warnings;
@@ -201,9 +201,8 @@ std::vector<std::string> check_all_claims(const Opening& opening, const Shards& 
 
 }  // namespace
 
-void File::load_shards(const Checkpoint& checkpoint, const OpenOptions& options) {
-  Opening opening{checkpoint, options, options.header, &memory_,
-                  options.threads != 0 ? options.threads : hardware_threads()};
+void Checkpoint::load_shards(const ShardList& list, const OpenOptions& options) {
+  Opening opening{list, options, options.header, &memory_, options.threads != 0 ? options.threads : hardware_threads()};
   opening.header.seed = io::hash_seed(this);
   opening.header.index_names = false;
   Reading reading(&memory_);

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenReports = std::chrono::milliseconds(10);
 
-bool belongs_to(const Tensor& tensor, const File& file) {
+bool belongs_to(const Tensor& tensor, const Checkpoint& file) {
   return tensor.shard->number < file.count_shards() && &file.shard(tensor.shard->number) == tensor.shard;
 }
 
@@ -25,7 +25,7 @@ std::uint64_t extent(const format::Slice& slice) {
 
 // Sorts the requests by source and offset. Returns a reader of each source that is read, numbers the requests' sources
 // among these, and makes positions of the offsets.
-Readers open_readers(std::vector<ReadRequest>& requests, const File& checkpoint, io::Cache cache) {
+Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
   std::sort(requests.begin(), requests.end(), [](const ReadRequest& a, const ReadRequest& b) {
     return a.source != b.source ? a.source < b.source : a.begin < b.begin;
   });
@@ -50,7 +50,7 @@ std::uint64_t offset_in_source(const Tensor& tensor, std::uint64_t begin) {
 }
 
 // What read_all() needs to read one slice without a plan.
-class SliceReading final : public BulkReader {
+class SliceReading final : public BulkReadListener {
  public:
   explicit SliceReading(const Tensor& tensor) : tensor_(tensor) {}
   void arrived(std::size_t, std::uint64_t) override {}
@@ -73,7 +73,7 @@ Plan::Entry::Entry(Entry&& other) noexcept
       strided(std::move(other.strided)),
       left(other.left.load()) {}
 
-Plan::Plan(const File& file) : file_(&file) { file.retain(); }
+Plan::Plan(const Checkpoint& file) : file_(&file) { file.retain(); }
 
 void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
                void* dst, std::uint64_t dst_bytes) {
@@ -98,7 +98,7 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
 }
 
 // One run of a plan: counts the bytes that were read, reports progress, and says when to stop.
-class Plan::Reading final : public BulkReader {
+class Plan::Reading final : public BulkReadListener {
  public:
   Reading(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
 
@@ -176,7 +176,7 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std
 }
 
 const std::byte* view(const Tensor& tensor, const format::Slice& slice) {
-  const std::byte* const whole = slice.contiguous() ? st::view(tensor) : nullptr;
+  const std::byte* const whole = slice.contiguous() ? core::view(tensor) : nullptr;
   return whole == nullptr ? nullptr : whole + slice.src_begin;
 }
 

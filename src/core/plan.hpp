@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "core/bulk_read.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "format/slice.hpp"
 
 namespace st::core {
 
 class Plan {
  public:
-  explicit Plan(const File& file);
+  explicit Plan(const Checkpoint& file);
   Plan(Plan&&) = delete;
 
   // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice.
@@ -49,7 +49,7 @@ class Plan {
     Entry(Entry&& other) noexcept;
   };
 
-  const std::unique_ptr<const File, Release> file_;
+  const std::unique_ptr<const Checkpoint, Release> file_;
   std::vector<Entry> entries_;
   mutable std::atomic<bool> cancelled_{false};
   std::atomic<std::uint64_t> done_{0};

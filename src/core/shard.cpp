@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "io/file_source.hpp"
 
-namespace st {
+namespace st::core {
 
 namespace {
 
@@ -29,7 +29,8 @@ void read_text(Shard& shard, const format::ReadOptions& options) {
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
   shard.source->read_at(0, first.data(), have);
   const auto length = static_cast<std::size_t>(format::measure({first.data(), have}, size, options));
-  if (shard.header.data() == nullptr || shard.header.size() != length) shard.header = core::Text(length, shard.memory);
+  if (shard.header.data() == nullptr || shard.header.size() != length)
+    shard.header = core::PaddedBuffer(length, shard.memory);
   const std::size_t known = std::min(length, have - format::kLengthBytes);
   std::memcpy(shard.header.data(), first.data() + format::kLengthBytes, known);
   if (known < length) {
@@ -155,4 +156,4 @@ void read(const Tensor& tensor, void* dst) {
   tensor.shard->source->read_at(tensor.shard->offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
 }
 
-}  // namespace st
+}  // namespace st::core

@@ -9,19 +9,25 @@
 #include <memory_resource>
 #include <string>
 
-#include "core/text.hpp"
+#include "core/padded_buffer.hpp"
 #include "format/header.hpp"
 #include "format/table.hpp"
 #include "io/source.hpp"
 
-namespace st {
+namespace st::core {
+
+using format::Format;
+using format::MetadataPair;
+using format::NameIndex;
+using format::Table;
+using format::Tensor;
 
 struct Shard {
   std::pmr::memory_resource* memory;
   const char* path = "";   // the source's name, as the caller or the index spells it; empty for memory and descriptors
   std::size_t number = 0;  // its place among the shards
   std::unique_ptr<io::Source> source;
-  core::Text header;                               // names live here
+  PaddedBuffer header;                             // names live here
   mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
 
@@ -59,4 +65,4 @@ const std::byte* view(const Tensor& tensor);
 
 void advise(const Tensor& tensor, io::Advice advice);
 
-}  // namespace st
+}  // namespace st::core

@@ -64,7 +64,7 @@ class TensorsOfShard {
 
 }  // namespace
 
-ShardClaims::ShardClaims(const format::IndexFile& index, std::pmr::memory_resource* memory)
+ShardClaims::ShardClaims(const format::shard_index::Index& index, std::pmr::memory_resource* memory)
     : index_(index), runs_(memory), first_(index.shards.size() + 2, memory) {
   const auto& entries = index.entries;
   const auto begins_run = [&](std::size_t i) { return i == 0 || entries[i].shard != entries[i - 1].shard; };
@@ -82,7 +82,7 @@ ShardClaims::ShardClaims(const format::IndexFile& index, std::pmr::memory_resour
 }
 
 std::string check_claims(const Shard& shard, const ShardClaims& claims, const Catalog& catalog, bool strict) {
-  const format::IndexFile& index = claims.index();
+  const format::shard_index::Index& index = claims.index();
   const Table& table = shard.table;
   const auto refuse = [&](Status status, std::string_view name, std::string_view what) {
     fail(status, "index: tensor {} {} {}", in_quotes(name), what, in_quotes(index.shards[shard.number]));

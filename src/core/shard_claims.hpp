@@ -26,15 +26,15 @@ struct EntryRun {
 class ShardClaims {
  public:
   // The index must stay.
-  ShardClaims(const format::IndexFile& index, std::pmr::memory_resource* memory);
+  ShardClaims(const format::shard_index::Index& index, std::pmr::memory_resource* memory);
 
-  const format::IndexFile& index() const { return index_; }
+  const format::shard_index::Index& index() const { return index_; }
   std::span<const EntryRun> of_shard(std::size_t number) const {
     return std::span(runs_).subspan(first_[number], first_[number + 1] - first_[number]);
   }
 
  private:
-  const format::IndexFile& index_;
+  const format::shard_index::Index& index_;
   std::pmr::vector<EntryRun> runs_;
   std::pmr::vector<std::size_t> first_;  // of each shard's runs, and one more
 };

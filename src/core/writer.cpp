@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "base/text.hpp"
 #include "core/name_order.hpp"
 #include "io/random.hpp"
 
@@ -36,9 +37,7 @@ void Writer::require_state(State wanted, const char* call) const {
 
 std::string_view Writer::keep(std::string_view text) {
   if (text.empty()) return {};
-  auto* const copy = static_cast<char*>(arena_.allocate(text.size(), 1));
-  std::memcpy(copy, text.data(), text.size());
-  return {copy, text.size()};
+  return copy_text(arena_, text);
 }
 
 std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape) {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "core/coverage.hpp"
 #include "core/shard.hpp"
 #include "core/small_writes.hpp"
+#include "core/written_ranges.hpp"
 #include "format/header.hpp"
 #include "format/name_index.hpp"
 #include "io/atomic_file.hpp"
@@ -82,7 +82,7 @@ class Writer {
   std::vector<std::uint32_t> data_order(const WriteOptions& options) const;
   std::string lay_out(const WriteOptions& options);
 
-  void claim(std::size_t number, Range piece) const;
+  void claim(std::size_t number, Range range) const;
   void put_in_order(std::size_t number, std::uint64_t offset, const void* data, std::size_t n) const;
   void write_given(std::uint64_t stop) const;
   void require_complete() const;
@@ -103,7 +103,7 @@ class Writer {
   std::vector<std::uint32_t> order_;  // numbers of tensors in data order
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
-  mutable Coverage coverage_;           // the bytes that put() was given
+  mutable WrittenRanges written_;       // the bytes that put() was given
   mutable PutBuffer small_{file_};      // those of them that are not written yet
   mutable std::mutex stream_mutex_;     // a stream takes one write at a time
   mutable std::size_t next_given_ = 0;  // in order_: the given tensors before it are written

@@ -34,7 +34,7 @@ void Writer::begin(const char* path, const WriteOptions& options) {
   require_state(State::declaring, "begin");
   order_ = data_order(options);
   const std::string header = lay_out(options);
-  coverage_.reset(tensors_.size());
+  written_.reset(tensors_.size());
   small_.expect(file_size_);
   file_ = io::AtomicFile::create(path, options.create);
   state_ = State::begun;
@@ -66,10 +66,10 @@ void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::si
   });
 }
 
-void Writer::claim(std::size_t number, Range piece) const {
+void Writer::claim(std::size_t number, Range range) const {
   const Declared& tensor = tensors_[number];
-  const bool whole = piece.end - piece.begin == tensor.bytes;
-  const auto twice = whole ? coverage_.claim_whole(number, piece) : coverage_.claim(number, piece);
+  const bool whole = range.end - range.begin == tensor.bytes;
+  const auto twice = whole ? written_.claim_whole(number, range) : written_.claim(number, range);
   if (!twice) return;
   fail(Status::state, "tensor {}: bytes {}..{} were put twice", in_quotes(tensor.text), twice->begin - tensor.begin,
        twice->end - tensor.begin);
@@ -105,7 +105,7 @@ void Writer::require_complete() const {
   std::size_t others = 0;
   for (const std::uint32_t number : order_) {
     const Declared& tensor = tensors_[number];
-    const std::uint64_t missing = tensor.given ? 0 : coverage_.missing(number, tensor.range());
+    const std::uint64_t missing = tensor.given ? 0 : written_.missing(number, tensor.range());
     if (missing == 0) continue;
     if (first != nullptr) {
       ++others;

@@ -3,10 +3,10 @@
 
 #include <xxhash.h>
 
-namespace st {
+namespace st::format {
 
 std::uint64_t hash_name(std::string_view name, std::uint64_t seed) {
   return XXH3_64bits_withSeed(name.data(), name.size(), seed);
 }
 
-}  // namespace st
+}  // namespace st::format

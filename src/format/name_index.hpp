@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace st {
+namespace st::format {
 
 std::uint64_t hash_name(std::string_view name, std::uint64_t seed);
 
@@ -126,4 +126,4 @@ class NameIndex {
   std::uint64_t seed_ = 0;
 };
 
-}  // namespace st
+}  // namespace st::format

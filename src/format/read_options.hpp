@@ -7,7 +7,7 @@
 
 #include "format/header_length.hpp"
 
-namespace st {
+namespace st::core {
 struct Shard;
 }
 
@@ -26,9 +26,9 @@ struct ReadOptions {
   Rules rules = Rules::standard;
   bool unknown_dtypes = false;  // list them as raw bytes instead of refusing the file
   std::uint64_t max_bytes = kMaxHeaderBytes;
-  std::uint64_t seed = 0;        // keys the name index
-  const Shard* shard = nullptr;  // goes into every Tensor
-  bool index_names = true;       // false: tensors may be left without an index, and a name that is given twice unseen
+  std::uint64_t seed = 0;              // keys the name index
+  const core::Shard* shard = nullptr;  // goes into every Tensor
+  bool index_names = true;  // false: tensors may be left without an index, and a name that is given twice unseen
   std::size_t window_bytes = kWindowBytes;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/table.hpp"
 
-namespace st {
+namespace st::format {
 
 const char* Tensor::dtype_name() const {
   if (dtype() != Dtype::unknown) return info(dtype()).name.data();
@@ -15,4 +15,4 @@ void Table::clear() {
   has_metadata = false;
 }
 
-}  // namespace st
+}  // namespace st::format

@@ -8,14 +8,9 @@
 #include <simdjson.h>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace st::format {
-
-namespace {
-
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
-}  // namespace
 
 bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 

@@ -23,7 +23,7 @@
 
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "io/edited_file.hpp"
 #include "io/file_source.hpp"
@@ -72,13 +72,13 @@ class EditTest : public testing::Test {
   }
 
   std::string value(std::string_view key) const {
-    const FilePtr file = File::open(path.c_str(), {});
+    const CheckpointPtr file = Checkpoint::open(path.c_str(), {});
     const MetadataPair* const pair = file->metadata(key);
     return pair == nullptr ? "(none)" : std::string(pair->value);
   }
 
   void expect_tensors(std::size_t tensors = 3) const {
-    const FilePtr file = File::open(path.c_str(), {});
+    const CheckpointPtr file = Checkpoint::open(path.c_str(), {});
     ASSERT_EQ(file->count_tensors(), tensors);
     for (std::size_t i = 0; i < tensors; ++i) {
       std::string got(data_.size(), ' ');
@@ -144,7 +144,7 @@ TEST_F(EditTest, keeps_the_alignment_of_the_data) {
   options.data_alignment = 4096;
   make(options);
   set("note", std::string(5000, 'n'));
-  const FilePtr file = File::open(path.c_str(), {});
+  const CheckpointPtr file = Checkpoint::open(path.c_str(), {});
   EXPECT_EQ(file->shard(0).table.data_begin % 4096, 0U);
   expect_tensors();
 }
@@ -154,7 +154,7 @@ TEST_F(EditTest, gives_the_data_an_alignment_if_asked) {
   EditOptions options;
   options.data_alignment = 256;
   set("format", "pt", options);
-  EXPECT_EQ(File::open(path.c_str(), {})->shard(0).table.data_begin % 256, 0U);
+  EXPECT_EQ(Checkpoint::open(path.c_str(), {})->shard(0).table.data_begin % 256, 0U);
   expect_tensors();
 }
 
@@ -263,7 +263,7 @@ TEST_F(EditTest, white_space_in_front_is_used_as_far_as_it_goes) {
       std::ofstream(path, std::ios::binary) << bytes + header + "D";
       set("k", std::string(length, 'v'));
       EXPECT_EQ(value("k"), std::string(length, 'v')) << spaces;
-      const FilePtr file = File::open(path.c_str(), {});
+      const CheckpointPtr file = Checkpoint::open(path.c_str(), {});
       ASSERT_EQ(file->count_tensors(), 1U) << spaces;
       char data = ' ';
       read(*file->tensor_at(0), &data);
@@ -407,9 +407,9 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
     std::thread reader([&] {
       try {
         if (through_descriptor) {
-          File::open(io::file_source_of_descriptor(editor, 0, whole.size()), {});
+          Checkpoint::open(io::file_source_of_descriptor(editor, 0, whole.size()), {});
         } else {
-          File::open(path.c_str(), {});
+          Checkpoint::open(path.c_str(), {});
         }
       } catch (const Error& error) {
         problem = error.message;
@@ -425,10 +425,10 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
 }
 
 // Opens the file of `editor` without a descriptor to spare for a lock, while `edit` is called before each read.
-FilePtr open_without_locks(int editor, std::function<void(std::size_t number)> edit) {
+CheckpointPtr open_without_locks(int editor, std::function<void(std::size_t number)> edit) {
   std::unique_ptr<io::Source> source = io::file_source_of_descriptor(editor, 0, 0);
   // UBSan looks at a type for the first time through a descriptor, of which there will be none.
-  File::open(io::file_source_of_descriptor(editor, 0, 0), {});
+  Checkpoint::open(io::file_source_of_descriptor(editor, 0, 0), {});
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
@@ -437,10 +437,10 @@ FilePtr open_without_locks(int editor, std::function<void(std::size_t number)> e
   plan.call = "read";
   plan.before = std::move(edit);
   read_faults::arm(plan);
-  FilePtr file;
+  CheckpointPtr file;
   std::optional<Error> problem;
   try {
-    file = File::open(std::move(source), {});
+    file = Checkpoint::open(std::move(source), {});
   } catch (const Error& error) {
     problem = error;
   }
@@ -458,7 +458,7 @@ TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
   make({}, 3, std::string(3000, 'a'));
   const auto note_at = static_cast<off_t>(contents(path).find("aaaa"));
   const io::Descriptor editor(open(path.c_str(), O_RDWR));
-  const FilePtr file = open_without_locks(editor.get(), [&](std::size_t number) {
+  const CheckpointPtr file = open_without_locks(editor.get(), [&](std::size_t number) {
     const std::size_t done = std::min(number + 1, kSteps) * new_note.size() / kSteps;
     EXPECT_EQ(pwrite(editor.get(), new_note.data(), done, note_at), static_cast<ssize_t>(done));
   });

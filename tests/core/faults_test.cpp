@@ -21,8 +21,8 @@
 
 #include "../io/faults.hpp"
 #include "../io/system.hpp"
+#include "core/checkpoint.hpp"
 #include "core/edit.hpp"
-#include "core/file.hpp"
 #include "core/writer.hpp"
 
 namespace {
@@ -52,8 +52,8 @@ void write_file(const fs::path& path, unsigned seed, const WriteOptions& options
   const std::string small = pattern(100, seed + 1);
   const std::uint64_t big_shape[] = {3 << 16};
   const std::uint64_t small_shape[] = {100};
-  st::core::FilePtr source;
-  if (!other.empty()) source = st::core::File::open(other.c_str(), {});
+  st::core::CheckpointPtr source;
+  if (!other.empty()) source = st::core::Checkpoint::open(other.c_str(), {});
   Writer writer;
   writer.set_metadata("format", "pt");
   writer.set_metadata("seed", std::to_string(seed));

@@ -64,7 +64,7 @@ TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
     counted.front.assign(reinterpret_cast<const char*>(&length), sizeof length);
     counted.front += header;
     const auto file =
-        File::open(io::callback_source({read_at, nullptr, &counted}, counted.front.size() + end), OpenOptions{});
+        Checkpoint::open(io::callback_source({read_at, nullptr, &counted}, counted.front.size() + end), OpenOptions{});
     Plan plan(*file);
     const std::int64_t first[] = {0, 100};
     const std::int64_t last[] = {INT64_MAX, 100 + kColumns};

@@ -18,7 +18,7 @@
 
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 
 namespace st::core {
 namespace {
@@ -86,8 +86,8 @@ class OpenShards : public testing::Test {
     return entries;
   }
 
-  FilePtr open(OpenOptions options = {}) const {
-    return File::open((folder / "model.safetensors.index.json").c_str(), options);
+  CheckpointPtr open(OpenOptions options = {}) const {
+    return Checkpoint::open((folder / "model.safetensors.index.json").c_str(), options);
   }
 
   // On one thread and on several, which must agree.
@@ -147,7 +147,7 @@ TEST_F(OpenShards, EveryTensorIsFoundWhateverTheOrderOfTheIndex) {
     for (const unsigned threads : {1U, 2U, 7U}) {
       OpenOptions options;
       options.threads = threads;
-      const FilePtr file = open(options);
+      const CheckpointPtr file = open(options);
       ASSERT_EQ(file->count_tensors(), in_order.size());
       EXPECT_TRUE(file->warnings().empty());
       for (std::size_t i = 0; i < in_order.size(); ++i) {
@@ -188,7 +188,7 @@ TEST_F(OpenShards, TensorsThatTheIndexForgetsAreCounted) {
   entries.erase(entries.begin() + 1);
   std::reverse(entries.begin(), entries.end());
   put_index(entries);
-  const FilePtr file = open();
+  const CheckpointPtr file = open();
   ASSERT_EQ(file->warnings().size(), 2U);
   EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'layer.0.1.weight'"),
             std::string::npos);
@@ -207,7 +207,7 @@ TEST_F(OpenShards, ANameGivenTwiceInOneShardIsToldAsInASingleFile) {
   put_index(entries_of_model());
   const Error error = error_of();
   try {
-    File::open((folder / shard_name(17)).c_str(), {});
+    Checkpoint::open((folder / shard_name(17)).c_str(), {});
     FAIL() << "opened";
   } catch (const Error& alone) {
     EXPECT_EQ(static_cast<int>(alone.status), static_cast<int>(Status::duplicate));
@@ -241,7 +241,7 @@ TEST_F(OpenShards, TheLastOfANameCountsByTheRulesOfTheReference) {
   put_index(entries);
   OpenOptions options;
   options.header.rules = format::Rules::reference;
-  const FilePtr file = open(options);
+  const CheckpointPtr file = open(options);
   EXPECT_EQ(file->count_tensors(), (kShards - 2) * kTensors + 2);
   EXPECT_EQ(file->tensor("layer.7.0.weight")->bytes(), 4U);
   EXPECT_EQ(file->tensor("layer.8.0.weight")->bytes(), 4U);

@@ -69,9 +69,9 @@ constexpr Shape kShapes[] = {
 };
 
 // A file whose data byte i is pattern(i).
-class Checkpoint {
+class CheckpointFile {
  public:
-  explicit Checkpoint(const std::string& folder)
+  explicit CheckpointFile(const std::string& folder)
       : path_(folder + "/plan_test_" + std::to_string(getpid()) + ".safetensors") {
     std::string header = "{";
     std::uint64_t at = 0;
@@ -93,7 +93,7 @@ class Checkpoint {
     fsync(descriptor);
     ::close(descriptor);
   }
-  ~Checkpoint() { unlink(path_.c_str()); }
+  ~CheckpointFile() { unlink(path_.c_str()); }
 
   const std::string& path() const { return path_; }
   void evict() const {
@@ -114,7 +114,7 @@ std::string temporary_folder() {
 // All tensors whole, columns of two of them, and rows of more than a MiB, each in memory that is guarded on both sides.
 class Wishes {
  public:
-  explicit Wishes(const File& file) : plan_(file) {
+  explicit Wishes(const Checkpoint& file) : plan_(file) {
     for (std::size_t i = 0; i < file.count_tensors(); ++i) add(*file.tensor_at(i), nullptr, nullptr, nullptr);
     add(*file.tensor("tall"), kColumnBegin, kColumnEnd, nullptr);
     add(*file.tensor("wide"), kBackwardBegin, nullptr, kBackwardStep);
@@ -206,12 +206,12 @@ ReadOptions options_of(const Case& row) {
   return options;
 }
 
-void expect_all_cases(const Checkpoint& checkpoint) {
+void expect_all_cases(const CheckpointFile& checkpoint) {
   for (const Case& row : kCases) {
     SCOPED_TRACE(row.name);
     OpenOptions open;
     open.io = row.mode;
-    const FilePtr file = File::open(checkpoint.path().c_str(), open);
+    const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), open);
     Wishes wishes(*file);
     if (row.cold) checkpoint.evict();
     wishes.plan().run(options_of(row));
@@ -219,13 +219,13 @@ void expect_all_cases(const Checkpoint& checkpoint) {
   }
 }
 
-TEST(Plan, BringsTheSameBytesEveryWay) { expect_all_cases(Checkpoint(temporary_folder())); }
+TEST(Plan, BringsTheSameBytesEveryWay) { expect_all_cases(CheckpointFile(temporary_folder())); }
 
 // A filesystem in memory: nothing to go around of, and on older kernels no direct reads at all.
 TEST(Plan, WorksOnTmpfs) {
   struct stat status {};
   if (stat("/dev/shm", &status) != 0 || access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
-  expect_all_cases(Checkpoint("/dev/shm"));
+  expect_all_cases(CheckpointFile("/dev/shm"));
 }
 
 #if defined(__linux__)
@@ -249,7 +249,7 @@ bool refuse_the_newer_calls() {
 }
 
 TEST(Plan, WorksWhereTheSystemRefuses) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   bool refused = false;
   int direct = 0;
   std::thread jailed([&] {
@@ -270,12 +270,13 @@ std::int32_t read_string(void* ctx, std::uint64_t offset, void* dst, std::size_t
 }
 
 TEST(Plan, ReadsFromMemoryAndFromCallbacks) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const FilePtr in_memory = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
-  const FilePtr by_callback = File::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
-  for (const FilePtr* const file : {&in_memory, &by_callback}) {
+  const CheckpointPtr in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const CheckpointPtr by_callback =
+      Checkpoint::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
+  for (const CheckpointPtr* const file : {&in_memory, &by_callback}) {
     Wishes wishes(**file);
     wishes.plan().run({});
     wishes.expect_filled();
@@ -284,7 +285,7 @@ TEST(Plan, ReadsFromMemoryAndFromCallbacks) {
 
 // A descriptor that points into an archive: offsets in the file are not offsets in the checkpoint.
 TEST(Plan, ReadsAFileInsideAFile) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   const std::string archive = checkpoint.path() + ".archive";
   {
     std::ifstream from(checkpoint.path(), std::ios::binary);
@@ -295,7 +296,7 @@ TEST(Plan, ReadsAFileInsideAFile) {
   fsync(descriptor);
   posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
   const std::uint64_t size = std::filesystem::file_size(archive) - 1234 - 777;
-  const FilePtr file = File::open(io::file_source_of_descriptor(descriptor, 1234, size), {});
+  const CheckpointPtr file = Checkpoint::open(io::file_source_of_descriptor(descriptor, 1234, size), {});
   for (const io::Cache cache : {io::Cache::automatic, io::Cache::around, io::Cache::through}) {
     Wishes wishes(*file);
     ReadOptions options;
@@ -309,8 +310,8 @@ TEST(Plan, ReadsAFileInsideAFile) {
 
 // What another program saved over the path since is not what was opened: the mapping still holds it.
 TEST(Plan, ReadsTheFileThatWasOpenedAfterAnotherTookItsPath) {
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  const CheckpointFile checkpoint(temporary_folder());
+  const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
   unlink(checkpoint.path().c_str());
   std::ofstream(checkpoint.path()) << "something else";
   Wishes wishes(*file);
@@ -319,11 +320,11 @@ TEST(Plan, ReadsTheFileThatWasOpenedAfterAnotherTookItsPath) {
 }
 
 TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   for (const io::Cache cache : {io::Cache::automatic, io::Cache::around}) {
     OpenOptions open;
     open.io = io::Mode::read;
-    const FilePtr file = File::open(checkpoint.path().c_str(), open);
+    const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), open);
     const Tensor& odd = *file->tensor("odd");
     const std::uint64_t cut = odd.shard->offset_of(odd) + 500'000;
     ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(cut)), 0);
@@ -373,12 +374,12 @@ struct CancelledSource {
 
 TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
   constexpr unsigned kReaders = 4;
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   CancelledSource source;
   source.bytes.assign(std::istreambuf_iterator<char>(stream), {});
-  const FilePtr file =
-      File::open(io::callback_source({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  const CheckpointPtr file =
+      Checkpoint::open(io::callback_source({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
   const Tensor& wide = *file->tensor("wide");
   for (const bool from_callback : {false, true}) {
     Bytes memory(wide.bytes());
@@ -443,14 +444,15 @@ struct FailingInside {
 };
 
 TEST(Plan, AReaderThatFailsStopsTheOthers) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
   for (const bool out_of_memory : {false, true}) {
     FailingInside source;
     source.bytes = bytes;
     source.out_of_memory = out_of_memory;
-    const FilePtr file = File::open(io::callback_source({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
+    const CheckpointPtr file =
+        Checkpoint::open(io::callback_source({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
     const Tensor& wide = *file->tensor("wide");
     Bytes memory(wide.bytes());
     Plan plan(*file);
@@ -470,8 +472,8 @@ TEST(Plan, AReaderThatFailsStopsTheOthers) {
 }
 
 TEST(Plan, TellsHowFarItIs) {
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  const CheckpointFile checkpoint(temporary_folder());
+  const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
   Wishes wishes(*file);
   std::vector<std::uint64_t> seen;
   ReadOptions options;
@@ -526,8 +528,8 @@ std::size_t times_told(Plan& plan, std::uint64_t chunk_bytes, std::chrono::nanos
 
 TEST(Plan, TellsOfTheEndButNotOfEveryPiece) {
   using std::chrono::milliseconds;
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  const CheckpointFile checkpoint(temporary_folder());
+  const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
   Plan nothing(*file);
   EXPECT_EQ(times_told(nothing, 0, milliseconds(0)), 1U);
 
@@ -538,8 +540,8 @@ TEST(Plan, TellsOfTheEndButNotOfEveryPiece) {
 
 TEST(Plan, ReadsShorterPiecesWhereOneTakesTooLong) {
   using std::chrono::milliseconds;
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
+  const CheckpointFile checkpoint(temporary_folder());
+  const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
   Wishes wishes(*file);
   const std::size_t long_ones = times_told(wishes.plan(), 1 << 20, milliseconds(20));
   EXPECT_GT(times_told(wishes.plan(), 1 << 20, milliseconds(21)), 2 * long_ones);
@@ -552,11 +554,11 @@ void counting_pool(void* ctx, std::size_t n, void (*fn)(void*, std::size_t), voi
 
 // Those that wait for a disk may be more than the machine has processors, and none has too little to do.
 TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  const FilePtr slow = File::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
-  const FilePtr quick = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const CheckpointPtr slow = Checkpoint::open(io::callback_source({read_string, nullptr, &bytes}, bytes.size()), {});
+  const CheckpointPtr quick = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
   const struct {
     std::vector<const char*> tensors;
     unsigned threads;
@@ -571,7 +573,7 @@ TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
       {{"small"}, 5000, 1024, 1024},
   };
   for (const auto& row : cases) {
-    for (const FilePtr* const file : {&slow, &quick}) {
+    for (const CheckpointPtr* const file : {&slow, &quick}) {
       std::size_t readers = 0;
       ReadOptions options;
       options.threads = row.threads;
@@ -590,7 +592,7 @@ TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
 }
 
 TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   struct Counting {
     std::string bytes;
@@ -602,7 +604,7 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
     std::memcpy(dst, own.bytes.data() + offset, n);
     return 0;
   };
-  const FilePtr file = File::open(io::callback_source({read_at, nullptr, &given}, given.bytes.size()), {});
+  const CheckpointPtr file = Checkpoint::open(io::callback_source({read_at, nullptr, &given}, given.bytes.size()), {});
   const Tensor& tall = *file->tensor("tall");
   const std::int64_t begin[] = {10, 0};
   const std::int64_t end[] = {20, 16};
@@ -614,9 +616,9 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
-  const Checkpoint checkpoint(temporary_folder());
-  const FilePtr file = File::open(checkpoint.path().c_str(), {});
-  const FilePtr other = File::open(checkpoint.path().c_str(), {});
+  const CheckpointFile checkpoint(temporary_folder());
+  const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
+  const CheckpointPtr other = Checkpoint::open(checkpoint.path().c_str(), {});
   Plan plan(*file);
   Bytes memory(100);
   const auto status_of = [&](const Tensor& tensor, void* dst, std::uint64_t bytes) {
@@ -658,11 +660,11 @@ struct SlowForTheCaller {
 };
 
 TEST(Plan, TellsTheCallersThreadOnly) {
-  const Checkpoint checkpoint(temporary_folder());
+  const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
   SlowForTheCaller slow{{std::istreambuf_iterator<char>(stream), {}}};
-  const FilePtr file =
-      File::open(io::callback_source({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
+  const CheckpointPtr file =
+      Checkpoint::open(io::callback_source({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
   const Tensor& odd = *file->tensor("odd");
   Bytes memory(odd.bytes());
   Plan plan(*file);
@@ -701,7 +703,7 @@ TEST(Plan, NamesTheTensorOfAPieceOfSeveral) {
   const std::uint64_t size = bytes.size() + 18;
   const std::uint64_t readable = bytes.size();  // the header is there
   bytes.resize(size);
-  const FilePtr file = File::open(io::callback_source({read_half, nullptr, &bytes}, size), {});
+  const CheckpointPtr file = Checkpoint::open(io::callback_source({read_half, nullptr, &bytes}, size), {});
   for (const std::uint64_t tensors : {0U, 1U}) {
     bytes.resize(readable + 9 * tensors);
     Bytes a(9);
@@ -736,7 +738,7 @@ TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
     shard << header << std::string(kBytes, static_cast<char>('a' + i));
   }
   for (const io::Cache cache : {io::Cache::automatic, io::Cache::through, io::Cache::around}) {
-    const FilePtr file = File::open(folder.c_str(), {});
+    const CheckpointPtr file = Checkpoint::open(folder.c_str(), {});
     ASSERT_EQ(file->count_tensors(), kShards);
     std::vector<std::string> got(kShards, std::string(kBytes, '?'));
     Plan plan(*file);
@@ -773,8 +775,8 @@ TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
   CancellingSource source{std::string(8, '\0')};
   source.bytes[0] = static_cast<char>(header.size());
   source.bytes += header + std::string(kRows * 64, 'x');
-  const FilePtr file =
-      File::open(io::callback_source({CancellingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  const CheckpointPtr file =
+      Checkpoint::open(io::callback_source({CancellingSource::read_at, nullptr, &source}, source.bytes.size()), {});
   const std::int64_t begin[] = {0, 0};
   const std::int64_t end[] = {INT64_MAX, 16};
   Bytes column(kRows * 16);
@@ -810,7 +812,7 @@ TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
   ::close(descriptor);
   OpenOptions open;
   open.io = io::Mode::read;
-  const FilePtr file = File::open(path.c_str(), open);
+  const CheckpointPtr file = Checkpoint::open(path.c_str(), open);
   unlink(path.c_str());
   const auto probe = file->shard(0).source->open_reader(io::Cache::automatic);
   const auto begin_of = static_cast<std::uint64_t>(at);

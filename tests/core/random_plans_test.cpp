@@ -28,7 +28,7 @@
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
 #include "base/error.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 #include "io/callback_source.hpp"
 
@@ -265,16 +265,16 @@ class NoMoreDescriptors {
   rlimit before_{};
 };
 
-FilePtr open_any(Dice& dice, Caller& caller, bool by_callbacks, std::optional<std::size_t>& shard) {
+CheckpointPtr open_any(Dice& dice, Caller& caller, bool by_callbacks, std::optional<std::size_t>& shard) {
   constexpr io::Mode kModes[] = {io::Mode::automatic, io::Mode::map, io::Mode::read, io::Mode::copy_on_write};
   OpenOptions options;
   options.io = dice.any_of(kModes);
   options.threads = 1;
-  if (!by_callbacks && dice.below(2) == 0) return File::open(model().folder.c_str(), options);
+  if (!by_callbacks && dice.below(2) == 0) return Checkpoint::open(model().folder.c_str(), options);
   shard = dice.below(kShards);
-  if (!by_callbacks) return File::open(model().path(*shard).c_str(), options);
+  if (!by_callbacks) return Checkpoint::open(model().path(*shard).c_str(), options);
   caller.bytes = &model().files[*shard];
-  return File::open(io::callback_source({Caller::read_at, nullptr, &caller}, caller.bytes->size()), options);
+  return Checkpoint::open(io::callback_source({Caller::read_at, nullptr, &caller}, caller.bytes->size()), options);
 }
 
 ReadOptions random_options(Dice& dice) {
@@ -338,7 +338,7 @@ std::size_t one_case(std::uint64_t seed) {
   const bool by_callbacks = std::string(fault.call) == "callback";
   Caller caller;
   std::optional<std::size_t> shard;
-  const FilePtr file = open_any(dice, caller, by_callbacks, shard);
+  const CheckpointPtr file = open_any(dice, caller, by_callbacks, shard);
   std::vector<Wish> wishes = random_wishes(shard, dice);
   forget(wishes);
   Plan plan(*file);

@@ -21,7 +21,7 @@
 
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 
 namespace st::core {
@@ -103,7 +103,7 @@ bool reads_right(const Scenario& scenario, const Model& model) {
   OpenOptions options;
   options.io = scenario.mode;
   options.threads = 1;
-  const FilePtr file = File::open((model.folder() / scenario.opened).c_str(), options);
+  const CheckpointPtr file = Checkpoint::open((model.folder() / scenario.opened).c_str(), options);
   std::vector<std::string> got(model.shards(), std::string(kBytes, '?'));
   Plan plan(*file);
   bool right = file->count_tensors() == model.shards();
@@ -220,7 +220,7 @@ TEST(ReadFaultsOfFolders, AnUnreadableFolderIsNotAnEmptyOne) {
     read_faults::arm({"readdir", at, 1, EIO});
     std::optional<Error> error;
     try {
-      File::open(model.folder().c_str(), {});
+      Checkpoint::open(model.folder().c_str(), {});
     } catch (const Error& caught) {
       error = caught;
     }
@@ -240,7 +240,7 @@ TEST(ReadFaultsOfPlans, OneShardAfterAnotherHasADescriptor) {
   const Model model(kShards, true);
   OpenOptions options;
   options.io = io::Mode::read;
-  const FilePtr file = File::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  const CheckpointPtr file = Checkpoint::open((model.folder() / "model.safetensors.index.json").c_str(), options);
   std::vector<std::string> got(2 * kShards, std::string(kBytes, '?'));  // twice: enough to be worth two readers
   Plan plan(*file);
   for (std::size_t i = 0; i < got.size(); ++i)
@@ -264,7 +264,7 @@ TEST(ShardsAtRest, AreNeverReadFromAFileThatGotTheirInode) {
   const Model model(70, true);
   OpenOptions options;
   options.io = io::Mode::read;
-  const FilePtr file = File::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  const CheckpointPtr file = Checkpoint::open((model.folder() / "model.safetensors.index.json").c_str(), options);
   const fs::path shard = model.shard(69);
   std::string got(kBytes, '?');
   read(*file->tensor("t69"), got.data());
@@ -291,7 +291,7 @@ TEST(ShardsAtRest, WithoutAMappingAreToldByTheirTimes) {
   OpenOptions options;
   options.io = io::Mode::read;
   read_faults::arm({"mmap", 0, SIZE_MAX, ENODEV});
-  const FilePtr file = File::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  const CheckpointPtr file = Checkpoint::open((model.folder() / "model.safetensors.index.json").c_str(), options);
   read_faults::disarm();
   const fs::path shard = model.shard(69);
   std::string got(kBytes, '?');
@@ -308,7 +308,7 @@ TEST(ShardsAtRest, AreReadAfterTheirTimesChanged) {
   const Model model(70, true);
   OpenOptions options;
   options.io = io::Mode::read;
-  const FilePtr file = File::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  const CheckpointPtr file = Checkpoint::open((model.folder() / "model.safetensors.index.json").c_str(), options);
   const fs::path shard = model.shard(69);
   fs::last_write_time(shard, fs::last_write_time(shard) - std::chrono::hours(1));
   fs::create_hard_link(shard, model.folder() / "linked");

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 #include "core/writer.hpp"
 #include "io/folder.hpp"
@@ -125,7 +125,8 @@ TEST(Sources, BytesFromElsewhereGoThroughAPlan) {
     Requests requests;
     io::Traits traits;
     traits.origin = origin;
-    const FilePtr file = File::open(std::make_unique<RemoteSource>("store://m", bytes, requests, traits), {});
+    const CheckpointPtr file =
+        Checkpoint::open(std::make_unique<RemoteSource>("store://m", bytes, requests, traits), {});
     EXPECT_STREQ(file->shard(0).path, "store://m");
     EXPECT_EQ(file->shard(0).source->view(), nullptr);
     const std::string data = bytes.substr(bytes.size() - 200'050);
@@ -163,7 +164,7 @@ TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
     Requests requests;
     io::Traits traits;
     traits.request_cost = cost;
-    const FilePtr file = File::open(std::make_unique<RemoteSource>("m", bytes, requests, traits), {});
+    const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteSource>("m", bytes, requests, traits), {});
     std::string whole(100'000, '?');
     std::string last(50, '?');
     Plan plan(*file);
@@ -183,7 +184,8 @@ TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
 TEST(Sources, ATruncatedOneIsNamedWithItsTensor) {
   std::string bytes = sample();
   Requests requests;
-  const FilePtr file = File::open(std::make_unique<RemoteSource>("store://m", bytes, requests, io::Traits{}), {});
+  const CheckpointPtr file =
+      Checkpoint::open(std::make_unique<RemoteSource>("store://m", bytes, requests, io::Traits{}), {});
   bytes.resize(bytes.size() - 20);
   std::string last(50, '?');
   Plan plan(*file);
@@ -196,15 +198,15 @@ TEST(Sources, ATruncatedOneIsNamedWithItsTensor) {
 TEST(Sources, FaultsOfAHeaderNameTheSource) {
   const std::string bytes = header("{]");
   Requests requests;
-  const Error error =
-      error_of([&] { File::open(std::make_unique<RemoteSource>("store://bad", bytes, requests, io::Traits{}), {}); });
+  const Error error = error_of(
+      [&] { Checkpoint::open(std::make_unique<RemoteSource>("store://bad", bytes, requests, io::Traits{}), {}); });
   EXPECT_TRUE(error.message.starts_with("'store://bad': ")) << error.message;
 }
 
 TEST(Sources, TensorsAreCopiedIntoANewFile) {
   const std::string bytes = sample();
   Requests requests;
-  const FilePtr file = File::open(std::make_unique<RemoteSource>("m", bytes, requests, io::Traits{}), {});
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteSource>("m", bytes, requests, io::Traits{}), {});
   std::string name = testing::TempDir() + "sourcesXXXXXX";
   close(mkstemp(name.data()));
   Writer writer;
@@ -230,7 +232,7 @@ const std::map<std::string, std::string> kShards{{"model-00001-of-00002.safetens
 const std::string kIndex = R"({"metadata":{"k":"v"},"weight_map":{)"
                            R"("a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})";
 
-std::string bytes_of(const File& file, const char* name) {
+std::string bytes_of(const Checkpoint& file, const char* name) {
   const Tensor* const tensor = file.tensor(name);
   if (tensor == nullptr) return "no tensor";
   std::string bytes(tensor->bytes(), '?');
@@ -244,7 +246,7 @@ TEST(Folders, AModelOfShardsIsOpenedFromElsewhere) {
     std::map<std::string, std::string> objects = kShards;
     if (with_index) objects["model.safetensors.index.json"] = kIndex;
     Requests requests;
-    const FilePtr file = File::open(std::make_unique<RemoteFolder>(objects, requests), {});
+    const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteFolder>(objects, requests), {});
     EXPECT_EQ(file->count_shards(), 2U);
     EXPECT_EQ(bytes_of(*file, "a"), "first");
     EXPECT_EQ(bytes_of(*file, "b"), "second");
@@ -261,7 +263,7 @@ TEST(Folders, AModelOfShardsIsOpenedFromElsewhere) {
 TEST(Folders, AModelOfOneFileIsOpenedFromElsewhere) {
   Requests requests;
   const std::map<std::string, std::string> objects{{"model.safetensors", one_tensor("a", "alone")}, {"notes.txt", ""}};
-  const FilePtr file = File::open(std::make_unique<RemoteFolder>(objects, requests), {});
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteFolder>(objects, requests), {});
   EXPECT_EQ(bytes_of(*file, "a"), "alone");
   EXPECT_STREQ(file->shard(0).path, "store://bucket/model/model.safetensors");
 }
@@ -271,7 +273,7 @@ TEST(Folders, AShardThatIsNotThereIsMissing) {
   std::map<std::string, std::string> objects = kShards;
   objects["model.safetensors.index.json"] = kIndex;
   objects.erase("model-00002-of-00002.safetensors");
-  const Error error = error_of([&] { File::open(std::make_unique<RemoteFolder>(objects, requests), {}); });
+  const Error error = error_of([&] { Checkpoint::open(std::make_unique<RemoteFolder>(objects, requests), {}); });
   EXPECT_EQ(error.status, Status::shard);
   EXPECT_NE(error.message.find("shard 'model-00002-of-00002.safetensors' is missing"), std::string::npos)
       << error.message;
@@ -279,8 +281,8 @@ TEST(Folders, AShardThatIsNotThereIsMissing) {
 
 TEST(Folders, OneWithoutAModelIsNamed) {
   Requests requests;
-  const Error error =
-      error_of([&] { File::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
+  const Error error = error_of(
+      [&] { Checkpoint::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
   EXPECT_EQ(error.message, "folder 'store://bucket/model' holds no safetensors file");
 }
 

@@ -19,7 +19,7 @@
 
 #include "../io/faults.hpp"
 #include "../io/system.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
 
@@ -172,7 +172,7 @@ void write(const RandomTable& table, const std::string& path, const WriteOptions
   writer.finish();
 }
 
-void expect_same(const File& file, const RandomTable& table) {
+void expect_same(const Checkpoint& file, const RandomTable& table) {
   ASSERT_EQ(file.count_tensors(), table.tensors.size());
   ASSERT_EQ(file.has_metadata(), table.has_metadata);
   ASSERT_EQ(file.metadata().size(), table.metadata.size());
@@ -191,7 +191,7 @@ void expect_same(const File& file, const RandomTable& table) {
 }
 
 // From the file just read: names, metadata and order as they are there, bytes copied through.
-void write_again(const File& file, const std::string& path, const WriteOptions& options) {
+void write_again(const Checkpoint& file, const std::string& path, const WriteOptions& options) {
   Writer writer;
   if (file.has_metadata()) writer.keep_empty_metadata();
   for (const MetadataPair& pair : file.metadata()) writer.set_metadata(pair.key, pair.value);
@@ -209,7 +209,7 @@ TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
     OpenOptions open;
     open.header.rules = format::Rules::strict;
     open.io = i % 2 == 0 ? io::Mode::map : io::Mode::read;
-    const FilePtr file = File::open(path().c_str(), open);
+    const CheckpointPtr file = Checkpoint::open(path().c_str(), open);
     ASSERT_NO_FATAL_FAILURE(expect_same(*file, table)) << i;
     // Tensors without bytes have no place of their own in the data, so that reading orders them by name.
     const bool ordered =
@@ -246,7 +246,7 @@ TEST_F(WriterTest, of_a_metadata_key_the_last_value_counts) {
   }
   writer.begin(path().c_str(), {});
   writer.finish();
-  const FilePtr file = File::open(path().c_str(), {});
+  const CheckpointPtr file = Checkpoint::open(path().c_str(), {});
   ASSERT_EQ(file->metadata().size(), 3U);
   std::string read;
   for (const MetadataPair& pair : file->metadata()) read += fmt::format("{}={};", pair.key, pair.value);
@@ -289,7 +289,7 @@ TEST_F(WriterTest, every_call_has_its_turn) {
         writer.put(0, 0, "a", 1);
         writer.finish();
       }
-      const FilePtr file = File::open(path().c_str(), {});
+      const CheckpointPtr file = Checkpoint::open(path().c_str(), {});
       EXPECT_EQ(file->count_tensors(), 1U);
       EXPECT_FALSE(file->has_metadata());
       EXPECT_EQ(count(), 1U);
@@ -322,7 +322,7 @@ TEST_F(WriterTest, can_begin_elsewhere_after_a_path_that_cannot_be_opened) {
   EXPECT_EQ(error_of([&] { writer.begin(path("missing/x").c_str(), {}); }).os_error, ENOENT);
   writer.begin(path().c_str(), {});
   writer.finish();
-  EXPECT_EQ(File::open(path().c_str(), {})->count_tensors(), 1U);
+  EXPECT_EQ(Checkpoint::open(path().c_str(), {})->count_tensors(), 1U);
 }
 
 // ---- every byte once -----------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ TEST_F(WriterTest, can_begin_elsewhere_after_a_path_that_cannot_be_opened) {
 TEST_F(WriterTest, a_stream_is_the_file_that_would_have_been_written) {
   const std::uint64_t shape[] = {100};
   const std::string text(100, 't');
-  const auto write_to = [&](const std::string& target, const FilePtr& other) {
+  const auto write_to = [&](const std::string& target, const CheckpointPtr& other) {
     Writer writer;
     writer.add("a given", Dtype::U8, shape, text.data());
     const std::size_t first = writer.add("b put", Dtype::U8, shape, nullptr);
@@ -347,7 +347,7 @@ TEST_F(WriterTest, a_stream_is_the_file_that_would_have_been_written) {
     writer.finish();
   };
   write_to(path("other"), nullptr);
-  const FilePtr other = File::open(path("other").c_str(), {});
+  const CheckpointPtr other = Checkpoint::open(path("other").c_str(), {});
   write_to(path("file"), other);
   std::ofstream(path("stream")).flush();
   const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CLOEXEC);
@@ -374,7 +374,7 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   writer.put(a, 0, "01", 2);
   writer.finish();
   std::string data(10, ' ');
-  read(*File::open(path().c_str(), {})->tensor("a"), data.data());
+  read(*Checkpoint::open(path().c_str(), {})->tensor("a"), data.data());
   EXPECT_EQ(data, "0123456789");
 }
 
@@ -436,7 +436,7 @@ TEST_F(WriterTest, many_threads_put_at_once) {
   }
   for (std::thread& thread : threads) thread.join();
   writer.finish();
-  const FilePtr file = File::open(path().c_str(), {});
+  const CheckpointPtr file = Checkpoint::open(path().c_str(), {});
   for (std::size_t i = 0; i < kTensors; ++i) {
     std::string got(kBytes, ' ');
     read(*file->tensor(fmt::format("t{}", i)), got.data());
@@ -616,7 +616,7 @@ TEST_F(WriterTest, saving_over_the_file_that_is_open_is_safe) {
   for (const io::Mode mode : {io::Mode::map, io::Mode::read}) {
     OpenOptions options;
     options.io = mode;
-    const FilePtr file = File::open(path().c_str(), options);
+    const CheckpointPtr file = Checkpoint::open(path().c_str(), options);
     Writer writer;
     writer.add("renamed", *file->tensor_at(0));
     writer.begin(path().c_str(), {});
@@ -624,7 +624,7 @@ TEST_F(WriterTest, saving_over_the_file_that_is_open_is_safe) {
     std::string got(data.size(), ' ');
     read(*file->tensor_at(0), got.data());
     EXPECT_TRUE(got == data);
-    const FilePtr now = File::open(path().c_str(), {});
+    const CheckpointPtr now = Checkpoint::open(path().c_str(), {});
     read(*now->tensor("renamed"), got.data());
     EXPECT_TRUE(got == data);
   }
@@ -643,7 +643,7 @@ TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
   for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
     OpenOptions options;
     options.io = mode;
-    const FilePtr file = File::open(path().c_str(), options);
+    const CheckpointPtr file = Checkpoint::open(path().c_str(), options);
     for (int round = 0; round < 4; ++round) {
       if (round == 3) fs::remove(path());
       Writer writer;
@@ -652,7 +652,7 @@ TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
       EXPECT_FAILS(Status::ok, "", writer.finish());
     }
     std::string got(data.size(), ' ');
-    const FilePtr now = File::open(path().c_str(), {});
+    const CheckpointPtr now = Checkpoint::open(path().c_str(), {});
     read(*now->tensor("a"), got.data());
     EXPECT_TRUE(got == data);
   }
@@ -671,8 +671,8 @@ TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
                               return 0;
                             },
                             nullptr, &bytes};
-  const FilePtr memory = File::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
-  const FilePtr callbacks = File::open(io::callback_source(calls, bytes.size()), {});
+  const CheckpointPtr memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+  const CheckpointPtr callbacks = Checkpoint::open(io::callback_source(calls, bytes.size()), {});
   Writer writer;
   writer.add("m", *memory->tensor("a"));
   writer.add("c", *callbacks->tensor("a"));
@@ -736,8 +736,8 @@ TEST_F(WriterTest, of_two_failures_the_first_counts) {
     writer.finish();
   }
   FailingSource source{contents(path())};
-  const FilePtr file =
-      File::open(io::callback_source({FailingSource::read_at, nullptr, &source}, source.bytes.size()), {});
+  const CheckpointPtr file =
+      Checkpoint::open(io::callback_source({FailingSource::read_at, nullptr, &source}, source.bytes.size()), {});
   Writer writer;
   const std::size_t put = writer.add("put", Dtype::U8, shape, nullptr);
   writer.add("copied", *file->tensor("a"));
@@ -760,7 +760,7 @@ TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
     other.begin(path("other").c_str(), {});
     other.finish();
   }
-  const FilePtr other = File::open(path("other").c_str(), {});
+  const CheckpointPtr other = Checkpoint::open(path("other").c_str(), {});
   ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
   std::string got;
   std::thread reader([&] { got = contents(path("fifo")); });
@@ -785,7 +785,7 @@ TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
   writer.finish();
   reader.join();
   std::ofstream(path("got"), std::ios::binary) << got;
-  const FilePtr file = File::open(path("got").c_str(), {});
+  const CheckpointPtr file = Checkpoint::open(path("got").c_str(), {});
   for (std::size_t i = 0; i < 8; ++i) {
     std::string bytes(kBytes, ' ');
     read(*file->tensor(fmt::format("t{}", i)), bytes.data());

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "core/file.hpp"
+#include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
 #include "format/json/json_writer.hpp"
@@ -105,8 +105,8 @@ core::OpenOptions options() {
 
 // Opens, and finds everything by its name.
 void open_and_find(const std::string& path) {
-  const core::FilePtr file = core::File::open(path.c_str(), options());
-  for (const MetadataPair& pair : file->metadata()) EXPECT_NE(file->metadata(pair.key), nullptr);
+  const core::CheckpointPtr file = core::Checkpoint::open(path.c_str(), options());
+  for (const format::MetadataPair& pair : file->metadata()) EXPECT_NE(file->metadata(pair.key), nullptr);
   for (std::size_t i = 0; i < file->count_tensors(); ++i) EXPECT_NE(file->tensor(file->tensor_at(i)->name()), nullptr);
 }
 
@@ -147,7 +147,7 @@ std::string index_of_absent_shards(std::size_t n) {
 Cost of_absent_shards(std::size_t n) {
   const Folder folder;
   const std::string path = folder.put("model.safetensors.index.json", index_of_absent_shards(n));
-  return cost_of([&] { EXPECT_THROW(core::File::open(path.c_str(), options()), Error); });
+  return cost_of([&] { EXPECT_THROW(core::Checkpoint::open(path.c_str(), options()), Error); });
 }
 
 Cost of_writing_metadata(std::size_t n) {
@@ -197,7 +197,7 @@ std::vector<std::string> hostile_names(std::size_t n, bool collide) {
   std::vector<std::string> names;
   for (std::uint64_t i = 0; names.size() < n; ++i) {
     const std::string name = fmt::format("{:016x}", i * 0x9E3779B97F4A7C15);
-    const auto hash = static_cast<std::uint32_t>(hash_name(name, 0));
+    const auto hash = static_cast<std::uint32_t>(format::hash_name(name, 0));
     if (!collide || hash < (std::uint32_t{1} << 22)) names.push_back(name);
   }
   return names;

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/memory.hpp"
+#include "core/allocator.hpp"
 
 namespace st::cost {
 

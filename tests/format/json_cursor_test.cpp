@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace st::format {
+namespace st::format::json {
 namespace {
 
 // Text as the cursor wants it: followed by zeros, and by nothing that a sanitizer would let pass.
@@ -20,13 +20,13 @@ class Text {
     bytes_.resize(size_ + kPadding, '\0');
     cursor_.emplace(std::span(bytes_.data(), size_), 0, &arena_);
   }
-  JsonCursor& cursor() { return *cursor_; }
+  Cursor& cursor() { return *cursor_; }
 
  private:
   std::vector<char> bytes_;
   std::size_t size_;
   std::pmr::monotonic_buffer_resource arena_;
-  std::optional<JsonCursor> cursor_;
+  std::optional<Cursor> cursor_;
 };
 
 // Where the error points; nothing when `read` throws none.
@@ -45,7 +45,7 @@ std::optional<std::uint64_t> fault_of(const Read& read) {
 
 std::optional<std::uint64_t> integer_of(std::string_view text, std::uint64_t* end = nullptr) {
   Text padded(text);
-  JsonCursor& in = padded.cursor();
+  Cursor& in = padded.cursor();
   std::uint64_t value = 0;
   if (!in.integer(value)) return std::nullopt;
   if (end != nullptr) *end = in.offset_of(in.behind());
@@ -117,7 +117,7 @@ TEST(Integer, Limits) {
 TEST(Integer, NothingIsConsumedWhereThereIsNone) {
   for (const std::string_view text : {"1.5", "18446744073709551616", "01", "123456789e1", "x"}) {
     Text padded(text);
-    JsonCursor& in = padded.cursor();
+    Cursor& in = padded.cursor();
     std::uint64_t value = 0;
     EXPECT_FALSE(in.integer(value)) << text;
     EXPECT_EQ(in.offset_of(in.at()), 0U) << text;
@@ -131,7 +131,7 @@ TEST(String, ASpecialByteAtEveryPlace) {
     const std::string plain(before, 'x');
     const auto read = [&](const std::string& text) {
       Text padded(text);
-      JsonCursor& in = padded.cursor();
+      Cursor& in = padded.cursor();
       return std::string(in.string());
     };
     EXPECT_EQ(read('"' + plain + '"'), plain);
@@ -149,7 +149,7 @@ TEST(String, ASpecialByteAtEveryPlace) {
 
 TEST(Behind, TheFirstTokenIsWhereTheTextBegins) {
   Text padded("  {}");
-  JsonCursor& in = padded.cursor();
+  Cursor& in = padded.cursor();
   EXPECT_EQ(in.at() - in.behind(), 2);
 }
 
@@ -190,7 +190,7 @@ TEST(String, Escapes) {
   };
   for (const Case& given : cases) {
     Text padded('"' + std::string(given.spelled) + '"');
-    JsonCursor& in = padded.cursor();
+    Cursor& in = padded.cursor();
     std::optional<std::string> text;
     fault_of([&] { text = in.string(); });
     EXPECT_EQ(text, given.text) << given.spelled;
@@ -202,7 +202,7 @@ TEST(String, Escapes) {
 // Whether the whole text is one value, with `depth` containers open around it.
 bool is_dropped(std::string_view text, unsigned depth = 0) {
   Text padded(text);
-  JsonCursor& in = padded.cursor();
+  Cursor& in = padded.cursor();
   return !fault_of([&] {
     in.skip_value(depth);
     in.expect_end();
@@ -323,4 +323,4 @@ TEST(Dropped, SiblingsDoNotCountAsDepth) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::json

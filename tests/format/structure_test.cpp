@@ -40,7 +40,7 @@ std::vector<char> padded(std::string_view text) {
 // Where tokens begin, the end of the text last.
 std::vector<std::size_t> tokens_of(std::string_view text, std::size_t window_bytes) {
   std::vector<char> bytes = padded(text);
-  Structure structure({bytes.data(), text.size()}, window_bytes);
+  json::Structure structure({bytes.data(), text.size()}, window_bytes);
   std::vector<std::size_t> tokens;
   for (;;) {
     structure.peek();
@@ -204,12 +204,12 @@ TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
 
 std::string index_listed(std::string_view text) {
   std::vector<char> bytes = padded(text);
-  IndexFile index(std::pmr::new_delete_resource());
+  shard_index::Index index(std::pmr::new_delete_resource());
   ReadOptions options;
   options.window_bytes = 64;
-  read_index({bytes.data(), text.size()}, options, index);
+  shard_index::read({bytes.data(), text.size()}, options, index);
   std::string said;
-  for (const IndexEntry& entry : index.entries)
+  for (const shard_index::Entry& entry : index.entries)
     said += fmt::format("{} in {}\n", entry.tensor, index.shards[entry.shard]);
   for (const MetadataPair& pair : index.metadata) said += fmt::format("{}={}\n", pair.key, pair.value);
   std::erase(said, ' ');  // a value that is no string is kept as it is spelled
@@ -251,11 +251,11 @@ TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
       const std::string header = std::string(fault) + spaces + "\x80" + spaces;
       EXPECT_EQ(header_fault(header, 64), (Fault{Status::utf8, 8 + fault.size() + spaces.size()})) << fault;
       std::vector<char> bytes = padded(header);
-      IndexFile index(std::pmr::new_delete_resource());
+      shard_index::Index index(std::pmr::new_delete_resource());
       ReadOptions options;
       options.window_bytes = 64;
       EXPECT_EQ(fault_of([&] {
-                  read_index({bytes.data(), header.size()}, options, index);
+                  shard_index::read({bytes.data(), header.size()}, options, index);
                 }),
                 (Fault{Status::utf8, fault.size() + spaces.size()}))
           << fault;

@@ -114,7 +114,7 @@ TEST(String, WhatIsWrongWithItIsSaid) {
 TEST(ShardName, EveryByteAtTheBeginning) {
   const auto is_refused = [](const std::string& name) {
     try {
-      require_safe_name(name);
+      shard_index::require_safe_name(name);
       return false;
     } catch (const Error& error) {
       EXPECT_EQ(error.status, Status::shard);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "format/bintensors/codes.hpp"
 #include "format/utf8.hpp"
 
@@ -249,7 +250,7 @@ class Decoder {
     std::uint64_t* const dims = words(static_cast<std::size_t>(rank) + 1);
     for (std::uint64_t i = 0; i < rank; ++i) dims[i] = numbers.take();
     dims[rank] = 0;
-    if (!known) dims[rank] = reinterpret_cast<std::uintptr_t>(terminated_copy(table_, std::to_string(code)).data());
+    if (!known) dims[rank] = reinterpret_cast<std::uintptr_t>(copy_text(table_.arena, std::to_string(code)).data());
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
     tensor.begin = numbers.take();
@@ -341,13 +342,6 @@ class Decoder {
 };
 
 }  // namespace
-
-std::string_view terminated_copy(Table& table, std::string_view text) {
-  auto* const to = static_cast<char*>(table.arena.allocate(text.size() + 1, 1));
-  std::copy(text.begin(), text.end(), to);
-  to[text.size()] = '\0';
-  return {to, text.size()};
-}
 
 bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table) {
   Decoder decoder(header, options, table);

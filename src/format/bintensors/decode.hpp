@@ -15,7 +15,4 @@ namespace st::format::bintensors {
 // a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
 bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table);
 
-// In the table's arena, with a NUL behind it.
-std::string_view terminated_copy(Table& table, std::string_view text);
-
 }  // namespace st::format::bintensors

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "format/bintensors/codes.hpp"
 #include "format/bintensors/decode.hpp"
 #include "format/sniff.hpp"
@@ -105,11 +106,11 @@ void terminate_strings(Table& table) {
     if (known && static_cast<unsigned char>(*end) == code_of(tensor.dtype())) {
       *end = '\0';
     } else {
-      tensor.name_text = terminated_copy(table, tensor.name()).data();
+      tensor.name_text = copy_text(table.arena, tensor.name()).data();
     }
   }
   for (MetadataPair& pair : table.metadata) {
-    pair = {terminated_copy(table, pair.key), terminated_copy(table, pair.value)};
+    pair = {copy_text(table.arena, pair.key), copy_text(table.arena, pair.value)};
   }
 }
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace st::format {
+namespace st::format::json {
 
 namespace {
 
@@ -48,17 +48,17 @@ void append_utf8(std::string& out, std::uint32_t code) {
 
 }  // namespace
 
-const char* JsonCursor::behind() {
+const char* Cursor::behind() {
   const char* end = at();
   while (end != tokens.text_begin && is_space(end[-1])) --end;
   return end;
 }
 
-void JsonCursor::expect_end() {
+void Cursor::expect_end() {
   if (at() != tokens.text_end) fail_json(at(), "more text after the end of the object");
 }
 
-std::size_t JsonCursor::expected_items(std::size_t found, std::size_t least) const {
+std::size_t Cursor::expected_items(std::size_t found, std::size_t least) const {
   constexpr std::size_t kFirst = 64;  // they show how long one is
   const auto all = static_cast<double>(tokens.text_end - tokens.text_begin);
   if (found == 0) return 16 + std::min(kFirst, static_cast<std::size_t>(all) / least);
@@ -67,13 +67,13 @@ std::size_t JsonCursor::expected_items(std::size_t found, std::size_t least) con
 }
 
 // A run that goes on where it should end: the rest is the next token, which nobody expects.
-void JsonCursor::end_run(char* end) {
+void Cursor::end_run(char* end) {
   ++tokens.next;
   if (end == tokens.text_end || is_space(*end) || is_operator(*end)) return;
   *--tokens.next = static_cast<std::uint32_t>(end - tokens.base);
 }
 
-bool JsonCursor::integer(std::uint64_t& value) {
+bool Cursor::integer(std::uint64_t& value) {
   tokens.peek();
   char* const first = tokens.at();
   if (short_number(first, tokens.next[1] - tokens.next[0], value)) {
@@ -89,7 +89,7 @@ bool JsonCursor::integer(std::uint64_t& value) {
 
 // ---- strings --------------------------------------------------------------------------------------------------------
 
-std::uint32_t JsonCursor::hex4(const char* at) const {
+std::uint32_t Cursor::hex4(const char* at) const {
   std::uint32_t value = 0;
   const auto [stop, problem] = std::from_chars(at, at + 4, value, 16);
   if (problem != std::errc{} || stop != at + 4) fail_json(at, "\\u wants four hexadecimal digits");
@@ -97,7 +97,7 @@ std::uint32_t JsonCursor::hex4(const char* at) const {
 }
 
 // One escape, at its backslash. Appends what it stands for, and returns what follows it.
-char* JsonCursor::unescape(char* at, std::string& utf8) const {
+char* Cursor::unescape(char* at, std::string& utf8) const {
   constexpr std::string_view kLetters = "\"\\/bfnrt";
   constexpr std::string_view kBytes = "\"\\/\b\f\n\r\t";
   if (const std::size_t i = kLetters.find(at[1]); i != std::string_view::npos) {
@@ -118,7 +118,7 @@ char* JsonCursor::unescape(char* at, std::string& utf8) const {
 }
 
 // The closing quote of a string whose first byte is `at`; every byte is checked.
-char* JsonCursor::string_end(char* at, bool& escaped) const {
+char* Cursor::string_end(char* at, bool& escaped) const {
   std::string utf8;
   while (*at != '"') {
     if (*at == '\\') {
@@ -135,7 +135,7 @@ char* JsonCursor::string_end(char* at, bool& escaped) const {
 }
 
 // Checked first, then decoded: the text is never shorter than what it stands for, so one allocation is enough.
-std::string_view JsonCursor::special_string(char* first) {
+std::string_view Cursor::special_string(char* first) {
   bool escaped = false;
   char* const close = string_end(first, escaped);
   tokens.find_backslash(close);
@@ -157,7 +157,7 @@ std::string_view JsonCursor::special_string(char* first) {
 
 // ---- values that are dropped ----------------------------------------------------------------------------------------
 
-void JsonCursor::skip_string() {
+void Cursor::skip_string() {
   if (tokens.peek() != '"') fail_expected('"');
   char* const first = tokens.at() + 1;
   ++tokens.next;
@@ -166,18 +166,18 @@ void JsonCursor::skip_string() {
   tokens.find_backslash(string_end(first, escaped));
 }
 
-void JsonCursor::skip_key() {
+void Cursor::skip_key() {
   skip_string();
   expect(':');
 }
 
-void JsonCursor::skip_word(std::string_view word) {
+void Cursor::skip_word(std::string_view word) {
   char* const first = tokens.at();
   if (std::memcmp(first, word.data(), word.size()) != 0) fail_json(first, "expected a value");
   end_run(first + word.size());
 }
 
-void JsonCursor::skip_number() {
+void Cursor::skip_number() {
   char* at = tokens.at();
   const char* const first = at;
   if (*at == '-') ++at;
@@ -219,7 +219,7 @@ void JsonCursor::skip_number() {
   end_run(at);
 }
 
-void JsonCursor::skip_value(unsigned depth) {
+void Cursor::skip_value(unsigned depth) {
   const unsigned outside = depth;
   std::bitset<kMaxDepth + 1> in_object;
   for (;;) {
@@ -251,24 +251,24 @@ void JsonCursor::skip_value(unsigned depth) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-void JsonCursor::fail_here(Status status, const char* place, std::string_view what) const {
+void Cursor::fail_here(Status status, const char* place, std::string_view what) const {
   const std::uint64_t offset = offset_of(std::min<const char*>(place, tokens.text_end));
   if (tensor.data() == nullptr) fail_at(status, offset, "{}: {}", document, what);
   fail_at(status, offset, "tensor {}: {}", in_quotes(tensor), what);
 }
 
-void JsonCursor::wrong_type(unsigned depth, std::string_view what) {
+void Cursor::wrong_type(unsigned depth, std::string_view what) {
   const char* const place = at();
   skip_value(depth);
   fail_here(Status::schema, place, what);
 }
 
-void JsonCursor::fail_json(const char* where, std::string_view what) const {
+void Cursor::fail_json(const char* where, std::string_view what) const {
   const char* const place = std::min<const char*>(where, tokens.text_end);
   fail_here(Status::json, place, fmt::format("{} (byte {} of the file)", what, offset_of(place)));
 }
 
-void JsonCursor::fail_expected(char c) {
+void Cursor::fail_expected(char c) {
   const char* const place = at();
   const auto found = static_cast<unsigned char>(*place);
   if (place == tokens.text_end) fail_json(place, fmt::format("the text ends where '{}' was expected", c));
@@ -276,4 +276,4 @@ void JsonCursor::fail_expected(char c) {
   fail_json(place, fmt::format("expected '{}' and not '{}'", c, *place));
 }
 
-}  // namespace st::format
+}  // namespace st::format::json

@@ -18,15 +18,15 @@
 #include "format/json/structure.hpp"
 #include "format/read_options.hpp"
 
-namespace st::format {
+namespace st::format::json {
 
 inline constexpr unsigned kMaxDepth = 127;  // containers open at once, the outermost counted
 
-class JsonCursor {
+class Cursor {
  public:
   // `origin`: where in the file the text begins. `strings`: where unescaped strings go.
-  JsonCursor(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings,
-             std::size_t window_bytes = kWindowBytes)
+  Cursor(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings,
+         std::size_t window_bytes = kWindowBytes)
       : tokens(text, window_bytes), origin_(origin), strings_(strings) {}
 
   // The first byte of the next token; 0 at the end.
@@ -120,4 +120,4 @@ class JsonCursor {
   return true;
 }
 
-}  // namespace st::format
+}  // namespace st::format::json

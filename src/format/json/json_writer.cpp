@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-namespace st::format {
+namespace st::format::json {
 
 namespace {
 
@@ -67,4 +67,4 @@ void append_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-}  // namespace st::format
+}  // namespace st::format::json

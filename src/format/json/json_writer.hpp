@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-namespace st::format {
+namespace st::format::json {
 
 void append_number(std::string& out, std::uint64_t value);
 
 // With its quotes, escaped exactly as the reference does.
 void append_string(std::string& out, std::string_view text);
 
-}  // namespace st::format
+}  // namespace st::format::json

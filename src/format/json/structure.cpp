@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "format/utf8.hpp"
 
-namespace st::format {
+namespace st::format::json {
 
 namespace {
 
@@ -146,4 +146,4 @@ void Structure::find_backslash(char* from) {
   plain_end = from + std::min(rest.find('\\'), rest.size());
 }
 
-}  // namespace st::format
+}  // namespace st::format::json

@@ -15,7 +15,7 @@ namespace simdjson::internal {
 class dom_parser_implementation;
 }
 
-namespace st::format {
+namespace st::format::json {
 
 inline constexpr std::size_t kPositionsBehindTheLast = 40;  // that may be read
 
@@ -68,4 +68,4 @@ class Structure {
   char* end_;  // of the window
 };
 
-}  // namespace st::format
+}  // namespace st::format::json

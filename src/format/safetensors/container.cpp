@@ -15,7 +15,7 @@ namespace st::format::safetensors {
 
 namespace {
 
-bool recognizes(char first) { return first == '{' || is_space(first); }
+bool recognizes(char first) { return first == '{' || json::is_space(first); }
 
 // A name that had to be unescaped no longer stands in the header.
 std::uint64_t place_of(std::string_view name, std::span<const char> header) {

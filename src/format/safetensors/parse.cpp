@@ -156,7 +156,7 @@ class HeaderParser {
     std::size_t rank = 0;
     if (text[*token] != ']') {
       for (;; token += 2) {
-        if (rank == kFew || !short_number(text + token[0], token[1] - token[0], dims[rank])) return false;
+        if (rank == kFew || !json::short_number(text + token[0], token[1] - token[0], dims[rank])) return false;
         ++rank;
         if (text[token[1]] != ',') break;
       }
@@ -165,7 +165,7 @@ class HeaderParser {
     if (!usual_.middle.stands_at(text + *token)) return false;
     token += UsualSpelling::kMiddleTokens;
     static_assert(2 + UsualSpelling::kOpeningTokens + 2 * kFew + UsualSpelling::kMiddleTokens + 5 <=
-                  kPositionsBehindTheLast);
+                  json::kPositionsBehindTheLast);
     const char* const begin_text = text + token[0];
     const char* const end_text = text + token[2];
     const std::size_t begin_digits = token[1] - token[0];
@@ -173,10 +173,10 @@ class HeaderParser {
     std::uint64_t begin = end_;
     std::uint64_t end = 0;
     if ((begin_digits != end_digits_ || !same_short_text(begin_text, end_text_, begin_digits)) &&
-        !short_number(begin_text, begin_digits, begin)) {
+        !json::short_number(begin_text, begin_digits, begin)) {
       return false;
     }
-    if (text[token[1]] != ',' || !short_number(end_text, end_digits, end) || text[token[3]] != ']' ||
+    if (text[token[1]] != ',' || !json::short_number(end_text, end_digits, end) || text[token[3]] != ']' ||
         text[token[4]] != '}' || token + 5 > in_.tokens.last) {
       return false;
     }
@@ -396,7 +396,7 @@ class HeaderParser {
     in_.fail_here(Status::schema, place, fmt::format("has no {}", kFieldNames[first]));
   }
 
-  JsonCursor in_;
+  json::Cursor in_;
   const ReadOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;

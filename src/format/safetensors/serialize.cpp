@@ -11,18 +11,18 @@ namespace {
 constexpr std::size_t kAhead = 8;
 
 void append_entry(std::string& out, const NewTensor& tensor) {
-  append_string(out, tensor.name);
+  json::append_string(out, tensor.name);
   out += R"(:{"dtype":")";
   out += info(tensor.dtype).name;
   out += R"(","shape":[)";
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (i > 0) out += ',';
-    append_number(out, tensor.shape[i]);
+    json::append_number(out, tensor.shape[i]);
   }
   out += R"(],"data_offsets":[)";
-  append_number(out, tensor.begin);
+  json::append_number(out, tensor.begin);
   out += ',';
-  append_number(out, tensor.end);
+  json::append_number(out, tensor.end);
   out += "]}";
 }
 
@@ -38,9 +38,9 @@ void append_metadata(std::string& out, std::span<const MetadataPair> metadata) {
   for (const MetadataPair& pair : metadata) {
     if (!first) out += ',';
     first = false;
-    append_string(out, pair.key);
+    json::append_string(out, pair.key);
     out += ':';
-    append_string(out, pair.value);
+    json::append_string(out, pair.value);
   }
   out += '}';
 }

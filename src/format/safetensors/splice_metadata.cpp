@@ -31,7 +31,7 @@ Slot find_slot(std::string_view header) {
   std::pmr::monotonic_buffer_resource strings;
   std::pmr::vector<char> text(header.begin(), header.end(), &strings);
   text.resize(text.size() + kPadding);
-  JsonCursor in({text.data(), header.size()}, kLengthBytes, &strings);
+  json::Cursor in({text.data(), header.size()}, kLengthBytes, &strings);
   const auto here = [&] { return static_cast<std::size_t>(in.at() - text.data()); };
   Slot slot;
   slot.brace = here();

@@ -5,11 +5,12 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/text.hpp"
 #include "format/json/json_cursor.hpp"
 #include "format/name_index.hpp"
 #include "format/utf8.hpp"
 
-namespace st::format {
+namespace st::format::shard_index {
 
 namespace {
 
@@ -24,7 +25,7 @@ struct ShardName {
 
 class IndexParser {
  public:
-  IndexParser(std::span<char> text, const ReadOptions& options, IndexFile& index)
+  IndexParser(std::span<char> text, const ReadOptions& options, Index& index)
       : in_(text, 0, &index.arena, options.window_bytes),
         index_(index),
         known_(index.shards.get_allocator().resource()),
@@ -119,12 +120,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  std::string_view keep(std::string_view text) {
-    auto* const copy = static_cast<char*>(index_.arena.allocate(text.size() + 1, 1));
-    std::memcpy(copy, text.data(), text.size());
-    copy[text.size()] = '\0';
-    return {copy, text.size()};
-  }
+  std::string_view keep(std::string_view text) { return copy_text(index_.arena, text); }
 
   void sort_shards() {
     std::pmr::vector<std::uint32_t> order(names_.size(), 0U, names_.get_allocator().resource());
@@ -135,11 +131,11 @@ class IndexParser {
       place[order[i]] = i;
       index_.shards.push_back(names_[order[i]].text);
     }
-    for (IndexEntry& entry : index_.entries) entry.shard = place[entry.shard];
+    for (Entry& entry : index_.entries) entry.shard = place[entry.shard];
   }
 
-  JsonCursor in_;
-  IndexFile& index_;
+  json::Cursor in_;
+  Index& index_;
   NameIndex<ShardName> known_;
   std::pmr::vector<ShardName> names_;
   std::size_t known_room_ = 0;
@@ -151,7 +147,7 @@ class IndexParser {
 
 }  // namespace
 
-void read_index(std::span<char> text, const ReadOptions& options, IndexFile& index) {
+void read(std::span<char> text, const ReadOptions& options, Index& index) {
   try {
     IndexParser(text, options, index).index();
   } catch (const Error&) {
@@ -174,4 +170,4 @@ void require_safe_name(std::string_view name) {
   }
 }
 
-}  // namespace st::format
+}  // namespace st::format::shard_index

@@ -12,30 +12,30 @@
 #include "format/read_options.hpp"
 #include "format/table.hpp"
 
-namespace st::format {
+namespace st::format::shard_index {
 
-struct IndexEntry {
+struct Entry {
   std::string_view tensor;
-  std::uint32_t shard;  // of IndexFile::shards
+  std::uint32_t shard;  // of Index::shards
 };
 
 // Views into the text that was read, and into `arena`.
-struct IndexFile {
+struct Index {
   std::pmr::monotonic_buffer_resource arena;
   std::pmr::vector<std::string_view> shards;  // file names, each once, ascending by bytes
-  std::pmr::vector<IndexEntry> entries;       // in the order of the text; a tensor may still stand twice
+  std::pmr::vector<Entry> entries;            // in the order of the text; a tensor may still stand twice
   std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as their JSON text; NUL-terminated
 
-  explicit IndexFile(std::pmr::memory_resource* memory)
+  explicit Index(std::pmr::memory_resource* memory)
       : arena(memory), shards(memory), entries(memory), metadata(memory) {}
 };
 
 // `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the
 // options are used.
-void read_index(std::span<char> text, const ReadOptions& options, IndexFile& index);
+void read(std::span<char> text, const ReadOptions& options, Index& index);
 
 // Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
 // absolute, has no drive letter, no backslash, no NUL, and no part "..".
 void require_safe_name(std::string_view name);
 
-}  // namespace st::format
+}  // namespace st::format::shard_index

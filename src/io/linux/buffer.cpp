@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/parallel_for.hpp"
 
@@ -24,8 +25,6 @@ struct Front {
   void* mapping;
   std::size_t mapped;
 };
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
 // With the swap space. Overcommitting, the system would give more, and kill the process when it is used.
 std::uint64_t machine_memory() {
@@ -56,12 +55,12 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   }
   // Whole huge pages: the system gives none for a part of one.
   const std::uint64_t size =
-      round_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
+      align_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
   const auto mapped = static_cast<std::size_t>(size + kBufferAlignment + page);
   void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) fail_os(Status::no_memory, errno, "a buffer of {} bytes", bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
-  const std::uint64_t skipped = round_up(address + page, kBufferAlignment) - address;
+  const std::uint64_t skipped = align_up(address + page, kBufferAlignment) - address;
   std::byte* const begin = static_cast<std::byte*>(mapping) + skipped;
   *reinterpret_cast<Front*>(begin - page) = {mapping, mapped};
   std::unique_ptr<std::byte, FreeBuffer> buffer(begin);

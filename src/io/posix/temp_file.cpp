@@ -15,6 +15,7 @@
 
 #include <fmt/core.h>
 
+#include "base/text.hpp"
 #include "io/posix/nameless_file.hpp"
 #include "io/random.hpp"
 
@@ -32,7 +33,7 @@ constexpr std::size_t kOldDigits = 3;  // version 0.1 counted from 0
 std::string beginning(const std::string& target) {
   constexpr std::string_view kMark = ".st-new-";
   std::size_t kept = std::min(target.size(), kMostName - 1 - kMark.size() - kDigits);
-  while (kept < target.size() && kept > 0 && (static_cast<unsigned char>(target[kept]) & 0xC0) == 0x80) --kept;
+  while (kept < target.size() && kept > 0 && continues_character(target[kept])) --kept;
   return fmt::format(".{}{}", std::string_view(target).substr(0, kept), kMark);
 }
 

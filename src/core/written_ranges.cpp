@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/coverage.hpp"
+#include "core/written_ranges.hpp"
 
 #include <algorithm>
 #include <iterator>
 
 namespace st::core {
 
-void Coverage::reset(std::size_t tensors) { came_ = std::vector<std::atomic<Came>>(tensors); }
+void WrittenRanges::reset(std::size_t tensors) { states_ = std::vector<std::atomic<State>>(tensors); }
 
-std::optional<Range> Coverage::claim(std::size_t number, Range piece) {
-  Came before = Came::not_yet;
-  came_[number].compare_exchange_strong(before, Came::in_pieces);
-  if (before == Came::whole) return piece;
-  return claim_range(piece);
+std::optional<Range> WrittenRanges::claim(std::size_t number, Range range) {
+  State before = State::unwritten;
+  states_[number].compare_exchange_strong(before, State::in_ranges);
+  if (before == State::whole) return range;
+  return claim_range(range);
 }
 
-std::optional<Range> Coverage::claim_whole(std::size_t number, Range tensor) {
-  Came before = Came::not_yet;
-  if (came_[number].compare_exchange_strong(before, Came::whole)) return std::nullopt;
-  if (before == Came::whole) return tensor;
+std::optional<Range> WrittenRanges::claim_whole(std::size_t number, Range tensor) {
+  State before = State::unwritten;
+  if (states_[number].compare_exchange_strong(before, State::whole)) return std::nullopt;
+  if (before == State::whole) return tensor;
   return claim_range(tensor);
 }
 
-std::optional<Range> Coverage::claim_range(Range range) {
+std::optional<Range> WrittenRanges::claim_range(Range range) {
   auto [begin, end] = range;
   const std::lock_guard lock(mutex_);
   const auto after = ranges_.lower_bound(begin);
@@ -42,10 +42,10 @@ std::optional<Range> Coverage::claim_range(Range range) {
   return std::nullopt;
 }
 
-std::uint64_t Coverage::missing(std::size_t number, Range tensor) const {
+std::uint64_t WrittenRanges::missing(std::size_t number, Range tensor) const {
   const auto [begin, end] = tensor;
-  const Came came = came_[number].load();
-  if (came != Came::in_pieces) return came == Came::whole ? 0 : end - begin;
+  const State state = states_[number].load();
+  if (state != State::in_ranges) return state == State::whole ? 0 : end - begin;
   const std::lock_guard lock(mutex_);
   std::uint64_t absent = end - begin;
   auto at = ranges_.upper_bound(begin);

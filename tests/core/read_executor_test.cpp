@@ -1,6 +1,6 @@
-// Carrying out a piece: every byte at its place and nothing beside it, with one read, whatever the addresses are.
+// Carrying out a batch: every byte at its place and nothing beside it, with one read, whatever the addresses are.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/transfer.hpp"
+#include "core/read_executor.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ constexpr std::size_t kPage = 4096;
 
 std::byte byte_at(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
 
-class CarryingOut : public testing::Test, public Receiver {
+class CarryingOut : public testing::Test, public ReadListener {
  protected:
   void SetUp() override {
     std::string name = testing::TempDir() + "transferXXXXXX";
@@ -52,12 +52,12 @@ class CarryingOut : public testing::Test, public Receiver {
                      std::size_t reads) {
     std::fill_n(place.get(), kRoom, std::byte{0xEE});
     came.fill(0);
-    Piece piece;
-    piece.reader = &file;
-    piece.path = read_path;
-    piece.ranges = ranges;
+    ReadBatch batch;
+    batch.reader = &file;
+    batch.path = read_path;
+    batch.ranges = ranges;
     read_faults::arm({"read", SIZE_MAX, 0, 0});
-    transfer.carry_out(piece);
+    executor.execute(batch);
     read_faults::disarm();
     if (io::has_linux_io()) {
       EXPECT_EQ(read_faults::calls(), reads);  // elsewhere each range and each gap is one
@@ -76,7 +76,7 @@ class CarryingOut : public testing::Test, public Receiver {
   std::string path;
   std::unique_ptr<io::Source> source;
   std::array<std::uint64_t, 64> came{};
-  Transfer transfer{*this};
+  ReadExecutor executor{*this};
   const std::unique_ptr<std::byte[], void (*)(std::byte*)> place{
       static_cast<std::byte*>(std::aligned_alloc(65536, kRoom)), [](std::byte* memory) { std::free(memory); }};
 };
@@ -131,12 +131,12 @@ TEST_F(CarryingOut, a_refused_direct_read_is_one_through_the_cache) {
     const auto file = source->open_reader(io::Cache::around);
     if (file->path_for(0, kSize) != io::ReadPath::direct) GTEST_SKIP() << "no direct reads in " << testing::TempDir();
     std::fill_n(place.get(), kRoom, std::byte{0xEE});
-    Piece piece;
-    piece.reader = file.get();
-    piece.path = io::ReadPath::direct;
-    piece.ranges = {{0, 5, 100'000, place.get() + 5, 0, nullptr}};
+    ReadBatch batch;
+    batch.reader = file.get();
+    batch.path = io::ReadPath::direct;
+    batch.ranges = {{0, 5, 100'000, place.get() + 5, 0, nullptr}};
     read_faults::arm({"read", 0, 1, error});
-    transfer.carry_out(piece);
+    executor.execute(batch);
     read_faults::disarm();
     EXPECT_EQ(read_faults::calls(), 2U);
     for (std::uint64_t i = 5; i < 100'005; ++i) ASSERT_EQ(place[i], byte_at(i));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/pieces.hpp"
+#include "core/read_scheduler.hpp"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ constexpr std::uint64_t kCachedBytes = 8 * kMiB;  // so that few threads share a
 constexpr std::uint64_t kWaitBytes = 1 * kMiB;
 constexpr std::uint64_t kRunWindow = 256 * kKiB;  // for runs that are cached: fits the cache of a core
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
-constexpr std::uint64_t kLeastPiece = 128 * kKiB;
+constexpr std::uint64_t kLeastBatch = 128 * kKiB;
 constexpr std::size_t kMostRanges = 400;  // in one batch
 
 // A gap between two ranges is read with them if that takes no longer than another request. For cached bytes a request
@@ -36,12 +36,12 @@ std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
 
 }  // namespace
 
-void PieceQueue::slow_down() {
+void ReadScheduler::slow_down() {
   const std::lock_guard lock(mutex_);
-  most_ = std::max(kLeastPiece, std::min(most_, kMostDirect) / 2);
+  most_ = std::max(kLeastBatch, std::min(most_, kMostDirect) / 2);
 }
 
-void PieceQueue::enter_source(std::size_t source) {
+void ReadScheduler::enter_source(std::size_t source) {
   if (source == source_) return;
   if (source_ != SIZE_MAX) readers_[source_]->retire();
   source_ = source;
@@ -53,7 +53,7 @@ void PieceQueue::enter_source(std::size_t source) {
   }
 }
 
-io::ReadPath PieceQueue::path_at(std::uint64_t at) {
+io::ReadPath ReadScheduler::path_at(std::uint64_t at) {
   if (at >= block_end_ || block_end_ - at > kDecisionBytes) {
     block_end_ = next_multiple(at, kDecisionBytes);
     path_ = readers_[source_]->path_for(at, std::min(block_end_, source_end_));
@@ -61,55 +61,55 @@ io::ReadPath PieceQueue::path_at(std::uint64_t at) {
   return path_;
 }
 
-std::uint64_t PieceQueue::piece_bytes(io::ReadPath path) const {
-  if (cutting_.chunk_bytes != 0) return std::min(cutting_.chunk_bytes, most_);
-  const std::uint64_t direct = std::clamp(kInFlight / cutting_.threads / kMiB * kMiB, kLeastDirect, kMostDirect);
+std::uint64_t ReadScheduler::batch_bytes(io::ReadPath path) const {
+  if (limits_.chunk_bytes != 0) return std::min(limits_.chunk_bytes, most_);
+  const std::uint64_t direct = std::clamp(kInFlight / limits_.threads / kMiB * kMiB, kLeastDirect, kMostDirect);
   const std::uint64_t usual = path == io::ReadPath::direct   ? direct
                               : path == io::ReadPath::cached ? kCachedBytes
                                                              : kWaitBytes;
   return std::min(usual, most_);
 }
 
-std::uint64_t PieceQueue::gap_bytes(io::ReadPath path) const {
-  if (cutting_.gap_bytes != 0) return cutting_.gap_bytes;
-  return path == io::ReadPath::cached ? kCachedGap : request_cost_ / std::min(cutting_.threads, kMostSharing);
+std::uint64_t ReadScheduler::gap_bytes(io::ReadPath path) const {
+  if (limits_.gap_bytes != 0) return limits_.gap_bytes;
+  return path == io::ReadPath::cached ? kCachedGap : request_cost_ / std::min(limits_.threads, kMostSharing);
 }
 
-bool PieceQueue::next(Piece& piece) {
+bool ReadScheduler::next(ReadBatch& batch) {
   const std::lock_guard lock(mutex_);
   if (next_ == requests_.size()) return false;
   const ReadRequest& request = requests_[next_];
   enter_source(request.source);
   const std::uint64_t from =
       request.slice == nullptr ? 0 : format::run_at(*request.slice, run_).src - request.slice->src_begin;
-  piece.reader = readers_[source_].get();
-  piece.path = path_at(request.begin + from + taken_);
-  piece.gap = gap_bytes(piece.path);
-  piece.ranges.clear();
-  piece.request = &request;
-  const std::uint64_t room = piece_bytes(piece.path);
+  batch.reader = readers_[source_].get();
+  batch.path = path_at(request.begin + from + taken_);
+  batch.gap = gap_bytes(batch.path);
+  batch.ranges.clear();
+  batch.request = &request;
+  const std::uint64_t room = batch_bytes(batch.path);
   if (request.slice == nullptr) {
-    cut_ranges(piece, room);
+    take_ranges(batch, room);
   } else if (request.slice->run_bytes > kMiB) {
-    cut_long_run(piece, room);
+    take_long_run(batch, room);
   } else {
-    cut_runs(piece, room);
+    take_runs(batch, room);
   }
   return true;
 }
 
 // Takes requests up to the next multiple of `room`, so that each batch of direct reads begins aligned, as long as the
 // gaps between them are short enough.
-void PieceQueue::cut_ranges(Piece& piece, std::uint64_t room) {
+void ReadScheduler::take_ranges(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t limit = next_multiple(requests_[next_].begin + taken_, room);
   std::uint64_t end = requests_[next_].begin + taken_;
-  while (next_ < requests_.size() && piece.ranges.size() < kMostRanges) {
+  while (next_ < requests_.size() && batch.ranges.size() < kMostRanges) {
     const ReadRequest& request = requests_[next_];
     const std::uint64_t begin = request.begin + taken_;
     const bool here = request.source == source_ && request.slice == nullptr && begin >= end && begin < limit;
-    if (!here || begin - end > piece.gap) break;
+    if (!here || begin - end > batch.gap) break;
     const std::uint64_t bytes = std::min(request.bytes - taken_, limit - begin);
-    piece.ranges.push_back({source_, begin, bytes, request.dst + taken_, request.entry, nullptr});
+    batch.ranges.push_back({source_, begin, bytes, request.dst + taken_, request.entry, nullptr});
     end = begin + bytes;
     taken_ += bytes;
     if (taken_ < request.bytes) break;
@@ -119,12 +119,12 @@ void PieceQueue::cut_ranges(Piece& piece, std::uint64_t room) {
 }
 
 // Runs this long get batches of their own, several if need be.
-void PieceQueue::cut_long_run(Piece& piece, std::uint64_t room) {
+void ReadScheduler::take_long_run(ReadBatch& batch, std::uint64_t room) {
   const ReadRequest& request = requests_[next_];
   const format::Run run = format::run_at(*request.slice, run_);
   const std::uint64_t begin = request.begin + (run.src - request.slice->src_begin) + taken_;
   const std::uint64_t bytes = std::min(request.slice->run_bytes - taken_, next_multiple(begin, room) - begin);
-  piece.ranges.push_back({source_, begin, bytes, request.dst + run.dst + taken_, request.entry, nullptr});
+  batch.ranges.push_back({source_, begin, bytes, request.dst + run.dst + taken_, request.entry, nullptr});
   taken_ += bytes;
   if (taken_ < request.slice->run_bytes) return;
   taken_ = 0;
@@ -133,16 +133,16 @@ void PieceQueue::cut_long_run(Piece& piece, std::uint64_t room) {
   ++next_;
 }
 
-void PieceQueue::cut_runs(Piece& piece, std::uint64_t room) {
+void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const format::Slice& slice = *requests_[next_].slice;
   const std::uint64_t total = format::run_count(slice);
   // So many runs that taking the next batch costs little in comparison, even if they lie far apart.
   const std::uint64_t least = std::min(total - run_, kLeastRunBytes / slice.run_bytes + 1);
-  piece.first_run = run_;
-  piece.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
-  piece.room =
-      std::max(piece.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
-  run_ += piece.runs;
+  batch.first_run = run_;
+  batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
+  batch.room =
+      std::max(batch.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
+  run_ += batch.runs;
   if (run_ < total) return;
   run_ = 0;
   ++next_;

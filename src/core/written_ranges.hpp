@@ -20,24 +20,24 @@ struct Range {
   std::uint64_t end = 0;
 };
 
-class Coverage {
+class WrittenRanges {
  public:
   void reset(std::size_t tensors);
 
   // Marks bytes of tensor `number` as put. Ranges are positions in the file; claim_whole() gets that of the tensor. Any
   // number of threads. Returns the bytes of the range that were put before; then nothing is marked.
-  std::optional<Range> claim(std::size_t number, Range piece);
+  std::optional<Range> claim(std::size_t number, Range range);
   std::optional<Range> claim_whole(std::size_t number, Range tensor);
 
   // Returns how many bytes of the tensor were not put.
   std::uint64_t missing(std::size_t number, Range tensor) const;
 
  private:
-  enum class Came : std::uint8_t { not_yet, whole, in_pieces };
+  enum class State : std::uint8_t { unwritten, whole, in_ranges };
 
   std::optional<Range> claim_range(Range range);
 
-  std::vector<std::atomic<Came>> came_;
+  std::vector<std::atomic<State>> states_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> ranges_;  // begin -> end; neither overlapping nor adjacent
 };

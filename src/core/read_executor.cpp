@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/transfer.hpp"
+#include "core/read_executor.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
+#include "base/checked.hpp"
 #include "io/buffer.hpp"
 
 namespace st::core {
@@ -20,9 +21,6 @@ constexpr std::uint64_t kLeastHuge = std::uint64_t{1} << 20;
 
 // Fewer bytes are copied from scratch memory, which takes less time than one more address for the disk.
 constexpr std::uint64_t kLeastInPlace = std::uint64_t{16} << 10;
-
-std::uint64_t align_down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
-std::uint64_t align_up(std::uint64_t value, std::uint64_t to) { return align_down(value + to - 1, to); }
 
 using Pages = std::unique_ptr<std::byte[], void (*)(std::byte*)>;
 
@@ -50,7 +48,7 @@ void join(const std::vector<ReadRequest>& ranges, std::vector<ReadRequest>& join
 
 }  // namespace
 
-std::byte* Transfer::scratch(std::uint64_t bytes) {
+std::byte* ReadExecutor::scratch(std::uint64_t bytes) {
   if (bytes > pages_bytes_) {
     pages_.reset();
     pages_bytes_ = 0;
@@ -61,13 +59,13 @@ std::byte* Transfer::scratch(std::uint64_t bytes) {
   return pages_.get();
 }
 
-void Transfer::carry_out(const Piece& piece) {
-  if (piece.ranges.empty()) return read_runs(piece);
-  read_ranges(*piece.reader, piece.path, piece.ranges);
-  for (const ReadRequest& range : piece.ranges) receiver_.arrived(range.entry, range.bytes);
+void ReadExecutor::execute(const ReadBatch& batch) {
+  if (batch.ranges.empty()) return read_runs(batch);
+  read_ranges(*batch.reader, batch.path, batch.ranges);
+  for (const ReadRequest& range : batch.ranges) listener_.arrived(range.entry, range.bytes);
 }
 
-void Transfer::read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
+void ReadExecutor::read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
   if (path == io::ReadPath::direct && try_ranges(reader, path, ranges)) return;
   // The path is not direct, or the system has just refused direct reads.
   if (path == io::ReadPath::direct) path = io::ReadPath::wait;
@@ -76,7 +74,7 @@ void Transfer::read_ranges(io::SourceReader& reader, io::ReadPath path, const st
 
 // The scratch memory is an image of the source from window_ on: bytes that cannot be read directly to their destination
 // are read to their place in it. Returns false if the system refuses direct reads.
-bool Transfer::try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
+bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
   const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
   const std::uint64_t needed_end = ranges.back().begin + ranges.back().bytes;
   window_ = cursor_ = align_down(ranges.front().begin, alignment);
@@ -94,7 +92,7 @@ bool Transfer::try_ranges(io::SourceReader& reader, io::ReadPath path, const std
   return true;
 }
 
-void Transfer::add_range(const ReadRequest& range, std::uint64_t alignment) {
+void ReadExecutor::add_range(const ReadRequest& range, std::uint64_t alignment) {
   const std::uint64_t end = range.begin + range.bytes;
   const std::uint64_t first = align_up(range.begin, alignment);
   const std::uint64_t last = align_down(end, alignment);
@@ -112,13 +110,13 @@ void Transfer::add_range(const ReadRequest& range, std::uint64_t alignment) {
   if (last != end) copies_.push_back({last, end - last, place + (last - first)});
 }
 
-void Transfer::fill_up_to(std::uint64_t end) {
+void ReadExecutor::fill_up_to(std::uint64_t end) {
   if (end <= cursor_) return;
   reads_.push_back({cursor_, static_cast<std::size_t>(end - cursor_), bounce_ + (cursor_ - window_)});
   cursor_ = end;
 }
 
-void Transfer::read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes) {
+void ReadExecutor::read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes) {
   const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
   window_ = align_down(begin, alignment);
   const std::uint64_t window_bytes = align_up(begin + bytes, alignment) - window_;
@@ -128,25 +126,25 @@ void Transfer::read_window(io::SourceReader& reader, io::ReadPath path, std::uin
   read_window(reader, io::ReadPath::wait, begin, bytes);
 }
 
-void Transfer::read_runs(const Piece& piece) {
-  const ReadRequest& request = *piece.request;
+void ReadExecutor::read_runs(const ReadBatch& batch) {
+  const ReadRequest& request = *batch.request;
   const format::Slice& slice = *request.slice;
-  const std::uint64_t together = format::runs_within_gap(slice, piece.gap);
-  const std::uint64_t end = piece.first_run + piece.runs;
-  for (std::uint64_t first = piece.first_run; first < end && !receiver_.stopped();) {
+  const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
+  const std::uint64_t end = batch.first_run + batch.runs;
+  for (std::uint64_t first = batch.first_run; first < end && !listener_.stopped();) {
     const std::uint64_t most = std::min(end - first, together - first % together);
-    const std::uint64_t runs = format::runs_that_fit(slice, first, most, piece.room);
+    const std::uint64_t runs = format::runs_that_fit(slice, first, most, batch.room);
     const format::Run run = format::run_at(slice, first);
     const std::uint64_t begin = request.begin + (run.src - slice.src_begin);
     if (runs == 1) {
       one_.assign(1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr});
-      read_ranges(*piece.reader, piece.path, one_);
+      read_ranges(*batch.reader, batch.path, one_);
     } else {
       const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - run.src;
-      read_window(*piece.reader, piece.path, begin, bytes);
+      read_window(*batch.reader, batch.path, begin, bytes);
       format::gather(slice, first, runs, bounce_ + (begin - window_), request.dst);
     }
-    receiver_.arrived(request.entry, runs * slice.run_bytes);
+    listener_.arrived(request.entry, runs * slice.run_bytes);
     first += runs;
   }
 }

@@ -15,21 +15,21 @@
 
 namespace st::core {
 
-class Text {
+class PaddedBuffer {
  public:
-  Text() = default;
-  Text(std::size_t size, std::pmr::memory_resource* memory)
+  PaddedBuffer() = default;
+  PaddedBuffer(std::size_t size, std::pmr::memory_resource* memory)
       : memory_(memory), data_(static_cast<char*>(memory->allocate(size + format::kPadding))), size_(size) {
     std::memset(data_ + size, 0, format::kPadding);
   }
-  Text(Text&& other) noexcept { *this = std::move(other); }
-  Text& operator=(Text&& other) noexcept {
+  PaddedBuffer(PaddedBuffer&& other) noexcept { *this = std::move(other); }
+  PaddedBuffer& operator=(PaddedBuffer&& other) noexcept {
     std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
-  ~Text() {
+  ~PaddedBuffer() {
     if (data_ != nullptr) memory_->deallocate(data_, size_ + format::kPadding);
   }
 

@@ -7,26 +7,26 @@
 #include <memory>
 #include <vector>
 
-#include "core/pieces.hpp"
+#include "core/read_scheduler.hpp"
 
 namespace st::core {
 
 // Is told what was read. Any thread may call it.
-class Receiver {
+class ReadListener {
  public:
   virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
   virtual bool stopped() const = 0;  // true: read nothing more
 
  protected:
-  ~Receiver() = default;
+  ~ReadListener() = default;
 };
 
 // Reads the batches of one thread. It keeps its memory from one batch to the next.
-class Transfer {
+class ReadExecutor {
  public:
-  explicit Transfer(Receiver& receiver) : receiver_(receiver) {}
+  explicit ReadExecutor(ReadListener& listener) : listener_(listener) {}
 
-  void carry_out(const Piece& piece);
+  void execute(const ReadBatch& batch);
 
  private:
   struct Copy {
@@ -39,11 +39,11 @@ class Transfer {
   bool try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges);
   void add_range(const ReadRequest& range, std::uint64_t alignment);
   void fill_up_to(std::uint64_t end);
-  void read_runs(const Piece& piece);
+  void read_runs(const ReadBatch& batch);
   void read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
   std::byte* scratch(std::uint64_t bytes);
 
-  Receiver& receiver_;
+  ReadListener& listener_;
   std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
   std::uint64_t pages_bytes_ = 0;
 

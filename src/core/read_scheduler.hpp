@@ -1,6 +1,6 @@
-// Divides the read requests of a plan into batches (pieces), one at a time and in the order of the sources.
+// Divides the read requests of a plan into batches, one at a time and in the order of the sources.
 //
-// There is no list of batches: the queue is a position in the sorted requests, and a slice of ten million runs is one
+// There is no list of batches: the scheduler is a position in the sorted requests, and a slice of ten million runs is one
 // request. Each batch is made when a thread asks for it, because other parts of a file may be cached by then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -19,7 +19,7 @@ namespace st::core {
 
 // To read a range of a source to `dst`, or the runs of a slice inside that range.
 struct ReadRequest {
-  std::size_t source = 0;   // index into the queue's readers
+  std::size_t source = 0;   // index into the readers
   std::uint64_t begin = 0;  // a position: see io/source_reader.hpp
   std::uint64_t bytes = 0;  // of the range
   std::byte* dst = nullptr;
@@ -30,7 +30,7 @@ struct ReadRequest {
 using Readers = std::vector<std::unique_ptr<io::SourceReader>>;
 
 // A batch: what one thread reads before it takes the next one.
-struct Piece {
+struct ReadBatch {
   io::SourceReader* reader = nullptr;
   io::ReadPath path = io::ReadPath::cached;
   std::vector<ReadRequest> ranges;  // ascending, without overlap, with gaps of at most `gap`; empty: runs of a slice
@@ -41,20 +41,20 @@ struct Piece {
   std::uint64_t gap = 0;   // how many unwanted bytes may be read between two ranges
 };
 
-struct Cutting {
+struct BatchLimits {
   unsigned threads = 1;
   std::uint64_t chunk_bytes = 0;  // 0: chosen by the path and the number of threads
   std::uint64_t gap_bytes = 0;    // 0: chosen by the path and the source's Traits::request_cost
 };
 
-class PieceQueue {
+class ReadScheduler {
  public:
   // `requests` sorted by (source, begin).
-  PieceQueue(std::span<const ReadRequest> requests, const Readers& readers, const Cutting& cutting)
-      : requests_(requests), readers_(readers), cutting_(cutting) {}
+  ReadScheduler(std::span<const ReadRequest> requests, const Readers& readers, const BatchLimits& limits)
+      : requests_(requests), readers_(readers), limits_(limits) {}
 
-  // Makes the next batch, in the memory of `piece`. Returns false if there is none left.
-  bool next(Piece& piece);
+  // Makes the next batch, in the memory of `batch`. Returns false if there is none left.
+  bool next(ReadBatch& batch);
 
   // Halves the size of later batches. To be called after one took so long that a cancel would have had to wait.
   void slow_down();
@@ -62,15 +62,15 @@ class PieceQueue {
  private:
   void enter_source(std::size_t source);
   io::ReadPath path_at(std::uint64_t at);
-  std::uint64_t piece_bytes(io::ReadPath path) const;
+  std::uint64_t batch_bytes(io::ReadPath path) const;
   std::uint64_t gap_bytes(io::ReadPath path) const;
-  void cut_ranges(Piece& piece, std::uint64_t room);
-  void cut_runs(Piece& piece, std::uint64_t room);
-  void cut_long_run(Piece& piece, std::uint64_t room);
+  void take_ranges(ReadBatch& batch, std::uint64_t room);
+  void take_runs(ReadBatch& batch, std::uint64_t room);
+  void take_long_run(ReadBatch& batch, std::uint64_t room);
 
   const std::span<const ReadRequest> requests_;
   const Readers& readers_;
-  const Cutting cutting_;
+  const BatchLimits limits_;
 
   std::mutex mutex_;
   std::size_t next_ = 0;     // the next request, of which is done:

@@ -14,9 +14,9 @@ struct Allocator {
   void (*free)(void* ctx, void* ptr, std::size_t size, std::size_t align) = nullptr;
 };
 
-class Memory final : public std::pmr::memory_resource {
+class AllocatorResource final : public std::pmr::memory_resource {
  public:
-  explicit Memory(const Allocator& allocator) : allocator_(allocator) {}
+  explicit AllocatorResource(const Allocator& allocator) : allocator_(allocator) {}
   const Allocator& allocator() const { return allocator_; }
 
  private:

@@ -1,6 +1,6 @@
-// How a plan's bytes are cut: every byte once, in order, in pieces of the size that the path and the caller ask for.
+// How a plan's bytes are cut: every byte once, in order, in batches of the size that the path and the caller ask for.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/pieces.hpp"
+#include "core/read_scheduler.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -37,15 +37,16 @@ Readers readers_of(std::initializer_list<const io::Source*> sources, io::Cache c
   return readers;
 }
 
-std::vector<Piece> pieces_of(PieceQueue& queue) {
-  std::vector<Piece> pieces;
-  Piece piece;
-  while (pieces.size() < 100'000 && queue.next(piece)) pieces.push_back(piece);
-  return pieces;
+std::vector<ReadBatch> pieces_of(ReadScheduler& queue) {
+  std::vector<ReadBatch> batches;
+  ReadBatch batch;
+  while (batches.size() < 100'000 && queue.next(batch)) batches.push_back(batch);
+  return batches;
 }
 
-std::vector<Piece> pieces_of(const std::vector<ReadRequest>& requests, const Readers& readers, const Cutting& cutting) {
-  PieceQueue queue(requests, readers, cutting);
+std::vector<ReadBatch> pieces_of(const std::vector<ReadRequest>& requests, const Readers& readers,
+                                 const BatchLimits& limits) {
+  ReadScheduler queue(requests, readers, limits);
   return pieces_of(queue);
 }
 
@@ -102,17 +103,17 @@ TEST(Pieces, EndAtMultiplesOfTheirSize) {
     const Readers readers = readers_of({which.source}, io::Cache::around);
     const std::vector<ReadRequest> requests{{0, kBegin, kBytes, &place, 7, nullptr}};
     std::uint64_t at = kBegin;
-    for (const Piece& piece : pieces_of(requests, readers, {which.threads, which.chunk, 0})) {
+    for (const ReadBatch& batch : pieces_of(requests, readers, {which.threads, which.chunk, 0})) {
       std::uint64_t size = which.expected;
       if (size == 0) {
         const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.threads}, std::uint64_t{1}, std::uint64_t{16});
-        size = piece.path == io::ReadPath::direct   ? shared * kMiB
-               : piece.path == io::ReadPath::cached ? 8 * kMiB
+        size = batch.path == io::ReadPath::direct   ? shared * kMiB
+               : batch.path == io::ReadPath::cached ? 8 * kMiB
                                                     : kMiB;
       }
-      ASSERT_EQ(piece.ranges.size(), 1U);
-      const ReadRequest& part = piece.ranges[0];
-      ASSERT_EQ(piece.reader, readers[0].get());
+      ASSERT_EQ(batch.ranges.size(), 1U);
+      const ReadRequest& part = batch.ranges[0];
+      ASSERT_EQ(batch.reader, readers[0].get());
       ASSERT_EQ(part.begin, at);
       ASSERT_EQ(part.entry, 7U);
       ASSERT_EQ(part.dst, &place + (at - kBegin));
@@ -127,17 +128,17 @@ TEST(Pieces, AreHalvedDownToALimitWhenTheyTakeTooLong) {
   const SourcePtr slow = callbacks(UINT64_MAX);
   const Readers readers = readers_of({slow.get()});
   const std::vector<ReadRequest> requests{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
-  PieceQueue queue(requests, readers, {1, 64 * kMiB, 0});
-  Piece piece;
+  ReadScheduler queue(requests, readers, {1, 64 * kMiB, 0});
+  ReadBatch batch;
   for (const std::uint64_t expected :
        {64 * kMiB, 8 * kMiB, 4 * kMiB, 2 * kMiB, kMiB, 512 * kKiB, 256 * kKiB, 128 * kKiB, 128 * kKiB}) {
-    ASSERT_TRUE(queue.next(piece));
-    EXPECT_EQ(piece.ranges.at(0).bytes, expected);
+    ASSERT_TRUE(queue.next(batch));
+    EXPECT_EQ(batch.ranges.at(0).bytes, expected);
     queue.slow_down();
   }
 }
 
-// One piece holds what lies close together in one file, up to 400 ranges.
+// One batch holds what lies close together in one file, up to 400 ranges.
 TEST(Pieces, HoldNeighboursUpToAGap) {
   const SourcePtr slow = callbacks(UINT64_MAX);
   const SourcePtr quick = io::memory_source("", 1000 * kMiB, nullptr, nullptr);
@@ -158,24 +159,24 @@ TEST(Pieces, HoldNeighboursUpToAGap) {
                                             {0, near, 100, &place, 1, nullptr},
                                             {0, far, 100, &place, 2, nullptr},
                                             {1, far + 100, 100, &place, 3, nullptr}};
-    const std::vector<Piece> pieces = pieces_of(requests, readers, {which.threads, 0, which.set});
-    ASSERT_EQ(pieces.size(), 3U);
-    EXPECT_EQ(pieces[0].ranges.size(), 2U);
-    EXPECT_EQ(pieces[0].gap, which.gap);
-    EXPECT_EQ(pieces[1].ranges.size(), 1U);
-    EXPECT_EQ(pieces[1].ranges[0].begin, far);
-    EXPECT_EQ(pieces[2].reader, readers[1].get());
-    EXPECT_EQ(pieces[2].ranges.at(0).entry, 3U);
+    const std::vector<ReadBatch> batches = pieces_of(requests, readers, {which.threads, 0, which.set});
+    ASSERT_EQ(batches.size(), 3U);
+    EXPECT_EQ(batches[0].ranges.size(), 2U);
+    EXPECT_EQ(batches[0].gap, which.gap);
+    EXPECT_EQ(batches[1].ranges.size(), 1U);
+    EXPECT_EQ(batches[1].ranges[0].begin, far);
+    EXPECT_EQ(batches[2].reader, readers[1].get());
+    EXPECT_EQ(batches[2].ranges.at(0).entry, 3U);
   }
   const Readers readers = readers_of({quick.get()});
   std::vector<ReadRequest> many;
   for (std::uint64_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
   std::vector<std::size_t> sizes;
-  for (const Piece& piece : pieces_of(many, readers, {})) sizes.push_back(piece.ranges.size());
+  for (const ReadBatch& batch : pieces_of(many, readers, {})) sizes.push_back(batch.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
 }
 
-// The same byte requested twice is never in one piece twice: the ranges of one do not overlap.
+// The same byte requested twice is never in one batch twice: the ranges of one do not overlap.
 TEST(Pieces, ThatOverlapAreCutApart) {
   const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
   const Readers readers = readers_of({quick.get()});
@@ -183,9 +184,9 @@ TEST(Pieces, ThatOverlapAreCutApart) {
                                           {0, 0, 100, &place, 1, nullptr},
                                           {0, 99, 100, &place, 2, nullptr},
                                           {0, 199, 1, &place, 3, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(requests, readers, {});
-  ASSERT_EQ(pieces.size(), 3U);
-  EXPECT_EQ(pieces[2].ranges.size(), 2U);
+  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {});
+  ASSERT_EQ(batches.size(), 3U);
+  EXPECT_EQ(batches[2].ranges.size(), 2U);
 }
 
 // U8 [rows, columns] in a table of its own, cut to some columns.
@@ -203,10 +204,10 @@ struct Matrix {
   }
 
   std::vector<std::uint64_t> shape;
-  Tensor tensor;
+  format::Tensor tensor;
 };
 
-// Each run is cut into pieces of its own, and the next run begins where the last has ended.
+// Each run is cut into batches of its own, and the next run begins where the last has ended.
 TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kRows = 3;
   constexpr std::uint64_t kColumns = 5 * kMiB;
@@ -219,13 +220,13 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kBase = 77;
   const std::vector<ReadRequest> requests{{0, kBase + slice.src_begin, kRows * kColumns, &place, 3, &slice},
                                           {0, kBase + kRows * kColumns, 10, &place, 4, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(requests, readers, {1, kMiB, 0});
+  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {1, kMiB, 0});
   std::size_t next = 0;
   for (std::uint64_t row = 0; row < kRows; ++row) {
     for (std::uint64_t taken = 0; taken < kRun; ++next) {
-      ASSERT_LT(next, pieces.size());
-      ASSERT_EQ(pieces[next].ranges.size(), 1U);
-      const ReadRequest& part = pieces[next].ranges[0];
+      ASSERT_LT(next, batches.size());
+      ASSERT_EQ(batches[next].ranges.size(), 1U);
+      const ReadRequest& part = batches[next].ranges[0];
       const std::uint64_t at = kBase + row * kColumns + kFrom + taken;
       ASSERT_EQ(part.begin, at);
       ASSERT_EQ(part.dst, &place + (row * kRun + taken));
@@ -234,8 +235,8 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
       taken += part.bytes;
     }
   }
-  ASSERT_EQ(pieces.size(), next + 1);
-  EXPECT_EQ(pieces[next].ranges.at(0).entry, 4U);
+  ASSERT_EQ(batches.size(), next + 1);
+  EXPECT_EQ(batches[next].ranges.at(0).entry, 4U);
 }
 
 TEST(Pieces, OfShortRunsAreEveryRunOnce) {
@@ -248,17 +249,17 @@ TEST(Pieces, OfShortRunsAreEveryRunOnce) {
     const Readers readers = readers_of({slow.get()});
     const std::vector<ReadRequest> requests{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
     std::uint64_t first = 0;
-    for (const Piece& piece : pieces_of(requests, readers, {1, kMiB, 0})) {
-      ASSERT_TRUE(piece.ranges.empty());
-      ASSERT_EQ(piece.request, requests.data());
-      ASSERT_EQ(piece.first_run, first);
-      ASSERT_GT(piece.runs, 0U);
-      // A mebibyte of the file, or requested bytes that are worth a piece.
+    for (const ReadBatch& batch : pieces_of(requests, readers, {1, kMiB, 0})) {
+      ASSERT_TRUE(batch.ranges.empty());
+      ASSERT_EQ(batch.request, requests.data());
+      ASSERT_EQ(batch.first_run, first);
+      ASSERT_GT(batch.runs, 0U);
+      // A mebibyte of the file, or requested bytes that are worth a batch.
       const std::uint64_t left = 10'000 - first;
-      ASSERT_GE(piece.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
-      ASSERT_LE(piece.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
-      ASSERT_EQ(piece.room, kMiB - kMiB / 16);
-      first += piece.runs;
+      ASSERT_GE(batch.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
+      ASSERT_LE(batch.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
+      ASSERT_EQ(batch.room, kMiB - kMiB / 16);
+      first += batch.runs;
     }
     EXPECT_EQ(first, 10'000U);
   }
@@ -270,24 +271,24 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
   const SparseFile second(1000);
   const Readers readers = readers_of({first.source(), second.source()}, io::Cache::through);
   const std::vector<ReadRequest> requests{{0, 0, 1000, &place, 0, nullptr}, {1, 0, 1000, &place, 1, nullptr}};
-  PieceQueue queue(requests, readers, {});
+  ReadScheduler queue(requests, readers, {});
   const auto lowest_free = [] {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(file);
     return file;
   };
   const int before = lowest_free();
-  Piece piece;
-  ASSERT_TRUE(queue.next(piece));
+  ReadBatch batch;
+  ASSERT_TRUE(queue.next(batch));
   std::byte bytes[1000];
   const io::Read read{0, sizeof bytes, bytes};
-  ASSERT_TRUE(piece.reader->read_many(io::ReadPath::wait, {&read, 1}, sizeof bytes));
+  ASSERT_TRUE(batch.reader->read_many(io::ReadPath::wait, {&read, 1}, sizeof bytes));
   ASSERT_GT(lowest_free(), before);
-  ASSERT_TRUE(queue.next(piece));
-  EXPECT_EQ(piece.reader, readers[1].get());
+  ASSERT_TRUE(queue.next(batch));
+  EXPECT_EQ(batch.reader, readers[1].get());
   readers[1]->close_idle();
   EXPECT_EQ(lowest_free(), before);
-  EXPECT_FALSE(queue.next(piece));
+  EXPECT_FALSE(queue.next(batch));
 }
 
 // What is wanted is in the cache, and nothing else of its file.
@@ -304,13 +305,13 @@ TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
                     readers[1]->path_for(0, 16 * kMiB) != io::ReadPath::cached;
   if (!told) GTEST_SKIP() << "the system does not tell what is cached";
   const std::vector<ReadRequest> requests{{0, 0, 16 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
-  std::size_t pieces = 0;
-  for (const Piece& piece : pieces_of(requests, readers, {1, 0, 0})) {
-    if (piece.reader == readers[0].get()) continue;
-    EXPECT_EQ(piece.path, io::ReadPath::cached) << piece.ranges.front().begin;
-    ++pieces;
+  std::size_t batches = 0;
+  for (const ReadBatch& batch : pieces_of(requests, readers, {1, 0, 0})) {
+    if (batch.reader == readers[0].get()) continue;
+    EXPECT_EQ(batch.path, io::ReadPath::cached) << batch.ranges.front().begin;
+    ++batches;
   }
-  EXPECT_GT(pieces, 0U);
+  EXPECT_GT(batches, 0U);
 }
 
 TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
@@ -321,9 +322,9 @@ TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
   const bool known = readers[0]->path_for(0, kBytes) == io::ReadPath::cached;
   if (!known) GTEST_SKIP() << "the system does not tell what is cached";
   const std::vector<ReadRequest> requests{{0, 1000, kBytes - 1000, &place, 0, nullptr}};
-  const std::vector<Piece> pieces = pieces_of(requests, readers, {1, 0, 0});
-  EXPECT_GT(pieces.size(), 4U);
-  for (const Piece& piece : pieces) EXPECT_EQ(piece.path, io::ReadPath::cached) << piece.ranges.front().begin;
+  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {1, 0, 0});
+  EXPECT_GT(batches.size(), 4U);
+  for (const ReadBatch& batch : batches) EXPECT_EQ(batch.path, io::ReadPath::cached) << batch.ranges.front().begin;
 }
 
 }  // namespace
