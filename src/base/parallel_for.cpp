@@ -39,23 +39,15 @@ class Rounds {
   std::exception_ptr first_;
 };
 
-// Joins the threads in every case: a std::thread that is destroyed while it runs ends the process.
-struct Crew {
-  std::vector<std::thread> threads;
-  ~Crew() {
-    for (std::thread& thread : threads) thread.join();
-  }
-};
-
 void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
   std::atomic<std::size_t> next{1};
   const auto work = [&next, &rounds, n] {
     for (std::size_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) rounds.call(i);
   };
-  Crew crew;
-  const std::size_t helpers = std::min<std::size_t>(threads, n) - 1;
+  std::vector<std::jthread> others;  // joined by their destructors
+  const std::size_t wanted = std::min<std::size_t>(threads, n) - 1;
   try {
-    while (crew.threads.size() < helpers) crew.threads.emplace_back(work);
+    while (others.size() < wanted) others.emplace_back(work);
   } catch (const std::exception&) {
     // The system has no more threads, or no memory for one: the others do all the work.
   }
