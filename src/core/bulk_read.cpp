@@ -74,9 +74,19 @@ class Worker {
       if (Clock::now() - begin > kPromptly) scheduler_.slow_down();
       if (reports_) listener_.report();
     }
+    finish();
   }
 
  private:
+  void finish() {
+    try {
+      executor_.finish();
+    } catch (...) {
+      listener_.stop();
+      throw;
+    }
+  }
+
   void execute() {
     try {
       executor_.execute(batch_);

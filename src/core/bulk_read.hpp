@@ -1,7 +1,7 @@
 // The engine of bulk reads: threads take batches of reads until there are none, one fails or they must stop.
 //
-// docs/engine.md describes the decisions. batches.cpp makes the batches, io/source_reader.hpp chooses how, executor.cpp
-// reads.
+// docs/engine.md describes the decisions. read_scheduler.cpp makes the batches, io/source_reader.hpp chooses the path,
+// read_executor.cpp reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

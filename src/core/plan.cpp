@@ -68,6 +68,7 @@ class SliceReading final : public BulkReadListener {
 Plan::Entry::Entry(Entry&& other) noexcept
     : tensor(other.tensor),
       dst(other.dst),
+      device(other.device),
       begin(other.begin),
       bytes(other.bytes),
       strided(std::move(other.strided)),
@@ -76,12 +77,13 @@ Plan::Entry::Entry(Entry&& other) noexcept
 Plan::Plan(const Checkpoint& file) : file_(&file) { file.retain(); }
 
 void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
-               void* dst, std::uint64_t dst_bytes) {
+               void* dst, std::uint64_t dst_bytes, Device* device) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
+  entry.device = device;
   entry.bytes = tensor.bytes();
   if (begin != nullptr || end != nullptr || step != nullptr) {
     format::Slice slice = format::slice(tensor, begin, end, step);
@@ -141,7 +143,7 @@ void Plan::run(const ReadOptions& options) {
     if (entry.bytes == 0) continue;
     const format::Slice* const slice = entry.strided.get();
     requests.push_back({entry.tensor->shard->number, offset_in_source(*entry.tensor, entry.begin),
-                        slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice});
+                        slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice, entry.device});
   }
   const Readers readers = open_readers(requests, *file_, options.cache);
   Reading reading(*this, options);
@@ -166,7 +168,7 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std
     return;
   }
   const std::uint64_t position = source.traits().origin + offset_in_source(tensor, slice.src_begin);
-  const ReadRequest request{0, position, extent(slice), static_cast<std::byte*>(dst), 0, &slice};
+  const ReadRequest request{0, position, extent(slice), static_cast<std::byte*>(dst), 0, &slice, nullptr};
   Readers readers;
   readers.push_back(source.open_reader(io::Cache::automatic));
   ReadOptions alone;

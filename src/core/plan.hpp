@@ -21,9 +21,10 @@ class Plan {
   explicit Plan(const Checkpoint& file);
   Plan(Plan&&) = delete;
 
-  // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice.
+  // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice. If `device` is not
+  // null, dst is an address in its memory, and it must live as long as the plan.
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
-           void* dst, std::uint64_t dst_bytes);
+           void* dst, std::uint64_t dst_bytes, Device* device = nullptr);
 
   // Throws the first error, and Status::cancelled after a cancel. Each call reads everything.
   void run(const ReadOptions& options);
@@ -40,6 +41,7 @@ class Plan {
   struct Entry {
     const Tensor* tensor = nullptr;
     std::byte* dst = nullptr;
+    Device* device = nullptr;
     std::uint64_t begin = 0;  // relative to the tensor
     std::uint64_t bytes = 0;
     std::unique_ptr<format::Slice> strided;  // null: `bytes` contiguous bytes from `begin` on

@@ -34,7 +34,7 @@ Pages huge_pages(std::uint64_t bytes) {
 }
 
 // Joins ranges that are adjacent in the source and in memory.
-void join(const std::vector<ReadRequest>& ranges, std::vector<ReadRequest>& joined) {
+void join(std::span<const ReadRequest> ranges, std::vector<ReadRequest>& joined) {
   joined.clear();
   for (const ReadRequest& range : ranges) {
     if (!joined.empty() && joined.back().begin + joined.back().bytes == range.begin &&
@@ -44,6 +44,20 @@ void join(const std::vector<ReadRequest>& ranges, std::vector<ReadRequest>& join
       joined.push_back(range);
     }
   }
+}
+
+std::uint64_t alignment_of(const io::SourceReader& reader, io::ReadPath path) {
+  return path == io::ReadPath::direct ? reader.alignment() : 1;
+}
+
+// Reads whole blocks around the bytes from block `begin` on. The memory has room for them.
+void read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
+                 std::byte* memory) {
+  const std::uint64_t last = align_up(end, alignment_of(reader, path));
+  const io::Read blocks{begin, static_cast<std::size_t>(last - begin), memory};
+  if (reader.read_many(path, {&blocks, 1}, end)) return;
+  const io::Read bytes{begin, static_cast<std::size_t>(end - begin), memory};
+  (void)reader.read_many(io::ReadPath::wait, {&bytes, 1}, end);
 }
 
 }  // namespace
@@ -61,11 +75,25 @@ std::byte* ReadExecutor::scratch(std::uint64_t bytes) {
 
 void ReadExecutor::execute(const ReadBatch& batch) {
   if (batch.ranges.empty()) return read_runs(batch);
-  read_ranges(*batch.reader, batch.path, batch.ranges);
-  for (const ReadRequest& range : batch.ranges) listener_.arrived(range.entry, range.bytes);
+  Ranges left = batch.ranges;
+  while (!left.empty()) {
+    const Device* const device = left.front().device;
+    const auto other =
+        std::find_if(left.begin(), left.end(), [device](const auto& range) { return range.device != device; });
+    const auto together = static_cast<std::size_t>(other - left.begin());
+    deliver(*batch.reader, batch.path, left.first(together));
+    left = left.subspan(together);
+  }
 }
 
-void ReadExecutor::read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
+// The ranges have one device, or none.
+void ReadExecutor::deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
+  if (ranges.front().device != nullptr) return stage_ranges(reader, path, ranges);
+  read_ranges(reader, path, ranges);
+  for (const ReadRequest& range : ranges) listener_.arrived(range.entry, range.bytes);
+}
+
+void ReadExecutor::read_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
   if (path == io::ReadPath::direct && try_ranges(reader, path, ranges)) return;
   // The path is not direct, or the system has just refused direct reads.
   if (path == io::ReadPath::direct) path = io::ReadPath::wait;
@@ -74,8 +102,8 @@ void ReadExecutor::read_ranges(io::SourceReader& reader, io::ReadPath path, cons
 
 // The scratch memory is an image of the source from window_ on: bytes that cannot be read directly to their destination
 // are read to their place in it. Returns false if the system refuses direct reads.
-bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges) {
-  const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
+bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
+  const std::uint64_t alignment = alignment_of(reader, path);
   const std::uint64_t needed_end = ranges.back().begin + ranges.back().bytes;
   window_ = cursor_ = align_down(ranges.front().begin, alignment);
   const std::uint64_t end = align_up(needed_end, alignment);
@@ -116,14 +144,14 @@ void ReadExecutor::fill_up_to(std::uint64_t end) {
   cursor_ = end;
 }
 
-void ReadExecutor::read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes) {
-  const std::uint64_t alignment = path == io::ReadPath::direct ? reader.alignment() : 1;
-  window_ = align_down(begin, alignment);
-  const std::uint64_t window_bytes = align_up(begin + bytes, alignment) - window_;
-  bounce_ = scratch(window_bytes);
-  const io::Read all{window_, static_cast<std::size_t>(window_bytes), bounce_};
-  if (reader.read_many(path, {&all, 1}, begin + bytes)) return;
-  read_window(reader, io::ReadPath::wait, begin, bytes);
+// Returns the bytes in scratch memory.
+const std::byte* ReadExecutor::read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin,
+                                           std::uint64_t bytes) {
+  const std::uint64_t alignment = alignment_of(reader, path);
+  const std::uint64_t first = align_down(begin, alignment);
+  std::byte* const memory = scratch(align_up(begin + bytes, alignment) - first);
+  read_blocks(reader, path, first, begin + bytes, memory);
+  return memory + (begin - first);
 }
 
 void ReadExecutor::read_runs(const ReadBatch& batch) {
@@ -132,21 +160,84 @@ void ReadExecutor::read_runs(const ReadBatch& batch) {
   const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
   const std::uint64_t end = batch.first_run + batch.runs;
   for (std::uint64_t first = batch.first_run; first < end && !listener_.stopped();) {
-    const std::uint64_t most = std::min(end - first, together - first % together);
+    std::uint64_t most = std::min(end - first, together - first % together);
+    if (request.device != nullptr)
+      most = std::clamp<std::uint64_t>(request.device->slot_bytes() / slice.run_bytes, 1, most);
     const std::uint64_t runs = format::runs_that_fit(slice, first, most, batch.room);
     const format::Run run = format::run_at(slice, first);
     const std::uint64_t begin = request.begin + (run.src - slice.src_begin);
     if (runs == 1) {
-      one_.assign(1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr});
-      read_ranges(*batch.reader, batch.path, one_);
+      one_.assign(
+          1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr, request.device});
+      deliver(*batch.reader, batch.path, one_);
     } else {
       const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - run.src;
-      read_window(*batch.reader, batch.path, begin, bytes);
-      format::gather(slice, first, runs, bounce_ + (begin - window_), request.dst);
+      const std::byte* const window = read_window(*batch.reader, batch.path, begin, bytes);
+      if (request.device != nullptr) {
+        stage_runs(request, first, runs, window);
+      } else {
+        format::gather(slice, first, runs, window, request.dst);
+        listener_.arrived(request.entry, runs * slice.run_bytes);
+      }
     }
-    listener_.arrived(request.entry, runs * slice.run_bytes);
     first += runs;
   }
+}
+
+// Fills slots with windows of the source, and has the device copy the ranges from them.
+void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
+  Device& device = *ranges.front().device;
+  std::uint64_t at = ranges.front().begin;
+  for (std::size_t i = 0; i < ranges.size() && !listener_.stopped();) {
+    at = std::max(at, ranges[i].begin);
+    std::byte* const slot = staging_.next_slot(device);
+    const std::uint64_t window = align_down(at, alignment_of(reader, path));
+    const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
+    device_copies_.clear();
+    arrivals_.clear();
+    for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
+      const ReadRequest& range = ranges[i];
+      at = std::max(at, range.begin);
+      const std::uint64_t bytes = std::min(range.begin + range.bytes, limit) - at;
+      add_device_copy({range.dst + (at - range.begin), slot + (at - window), static_cast<std::size_t>(bytes)});
+      arrivals_.push_back({range.entry, bytes});
+      at += bytes;
+      whole = at == range.begin + range.bytes;
+      if (whole) ++i;
+    }
+    read_blocks(reader, path, window, at, slot);
+    staging_.begin_copies(device_copies_, arrivals_);
+  }
+}
+
+void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs,
+                              const std::byte* window) {
+  const format::Slice& slice = *request.slice;
+  const std::uint64_t window_begin = format::run_at(slice, first).src;
+  std::byte* to = staging_.next_slot(*request.device);
+  device_copies_.clear();
+  for (const std::uint64_t end = first + runs; first < end;) {
+    const format::Row row = format::row_at(slice, first, end - first);
+    format::gather(slice, first, row.runs, window + (format::run_at(slice, first).src - window_begin), to, row.dst);
+    const auto bytes = static_cast<std::size_t>(row.runs * slice.run_bytes);
+    add_device_copy({request.dst + row.dst, to, bytes});
+    to += bytes;
+    first += row.runs;
+  }
+  const Arrival all{request.entry, runs * slice.run_bytes};
+  staging_.begin_copies(device_copies_, {&all, 1});
+}
+
+// Neighbours in both memories make one copy.
+void ReadExecutor::add_device_copy(const DeviceCopy& copy) {
+  if (!device_copies_.empty()) {
+    DeviceCopy& last = device_copies_.back();
+    if (last.dst + last.bytes == copy.dst && last.src + last.bytes == copy.src) {
+      last.bytes += copy.bytes;
+      return;
+    }
+  }
+  device_copies_.push_back(copy);
 }
 
 }  // namespace st::core

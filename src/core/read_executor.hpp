@@ -5,28 +5,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "core/device.hpp"
 #include "core/read_scheduler.hpp"
+#include "core/staging.hpp"
 
 namespace st::core {
 
-// Is told what was read. Any thread may call it.
-class ReadListener {
- public:
-  virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
-  virtual bool stopped() const = 0;  // true: read nothing more
-
- protected:
-  ~ReadListener() = default;
-};
-
-// Reads the batches of one thread. It keeps its memory from one batch to the next.
+// Reads the batches of one thread, and delivers their bytes to the memory of the host or of a device. It keeps its
+// memory from one batch to the next.
 class ReadExecutor {
  public:
-  explicit ReadExecutor(ReadListener& listener) : listener_(listener) {}
+  explicit ReadExecutor(ReadListener& listener) : listener_(listener), staging_(listener) {}
 
   void execute(const ReadBatch& batch);
+
+  // Waits until devices have all bytes of the batches. To be called after the last one.
+  void finish() { staging_.finish(); }
 
  private:
   struct Copy {
@@ -35,15 +32,24 @@ class ReadExecutor {
     std::byte* dst = nullptr;
   };
 
-  void read_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges);
-  bool try_ranges(io::SourceReader& reader, io::ReadPath path, const std::vector<ReadRequest>& ranges);
+  using Ranges = std::span<const ReadRequest>;
+
+  void deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
+  void read_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
+  bool try_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void add_range(const ReadRequest& range, std::uint64_t alignment);
   void fill_up_to(std::uint64_t end);
   void read_runs(const ReadBatch& batch);
-  void read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
+  const std::byte* read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
+  void stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
+  void stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs, const std::byte* window);
+  void add_device_copy(const DeviceCopy& copy);
   std::byte* scratch(std::uint64_t bytes);
 
   ReadListener& listener_;
+  Staging staging_;
+  std::vector<DeviceCopy> device_copies_;
+  std::vector<Arrival> arrivals_;
   std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
   std::uint64_t pages_bytes_ = 0;
 

@@ -17,6 +17,8 @@
 
 namespace st::core {
 
+class Device;
+
 // To read a range of a source to `dst`, or the runs of a slice inside that range.
 struct ReadRequest {
   std::size_t source = 0;   // index into the readers
@@ -25,6 +27,7 @@ struct ReadRequest {
   std::byte* dst = nullptr;
   std::size_t entry = 0;                 // number in the plan
   const format::Slice* slice = nullptr;  // null: the whole range
+  Device* device = nullptr;              // whose memory `dst` is in; null: in the host's
 };
 
 using Readers = std::vector<std::unique_ptr<io::SourceReader>>;

@@ -207,10 +207,19 @@ std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64
   return fits;
 }
 
-void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst) {
+Row row_at(const Slice& slice, std::uint64_t first, std::uint64_t most) {
+  const Run run = run_at(slice, first);
+  if (slice.levels.empty()) return {1, run.dst};
+  const SliceLevel& inner = slice.levels.front();
+  const std::uint64_t runs = std::min(most, inner.count - first % inner.count);
+  return {runs, inner.backwards ? run.dst - (runs - 1) * inner.dst_stride : run.dst};
+}
+
+void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst,
+            std::uint64_t dst_begin) {
   const std::uint64_t origin = run_at(slice, first).src;
   if (slice.levels.empty()) {
-    std::memcpy(dst + slice.dst_begin, window, slice.run_bytes);
+    std::memcpy(dst + (slice.dst_begin - dst_begin), window, slice.run_bytes);
     return;
   }
   const SliceLevel& inner = slice.levels.front();
@@ -218,7 +227,7 @@ void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const 
   while (count > 0) {
     const Run run = run_at(slice, first);
     const std::uint64_t n = std::min(count, inner.count - first % inner.count);
-    copy_runs(slice.run_bytes, n, window + (run.src - origin), inner.src_stride, dst + run.dst,
+    copy_runs(slice.run_bytes, n, window + (run.src - origin), inner.src_stride, dst + (run.dst - dst_begin),
               inner.backwards ? -stride : stride);
     first += n;
     count -= n;

@@ -57,7 +57,16 @@ std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);
 std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64_t most, std::uint64_t room);
 
 // Copies `count` runs from `first` on to their places in the destination. `window` holds the tensor's bytes from
-// run_at(first).src on.
-void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst);
+// run_at(first).src on, `dst` those of the destination from dst_begin on.
+void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst,
+            std::uint64_t dst_begin = 0);
+
+// Runs that lie side by side in the destination, from `first` on and `most` at most, and where the first byte of them
+// lies there.
+struct Row {
+  std::uint64_t runs;
+  std::uint64_t dst;
+};
+Row row_at(const Slice& slice, std::uint64_t first, std::uint64_t most);
 
 }  // namespace st::format

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/staging.hpp"
+
+#include <utility>
+
+namespace st::core {
+
+namespace {
+
+// With two a thread reads while its last slot is copied. More would only hold more memory: threads do not wait for each
+// other.
+constexpr std::size_t kSlotsOfThread = 2;
+
+}  // namespace
+
+Staging::~Staging() { release(); }
+
+// Waits for what the device still copies, whatever it says, and gives the slots back.
+void Staging::release() noexcept {
+  for (Slot& slot : slots_) {
+    try {
+      if (std::exchange(slot.copying, false)) slot.device->wait(slot.mark);
+    } catch (...) {
+      // The run has failed already, or finish() would have waited.
+    }
+    slot.device->give_back(slot.memory);
+  }
+  slots_.clear();
+}
+
+std::byte* Staging::next_slot(Device& device) {
+  if (!slots_.empty() && slots_.front().device != &device) {
+    finish();
+    release();
+  }
+  Slot& slot = take_slot(device);
+  wait(slot);
+  return slot.memory;
+}
+
+// The next of the thread's slots, or a new one. A thread that holds a slot never waits for another, so that threads
+// cannot wait for each other.
+Staging::Slot& Staging::take_slot(Device& device) {
+  if (slots_.size() < kSlotsOfThread) {
+    slots_.reserve(kSlotsOfThread);
+    if (std::byte* const memory = device.take_slot(slots_.empty()); memory != nullptr) {
+      current_ = slots_.size();
+      return slots_.emplace_back(Slot{&device, memory, 0, false, {}});
+    }
+  }
+  current_ = (current_ + 1) % slots_.size();
+  return slots_[current_];
+}
+
+void Staging::begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals) {
+  Slot& slot = slots_[current_];
+  slot.arrivals.assign(arrivals.begin(), arrivals.end());
+  slot.mark = slot.device->begin_copies(copies);
+  slot.copying = true;
+}
+
+void Staging::wait(Slot& slot) {
+  if (!std::exchange(slot.copying, false)) return;
+  slot.device->wait(slot.mark);
+  for (const Arrival& arrival : slot.arrivals) listener_.arrived(arrival.entry, arrival.bytes);
+}
+
+void Staging::finish() {
+  for (Slot& slot : slots_) wait(slot);
+}
+
+}  // namespace st::core

@@ -1,0 +1,65 @@
+// The staging memory of one thread: it fills one slot while the device copies from the others.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/device.hpp"
+
+namespace st::core {
+
+// Is told what was read. Any thread may call it.
+class ReadListener {
+ public:
+  virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
+  virtual bool stopped() const = 0;  // true: read nothing more
+
+ protected:
+  ~ReadListener() = default;
+};
+
+// Bytes of an entry of a plan.
+struct Arrival {
+  std::size_t entry = 0;
+  std::uint64_t bytes = 0;
+};
+
+class Staging {
+ public:
+  explicit Staging(ReadListener& listener) : listener_(listener) {}
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging();  // waits for the copies that have begun
+
+  // Returns a slot that may be written to, until begin_copies().
+  std::byte* next_slot(Device& device);
+
+  // Begins copies from the slot that next_slot() returned last. The listener is told of the arrivals when the bytes
+  // have reached the device's memory.
+  void begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals);
+
+  // Waits until all copies have been made.
+  void finish();
+
+ private:
+  struct Slot {
+    Device* device = nullptr;
+    std::byte* memory = nullptr;
+    std::uint64_t mark = 0;
+    bool copying = false;
+    std::vector<Arrival> arrivals;
+  };
+
+  Slot& take_slot(Device& device);
+  void wait(Slot& slot);
+  void release() noexcept;
+
+  ReadListener& listener_;
+  std::vector<Slot> slots_;  // of one device
+  std::size_t current_ = 0;
+};
+
+}  // namespace st::core

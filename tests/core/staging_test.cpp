@@ -1,0 +1,354 @@
+// Plans that fill devices: every byte at its place, whatever the device copies last, refuses or is short of.
+//
+// The device of these tests has memory that the processor cannot touch, and copies as late as it may: a slot that is
+// written too early gives wrong bytes. What is expected is what the same plan brings to the host's memory.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/staging.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "core/checkpoint.hpp"
+#include "core/plan.hpp"
+#include "io/memory_source.hpp"
+
+namespace st::core {
+namespace {
+
+constexpr std::size_t kDeviceBytes = std::size_t{12} << 20;
+
+class LateDevice final : public Device {
+ public:
+  LateDevice(std::size_t slot_bytes, std::size_t most_slots)
+      : slot_bytes_(slot_bytes),
+        most_slots_(most_slots),
+        addresses_(static_cast<std::byte*>(mmap(nullptr, kDeviceBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+        memory_(kDeviceBytes, std::byte{0xEE}) {}
+  ~LateDevice() override {
+    EXPECT_TRUE(slots_.empty()) << "slots were not given back";
+    EXPECT_TRUE(pending_.empty()) << "copies are in flight";
+    munmap(addresses_, kDeviceBytes);
+  }
+
+  std::size_t slot_bytes() const override { return slot_bytes_; }
+
+  std::byte* take_slot(bool wait) override {
+    std::unique_lock lock(mutex_);
+    count_call();
+    if (!wait && slots_.size() >= most_slots_) return nullptr;
+    given_back_.wait(lock, [this] { return slots_.size() < most_slots_; });
+    auto* const slot = static_cast<std::byte*>(std::aligned_alloc(kSlotAlignment, slot_bytes_));
+    slots_.insert(slot);
+    return slot;
+  }
+
+  void give_back(std::byte* slot) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      EXPECT_EQ(slots_.erase(slot), 1U);
+      for (const auto& [mark, copies] : pending_) {
+        for (const DeviceCopy& copy : copies) EXPECT_FALSE(copy.src >= slot && copy.src < slot + slot_bytes_);
+      }
+      std::free(slot);
+    }
+    given_back_.notify_one();
+  }
+
+  std::uint64_t begin_copies(std::span<const DeviceCopy> copies) override {
+    const std::lock_guard lock(mutex_);
+    count_call();
+    for (const DeviceCopy& copy : copies) {
+      ++copies_;
+      const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const std::byte* memory) {
+        return copy.src >= memory && copy.src + copy.bytes <= memory + slot_bytes_;
+      });
+      EXPECT_NE(slot, slots_.end()) << "copied from memory that is not the device's";
+      EXPECT_TRUE(copy.dst >= addresses_ && copy.dst + copy.bytes <= addresses_ + kDeviceBytes);
+    }
+    pending_[++mark_].assign(copies.begin(), copies.end());
+    return mark_;
+  }
+
+  void wait(std::uint64_t mark) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = pending_.find(mark);
+    ASSERT_NE(found, pending_.end()) << "a mark that was waited for twice, or is none";
+    for (const DeviceCopy& copy : found->second) {
+      std::memcpy(memory_.data() + (copy.dst - addresses_), copy.src, copy.bytes);
+    }
+    pending_.erase(found);
+    count_call();
+  }
+
+  std::byte* address(std::size_t at) { return addresses_ + at; }
+  std::byte* contents(std::size_t at) { return memory_.data() + at; }
+  std::size_t copies() const { return copies_; }
+  std::size_t calls() const { return calls_; }
+  void clear() { std::fill(memory_.begin(), memory_.end(), std::byte{0xEE}); }
+  void fail_at(std::size_t call) {
+    calls_ = 0;
+    failing_ = call;
+  }
+
+ private:
+  void count_call() {
+    if (calls_++ == failing_) fail(Status::callback, "the device failed in call {}", failing_);
+  }
+
+  const std::size_t slot_bytes_;
+  const std::size_t most_slots_;
+  std::byte* const addresses_;
+  std::vector<std::byte> memory_;
+  std::mutex mutex_;
+  std::condition_variable given_back_;
+  std::set<std::byte*> slots_;
+  std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
+  std::uint64_t mark_ = 0;
+  std::size_t copies_ = 0;
+  std::size_t calls_ = 0;
+  std::size_t failing_ = SIZE_MAX;
+};
+
+using Shape = std::vector<std::uint64_t>;
+const Shape kShapes[] = {{1},         {999},        {300, 64},  {2000, 37}, {5, 40'000},
+                         {7, 11, 13}, {20, 30, 40}, {64, 2000}, {1'500'003}};
+
+std::string model_bytes() {
+  std::string header = "{";
+  std::size_t at = 0;
+  for (const Shape& shape : kShapes) {
+    std::size_t bytes = 1;
+    for (const std::uint64_t dim : shape) bytes *= dim;
+    header += fmt::format(R"({}"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
+                          &shape - kShapes, fmt::join(shape, ","), at, at + bytes);
+    at += bytes;
+  }
+  header += "}";
+  const std::uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof length);
+  file += header;
+  std::mt19937_64 random(1);
+  for (std::size_t i = 0; i < at; ++i) file += static_cast<char>(random());
+  return file;
+}
+
+// The same bytes in memory, and in a file that may be read directly.
+struct Models {
+  Models() : bytes(model_bytes()), folder(std::filesystem::temp_directory_path() / "staging-XXXXXX") {
+    std::string name = folder.string();
+    folder = mkdtemp(name.data());
+    const std::string path = (folder / "m.safetensors").string();
+    std::ofstream(path, std::ios::binary) << bytes;
+    in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
+    on_disk = Checkpoint::open(path.c_str(), {});
+  }
+  ~Models() { std::filesystem::remove_all(folder); }
+  Models(const Models&) = delete;
+
+  std::string bytes;
+  std::filesystem::path folder;
+  CheckpointPtr in_memory;
+  CheckpointPtr on_disk;
+};
+
+struct Destination {
+  std::string tensor;
+  bool whole = false;
+  std::vector<std::int64_t> begin, end, step;
+  std::size_t bytes = 0;
+  std::size_t at = 0;  // in the memory of its device
+  Device* device = nullptr;
+};
+
+class StagingTest : public testing::Test {
+ protected:
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+
+  // A few tensors and slices, some backwards, with the bytes that each has.
+  std::vector<Destination> random_destinations() {
+    std::vector<Destination> all(1 + below(7));
+    for (Destination& one : all) {
+      const std::size_t number = below(std::size(kShapes));
+      one.tensor = fmt::format("t{}", number);
+      one.whole = below(2) == 0;
+      one.bytes = 1;
+      for (const std::uint64_t dim : kShapes[number]) {
+        constexpr std::array<std::int64_t, 6> kSteps{1, 1, 1, 2, -1, -3};
+        const std::int64_t step = kSteps[below(kSteps.size())];
+        const auto length = static_cast<std::int64_t>(dim);
+        one.begin.push_back(step < 0 ? length - 1 : static_cast<std::int64_t>(below(dim / 2 + 1)));
+        one.end.push_back(step < 0 ? -length - 1 : length);
+        one.step.push_back(step);
+        const std::int64_t span = step < 0 ? length : length - one.begin.back();
+        const std::int64_t stride = step < 0 ? -step : step;
+        one.bytes *= one.whole ? dim : static_cast<std::size_t>((span + stride - 1) / stride);
+      }
+    }
+    return all;
+  }
+
+  static void add(Plan& plan, const Checkpoint& checkpoint, const Destination& one, void* dst) {
+    const Tensor& tensor = *checkpoint.tensor(one.tensor);
+    if (one.whole) {
+      plan.add(tensor, nullptr, nullptr, nullptr, dst, one.bytes, one.device);
+    } else {
+      plan.add(tensor, one.begin.data(), one.end.data(), one.step.data(), dst, one.bytes, one.device);
+    }
+  }
+
+  std::vector<std::byte> expected(const Destination& one) {
+    std::vector<std::byte> bytes(one.bytes);
+    Plan plan(*models_.in_memory);
+    Destination host = one;
+    host.device = nullptr;
+    add(plan, *models_.in_memory, host, bytes.data());
+    plan.run({});
+    return bytes;
+  }
+
+  Models models_;
+  std::mt19937_64 random_{20};
+};
+
+TEST_F(StagingTest, FillsSeveralDevicesAndTheHostInOnePass) {
+  constexpr std::array<io::Cache, 3> kCaches{io::Cache::automatic, io::Cache::through, io::Cache::around};
+  for (int round = 0; round < 25; ++round) {
+    LateDevice small(Device::kSlotAlignment, 1 + below(3));
+    LateDevice large(std::size_t{1} << 20, 4);
+    std::vector<std::byte> host(kDeviceBytes, std::byte{0xEE});
+    std::array<std::size_t, 3> used{};
+    std::vector<Destination> all = random_destinations();
+    const Checkpoint& checkpoint = below(3) == 0 ? *models_.in_memory : *models_.on_disk;
+    Plan plan(checkpoint);
+    for (Destination& one : all) {
+      const std::size_t place = below(3);
+      one.device = place == 0 ? static_cast<Device*>(&small) : place == 1 ? &large : nullptr;
+      one.at = used[place] + below(100);
+      used[place] = one.at + one.bytes;
+      std::byte* const dst = place == 0   ? small.address(one.at)
+                             : place == 1 ? large.address(one.at)
+                                          : host.data() + one.at;
+      add(plan, checkpoint, one, dst);
+    }
+    ReadOptions options;
+    options.threads = static_cast<unsigned>(1 + below(4));
+    options.cache = kCaches[below(3)];
+    plan.run(options);
+    EXPECT_EQ(plan.done(), plan.total());
+    for (const Destination& one : all) {
+      std::byte* const got = one.device == &small   ? small.contents(one.at)
+                             : one.device == &large ? large.contents(one.at)
+                                                    : host.data() + one.at;
+      const std::vector<std::byte> bytes = expected(one);
+      ASSERT_EQ(std::memcmp(got, bytes.data(), bytes.size()), 0) << one.tensor << " in round " << round;
+      std::fill_n(got, one.bytes, std::byte{0xEE});
+    }
+    for (const std::byte* memory : {small.contents(0), large.contents(0), host.data()}) {
+      ASSERT_TRUE(std::all_of(memory, memory + kDeviceBytes, [](std::byte byte) { return byte == std::byte{0xEE}; }))
+          << "a byte beside the destinations in round " << round;
+    }
+  }
+}
+
+TEST_F(StagingTest, ManyThreadsShareOneSlot) {
+  LateDevice device(Device::kSlotAlignment, 1);
+  Plan plan(*models_.on_disk);
+  const Tensor& tensor = *models_.on_disk->tensor("t8");
+  plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), &device);
+  ReadOptions options;
+  options.threads = 8;
+  options.chunk_bytes = 65536;
+  plan.run(options);
+  EXPECT_TRUE(plan.complete(0));
+}
+
+TEST_F(StagingTest, NeighboursInBothMemoriesAreOneCopy) {
+  LateDevice device(std::size_t{4} << 20, 1);
+  Plan plan(*models_.in_memory);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
+    const Tensor& tensor = *models_.in_memory->tensor_at(i);
+    plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+    at += tensor.bytes();
+  }
+  ReadOptions options;
+  options.threads = 1;
+  plan.run(options);
+  EXPECT_EQ(device.copies(), 1U);
+  EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+}
+
+TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
+  std::size_t failing = 0;
+  for (bool failed = true; failed; ++failing) {
+    LateDevice device(Device::kSlotAlignment, 2);
+    Plan plan(*models_.on_disk);
+    std::size_t at = 0;
+    for (const char* name : {"t3", "t5", "t7"}) {
+      const Tensor& tensor = *models_.on_disk->tensor(name);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+      at += tensor.bytes();
+    }
+    device.fail_at(failing);
+    ReadOptions options;
+    options.threads = 2;
+    failed = false;
+    try {
+      plan.run(options);
+    } catch (const Error& error) {
+      failed = true;
+      EXPECT_EQ(error.status, Status::callback);
+      EXPECT_NE(error.message.find("the device failed"), std::string::npos) << error.message;
+      EXPECT_LT(plan.done(), plan.total());
+    }
+    if (!failed) continue;
+    device.fail_at(SIZE_MAX);
+    plan.run(options);
+    EXPECT_EQ(plan.done(), plan.total());
+  }
+  EXPECT_GT(failing, 8U);
+}
+
+// What was copied is what the device says it has, not what it was told to copy.
+TEST_F(StagingTest, BytesArriveWhenTheDeviceHasThem) {
+  struct Told final : ReadListener {
+    void arrived(std::size_t entry, std::uint64_t bytes) override { came[entry] += bytes; }
+    bool stopped() const override { return false; }
+    std::map<std::size_t, std::uint64_t> came;
+  } told;
+  LateDevice device(Device::kSlotAlignment, 2);
+  Staging staging(told);
+  for (std::size_t round = 0; round < 3; ++round) {
+    std::byte* const slot = staging.next_slot(device);
+    std::fill_n(slot, 10, static_cast<std::byte>(round));
+    const DeviceCopy copy{device.address(10 * round), slot, 10};
+    const Arrival arrival{round, 10};
+    staging.begin_copies({&copy, 1}, {&arrival, 1});
+    EXPECT_EQ(told.came.size(), round == 2 ? 1U : 0U) << round;
+  }
+  staging.finish();
+  EXPECT_EQ(told.came.size(), 3U);
+  for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
+}
+
+}  // namespace
+}  // namespace st::core
