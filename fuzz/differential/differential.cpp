@@ -190,6 +190,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+// The one difference that was made on purpose: dtype names have no length, so that none with a NUL is listed.
+bool lists_nul_in_dtype_no_more(const Case& given, const Verdict& is) {
+  constexpr int kUnknownDtype = 306;
+  return given.unknown_dtypes && is.status == kUnknownDtype && is.message.find("\\x00") != std::string::npos;
+}
+
 [[noreturn]] void report(const std::string& text, const Case& given, const Verdict& was, const Verdict& is) {
   std::fprintf(stderr, "%s, rules %d, unknown dtypes %d, windows of %zu, kernel %s, %llu data bytes:\n%s\n",
                given.index        ? "index"
@@ -217,6 +223,7 @@ int main(int argc, char** argv) {
   constexpr std::string_view kHeaderBegins = "{ \t\r\n";  // what begins otherwise is bintensors, which is other code
   constexpr std::size_t kWindows[] = {64, 65, 70, 80, 97, 128, 200, 333, 512, 1024, 16384};
   std::map<int, std::size_t> verdicts;
+  std::size_t with_nul = 0;
   for (std::size_t n = 0; n < cases; ++n) {
     Seed seed;
     switch (random.below(4)) {
@@ -237,13 +244,17 @@ int main(int argc, char** argv) {
       simdjson::get_active_implementation() = available[random.below(available.size())];
       const Verdict was = differential::read_old(seed.text, given);
       const Verdict is = differential::read_new(seed.text, given);
-      if (was.status != is.status || was.offset != is.offset || was.table != is.table)
+      if (lists_nul_in_dtype_no_more(given, is)) {
+        ++with_nul;
+      } else if (was.status != is.status || was.offset != is.offset || was.table != is.table) {
         report(seed.text, given, was, is);
+      }
       ++verdicts[was.status];
     }
   }
   std::printf("%zu seeds, %zu mutants, no difference; kernels:", seeds.size(), cases);
   for (const auto* const kernel : available) std::printf(" %s", kernel->name().c_str());
+  if (with_nul != 0) std::printf("\n  dtypes with a NUL, refused on purpose: %zu", with_nul);
   for (const auto& [status, count] : verdicts) std::printf("\n  status %d: %zu", status, count);
   std::printf("\n");
 }

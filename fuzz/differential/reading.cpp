@@ -17,7 +17,7 @@ constexpr auto read_the_index = st::format::shard_index::read;
 #else
 #include "format/index_json.hpp"
 using Options = st::format::HeaderOptions;
-using Index = Index;
+using Index = st::format::IndexFile;
 namespace nouns = st;
 constexpr auto read_the_index = st::format::read_index;
 #endif
