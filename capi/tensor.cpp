@@ -30,10 +30,10 @@ uint64_t st_tensor_bytes(const st_tensor* tensor) { return tensor_of(tensor).byt
 
 uint64_t st_tensor_offset(const st_tensor* tensor) {
   const core::Tensor& found = tensor_of(tensor);
-  return found.shard->offset_of(found);
+  return core::shard_of(found).offset_of(found);
 }
 
-size_t st_tensor_shard(const st_tensor* tensor) { return tensor_of(tensor).shard->number; }
+size_t st_tensor_shard(const st_tensor* tensor) { return core::shard_of(tensor_of(tensor)).number; }
 
 const void* st_tensor_data(const st_tensor* tensor) { return core::view(tensor_of(tensor)); }
 

@@ -38,7 +38,7 @@ std::unique_ptr<Reading> read(std::string_view header, std::uint64_t data, Rules
   reading->length = header.size();
   reading->header = std::make_unique<char[]>(header.size() + kPadding);
   std::ranges::copy(header, reading->header.get());
-  ReadOptions options;
+  HeaderOptions options;
   options.rules = rules;
   read_header({reading->header.get(), header.size()}, kLengthBytes + header.size() + data, options, reading->table);
   return reading;

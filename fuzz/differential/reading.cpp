@@ -10,7 +10,7 @@
 #include "format/header.hpp"
 #if __has_include("format/shard_index/shard_index.hpp")
 #include "format/shard_index/shard_index.hpp"
-using Options = st::format::ReadOptions;
+using Options = st::format::HeaderOptions;
 using Index = st::format::shard_index::Index;
 namespace nouns = st::format;
 constexpr auto read_the_index = st::format::shard_index::read;

@@ -19,7 +19,7 @@
 
 namespace {
 
-using st::format::ReadOptions;
+using st::format::HeaderOptions;
 using st::format::Rules;
 
 __extension__ using Wide = unsigned __int128;
@@ -111,9 +111,9 @@ void check_refused(const st::Error& error, std::string_view file) {
 
 // ---- one reading --------------------------------------------------------------------------------------------------------
 
-void read_into(Reading& reading, std::string_view file, const ReadOptions& options) {
+void read_into(Reading& reading, std::string_view file, const HeaderOptions& options) {
   const std::string_view prefix = file.substr(0, 64);
-  reading.length = st::format::measure({prefix.data(), prefix.size()}, file.size(), options);
+  reading.length = st::format::find_header({prefix.data(), prefix.size()}, file.size(), options).bytes;
   require(reading.length <= file.size() - 8, "the header is within the file");
   reading.header = std::make_unique<char[]>(reading.length + st::format::kPadding);
   std::copy_n(file.data() + 8, reading.length, reading.header.get());
@@ -122,7 +122,7 @@ void read_into(Reading& reading, std::string_view file, const ReadOptions& optio
 
 std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_dtypes = false, std::uint64_t seed = 7) {
   auto reading = std::make_unique<Reading>();
-  ReadOptions options;
+  HeaderOptions options;
   options.rules = rules;
   options.unknown_dtypes = unknown_dtypes;
   options.seed = seed;

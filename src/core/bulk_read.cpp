@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/error.hpp"
 
@@ -68,37 +69,37 @@ class Worker {
       : scheduler_(scheduler), listener_(listener), reports_(reports), executor_(listener) {}
 
   void work() {
-    while (!listener_.stopped() && scheduler_.next(batch_)) {
-      const Clock::time_point begin = Clock::now();
-      execute();
-      if (Clock::now() - begin > kPromptly) scheduler_.slow_down();
-      if (reports_) listener_.report();
+    try {
+      while (!listener_.stopped() && next_batch()) {
+        const Clock::time_point begin = Clock::now();
+        executor_.execute(batch_);
+        if (Clock::now() - begin > kPromptly) scheduler_.slow_down();
+        if (reports_) listener_.report();
+      }
+      executor_.finish();
+    } catch (Error& error) {
+      listener_.stop();
+      name_tensor(error);
+      throw;
+    } catch (...) {
+      listener_.stop();
+      throw;
     }
-    finish();
   }
 
  private:
-  void finish() {
-    try {
-      executor_.finish();
-    } catch (...) {
-      listener_.stop();
-      throw;
-    }
+  bool next_batch() {
+    in_batch_ = false;
+    in_batch_ = scheduler_.next(batch_);
+    return in_batch_;
   }
 
-  void execute() {
-    try {
-      executor_.execute(batch_);
-    } catch (Error& error) {
-      listener_.stop();
-      const Tensor& tensor = listener_.tensor(entry_at(batch_, error.offset));
-      error.message = fmt::format("tensor {}: {}", in_quotes(tensor.name()), error.message);
-      throw;
-    } catch (...) {
-      listener_.stop();
-      throw;
-    }
+  // Of the tensor whose bytes a device did not get, or else of that at which a read failed.
+  void name_tensor(Error& error) const {
+    std::optional<std::size_t> entry = executor_.undelivered_entry();
+    if (!entry && in_batch_) entry = entry_at(batch_, error.offset);
+    if (!entry) return;
+    error.message = fmt::format("tensor {}: {}", in_quotes(listener_.tensor(*entry).name()), error.message);
   }
 
   ReadScheduler& scheduler_;
@@ -106,6 +107,7 @@ class Worker {
   const bool reports_;
   ReadExecutor executor_;
   ReadBatch batch_;
+  bool in_batch_ = false;  // or between two
 };
 
 }  // namespace

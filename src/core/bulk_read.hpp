@@ -38,9 +38,9 @@ class BulkReadListener : public ReadListener {
   ~BulkReadListener() = default;
 };
 
-// Reads the requests, which are sorted by (source, begin) and not empty. Throws the first error, which names the file,
-// the tensor and the offset. Returns early if reader.stopped().
+// Reads the requests, which are sorted by (source, begin) and each have a byte at least. Throws the first error, which
+// names the file, the tensor and the offset. Returns early if listener.stopped().
 void read_all(std::span<const ReadRequest> requests, const Readers& readers, const ReadOptions& options,
-              BulkReadListener& reader);
+              BulkReadListener& listener);
 
 }  // namespace st::core

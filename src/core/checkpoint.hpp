@@ -20,7 +20,7 @@ namespace st::core {
 
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
-  format::ReadOptions header;
+  format::HeaderOptions header;
   unsigned threads = 0;       // for the headers of many shards; 0: as many as the machine runs
   bool follow_links = false;  // also where a shard's link leaves the folder of its index
   Allocator allocator;

@@ -1,7 +1,8 @@
 // A device that a plan fills with bytes, such as a GPU: the processor cannot write to its memory. Bytes are read into
-// staging memory, which the device provides, and the device copies them from there.
+// slots of staging memory, which the device provides, and the device copies them from there.
 //
-// The functions may be called by any thread; each throws an Error if the device fails.
+// Any thread may call the functions; each throws an Error if the device fails. A plan's callbacks run while its threads
+// hold slots, so they must not fill the same device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,22 +20,22 @@ struct DeviceCopy {
 
 class Device {
  public:
-  // A slot is the staging memory of one read.
   static constexpr std::size_t kSlotAlignment = 65536;  // the most that a disk may ask for
 
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
-  // Bytes of every slot: a multiple of kSlotAlignment.
+  // Bytes of every slot: a multiple of kSlotAlignment, and not 0.
   virtual std::size_t slot_bytes() const = 0;
 
-  // A slot for one thread, which gives it back. If the device's staging memory is used up, waits until a slot comes
-  // back if wait is true, and returns nullptr if not.
+  // Returns a slot, which the caller gives back. If all staging memory is in use: waits for a slot if `wait` is true,
+  // and returns nullptr if not; also if another thread waits already, so that none has two slots while one has none.
   virtual std::byte* take_slot(bool wait) = 0;
   virtual void give_back(std::byte* slot) noexcept = 0;
 
-  // Begins copies from one slot and returns a mark. The slot must stay as it is until wait(mark) has returned.
+  // Begins copies from one slot and returns a mark. The slot must stay as it is until wait(mark) has returned. If this
+  // or wait(mark) throws, the device reads the slot no more.
   virtual std::uint64_t begin_copies(std::span<const DeviceCopy> copies) = 0;
 
   // Returns when all copies up to the mark have reached the device's memory.

@@ -98,7 +98,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   io::EditedFile file = io::EditedFile::open(path);
   Shard shard(std::pmr::new_delete_resource());
   shard.source = file.take_source();
-  format::ReadOptions reading;
+  format::HeaderOptions reading;
   reading.seed = io::hash_seed(&reading);
   load(shard, io::Mode::read, reading);
 
@@ -109,10 +109,10 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
 
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();
-  const std::string_view old_header(raw, data_begin - format::kLengthBytes);
+  const std::string_view old_header(raw, shard.header.size());
   const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
   const std::string bytes = spliced(shard, old_header, pairs, alignment, options.header_reserve, stays);
-  std::string old_bytes = bytes.substr(0, format::kLengthBytes);
+  std::string old_bytes = bytes.substr(0, static_cast<std::size_t>(shard.header_begin));
   old_bytes += old_header;
   const Difference change = difference(old_bytes, bytes);
   if (change.within(options.sync ? kSector : kBlock)) {

@@ -14,7 +14,7 @@ CheckpointPtr Checkpoint::open(std::unique_ptr<io::Source> source, const OpenOpt
   Shard& shard = file->shards_.emplace_back(&file->memory_);
   shard.source = std::move(source);
   shard.path = shard.source->name();
-  format::ReadOptions header = options.header;
+  format::HeaderOptions header = options.header;
   header.seed = io::hash_seed(file.get());
   load(shard, options.io, header);
   return file;

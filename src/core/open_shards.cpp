@@ -29,7 +29,7 @@ using Names = std::span<const std::string_view>;
 struct Opening {
   const ShardList& list;
   const OpenOptions& options;
-  format::ReadOptions header;
+  format::HeaderOptions header;
   std::pmr::memory_resource* memory;
   unsigned threads;
 
@@ -37,13 +37,13 @@ struct Opening {
 };
 
 // What is needed until all is open.
-struct Reading {
+struct OpeningState {
   PaddedBuffer text;  // of the index
   format::shard_index::Index index;
   std::optional<ShardClaims> claims;
   std::vector<NameHashes> hashes;  // of each shard
 
-  explicit Reading(std::pmr::memory_resource* memory) : index(memory) {}
+  explicit OpeningState(std::pmr::memory_resource* memory) : index(memory) {}
 };
 
 struct Fault {
@@ -58,7 +58,7 @@ std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, s
   return Fault{first + static_cast<std::size_t>(found - errors.begin()), **found};
 }
 
-Error told_of_shard(Error error, std::string_view name, std::string_view index) {
+Error error_of_shard(Error error, std::string_view name, std::string_view index) {
   if (error.status == Status::open && error.os_error == ENOENT) {
     error.status = Status::shard;
     error.message = index.empty() ? fmt::format("shard {} is missing", in_quotes(name))
@@ -84,7 +84,7 @@ PaddedBuffer read_text(const io::Source& file, const Opening& opening) {
   return text;
 }
 
-void read_index(const Opening& opening, Reading& reading) {
+void read_index(const Opening& opening, OpeningState& reading) {
   reading.text = read_text(*opening.list.folder->open(opening.list.index, /*follow_links=*/true), opening);
   format::shard_index::read(reading.text.bytes(), opening.header, reading.index);
   reading.claims.emplace(reading.index, opening.memory);
@@ -124,19 +124,19 @@ std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shard
   return std::nullopt;
 }
 
-// Headers are read without an index of their names, since gathering finds what is given twice. That is told as what it
-// is, a fault of the shard: this throws if the shard has it.
-void index_names(const Opening& opening, const Reading& reading, Shard& shard) {
+// Headers are read without an index of their names, since gather() finds duplicates. These are reported as faults of
+// their shard: this throws if the shard has one.
+void index_names(const Opening& opening, const OpeningState& reading, Shard& shard) {
   try {
     core::index_names(shard, opening.header);
   } catch (const Error& error) {
-    throw Error(told_of_shard(error, reading.index.shards[shard.number], opening.list.index));
+    throw Error(error_of_shard(error, reading.index.shards[shard.number], opening.list.index));
   }
 }
 
-// The index alone says which shards there are. Reading it takes as long as reading some shards, so the shards found in
+// The index alone says which shards there are. OpeningState it takes as long as reading some shards, so the shards found in
 // the folder are opened at the same time, and dropped when the index says otherwise.
-void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& shards, Reading& reading) {
+void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& shards, OpeningState& reading) {
   const auto load_named = [&](Names names, bool are_there, const std::function<void()>& besides) {
     shards.clear();
     Pool& memory = pool.emplace(likely_bytes(names.size()), opening.memory);
@@ -155,13 +155,13 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
   for (std::size_t i = 0; i < fault->shard; ++i) {
     if (may_repeat(reading.hashes[i])) index_names(opening, reading, shards[i]);
   }
-  throw Error(told_of_shard(std::move(fault->error), said[fault->shard], opening.list.index));
+  throw Error(error_of_shard(std::move(fault->error), said[fault->shard], opening.list.index));
 }
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
 
 // Returns what is wrong when a name is in two shards, which is told after what is wrong in a single one.
-std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Reading& reading, Catalog& catalog) {
+std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, OpeningState& reading, Catalog& catalog) {
   const auto gather_all = [&] { return gather(shards, reading.hashes, opening.header.seed, opening.threads, catalog); };
   if (!gather_all()) return std::nullopt;
   for (Shard& shard : shards) index_names(opening, reading, shard);
@@ -172,12 +172,12 @@ std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Read
   if (!same) return std::nullopt;
   return Error{Status::shard, 0, kNowhere,
                fmt::format("tensor {} is in two shards, {} and {}", in_quotes(same->first->name()),
-                           in_quotes(same->first->shard->path), in_quotes(same->second->shard->path))};
+                           in_quotes(shard_of(*same->first).path), in_quotes(shard_of(*same->second).path))};
 }
 
 // ---- checking what the index says -----------------------------------------------------------------------------------
 
-std::vector<std::string> check_all_claims(const Opening& opening, const Shards& shards, const Reading& reading,
+std::vector<std::string> check_all_claims(const Opening& opening, const Shards& shards, const OpeningState& reading,
                                           const Catalog& catalog) {
   constexpr std::size_t kWorthAThread = 8192;  // entries
   std::vector<std::string> warnings(shards.size());
@@ -193,7 +193,7 @@ std::vector<std::string> check_all_claims(const Opening& opening, const Shards& 
     }
   });
   if (const auto fault = first_of(errors, 0)) {
-    throw Error(told_of_shard(fault->error, reading.index.shards[fault->shard], opening.list.index));
+    throw Error(error_of_shard(fault->error, reading.index.shards[fault->shard], opening.list.index));
   }
   std::erase_if(warnings, [](const std::string& warning) { return warning.empty(); });
   return warnings;
@@ -205,7 +205,7 @@ void Checkpoint::load_shards(const ShardList& list, const OpenOptions& options) 
   Opening opening{list, options, options.header, &memory_, options.threads != 0 ? options.threads : hardware_threads()};
   opening.header.seed = io::hash_seed(this);
   opening.header.index_names = false;
-  Reading reading(&memory_);
+  OpeningState reading(&memory_);
   read_headers(opening, pool_, shards_, reading);
 
   Catalog& catalog = catalog_.emplace(&memory_);

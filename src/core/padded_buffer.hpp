@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "format/read_options.hpp"
+#include "format/header_options.hpp"
 
 namespace st::core {
 

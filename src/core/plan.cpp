@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenReports = std::chrono::milliseconds(10);
 
 bool belongs_to(const Tensor& tensor, const Checkpoint& file) {
-  return tensor.shard->number < file.count_shards() && &file.shard(tensor.shard->number) == tensor.shard;
+  return shard_of(tensor).number < file.count_shards() && &file.shard(shard_of(tensor).number) == tensor.owner;
 }
 
 std::uint64_t extent(const format::Slice& slice) {
@@ -46,7 +46,7 @@ Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& check
 }
 
 std::uint64_t offset_in_source(const Tensor& tensor, std::uint64_t begin) {
-  return tensor.shard->offset_of(tensor) + begin;
+  return shard_of(tensor).offset_of(tensor) + begin;
 }
 
 // What read_all() needs to read one slice without a plan.
@@ -80,6 +80,9 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
                void* dst, std::uint64_t dst_bytes, Device* device) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
+  if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0))
+    fail(Status::argument, "the device has slots of {} bytes, no multiple of {}", device->slot_bytes(),
+         Device::kSlotAlignment);
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
@@ -100,9 +103,9 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
 }
 
 // One run of a plan: counts the bytes that were read, reports progress, and says when to stop.
-class Plan::Reading final : public BulkReadListener {
+class Plan::Run final : public BulkReadListener {
  public:
-  Reading(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
+  Run(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
 
   void arrived(std::size_t entry, std::uint64_t bytes) override {
     plan_.entries_[entry].left.fetch_sub(bytes, std::memory_order_release);
@@ -142,11 +145,11 @@ void Plan::run(const ReadOptions& options) {
     entry.left.store(entry.bytes, std::memory_order_relaxed);
     if (entry.bytes == 0) continue;
     const format::Slice* const slice = entry.strided.get();
-    requests.push_back({entry.tensor->shard->number, offset_in_source(*entry.tensor, entry.begin),
+    requests.push_back({shard_of(*entry.tensor).number, offset_in_source(*entry.tensor, entry.begin),
                         slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice, entry.device});
   }
   const Readers readers = open_readers(requests, *file_, options.cache);
-  Reading reading(*this, options);
+  Run reading(*this, options);
   read_all(requests, readers, options, reading);
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
@@ -162,9 +165,9 @@ bool Plan::complete(std::size_t entry) const {
 void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes) {
   check_destination(tensor, slice.bytes, dst, dst_bytes);
   if (slice.bytes == 0) return;
-  const io::Source& source = *tensor.shard->source;
+  const io::Source& source = *shard_of(tensor).source;
   if (slice.contiguous()) {
-    source.read_at(tensor.shard->offset_of(tensor) + slice.src_begin, dst, static_cast<std::size_t>(slice.bytes));
+    source.read_at(shard_of(tensor).offset_of(tensor) + slice.src_begin, dst, static_cast<std::size_t>(slice.bytes));
     return;
   }
   const std::uint64_t position = source.traits().origin + offset_in_source(tensor, slice.src_begin);

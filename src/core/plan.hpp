@@ -36,7 +36,7 @@ class Plan {
   bool complete(std::size_t entry) const;  // all of its bytes were read in the last run
 
  private:
-  class Reading;
+  class Run;
 
   struct Entry {
     const Tensor* tensor = nullptr;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ class ReadExecutor {
 
   // Waits until devices have all bytes of the batches. To be called after the last one.
   void finish() { staging_.finish(); }
+
+  // After an exception: an entry whose bytes a device did not get.
+  std::optional<std::size_t> undelivered_entry() const { return staging_.undelivered_entry(); }
 
  private:
   struct Copy {

@@ -45,7 +45,7 @@ void ReadScheduler::enter_source(std::size_t source) {
   if (source == source_) return;
   if (source_ != SIZE_MAX) readers_[source_]->retire();
   source_ = source;
-  request_cost_ = readers_[source]->source().traits().request_cost;
+  traits_ = readers_[source]->source().traits();
   block_end_ = 0;
   source_end_ = 0;
   for (std::size_t i = next_; i < requests_.size() && requests_[i].source == source; ++i) {
@@ -55,8 +55,9 @@ void ReadScheduler::enter_source(std::size_t source) {
 
 io::ReadPath ReadScheduler::path_at(std::uint64_t at) {
   if (at >= block_end_ || block_end_ - at > kDecisionBytes) {
-    block_end_ = next_multiple(at, kDecisionBytes);
-    path_ = readers_[source_]->path_for(at, std::min(block_end_, source_end_));
+    const std::uint64_t end = next_multiple(at, kDecisionBytes);
+    path_ = readers_[source_]->path_for(at, std::min(end, source_end_));  // may throw
+    block_end_ = end;
   }
   return path_;
 }
@@ -72,7 +73,7 @@ std::uint64_t ReadScheduler::batch_bytes(io::ReadPath path) const {
 
 std::uint64_t ReadScheduler::gap_bytes(io::ReadPath path) const {
   if (limits_.gap_bytes != 0) return limits_.gap_bytes;
-  return path == io::ReadPath::cached ? kCachedGap : request_cost_ / std::min(limits_.threads, kMostSharing);
+  return path == io::ReadPath::cached ? kCachedGap : traits_.request_cost / std::min(limits_.threads, kMostSharing);
 }
 
 bool ReadScheduler::next(ReadBatch& batch) {
@@ -103,11 +104,12 @@ bool ReadScheduler::next(ReadBatch& batch) {
 void ReadScheduler::take_ranges(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t limit = next_multiple(requests_[next_].begin + taken_, room);
   std::uint64_t end = requests_[next_].begin + taken_;
+  const std::uint64_t gap = traits_.joins_reads ? batch.gap : 0;
   while (next_ < requests_.size() && batch.ranges.size() < kMostRanges) {
     const ReadRequest& request = requests_[next_];
     const std::uint64_t begin = request.begin + taken_;
     const bool here = request.source == source_ && request.slice == nullptr && begin >= end && begin < limit;
-    if (!here || begin - end > batch.gap) break;
+    if (!here || begin - end > gap) break;
     const std::uint64_t bytes = std::min(request.bytes - taken_, limit - begin);
     batch.ranges.push_back({source_, begin, bytes, request.dst + taken_, request.entry, nullptr, request.device});
     end = begin + bytes;

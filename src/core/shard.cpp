@@ -23,23 +23,26 @@ constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: lon
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
-void read_text(Shard& shard, const format::ReadOptions& options) {
+void read_text(Shard& shard, const format::HeaderOptions& options) {
   const std::uint64_t size = shard.source->size();
   std::array<char, kFirstBytes> first;
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
   shard.source->read_at(0, first.data(), have);
-  const auto length = static_cast<std::size_t>(format::measure({first.data(), have}, size, options));
+  const format::HeaderExtent extent = format::find_header({first.data(), have}, size, options);
+  const auto length = static_cast<std::size_t>(extent.bytes);
   if (shard.header.data() == nullptr || shard.header.size() != length)
     shard.header = core::PaddedBuffer(length, shard.memory);
-  const std::size_t known = std::min(length, have - format::kLengthBytes);
-  std::memcpy(shard.header.data(), first.data() + format::kLengthBytes, known);
+  shard.header_begin = extent.begin;
+  const auto begin = static_cast<std::size_t>(std::min<std::uint64_t>(extent.begin, have));
+  const std::size_t known = std::min(length, have - begin);
+  std::memcpy(shard.header.data(), first.data() + begin, known);
   if (known < length) {
-    shard.source->read_at(format::kLengthBytes + known, shard.header.data() + known, length - known);
+    shard.source->read_at(extent.begin + known, shard.header.data() + known, length - known);
   }
 }
 
 // While no edit is under way, or, where there are no locks, until nothing changes between two readings.
-void read_text_again(Shard& shard, const format::ReadOptions& options) {
+void read_text_again(Shard& shard, const format::HeaderOptions& options) {
   const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
   read_text(shard, options);
   for (int i = 0; lock == nullptr; ++i) {
@@ -52,7 +55,7 @@ void read_text_again(Shard& shard, const format::ReadOptions& options) {
 }
 
 // Never half of an edit: see io/posix/edit_lock.hpp.
-void read_whole_text(Shard& shard, const format::ReadOptions& options) {
+void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
   bool whole = false;
   try {
     read_text(shard, options);
@@ -70,7 +73,7 @@ void name_source(Error& error, const Shard& shard) {
 }
 
 // Where mapping fails, a name that is given twice is told first: every fault of a header comes before those of mapping.
-void prepare_checked(Shard& shard, io::Mode mode, const format::ReadOptions& options) try {
+void prepare_checked(Shard& shard, io::Mode mode, const format::HeaderOptions& options) try {
   shard.source->prepare(mode, shard.number < io::kMostKeptOpen);
 } catch (const Error&) {
   if (!options.index_names) index_names(shard, options);
@@ -83,11 +86,11 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
   const std::uint64_t size = shard.source->size();
   read_whole_text(shard, options);
 
-  options.shard = &shard;
+  options.owner = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);
   prepare_checked(shard, mode, options);
 } catch (Error& error) {
@@ -95,8 +98,8 @@ void load(Shard& shard, io::Mode mode, format::ReadOptions options) try {
   throw;
 }
 
-void index_names(Shard& shard, format::ReadOptions options) try {
-  options.shard = &shard;
+void index_names(Shard& shard, format::HeaderOptions options) try {
+  options.owner = &shard;
   options.index_names = true;
   format::read_header_again(shard.header.bytes(), shard.source->size(), options, shard.table);
 } catch (Error& error) {
@@ -144,16 +147,16 @@ void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes) {
 }
 
 const std::byte* view(const Tensor& tensor) {
-  const std::byte* const file = tensor.shard->source->view();
-  return file == nullptr ? nullptr : file + tensor.shard->offset_of(tensor);
+  const std::byte* const file = shard_of(tensor).source->view();
+  return file == nullptr ? nullptr : file + shard_of(tensor).offset_of(tensor);
 }
 
 void advise(const Tensor& tensor, io::Advice advice) {
-  tensor.shard->source->advise(tensor.shard->offset_of(tensor), tensor.bytes(), advice);
+  shard_of(tensor).source->advise(shard_of(tensor).offset_of(tensor), tensor.bytes(), advice);
 }
 
 void read(const Tensor& tensor, void* dst) {
-  tensor.shard->source->read_at(tensor.shard->offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
+  shard_of(tensor).source->read_at(shard_of(tensor).offset_of(tensor), dst, static_cast<std::size_t>(tensor.bytes()));
 }
 
 }  // namespace st::core

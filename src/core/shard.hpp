@@ -28,6 +28,7 @@ struct Shard {
   std::size_t number = 0;  // its place among the shards
   std::unique_ptr<io::Source> source;
   PaddedBuffer header;                             // names live here
+  std::uint64_t header_begin = 0;                  // in the file
   mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
   Table table;
 
@@ -39,11 +40,13 @@ struct Shard {
   std::uint64_t offset_of(const Tensor& tensor) const { return table.data_begin + tensor.begin; }
 };
 
+inline const Shard& shard_of(const Tensor& tensor) { return *static_cast<const Shard*>(tensor.owner); }
+
 // Reads and checks the header of shard.source, then prepares the source for views. Throws at the first fault.
-void load(Shard& shard, io::Mode mode, format::ReadOptions options);
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options);
 
 // For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.
-void index_names(Shard& shard, format::ReadOptions options);
+void index_names(Shard& shard, format::HeaderOptions options);
 
 // nullptr only when memory runs out. Any thread.
 const char* raw_header(const Shard& shard);

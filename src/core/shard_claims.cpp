@@ -54,7 +54,7 @@ class TensorsOfShard {
     const std::uint32_t number = catalog_.index.find(catalog_.tensors.data(), name);
     if (number == catalog_.index.kNone) return kNone;
     const Tensor* const tensor = catalog_.tensors[number].tensor;
-    return tensor->shard == &shard_ ? static_cast<std::uint32_t>(tensor - table.tensors.data()) : kNone;
+    return tensor->owner == &shard_ ? static_cast<std::uint32_t>(tensor - table.tensors.data()) : kNone;
   }
 
   const Shard& shard_;

@@ -63,30 +63,30 @@ void PutBuffer::flush() {
 bool PutBuffer::make_room(std::size_t n) {
   try {
     bytes_.reserve(std::min(expected_, kMostBytes));
-    pieces_.reserve(std::min(expected_, kMostPieces));
+    writes_.reserve(std::min(expected_, kMostPieces));
   } catch (const std::bad_alloc&) {
     return false;
   }
-  if (n > bytes_.capacity() - bytes_.size() || pieces_.size() == pieces_.capacity()) write_out();
+  if (n > bytes_.capacity() - bytes_.size() || writes_.size() == writes_.capacity()) write_out();
   return true;
 }
 
 void PutBuffer::keep(std::uint64_t offset, const void* data, std::size_t n) {
-  if (!pieces_.empty() && pieces_.back().offset + pieces_.back().n == offset) {
-    pieces_.back().n += static_cast<std::uint32_t>(n);
+  if (!writes_.empty() && writes_.back().offset + writes_.back().n == offset) {
+    writes_.back().n += static_cast<std::uint32_t>(n);
   } else {
-    pieces_.push_back({offset, static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(n)});
+    writes_.push_back({offset, static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(n)});
   }
   const auto* const from = static_cast<const std::byte*>(data);
   bytes_.insert(bytes_.end(), from, from + n);
 }
 
 void PutBuffer::write_out() {
-  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  std::sort(writes_.begin(), writes_.end(), [](const Write& a, const Write& b) { return a.offset < b.offset; });
   Gathering gathering(file_);
-  for (const Piece& piece : pieces_) gathering.add(piece.offset, bytes_.data() + piece.at, piece.n);
+  for (const Write& write : writes_) gathering.add(write.offset, bytes_.data() + write.at, write.n);
   gathering.flush();
-  pieces_.clear();
+  writes_.clear();
   bytes_.clear();
 }
 

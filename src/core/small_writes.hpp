@@ -43,7 +43,7 @@ class PutBuffer {
   void flush();
 
  private:
-  struct Piece {
+  struct Write {
     std::uint64_t offset = 0;
     std::uint32_t at = 0;  // in bytes_
     std::uint32_t n = 0;
@@ -57,7 +57,7 @@ class PutBuffer {
   std::uint64_t expected_ = 0;
   std::mutex mutex_;
   std::vector<std::byte> bytes_;
-  std::vector<Piece> pieces_;
+  std::vector<Write> writes_;
 };
 
 }  // namespace st::core

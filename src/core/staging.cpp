@@ -11,11 +11,15 @@ namespace {
 // other.
 constexpr std::size_t kSlotsOfThread = 2;
 
+std::optional<std::size_t> first_entry(const std::vector<Arrival>& arrivals) {
+  return arrivals.empty() ? std::nullopt : std::optional(arrivals.front().entry);
+}
+
 }  // namespace
 
 Staging::~Staging() { release(); }
 
-// Waits for what the device still copies, whatever it says, and gives the slots back.
+// Waits for the copies that have begun, ignoring errors, and gives the slots back.
 void Staging::release() noexcept {
   for (Slot& slot : slots_) {
     try {
@@ -55,13 +59,17 @@ Staging::Slot& Staging::take_slot(Device& device) {
 void Staging::begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals) {
   Slot& slot = slots_[current_];
   slot.arrivals.assign(arrivals.begin(), arrivals.end());
+  undelivered_ = first_entry(slot.arrivals);
   slot.mark = slot.device->begin_copies(copies);
   slot.copying = true;
+  undelivered_.reset();
 }
 
 void Staging::wait(Slot& slot) {
   if (!std::exchange(slot.copying, false)) return;
+  undelivered_ = first_entry(slot.arrivals);
   slot.device->wait(slot.mark);
+  undelivered_.reset();
   for (const Arrival& arrival : slot.arrivals) listener_.arrived(arrival.entry, arrival.bytes);
 }
 

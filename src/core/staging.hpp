@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace st::core {
 
-// Is told what was read. Any thread may call it.
+// Receives word of what was read. Any thread may call it.
 class ReadListener {
  public:
   virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
@@ -44,6 +45,9 @@ class Staging {
   // Waits until all copies have been made.
   void finish();
 
+  // After an exception: an entry whose bytes the device did not get.
+  std::optional<std::size_t> undelivered_entry() const { return undelivered_; }
+
  private:
   struct Slot {
     Device* device = nullptr;
@@ -60,6 +64,7 @@ class Staging {
   ReadListener& listener_;
   std::vector<Slot> slots_;  // of one device
   std::size_t current_ = 0;
+  std::optional<std::size_t> undelivered_;
 };
 
 }  // namespace st::core

@@ -72,7 +72,7 @@ class Writer {
     bool given = false;  // by `data` or `source`, or empty: put() gets none of its bytes
 
     std::string_view name() const { return text; }
-    Range range() const { return {begin, begin + bytes}; }
+    ByteRange range() const { return {begin, begin + bytes}; }
   };
 
   std::size_t declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape);
@@ -82,7 +82,7 @@ class Writer {
   std::vector<std::uint32_t> data_order(const WriteOptions& options) const;
   std::string lay_out(const WriteOptions& options);
 
-  void claim(std::size_t number, Range range) const;
+  void claim(std::size_t number, ByteRange range) const;
   void put_in_order(std::size_t number, std::uint64_t offset, const void* data, std::size_t n) const;
   void write_given(std::uint64_t stop) const;
   void require_complete() const;

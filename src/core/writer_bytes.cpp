@@ -66,7 +66,7 @@ void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::si
   });
 }
 
-void Writer::claim(std::size_t number, Range range) const {
+void Writer::claim(std::size_t number, ByteRange range) const {
   const Declared& tensor = tensors_[number];
   const bool whole = range.end - range.begin == tensor.bytes;
   const auto twice = whole ? written_.claim_whole(number, range) : written_.claim(number, range);
@@ -93,7 +93,7 @@ void Writer::write_given(std::uint64_t stop) const {
       continue;
     }
     small.flush();
-    const Shard& shard = *tensor.source->shard;
+    const Shard& shard = shard_of(*tensor.source);
     file_.copy_at(tensor.begin, *shard.source, shard.offset_of(*tensor.source), tensor.bytes);
   }
   small.flush();

@@ -8,27 +8,27 @@ namespace st::core {
 
 void WrittenRanges::reset(std::size_t tensors) { states_ = std::vector<std::atomic<State>>(tensors); }
 
-std::optional<Range> WrittenRanges::claim(std::size_t number, Range range) {
+std::optional<ByteRange> WrittenRanges::claim(std::size_t number, ByteRange range) {
   State before = State::unwritten;
   states_[number].compare_exchange_strong(before, State::in_ranges);
   if (before == State::whole) return range;
   return claim_range(range);
 }
 
-std::optional<Range> WrittenRanges::claim_whole(std::size_t number, Range tensor) {
+std::optional<ByteRange> WrittenRanges::claim_whole(std::size_t number, ByteRange tensor) {
   State before = State::unwritten;
   if (states_[number].compare_exchange_strong(before, State::whole)) return std::nullopt;
   if (before == State::whole) return tensor;
   return claim_range(tensor);
 }
 
-std::optional<Range> WrittenRanges::claim_range(Range range) {
+std::optional<ByteRange> WrittenRanges::claim_range(ByteRange range) {
   auto [begin, end] = range;
   const std::lock_guard lock(mutex_);
   const auto after = ranges_.lower_bound(begin);
   const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
-  if (before != ranges_.end() && before->second > begin) return Range{begin, std::min(end, before->second)};
-  if (after != ranges_.end() && after->first < end) return Range{after->first, std::min(end, after->second)};
+  if (before != ranges_.end() && before->second > begin) return ByteRange{begin, std::min(end, before->second)};
+  if (after != ranges_.end() && after->first < end) return ByteRange{after->first, std::min(end, after->second)};
 
   if (after != ranges_.end() && after->first == end) {
     end = after->second;
@@ -42,7 +42,7 @@ std::optional<Range> WrittenRanges::claim_range(Range range) {
   return std::nullopt;
 }
 
-std::uint64_t WrittenRanges::missing(std::size_t number, Range tensor) const {
+std::uint64_t WrittenRanges::missing(std::size_t number, ByteRange tensor) const {
   const auto [begin, end] = tensor;
   const State state = states_[number].load();
   if (state != State::in_ranges) return state == State::whole ? 0 : end - begin;

@@ -15,7 +15,7 @@
 
 namespace st::core {
 
-struct Range {
+struct ByteRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
@@ -26,16 +26,16 @@ class WrittenRanges {
 
   // Marks bytes of tensor `number` as put. Ranges are positions in the file; claim_whole() gets that of the tensor. Any
   // number of threads. Returns the bytes of the range that were put before; then nothing is marked.
-  std::optional<Range> claim(std::size_t number, Range range);
-  std::optional<Range> claim_whole(std::size_t number, Range tensor);
+  std::optional<ByteRange> claim(std::size_t number, ByteRange range);
+  std::optional<ByteRange> claim_whole(std::size_t number, ByteRange tensor);
 
   // Returns how many bytes of the tensor were not put.
-  std::uint64_t missing(std::size_t number, Range tensor) const;
+  std::uint64_t missing(std::size_t number, ByteRange tensor) const;
 
  private:
   enum class State : std::uint8_t { unwritten, whole, in_ranges };
 
-  std::optional<Range> claim_range(Range range);
+  std::optional<ByteRange> claim_range(ByteRange range);
 
   std::vector<std::atomic<State>> states_;
   mutable std::mutex mutex_;

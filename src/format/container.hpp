@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/dtype.hpp"
+#include "format/header_options.hpp"
 #include "format/new_header.hpp"
-#include "format/read_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format {
@@ -25,15 +25,25 @@ struct MetadataSplice {
   bool keep_length = true;           // false: the data must move
 };
 
+// The bytes of a file that are its header.
+struct HeaderExtent {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct Container {
   Format format;
   std::string_view name;  // for messages
 
   // Whether a header that begins with this byte is of this format.
   bool (*recognizes)(char first);
-  // Fills the table from a header that it recognizes, checks every rule and builds the indexes. The table's strings may
+  // Where the header lies, going by the first bytes of the file, of which there are min(64, file_size) at least. Throws
+  // if it is longer than the limit or the file. `recognized` is false if no container recognizes the file.
+  HeaderExtent (*header_extent)(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options,
+                                bool recognized);
+  // Fills the table (data_begin, too) from a header that it recognizes, checks every rule and builds the indexes. The table's strings may
   // be views into the header, which may be changed to end them with a NUL. Throws at the first fault.
-  void (*read)(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+  void (*read)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
   // Undoes in `copy` what read() changed in the header.
   void (*restore)(std::span<const char> header, const Table& table, std::span<char> copy);
 

@@ -7,15 +7,10 @@
 
 #include "base/error.hpp"
 #include "format/containers.hpp"
-#include "format/sniff.hpp"
 
 namespace st::format {
 
 namespace {
-
-bool may_begin_header(std::span<const char> prefix, std::uint64_t length, const ReadOptions& options) {
-  return length > 0 && prefix.size() > kLengthBytes && recognize(prefix[kLengthBytes], options.rules) != nullptr;
-}
 
 const Container& writable(Format format) {
   const Container* const container = container_of(format);
@@ -32,35 +27,25 @@ std::size_t expected_bytes(const NewHeader& header) {
   return bytes;
 }
 
+// What no container recognizes gets the errors of safetensors.
+const Container& read_as(const Container* recognized) {
+  return recognized == nullptr ? *container_of(Format::safetensors) : *recognized;
+}
+
 }  // namespace
 
-std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const ReadOptions& options) {
-  if (file_size < kLengthBytes) {
-    refuse_other_kinds(prefix, file_size);
-    fail_at(Status::truncated, file_size, "the file has {} bytes, and a header's length alone takes 8", file_size);
-  }
-  const std::uint64_t length = load_length(prefix);
-  const std::uint64_t limit = std::min(options.max_bytes, kMaxHeaderBytes);
-  if (length > limit || length > file_size - kLengthBytes || !may_begin_header(prefix, length, options)) {
-    refuse_other_kinds(prefix, file_size);
-  }
-  if (length > limit) fail_at(Status::header_size, 0, "the header is {} bytes long, the limit is {}", length, limit);
-  if (length > file_size - kLengthBytes) {
-    fail_at(Status::truncated, file_size, "the header is {} bytes long, the file has only {} after its length", length,
-            file_size - kLengthBytes);
-  }
-  return length;
+HeaderExtent find_header(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options) {
+  const bool has_byte = prefix.size() > kLengthBytes;
+  const Container* const container = has_byte ? recognize(prefix[kLengthBytes], options.rules) : nullptr;
+  return read_as(container).header_extent(prefix, file_size, options, container != nullptr);
 }
 
-void read_header(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   const Container* const container = header.empty() ? nullptr : recognize(header.front(), options.rules);
-  table.data_begin = kLengthBytes + header.size();
-  // A header that no container recognizes gets the errors of safetensors.
-  const Container* const read_as = container == nullptr ? container_of(Format::safetensors) : container;
-  read_as->read(header, file_size, options, table);
+  read_as(container).read(header, file_size, options, table);
 }
 
-void read_header_again(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+void read_header_again(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   container_of(table.format)->restore(header, table, header);
   table.clear();
   read_header(header, file_size, options, table);

@@ -1,7 +1,7 @@
 // From the first bytes of a file to a checked table, and from what is to be written to the first bytes of a file.
 //
 // Reading takes two steps, so that nothing is allocated before the announced length has been held against the limit and
-// the file: measure() looks at the first bytes and says how long the header is; read_header() turns the header into
+// the file: find_header() looks at the first bytes and says where the header is; read_header() turns the header into
 // a Table or throws. Which container it is, is decided here once. Nothing makes a system call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -15,16 +15,15 @@
 
 namespace st::format {
 
-// `prefix` holds the first bytes of the file, at least min(64, file_size). Returns N, the bytes of the header after the
-// length.
-std::uint64_t measure(std::span<const char> prefix, std::uint64_t file_size, const ReadOptions& options);
+// `prefix` holds the first bytes of the file, at least min(64, file_size).
+HeaderExtent find_header(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options);
 
-// `header` are the N bytes, followed by kPadding zero bytes. They stay the home of the names and are written to:
+// `header` are the bytes of the extent, followed by kPadding zero bytes. They stay the home of the names and are written to:
 // see restore_header(). The table is in data order, every rule checked, the index built.
-void read_header(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
 // Reads a header again that was read into `table` without an index of names: throws where it gives a name twice.
-void read_header_again(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+void read_header_again(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
 // Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.
 void restore_header(std::span<const char> header, const Table& table, char* out);

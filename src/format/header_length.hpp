@@ -1,4 +1,4 @@
-// The first eight bytes of a file, which every container begins with: the length of the header behind them.
+// The first eight bytes of a safetensors or bintensors file: the length of the header behind them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

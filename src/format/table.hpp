@@ -16,15 +16,11 @@
 #include "base/dtype.hpp"
 #include "format/name_index.hpp"
 
-namespace st::core {
-struct Shard;  // where a tensor's bytes are: core/shard.hpp. This layer only carries the pointer.
-}
-
 namespace st::format {
 
 // 48 bytes, because a hundred thousand of them are written while a user waits.
 struct Tensor {
-  const core::Shard* shard = nullptr;
+  const void* owner = nullptr;          // HeaderOptions::owner
   const char* name_text = nullptr;      // NUL-terminated
   std::uint64_t begin = 0;              // relative to the first data byte
   std::uint64_t end = 0;                // one past

@@ -1,5 +1,5 @@
 // simdjson's validator, which chooses its kernel for the processor at run time and reads the header at the speed of
-// memory. It says yes or no; where, is found by asking it about pieces, so that there is one judge.
+// memory. It only says whether the text is UTF-8; the place of a fault is found by validating ever shorter parts.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/utf8.hpp"
 

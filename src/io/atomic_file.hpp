@@ -1,11 +1,10 @@
 // A file that arrives whole or not at all.
 //
-// The bytes go to a sibling of the target that has no name where the system can make such a file; commit() puts it
-// in the target's place with one link or rename. Until then the old file is untouched, and a process killed at any
-// moment leaves it so. Killed between giving the sibling a name and renaming it, or on a system without nameless
-// files, a process leaves that sibling behind, under a random name that begins with ".NAME.st-new-". It was locked, and
-// the lock died with the process; so the next writer that replaces the target, or names a sibling of its own, can tell it from
-// the work of a living one, and removes it.
+// The bytes go to a temporary file in the target's folder, which has no name if the system can make such a file;
+// commit() puts it in the target's place with one link or rename. Until then the old file is untouched, also if the
+// process is killed. A process that is killed between naming the temporary file and renaming it, or on a system without
+// nameless files, leaves it behind under a random name that begins with ".NAME.st-new-". Its lock ends with the process;
+// so the next writer of the target can tell it from a file in use, and removes it.
 //
 // A new file gets its mode from the umask. A replaced one hands on who may do what with it (access.hpp), and until then
 // the new one is open to its owner only. A symbolic link is followed. Other hard links to a replaced file keep the old

@@ -1,8 +1,8 @@
 // Memory to read tensors into: huge pages where the system has them, there before the first byte arrives.
 //
 // Into memory that is touched for the first time, reading spends more time on page faults than on the disk: four
-// kilobytes each, one after another. Huge pages alone mend most of that. Those that are filled at once had better come
-// while they are filled, and are cleared in the processor's cache; the others had better be there.
+// kilobytes each, one after another. Huge pages alone mend most of that. If a buffer is filled at once, its pages
+// are better allocated while it is filled, since they are cleared in the processor's cache; else before.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// One state of one file: who writes to it, changes its access, renames it or puts another file in its place changes
-// this too. A new name (link) also does.
+// One state of one file: its number on its disk, its size and its times. Every write, change of access, rename, link or
+// replacement changes it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

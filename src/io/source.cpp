@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/error.hpp"
 #include "io/source_reader.hpp"
 
 namespace st::io {
@@ -21,12 +22,13 @@ class DefaultReader final : public SourceReader {
 
   bool read_many(ReadPath /*path*/, std::span<const Read> reads, std::uint64_t /*needed_end*/) override {
     const std::uint64_t origin = source().traits().origin;
-    if (origin == 0) {
-      source().read_many(reads);
-    } else {
-      std::vector<Read> shifted(reads.begin(), reads.end());
-      for (Read& read : shifted) read.offset -= origin;
+    std::vector<Read> shifted(reads.begin(), reads.end());
+    for (Read& read : shifted) read.offset -= origin;
+    try {
       source().read_many(shifted);
+    } catch (Error& error) {
+      if (error.offset != kNowhere) error.offset += origin;
+      throw;
     }
     return true;
   }

@@ -40,6 +40,8 @@ struct Traits {
   // How many bytes arrive in the time that one request takes, where its answer has to be waited for. Unwanted bytes
   // between two wanted ranges are read along if they are fewer.
   std::uint64_t request_cost = std::uint64_t{128} << 10;
+  // Whether read_many() makes one request of adjacent reads. If not, reading a gap between two of them saves nothing.
+  bool joins_reads = false;
 };
 
 class Source {
@@ -50,12 +52,13 @@ class Source {
 
   std::uint64_t size() const { return size_; }
 
-  // As errors name it, and st_shard_path() returns it; empty if it has no name.
+  // As errors name it, and st_get_shard_path() returns it; empty if it has no name. Valid as long as the source.
   virtual const char* name() const { return ""; }
 
   virtual Traits traits() const { return {}; }
 
-  // All n bytes or an error: Status::truncated when the source has become shorter, Status::read otherwise.
+  // All n bytes, which lie inside size(), or an error: Status::truncated when the source has become shorter,
+  // Status::read otherwise.
   virtual void read_at(std::uint64_t offset, void* dst, std::size_t n) const = 0;
 
   // Several reads, ascending, as few requests as the source can make of them. By default one after another.

@@ -136,16 +136,16 @@ std::vector<Scenario> scenarios() {
       {"copying", false, two_files, copy},
       {"copying by hand", false, two_files, copy, no_copies},
       {"copying, half of it by hand", false, two_files, copy, half_a_copy},
-      {"new, named sibling", true, nothing, save(true), old_kernel},
+      {"new, named temp_file", true, nothing, save(true), old_kernel},
       {"new, links refused", true, nothing, save(true), no_links},
-      {"new, not replacing, named sibling", true, nothing, only_new, old_kernel},
-      {"replacing, named sibling", true, old_file, save(true), old_kernel},
+      {"new, not replacing, named temp_file", true, nothing, only_new, old_kernel},
+      {"replacing, named temp_file", true, old_file, save(true), old_kernel},
       {"replacing, links refused", true, old_file, save(true), no_links},
       {"edit in place", false, old_file, change(false)},
       {"edit in place, synced", true, old_file, change(true)},
       {"edit by new file", false, old_without_room, change(false)},
       {"edit by new file, synced", true, old_without_room, remove_and_grow},
-      {"edit by new file, named sibling, by hand",
+      {"edit by new file, named temp_file, by hand",
        true,
        old_without_room,
        remove_and_grow,
@@ -276,7 +276,7 @@ class Trial {
       ASSERT_NE(action, Action::cut_short);
       ASSERT_TRUE(now == old_);
     }
-    // A sibling that could not be removed, because removing it is what failed, may stay.
+    // A temporary file that could not be removed, because removing it is what failed, may stay.
     if (calls_[at] == "unlinkat") return;
     ASSERT_EQ(beside, now == old_ ? names_before_ : names_after_);
   }

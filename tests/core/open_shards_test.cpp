@@ -153,7 +153,7 @@ TEST_F(OpenShards, EveryTensorIsFoundWhateverTheOrderOfTheIndex) {
       for (std::size_t i = 0; i < in_order.size(); ++i) {
         const auto& [name, shard] = in_order[i];
         ASSERT_EQ(file->tensor_at(i)->name(), name);
-        ASSERT_EQ(file->tensor_at(i)->shard->number, shard);
+        ASSERT_EQ(core::shard_of(*file->tensor_at(i)).number, shard);
         ASSERT_EQ(file->tensor(name), file->tensor_at(i));
         ASSERT_EQ(file->tensor(name + "s"), nullptr);
       }

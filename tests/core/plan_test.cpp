@@ -326,7 +326,7 @@ TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
     open.io = io::Mode::read;
     const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), open);
     const Tensor& odd = *file->tensor("odd");
-    const std::uint64_t cut = odd.shard->offset_of(odd) + 500'000;
+    const std::uint64_t cut = shard_of(odd).offset_of(odd) + 500'000;
     ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(cut)), 0);
     Bytes small(100);
     Bytes large(odd.bytes());

@@ -27,10 +27,10 @@ constexpr std::size_t kPage = 4096;
 
 std::byte byte_at(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
 
-class CarryingOut : public testing::Test, public ReadListener {
+class ReadExecutorTest : public testing::Test, public ReadListener {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "transferXXXXXX";
+    std::string name = testing::TempDir() + "executorXXXXXX";
     const int file = mkstemp(name.data());
     std::vector<std::byte> bytes(kSize);
     for (std::uint64_t i = 0; i < kSize; ++i) bytes[i] = byte_at(i);
@@ -81,7 +81,7 @@ class CarryingOut : public testing::Test, public ReadListener {
       static_cast<std::byte*>(std::aligned_alloc(65536, kRoom)), [](std::byte* memory) { std::free(memory); }};
 };
 
-TEST_F(CarryingOut, one_range_from_anywhere_to_anywhere_is_one_read) {
+TEST_F(ReadExecutorTest, one_range_from_anywhere_to_anywhere_is_one_read) {
   for (const io::Cache cache : {io::Cache::around, io::Cache::through}) {
     const auto file = source->open_reader(cache);
     const io::ReadPath read_path = file->path_for(0, kSize);
@@ -101,7 +101,7 @@ TEST_F(CarryingOut, one_range_from_anywhere_to_anywhere_is_one_read) {
   }
 }
 
-TEST_F(CarryingOut, ranges_close_together_are_one_read) {
+TEST_F(ReadExecutorTest, ranges_close_together_are_one_read) {
   std::mt19937 random(1);
   const auto pick = [&](std::uint64_t n) { return std::uniform_int_distribution<std::uint64_t>(0, n - 1)(random); };
   for (const io::Cache cache : {io::Cache::around, io::Cache::through}) {
@@ -126,7 +126,7 @@ TEST_F(CarryingOut, ranges_close_together_are_one_read) {
 }
 
 // The disk refuses this memory, or direct reads altogether: the same bytes come through the cache.
-TEST_F(CarryingOut, a_refused_direct_read_is_one_through_the_cache) {
+TEST_F(ReadExecutorTest, a_refused_direct_read_is_one_through_the_cache) {
   for (const int error : {EFAULT, ENOMEM, EINVAL}) {
     const auto file = source->open_reader(io::Cache::around);
     if (file->path_for(0, kSize) != io::ReadPath::direct) GTEST_SKIP() << "no direct reads in " << testing::TempDir();

@@ -29,6 +29,17 @@ std::int32_t no_bytes(void*, std::uint64_t, void*, std::size_t) { return 0; }
 
 using SourcePtr = std::unique_ptr<io::Source>;
 
+// Adjacent reads are one request.
+struct JoiningSource final : io::Source {
+  JoiningSource() : Source(UINT64_MAX) {}
+  void read_at(std::uint64_t, void*, std::size_t) const override {}
+  io::Traits traits() const override {
+    io::Traits traits;
+    traits.joins_reads = true;
+    return traits;
+  }
+};
+
 SourcePtr callbacks(std::uint64_t size) { return io::callback_source({no_bytes, nullptr, nullptr}, size); }
 
 Readers readers_of(std::initializer_list<const io::Source*> sources, io::Cache cache = io::Cache::automatic) {
@@ -37,24 +48,24 @@ Readers readers_of(std::initializer_list<const io::Source*> sources, io::Cache c
   return readers;
 }
 
-std::vector<ReadBatch> pieces_of(ReadScheduler& queue) {
+std::vector<ReadBatch> batches_of(ReadScheduler& queue) {
   std::vector<ReadBatch> batches;
   ReadBatch batch;
   while (batches.size() < 100'000 && queue.next(batch)) batches.push_back(batch);
   return batches;
 }
 
-std::vector<ReadBatch> pieces_of(const std::vector<ReadRequest>& requests, const Readers& readers,
-                                 const BatchLimits& limits) {
+std::vector<ReadBatch> batches_of(const std::vector<ReadRequest>& requests, const Readers& readers,
+                                  const BatchLimits& limits) {
   ReadScheduler queue(requests, readers, limits);
-  return pieces_of(queue);
+  return batches_of(queue);
 }
 
 // A sparse file, which takes no room on the disk.
 class SparseFile {
  public:
   explicit SparseFile(std::uint64_t size) {
-    std::string name = testing::TempDir() + "piecesXXXXXX";
+    std::string name = testing::TempDir() + "schedulerXXXXXX";
     const int file = mkstemp(name.data());
     EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
     close(file);
@@ -71,7 +82,7 @@ class SparseFile {
   SourcePtr source_;
 };
 
-TEST(Pieces, EndAtMultiplesOfTheirSize) {
+TEST(ReadScheduler, EndAtMultiplesOfTheirSize) {
   constexpr std::uint64_t kBegin = 1000;
   constexpr std::uint64_t kBytes = 40 * kMiB;
   const SparseFile sparse(kBegin + kBytes);
@@ -103,7 +114,7 @@ TEST(Pieces, EndAtMultiplesOfTheirSize) {
     const Readers readers = readers_of({which.source}, io::Cache::around);
     const std::vector<ReadRequest> requests{{0, kBegin, kBytes, &place, 7, nullptr}};
     std::uint64_t at = kBegin;
-    for (const ReadBatch& batch : pieces_of(requests, readers, {which.threads, which.chunk, 0})) {
+    for (const ReadBatch& batch : batches_of(requests, readers, {which.threads, which.chunk, 0})) {
       std::uint64_t size = which.expected;
       if (size == 0) {
         const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.threads}, std::uint64_t{1}, std::uint64_t{16});
@@ -124,7 +135,7 @@ TEST(Pieces, EndAtMultiplesOfTheirSize) {
   }
 }
 
-TEST(Pieces, AreHalvedDownToALimitWhenTheyTakeTooLong) {
+TEST(ReadScheduler, AreHalvedDownToALimitWhenTheyTakeTooLong) {
   const SourcePtr slow = callbacks(UINT64_MAX);
   const Readers readers = readers_of({slow.get()});
   const std::vector<ReadRequest> requests{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
@@ -139,17 +150,20 @@ TEST(Pieces, AreHalvedDownToALimitWhenTheyTakeTooLong) {
 }
 
 // One batch holds what lies close together in one file, up to 400 ranges.
-TEST(Pieces, HoldNeighboursUpToAGap) {
-  const SourcePtr slow = callbacks(UINT64_MAX);
+TEST(ReadScheduler, HoldNeighboursUpToAGap) {
+  const SourcePtr slow = std::make_unique<JoiningSource>();
+  const SourcePtr apart = callbacks(UINT64_MAX);
   const SourcePtr quick = io::memory_source("", 1000 * kMiB, nullptr, nullptr);
   const struct {
     const io::Source* source;
     unsigned threads;
     std::uint64_t set;  // by the caller
     std::uint64_t gap;
-  } cases[] = {{slow.get(), 1, 0, 128 * kKiB}, {slow.get(), 2, 0, 64 * kKiB}, {slow.get(), 8, 0, 16 * kKiB},
-               {slow.get(), 9, 0, 16 * kKiB},  {slow.get(), 1, 77, 77},       {quick.get(), 1, 0, kKiB},
-               {quick.get(), 9, 0, kKiB},      {quick.get(), 9, 77, 77}};
+  } cases[] = {{slow.get(), 1, 0, 128 * kKiB},
+               {slow.get(), 2, 0, 64 * kKiB},
+               {slow.get(), 8, 0, 16 * kKiB},
+               {slow.get(), 9, 0, 16 * kKiB},
+               {slow.get(), 1, 77, 77}};
   for (const auto& which : cases) {
     SCOPED_TRACE(testing::Message() << which.threads << " threads, gap " << which.gap);
     const Readers readers = readers_of({which.source, which.source});
@@ -159,7 +173,7 @@ TEST(Pieces, HoldNeighboursUpToAGap) {
                                             {0, near, 100, &place, 1, nullptr},
                                             {0, far, 100, &place, 2, nullptr},
                                             {1, far + 100, 100, &place, 3, nullptr}};
-    const std::vector<ReadBatch> batches = pieces_of(requests, readers, {which.threads, 0, which.set});
+    const std::vector<ReadBatch> batches = batches_of(requests, readers, {which.threads, 0, which.set});
     ASSERT_EQ(batches.size(), 3U);
     EXPECT_EQ(batches[0].ranges.size(), 2U);
     EXPECT_EQ(batches[0].gap, which.gap);
@@ -168,23 +182,28 @@ TEST(Pieces, HoldNeighboursUpToAGap) {
     EXPECT_EQ(batches[2].reader, readers[1].get());
     EXPECT_EQ(batches[2].ranges.at(0).entry, 3U);
   }
+  // A gap that would be a request of its own is not read.
+  for (const io::Source* const source : {apart.get(), quick.get()}) {
+    const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr}, {0, 101, 100, &place, 1, nullptr}};
+    EXPECT_EQ(batches_of(requests, readers_of({source}), {1, 0, 77}).size(), 2U);
+  }
   const Readers readers = readers_of({quick.get()});
   std::vector<ReadRequest> many;
   for (std::uint64_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
   std::vector<std::size_t> sizes;
-  for (const ReadBatch& batch : pieces_of(many, readers, {})) sizes.push_back(batch.ranges.size());
+  for (const ReadBatch& batch : batches_of(many, readers, {})) sizes.push_back(batch.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
 }
 
 // The same byte requested twice is never in one batch twice: the ranges of one do not overlap.
-TEST(Pieces, ThatOverlapAreCutApart) {
+TEST(ReadScheduler, ThatOverlapAreCutApart) {
   const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
   const Readers readers = readers_of({quick.get()});
   const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr},
                                           {0, 0, 100, &place, 1, nullptr},
                                           {0, 99, 100, &place, 2, nullptr},
                                           {0, 199, 1, &place, 3, nullptr}};
-  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {});
+  const std::vector<ReadBatch> batches = batches_of(requests, readers, {});
   ASSERT_EQ(batches.size(), 3U);
   EXPECT_EQ(batches[2].ranges.size(), 2U);
 }
@@ -208,7 +227,7 @@ struct Matrix {
 };
 
 // Each run is cut into batches of its own, and the next run begins where the last has ended.
-TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
+TEST(ReadScheduler, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kRows = 3;
   constexpr std::uint64_t kColumns = 5 * kMiB;
   constexpr std::uint64_t kRun = 2 * kMiB + 100;
@@ -220,7 +239,7 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kBase = 77;
   const std::vector<ReadRequest> requests{{0, kBase + slice.src_begin, kRows * kColumns, &place, 3, &slice},
                                           {0, kBase + kRows * kColumns, 10, &place, 4, nullptr}};
-  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {1, kMiB, 0});
+  const std::vector<ReadBatch> batches = batches_of(requests, readers, {1, kMiB, 0});
   std::size_t next = 0;
   for (std::uint64_t row = 0; row < kRows; ++row) {
     for (std::uint64_t taken = 0; taken < kRun; ++next) {
@@ -239,7 +258,7 @@ TEST(Pieces, OfLongRunsAreEveryByteOfEachRunOnce) {
   EXPECT_EQ(batches[next].ranges.at(0).entry, 4U);
 }
 
-TEST(Pieces, OfShortRunsAreEveryRunOnce) {
+TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
   const Matrix matrix(10'000, 1000);
   const SourcePtr slow = callbacks(UINT64_MAX);
   for (const std::int64_t width : {1, 10, 500, 999}) {
@@ -249,7 +268,7 @@ TEST(Pieces, OfShortRunsAreEveryRunOnce) {
     const Readers readers = readers_of({slow.get()});
     const std::vector<ReadRequest> requests{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
     std::uint64_t first = 0;
-    for (const ReadBatch& batch : pieces_of(requests, readers, {1, kMiB, 0})) {
+    for (const ReadBatch& batch : batches_of(requests, readers, {1, kMiB, 0})) {
       ASSERT_TRUE(batch.ranges.empty());
       ASSERT_EQ(batch.request, requests.data());
       ASSERT_EQ(batch.first_run, first);
@@ -266,7 +285,7 @@ TEST(Pieces, OfShortRunsAreEveryRunOnce) {
 }
 
 // No descriptor of a file that is done with stays open.
-TEST(Pieces, AFileThatIsDoneWithIsClosed) {
+TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   const SparseFile first(1000);
   const SparseFile second(1000);
   const Readers readers = readers_of({first.source(), second.source()}, io::Cache::through);
@@ -292,7 +311,7 @@ TEST(Pieces, AFileThatIsDoneWithIsClosed) {
 }
 
 // What is wanted is in the cache, and nothing else of its file.
-TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
+TEST(ReadScheduler, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
   const SparseFile whole(16 * kMiB);
   const SparseFile begun(16 * kMiB);
   const int descriptor = open(begun.source()->name(), O_WRONLY | O_CLOEXEC);
@@ -306,7 +325,7 @@ TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
   if (!told) GTEST_SKIP() << "the system does not tell what is cached";
   const std::vector<ReadRequest> requests{{0, 0, 16 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
   std::size_t batches = 0;
-  for (const ReadBatch& batch : pieces_of(requests, readers, {1, 0, 0})) {
+  for (const ReadBatch& batch : batches_of(requests, readers, {1, 0, 0})) {
     if (batch.reader == readers[0].get()) continue;
     EXPECT_EQ(batch.path, io::ReadPath::cached) << batch.ranges.front().begin;
     ++batches;
@@ -314,7 +333,7 @@ TEST(Pieces, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
   EXPECT_GT(batches, 0U);
 }
 
-TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
+TEST(ReadScheduler, OfAFileInTheCacheAreCopiedToItsEnd) {
   constexpr std::uint64_t kBytes = 40 * kMiB;
   const SparseFile cached(kBytes);
   std::ofstream(cached.source()->name(), std::ios::binary) << std::string(kBytes, 'x');
@@ -322,7 +341,7 @@ TEST(Pieces, OfAFileInTheCacheAreCopiedToItsEnd) {
   const bool known = readers[0]->path_for(0, kBytes) == io::ReadPath::cached;
   if (!known) GTEST_SKIP() << "the system does not tell what is cached";
   const std::vector<ReadRequest> requests{{0, 1000, kBytes - 1000, &place, 0, nullptr}};
-  const std::vector<ReadBatch> batches = pieces_of(requests, readers, {1, 0, 0});
+  const std::vector<ReadBatch> batches = batches_of(requests, readers, {1, 0, 0});
   EXPECT_GT(batches.size(), 4U);
   for (const ReadBatch& batch : batches) EXPECT_EQ(batch.path, io::ReadPath::cached) << batch.ranges.front().begin;
 }

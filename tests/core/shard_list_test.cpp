@@ -35,7 +35,7 @@ std::string entry(const std::string& name, std::size_t begin) {
   return fmt::format(R"(,"{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, begin, begin + 4);
 }
 
-class Checkpoints : public testing::Test {
+class ShardListTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "checkpointXXXXXX").string();
@@ -76,7 +76,7 @@ constexpr const char* kGood =
     R"({"metadata":{"total_size":12,"author":"a\u0062c"},"weight_map":{"a":"model-00001-of-00002.safetensors",
         "b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})";
 
-TEST_F(Checkpoints, AreOneFile) {
+TEST_F(ShardListTest, AreOneFile) {
   put("model.safetensors.index.json", kGood);
   for (const fs::path& path : {fs::path(index()), folder}) {
     for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
@@ -91,7 +91,7 @@ TEST_F(Checkpoints, AreOneFile) {
       EXPECT_EQ(file->tensor("absent"), nullptr);
       const Tensor* const c = file->tensor("c");
       ASSERT_EQ(c, file->tensor_at(2));
-      EXPECT_EQ(c->shard->number, 1U);
+      EXPECT_EQ(shard_of(*c).number, 1U);
       std::string bytes(4, '\0');
       read(*c, bytes.data());
       EXPECT_EQ(bytes, "yyyy");
@@ -104,13 +104,13 @@ TEST_F(Checkpoints, AreOneFile) {
   }
 }
 
-TEST_F(Checkpoints, NeedNoIndexWhereShardsAreNumbered) {
+TEST_F(ShardListTest, NeedNoIndexWhereShardsAreNumbered) {
   const CheckpointPtr file = open(folder);
   EXPECT_EQ(file->count_tensors(), 3U);
   EXPECT_NE(file->tensor("b"), nullptr);
 }
 
-TEST_F(Checkpoints, MayListTensorsThatTheIndexForgot) {
+TEST_F(ShardListTest, MayListTensorsThatTheIndexForgot) {
   put("model.safetensors.index.json",
       R"({"weight_map":{"a":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})");
   const CheckpointPtr file = open(index());
@@ -179,7 +179,7 @@ const BadIndex kBad[] = {
      Status::duplicate, "tensor 'a' is given twice"},
 };
 
-TEST_F(Checkpoints, BadIndexesAreRefused) {
+TEST_F(ShardListTest, BadIndexesAreRefused) {
   put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
   put("twin.safetensors", model(entry("c", 0) + entry("b", 4), 8, 'z'));
   put("broken.safetensors", std::string("\x02\0\0\0\0\0\0\0{,", 10));
@@ -200,7 +200,7 @@ TEST_F(Checkpoints, BadIndexesAreRefused) {
 }
 
 // Each of these is an index that somebody may send; all begin well.
-TEST_F(Checkpoints, NoByteOfAnIndexIsTrusted) {
+TEST_F(ShardListTest, NoByteOfAnIndexIsTrusted) {
   const std::string good = mapping("model-00001-of-00002.safetensors");
   OpenOptions options;
   options.threads = 1;  // starting threads takes longer than opening
@@ -242,7 +242,7 @@ const BadIndex kHostile[] = {
     {"metadata that ends early", R"({"weight_map":{},"metadata":{"k":[1,{"x":2}})", Status::json, "index: "},
 };
 
-TEST_F(Checkpoints, HostileIndexesAreRefused) {
+TEST_F(ShardListTest, HostileIndexesAreRefused) {
   put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
   for (const BadIndex& bad : kHostile) {
     put("model.safetensors.index.json", bad.text);
@@ -253,7 +253,7 @@ TEST_F(Checkpoints, HostileIndexesAreRefused) {
   }
 }
 
-TEST_F(Checkpoints, AFalseClaimIsToldBeforeATensorOfTwoShards) {
+TEST_F(ShardListTest, AFalseClaimIsToldBeforeATensorOfTwoShards) {
   put("model-00002-of-00002.safetensors", model(entry("c", 0) + entry("a", 4), 8, 'y'));
   const std::string map = R"({"weight_map":{"a":"model-00001-of-00002.safetensors",
       "b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors")";
@@ -264,7 +264,7 @@ TEST_F(Checkpoints, AFalseClaimIsToldBeforeATensorOfTwoShards) {
   EXPECT_NE(error.message.find("tensor 'gone' is not in its shard"), error.message.npos) << error.message;
 }
 
-TEST_F(Checkpoints, MetadataOfTheIndexComesFirst) {
+TEST_F(ShardListTest, MetadataOfTheIndexComesFirst) {
   put("model.safetensors.index.json",
       R"({"metadata":{"a":"1","format":"np","a":"2","":null},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
   const CheckpointPtr file = open(index());
@@ -275,7 +275,7 @@ TEST_F(Checkpoints, MetadataOfTheIndexComesFirst) {
   EXPECT_EQ(file->metadata("b"), nullptr);
 }
 
-TEST_F(Checkpoints, AnEmptyMapIsMetadataAndNoneIsNot) {
+TEST_F(ShardListTest, AnEmptyMapIsMetadataAndNoneIsNot) {
   const auto file_with = [](const std::string& metadata) {
     const std::string header = "{" + metadata + R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
     return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
@@ -293,7 +293,7 @@ TEST_F(Checkpoints, AnEmptyMapIsMetadataAndNoneIsNot) {
 }
 
 // Of an index and its shards together: a pair anywhere is metadata.
-TEST_F(Checkpoints, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
+TEST_F(ShardListTest, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   const std::string tensors = R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
   const auto file_of = [](const std::string& header) {
     return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
@@ -314,7 +314,7 @@ TEST_F(Checkpoints, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   }
 }
 
-TEST_F(Checkpoints, WithoutShardsAreEmptyAndSafetensors) {
+TEST_F(ShardListTest, WithoutShardsAreEmptyAndSafetensors) {
   put("none/model.safetensors.index.json", R"({"weight_map":{}})");
   OpenOptions options;  // memory in which no shard can be mistaken for one
   options.allocator.alloc = [](void*, std::size_t size, std::size_t align) {
@@ -334,7 +334,7 @@ TEST_F(Checkpoints, WithoutShardsAreEmptyAndSafetensors) {
 }
 
 // One shard is no reason to pass its index over.
-TEST_F(Checkpoints, TheIndexOfOneShardCounts) {
+TEST_F(ShardListTest, TheIndexOfOneShardCounts) {
   put("one/m-00001-of-00001.safetensors", model(entry("a", 0), 4, 'x'));
   put("one/m.safetensors.index.json",
       R"({"metadata":{"author":"x"},"weight_map":{"a":"m-00001-of-00001.safetensors"}})");
@@ -345,7 +345,7 @@ TEST_F(Checkpoints, TheIndexOfOneShardCounts) {
 }
 
 // Each of more shards than the index is first given room for comes back later in the list.
-TEST_F(Checkpoints, AShardIsKnownAgainHoweverManyCameBetween) {
+TEST_F(ShardListTest, AShardIsKnownAgainHoweverManyCameBetween) {
   constexpr std::size_t kShards = 150;
   std::string map;
   for (const char* const tensor : {"a", "b"}) {
@@ -364,7 +364,7 @@ TEST_F(Checkpoints, AShardIsKnownAgainHoweverManyCameBetween) {
 }
 
 // They are opened in batches; the first that is missing is told, wherever it stands.
-TEST_F(Checkpoints, OfManyShardsTheFirstMissingOneIsTold) {
+TEST_F(ShardListTest, OfManyShardsTheFirstMissingOneIsTold) {
   constexpr std::size_t kMany = 600;
   std::string map;
   for (std::size_t i = 0; i < kMany; ++i) {
@@ -375,14 +375,14 @@ TEST_F(Checkpoints, OfManyShardsTheFirstMissingOneIsTold) {
   put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   const CheckpointPtr file = open(index());
   ASSERT_EQ(file->count_shards(), kMany);
-  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(file->tensor(fmt::format("t{}", i))->shard->number, i);
+  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(shard_of(*file->tensor(fmt::format("t{}", i))).number, i);
   for (const char* const name : {"part-0599.safetensors", "part-0300.safetensors", "part-0299.safetensors"}) {
     fs::remove(folder / name);
     EXPECT_NE(error_of(index()).message.find(fmt::format("shard '{}' is missing", name)), std::string::npos);
   }
 }
 
-TEST_F(Checkpoints, LinksStayInsideOrLeadToTheCache) {
+TEST_F(ShardListTest, LinksStayInsideOrLeadToTheCache) {
   const std::string index_text = mapping("model-00001-of-00002.safetensors");
   put("model.safetensors.index.json", index_text);
   fs::rename(folder / "model-00001-of-00002.safetensors", folder / "real.safetensors");
@@ -411,7 +411,7 @@ TEST_F(Checkpoints, LinksStayInsideOrLeadToTheCache) {
   EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
 }
 
-TEST_F(Checkpoints, LinksToNeighboursWithALikeNameLeaveTheFolder) {
+TEST_F(ShardListTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   const fs::path cache = root / "models--x";
   const fs::path snapshot = cache / "snapshots" / "0123";
   const char* const shard = "model-00001-of-00002.safetensors";
@@ -433,14 +433,14 @@ TEST_F(Checkpoints, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   }
 }
 
-TEST_F(Checkpoints, StaleSizesAreTaken) {
+TEST_F(ShardListTest, StaleSizesAreTaken) {
   put("model.safetensors.index.json",
       R"({"metadata":{"total_size":1},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
   EXPECT_EQ(open(index())->count_tensors(), 2U);
 }
 
 // Numbered shards are opened while the index is read, and count for nothing when it does not name them.
-TEST_F(Checkpoints, FilesThatTheIndexDoesNotNameDoNoHarm) {
+TEST_F(ShardListTest, FilesThatTheIndexDoesNotNameDoNoHarm) {
   put("model.safetensors.index.json", kGood);
   put("model-00003-of-00002.safetensors", "no model at all");
   put("model-00004-of-00002.safetensors", model(entry("a", 0), 4, 'z'));
@@ -455,7 +455,7 @@ TEST_F(Checkpoints, FilesThatTheIndexDoesNotNameDoNoHarm) {
   }
 }
 
-TEST_F(Checkpoints, HugeIndexesAreRefusedUnread) {
+TEST_F(ShardListTest, HugeIndexesAreRefusedUnread) {
   put("model.safetensors.index.json", "{");
   fs::resize_file(index(), 100'000'001);
   EXPECT_EQ(error_of(index()).status, Status::header_size);
@@ -465,7 +465,7 @@ TEST_F(Checkpoints, HugeIndexesAreRefusedUnread) {
   EXPECT_EQ(error_of(index(), small).status, Status::header_size);
 }
 
-TEST_F(Checkpoints, FoldersSayWhatIsMissing) {
+TEST_F(ShardListTest, FoldersSayWhatIsMissing) {
   const auto message_of = [this](const fs::path& path) { return error_of(path).message; };
   fs::remove(folder / "model-00001-of-00002.safetensors");
   EXPECT_NE(message_of(folder).find("shard 1 of 2 of 'model' is missing"), std::string::npos);
@@ -481,7 +481,7 @@ TEST_F(Checkpoints, FoldersSayWhatIsMissing) {
   EXPECT_EQ(error_of(root / "nowhere").status, Status::open);
 }
 
-TEST_F(Checkpoints, NumberedShardsOfSeveralModelsAreNotMixed) {
+TEST_F(ShardListTest, NumberedShardsOfSeveralModelsAreNotMixed) {
   for (const char* const other : {"other-00001-of-00002.safetensors", "model-00001-of-00003.safetensors"}) {
     put(other, model(entry("d", 0), 4, 'z'));
     const Error error = error_of(folder);
@@ -491,7 +491,7 @@ TEST_F(Checkpoints, NumberedShardsOfSeveralModelsAreNotMixed) {
   }
 }
 
-TEST_F(Checkpoints, AWordWhereANumberShouldBeMakesNoShard) {
+TEST_F(ShardListTest, AWordWhereANumberShouldBeMakesNoShard) {
   for (const char* const shard : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
     fs::remove(folder / shard);
   }
@@ -502,14 +502,14 @@ TEST_F(Checkpoints, AWordWhereANumberShouldBeMakesNoShard) {
   }
 }
 
-TEST_F(Checkpoints, AnIndexMayHaveAnyNameThatEndsAsOne) {
+TEST_F(ShardListTest, AnIndexMayHaveAnyNameThatEndsAsOne) {
   put("mine.index.json", kGood);
   EXPECT_EQ(open(folder / "mine.index.json")->count_tensors(), 3U);
   EXPECT_EQ(shards_of_index("/mine.index.json").folder->path(), "/");
   EXPECT_EQ(shards_of_index("mine.index.json").folder->path(), ".");
 }
 
-TEST_F(Checkpoints, NoIncompleteSetOfNumberedShardsIsAModel) {
+TEST_F(ShardListTest, NoIncompleteSetOfNumberedShardsIsAModel) {
   for (unsigned shards = 1; shards <= 5; ++shards) {
     for (unsigned there = 1; there < 1U << shards; ++there) {
       const std::string set = fmt::format("sets/{}-{}", shards, there);
@@ -534,7 +534,7 @@ TEST_F(Checkpoints, NoIncompleteSetOfNumberedShardsIsAModel) {
 }
 
 // The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
-TEST_F(Checkpoints, ALinkInAFolderTooDeepForAPathLeavesIt) {
+TEST_F(ShardListTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
   const char* const shard = "model-00001-of-00002.safetensors";
   const std::string step(200, 'd');
   std::vector<int> deep{::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};

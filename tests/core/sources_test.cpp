@@ -20,6 +20,7 @@
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
+#include "core/read_scheduler.hpp"
 #include "core/writer.hpp"
 #include "io/folder.hpp"
 #include "io/source.hpp"
@@ -164,6 +165,7 @@ TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
     Requests requests;
     io::Traits traits;
     traits.request_cost = cost;
+    traits.joins_reads = true;
     const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteSource>("m", bytes, requests, traits), {});
     std::string whole(100'000, '?');
     std::string last(50, '?');
@@ -284,6 +286,135 @@ TEST(Folders, OneWithoutAModelIsNamed) {
   const Error error = error_of(
       [&] { Checkpoint::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
   EXPECT_EQ(error.message, "folder 'store://bucket/model' holds no safetensors file");
+}
+
+// A source that implements as little as may be, somewhere in a larger file, whose bytes fail from `bad` on.
+class PlainSource final : public io::Source {
+ public:
+  PlainSource(const std::string& bytes, Requests& requests)
+      : Source(bytes.size()), bytes_(bytes), requests_(requests) {}
+  io::Traits traits() const override {
+    io::Traits traits;
+    traits.origin = 1'000'000;
+    return traits;
+  }
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    if (offset + n > bad) fail_at(Status::read, bad, "no byte {}", bad);
+    ++requests_.single;
+    requests_.bytes += n;
+    std::memcpy(dst, bytes_.data() + offset, n);
+  }
+  std::uint64_t bad = UINT64_MAX;
+
+ private:
+  const std::string& bytes_;
+  Requests& requests_;
+};
+
+struct PlainModel {
+  PlainModel() {
+    auto source = std::make_unique<PlainSource>(bytes, requests);
+    plain = source.get();
+    file = Checkpoint::open(std::move(source), {});
+  }
+  const std::string bytes = sample();
+  Requests requests;
+  PlainSource* plain;
+  CheckpointPtr file;
+};
+
+TEST(Sources, NameTheTensorOfAFaultBehindTheirOrigin) {
+  PlainModel model;
+  model.plain->bad = model.bytes.size() - 10;  // in v, the last
+  std::vector<std::byte> memory(100'050);
+  Plan plan(*model.file);
+  plan.add(*model.file->tensor("m"), nullptr, nullptr, nullptr, memory.data(), 100'000);
+  plan.add(*model.file->tensor("v"), nullptr, nullptr, nullptr, memory.data() + 100'000, 50);
+  const Error error = error_of([&] { plan.run({}); });
+  EXPECT_EQ(error.status, Status::read);
+  EXPECT_NE(error.message.find("tensor 'v'"), std::string::npos) << error.message;
+}
+
+TEST(Sources, ReadNoGapsIfTheyDoNotJoinReads) {
+  PlainModel model;
+  std::string memory(150, ' ');
+  Plan plan(*model.file);
+  const std::int64_t first[] = {999, 0};
+  plan.add(*model.file->tensor("m"), first, nullptr, nullptr, memory.data(), 100);
+  plan.add(*model.file->tensor("v"), nullptr, nullptr, nullptr, memory.data() + 100, 50);
+  model.requests.single = 0;
+  plan.run({});
+  EXPECT_EQ(model.requests.single, 2);
+  const std::size_t data = model.bytes.size() - 200'050;
+  EXPECT_EQ(memory, model.bytes.substr(data + 99'900, 100) + model.bytes.substr(data + 200'000));
+}
+
+// Its second question of a path fails.
+class FailingReader final : public io::SourceReader {
+ public:
+  FailingReader(const io::Source& source, int& asked) : SourceReader(source), asked_(asked) {}
+  bool is_cached(std::uint64_t, std::uint64_t) override { return false; }
+  io::ReadPath path_for(std::uint64_t, std::uint64_t) override {
+    if (++asked_ == 2) throw std::bad_alloc();
+    return asked_ == 1 ? io::ReadPath::wait : io::ReadPath::cached;
+  }
+  bool read_many(io::ReadPath, std::span<const io::Read> reads, std::uint64_t) override {
+    source().read_many(reads);
+    return true;
+  }
+
+ private:
+  int& asked_;
+};
+
+// Each of the threads would otherwise go on to the end.
+TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
+  struct Source final : io::Source {
+    explicit Source(const std::string& text) : io::Source(text.size()), bytes(text) {}
+    void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+      std::memcpy(dst, bytes.data() + offset, n);
+    }
+    std::unique_ptr<io::SourceReader> open_reader(io::Cache) const override {
+      return std::make_unique<FailingReader>(*this, asked);
+    }
+    const std::string& bytes;
+    mutable int asked = 0;
+  };
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const std::string bytes =
+      header(fmt::format(R"({{"t":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kBytes)) +
+      std::string(kBytes, 'x');
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<Source>(bytes), {});
+  std::vector<std::byte> memory(kBytes);
+  Plan plan(*file);
+  plan.add(*file->tensor("t"), nullptr, nullptr, nullptr, memory.data(), kBytes);
+  // The failing thread's first error ends the loop of the others: as many batches as threads are on their way.
+  ReadOptions options;
+  options.threads = 1;
+  EXPECT_THROW(plan.run(options), std::bad_alloc);
+  EXPECT_LT(plan.done(), plan.total());
+  plan.run(options);
+  EXPECT_EQ(plan.done(), plan.total());
+}
+
+TEST(Sources, PathIsAskedAgainAfterAFailure) {
+  const std::string bytes(100'000, 'x');
+  Requests requests;
+  const PlainSource source(bytes, requests);
+  int asked = 1;
+  int never = 10;
+  Readers readers;
+  readers.push_back(std::make_unique<FailingReader>(source, never));
+  readers.push_back(std::make_unique<FailingReader>(source, asked));
+  std::vector<std::byte> memory(2000);
+  const std::vector<ReadRequest> requested{{0, 0, 1000, memory.data(), 0, nullptr, nullptr},
+                                           {1, 0, 1000, memory.data() + 1000, 1, nullptr, nullptr}};
+  ReadScheduler scheduler(requested, readers, {1, 0, 0});
+  ReadBatch batch;
+  EXPECT_TRUE(scheduler.next(batch));
+  EXPECT_THROW(scheduler.next(batch), std::bad_alloc);
+  EXPECT_TRUE(scheduler.next(batch));
+  EXPECT_EQ(asked, 3) << "the path of the first source was taken for the second";
 }
 
 }  // namespace

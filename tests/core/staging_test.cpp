@@ -54,8 +54,10 @@ class LateDevice final : public Device {
   std::byte* take_slot(bool wait) override {
     std::unique_lock lock(mutex_);
     count_call();
-    if (!wait && slots_.size() >= most_slots_) return nullptr;
+    if (!wait && (slots_.size() >= most_slots_ || waiting_ > 0)) return nullptr;
+    ++waiting_;
     given_back_.wait(lock, [this] { return slots_.size() < most_slots_; });
+    --waiting_;
     auto* const slot = static_cast<std::byte*>(std::aligned_alloc(kSlotAlignment, slot_bytes_));
     slots_.insert(slot);
     return slot;
@@ -92,11 +94,15 @@ class LateDevice final : public Device {
     const std::lock_guard lock(mutex_);
     const auto found = pending_.find(mark);
     ASSERT_NE(found, pending_.end()) << "a mark that was waited for twice, or is none";
-    for (const DeviceCopy& copy : found->second) {
-      std::memcpy(memory_.data() + (copy.dst - addresses_), copy.src, copy.bytes);
-    }
+    const std::vector<DeviceCopy> copies = std::move(found->second);
     pending_.erase(found);
     count_call();
+    for (const DeviceCopy& copy : copies) {
+      if (copy.dst <= refused_ && refused_ < copy.dst + copy.bytes) fail(Status::callback, "the device failed");
+    }
+    for (const DeviceCopy& copy : copies) {
+      std::memcpy(memory_.data() + (copy.dst - addresses_), copy.src, copy.bytes);
+    }
   }
 
   std::byte* address(std::size_t at) { return addresses_ + at; }
@@ -104,6 +110,7 @@ class LateDevice final : public Device {
   std::size_t copies() const { return copies_; }
   std::size_t calls() const { return calls_; }
   void clear() { std::fill(memory_.begin(), memory_.end(), std::byte{0xEE}); }
+  void refuse(const std::byte* address) { refused_ = address; }
   void fail_at(std::size_t call) {
     calls_ = 0;
     failing_ = call;
@@ -123,6 +130,8 @@ class LateDevice final : public Device {
   std::set<std::byte*> slots_;
   std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
   std::uint64_t mark_ = 0;
+  std::size_t waiting_ = 0;
+  const std::byte* refused_ = nullptr;
   std::size_t copies_ = 0;
   std::size_t calls_ = 0;
   std::size_t failing_ = SIZE_MAX;
@@ -326,6 +335,41 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
     EXPECT_EQ(plan.done(), plan.total());
   }
   EXPECT_GT(failing, 8U);
+}
+
+TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
+  for (const char* const bad : {"t1", "t3", "t5", "t8"}) {
+    LateDevice device(Device::kSlotAlignment, 2);
+    Plan plan(*models_.in_memory);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
+      const Tensor& tensor = *models_.in_memory->tensor_at(i);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+      // The first tensor of the slot is named: for the last tensor, which fills many slots, it is the one.
+      if (tensor.name() == bad) device.refuse(device.address(at + tensor.bytes() - 1));
+      at += tensor.bytes();
+    }
+    ReadOptions options;
+    options.threads = 1;
+    try {
+      plan.run(options);
+      ADD_FAILURE() << "the device did not fail";
+    } catch (const Error& error) {
+      EXPECT_NE(error.message.find("tensor '"), std::string::npos) << error.message;
+      if (std::string_view(bad) == "t8") {
+        EXPECT_NE(error.message.find("'t8'"), std::string::npos) << error.message;
+      }
+    }
+  }
+}
+
+TEST_F(StagingTest, RefusesSlotsThatNoReadFits) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, std::size_t{65537}}) {
+    LateDevice device(bytes, 1);
+    Plan plan(*models_.in_memory);
+    const Tensor& tensor = *models_.in_memory->tensor("t1");
+    EXPECT_THROW(plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), &device), Error);
+  }
 }
 
 // What was copied is what the device says it has, not what it was told to copy.

@@ -175,13 +175,13 @@ TEST(Bintensors, OfAMetadataKeyGivenTwiceTheLastCounts) {
   ASSERT_EQ(read_back->table.metadata.size(), 2u);
   EXPECT_EQ(read_back->table.metadata[0].key, "k");
   EXPECT_EQ(read_back->table.metadata[0].value, "c");
-  ReadOptions strict;
+  HeaderOptions strict;
   strict.rules = Rules::strict;
   EXPECT_EQ(error_of(header + std::string(3, ' '), 0, strict).status, Status::duplicate);
 }
 
 TEST(Bintensors, StrictRulesWantSpacesUpToAMultipleOfEight) {
-  ReadOptions strict;
+  HeaderOptions strict;
   strict.rules = Rules::strict;
   EXPECT_EQ(error_of("\0\0      "s, 0, strict).status, Status::ok);
   EXPECT_EQ(error_of("\0\0     "s, 0, strict).status, Status::schema);
@@ -223,7 +223,7 @@ TEST(Bintensors, EmptyTensorsAtOnePlaceStandInTheOrderOfTheirNames) {
 }
 
 TEST(Bintensors, UnknownDtypesAreListedByNumberWhenAskedFor) {
-  ReadOptions options;
+  HeaderOptions options;
   options.unknown_dtypes = true;
   const auto file = read("\0\1\1a\x11\1\2\0\3"s, 3, options);
   EXPECT_EQ(file->table.tensors[0].dtype(), Dtype::unknown);
@@ -251,7 +251,7 @@ class FailingAt final : public std::pmr::memory_resource {
 // It would be taken for a fault of the bytes, and the other layout tried.
 TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   const std::string bytes = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;  // of the older layout
-  ReadOptions options;
+  HeaderOptions options;
   options.unknown_dtypes = true;
   int failures = 0;
   for (bool taken = false; !taken; ++failures) {

@@ -21,13 +21,13 @@ struct HeaderRead {
 
 // `data` bytes would follow the header.
 inline std::unique_ptr<HeaderRead> read(const std::string& header, std::uint64_t data,
-                                        const ReadOptions& options = {}) {
+                                        const HeaderOptions& options = {}) {
   auto result = std::make_unique<HeaderRead>();
   const std::uint64_t size = kLengthBytes + header.size() + data;
   std::string prefix(kLengthBytes, '\0');
   for (std::size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
   prefix = (prefix + header + std::string(std::min<std::uint64_t>(data, 64), '\1')).substr(0, 64);
-  EXPECT_EQ(measure(prefix, size, options), header.size());
+  EXPECT_EQ(find_header(prefix, size, options).bytes, header.size());
   result->header.assign(header.begin(), header.end());
   result->header.resize(header.size() + kPadding);
   read_header({result->header.data(), header.size()}, size, options, result->table);
@@ -35,7 +35,7 @@ inline std::unique_ptr<HeaderRead> read(const std::string& header, std::uint64_t
 }
 
 // Status::ok where there is none.
-inline Error error_of(const std::string& header, std::uint64_t data, const ReadOptions& options = {}) {
+inline Error error_of(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
   try {
     read(header, data, options);
     return {Status::ok, 0, kNowhere, {}};

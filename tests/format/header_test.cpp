@@ -61,10 +61,10 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
   };
   for (const Case& given : cases) {
     const std::string prefix = with_length(given.length, "{                ");
-    ReadOptions options;
+    HeaderOptions options;
     options.max_bytes = given.limit;
     std::uint64_t length = 0;
-    const auto status = status_of([&] { length = measure(prefix, given.file_size, options); });
+    const auto status = status_of([&] { length = find_header(prefix, given.file_size, options).bytes; });
     EXPECT_EQ(status, given.status) << given.length << " of " << given.file_size;
     EXPECT_TRUE(status || length == given.length);
   }
@@ -74,14 +74,14 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
 TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
   const std::string gzip("\x1f\x8b\x08\0\0\0\0\0\0\3", 10);
   for (const std::uint64_t file_size : {20U, 559'902U, 559'910U}) {
-    EXPECT_EQ(status_of([&] { measure(gzip, file_size, {}); }), Status::format) << file_size;
+    EXPECT_EQ(status_of([&] { find_header(gzip, file_size, {}); }), Status::format) << file_size;
   }
-  EXPECT_EQ(measure(gzip, 559'911, {}), 559'903U);
+  EXPECT_EQ(find_header(gzip, 559'911, {}).bytes, 559'903U);
 }
 
 TEST(Measure, FewerThanEightBytes) {
   for (std::size_t size = 0; size < 8; ++size) {
-    EXPECT_EQ(status_of([&] { measure(std::string(size, '\2'), size, {}); }), Status::truncated) << size;
+    EXPECT_EQ(status_of([&] { find_header(std::string(size, '\2'), size, {}); }), Status::truncated) << size;
   }
 }
 
@@ -118,11 +118,12 @@ TEST(Header, NothingIsReadBeyondThePadding) {
     std::ifstream stream(entry.path(), std::ios::binary);
     const std::string file{std::istreambuf_iterator<char>(stream), {}};
     for (const Rules rules : {Rules::standard, Rules::strict, Rules::reference}) {
-      ReadOptions options;
+      HeaderOptions options;
       options.rules = rules;
       options.unknown_dtypes = true;
       std::uint64_t length = 0;
-      if (status_of([&] { length = measure(std::string_view(file).substr(0, 64), file.size(), options); })) continue;
+      if (status_of([&] { length = find_header(std::string_view(file).substr(0, 64), file.size(), options).bytes; }))
+        continue;
       GuardedHeader header(std::string_view(file).substr(8, length));
       Table table(std::pmr::new_delete_resource());
       status_of([&] { read_header(header.text(), file.size(), options, table); });
@@ -157,7 +158,7 @@ TEST(Header, TheTextIsRestored) {
     for (const Rules rules : {Rules::standard, Rules::reference}) {
       GuardedHeader header(text);
       Table table(std::pmr::new_delete_resource());
-      ReadOptions options;
+      HeaderOptions options;
       options.rules = rules;
       options.unknown_dtypes = true;
       const std::size_t data = text.find("[0,1]") != std::string_view::npos ? 1 : 0;
@@ -175,7 +176,7 @@ TEST(Header, TheTextIsRestored) {
 Error fault_with_unknown_dtypes(std::string_view text) {
   GuardedHeader header(text);
   Table table(std::pmr::new_delete_resource());
-  ReadOptions options;
+  HeaderOptions options;
   options.unknown_dtypes = true;
   try {
     read_header(header.text(), 8 + text.size(), options, table);
@@ -278,7 +279,7 @@ std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
   const std::size_t size = header.size();
   header.resize(size + kPadding);
   Table table(std::pmr::new_delete_resource());
-  ReadOptions options;
+  HeaderOptions options;
   options.rules = rules;
   options.unknown_dtypes = rules == Rules::standard;
   const auto status = status_of([&] { read_header({header.data(), size}, 8 + size + data_bytes, options, table); });
@@ -392,7 +393,7 @@ TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
   EXPECT_EQ(outcome(header + '}', at, Rules::standard), expected);
 }
 
-Error fault_of(const std::string& header, std::uint64_t data, const ReadOptions& options) {
+Error fault_of(const std::string& header, std::uint64_t data, const HeaderOptions& options) {
   GuardedHeader guarded(header);
   Table table(std::pmr::new_delete_resource());
   try {
@@ -424,7 +425,7 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
       {"an entry of four values", R"({"t":["U8",[1],[0,1],1]})", Rules::reference, Status::schema, "more than three"},
   };
   for (const auto& [name, header, rules, status, says] : cases) {
-    ReadOptions options;
+    HeaderOptions options;
     options.rules = rules;
     options.unknown_dtypes = true;
     const Error error = fault_of(header, 1, options);

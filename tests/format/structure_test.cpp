@@ -113,7 +113,7 @@ std::optional<Fault> fault_of(const Read& read) {
 std::optional<Fault> header_fault(std::string_view header, std::size_t window_bytes) {
   std::vector<char> bytes = padded(header);
   Table table(std::pmr::new_delete_resource());
-  ReadOptions options;
+  HeaderOptions options;
   options.window_bytes = window_bytes;
   return fault_of([&] { read_header({bytes.data(), header.size()}, 8 + header.size(), options, table); });
 }
@@ -179,7 +179,7 @@ std::string listed(const Table& table) {
 std::string header_listed(std::string_view text, std::size_t data, std::size_t window_bytes) {
   std::vector<char> bytes = padded(text);
   Table table(std::pmr::new_delete_resource());
-  ReadOptions options;
+  HeaderOptions options;
   options.rules = Rules::reference;
   options.unknown_dtypes = true;
   options.window_bytes = window_bytes;
@@ -205,7 +205,7 @@ TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
 std::string index_listed(std::string_view text) {
   std::vector<char> bytes = padded(text);
   shard_index::Index index(std::pmr::new_delete_resource());
-  ReadOptions options;
+  HeaderOptions options;
   options.window_bytes = 64;
   shard_index::read({bytes.data(), text.size()}, options, index);
   std::string said;
@@ -252,7 +252,7 @@ TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
       EXPECT_EQ(header_fault(header, 64), (Fault{Status::utf8, 8 + fault.size() + spaces.size()})) << fault;
       std::vector<char> bytes = padded(header);
       shard_index::Index index(std::pmr::new_delete_resource());
-      ReadOptions options;
+      HeaderOptions options;
       options.window_bytes = 64;
       EXPECT_EQ(fault_of([&] {
                   shard_index::read({bytes.data(), header.size()}, options, index);

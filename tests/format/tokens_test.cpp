@@ -32,7 +32,7 @@ TEST(Tokens, LongerThanAWindowEndWhereTheyEnd) {
       for (const std::string& value : values) {
         for (const std::size_t window : {64U, 100U, 200U, 16384U}) {
           SCOPED_TRACE(value + ", windows of " + std::to_string(window));
-          ReadOptions options;
+          HeaderOptions options;
           options.window_bytes = window;
           const std::string unknown = "\"x\":" + space + value + space + ',' + space;
           const std::string header = '{' + entry("a", 0, unknown) + ',' + entry("b", 4) + '}';

@@ -147,10 +147,10 @@ TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
       std::string name;
       bool made = false;
       if (linked) {
-        name = link_sibling(nameless.get(), inside.get(), "x");
+        name = link_temp_file(nameless.get(), inside.get(), "x");
         made = !name.empty();
       } else {
-        made = static_cast<bool>(create_sibling(inside.get(), "x", 0600, name));
+        made = static_cast<bool>(create_temp_file(inside.get(), "x", 0600, name));
       }
       const int os_error = errno;
       faults::disarm();
@@ -179,7 +179,7 @@ TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
     left = taken;
     faults::arm(plan);
     std::string name;
-    const Descriptor made = create_sibling(inside.get(), "x", 0600, name);
+    const Descriptor made = create_temp_file(inside.get(), "x", 0600, name);
     const int os_error = errno;
     faults::disarm();
     EXPECT_EQ(static_cast<bool>(made), taken < 1000);

@@ -4,6 +4,7 @@
 #include "format/bintensors/codes.hpp"
 #include "format/bintensors/read.hpp"
 #include "format/bintensors/serialize.hpp"
+#include "format/length_prefix.hpp"
 
 namespace st::format::bintensors {
 
@@ -21,6 +22,7 @@ unsigned dtype_rank(Dtype dtype) { return code_of(dtype); }
 const Container kContainer{.format = Format::bintensors,
                            .name = "bintensors",
                            .recognizes = recognizes,
+                           .header_extent = extent_by_length,
                            .read = read,
                            .restore = restore,
                            .check = check,
@@ -30,6 +32,7 @@ const Container kContainer{.format = Format::bintensors,
 const Container kOldContainer{.format = Format::bintensors_old,
                               .name = "bintensors before 0.1",
                               .recognizes = never,
+                              .header_extent = extent_by_length,
                               .read = read,
                               .restore = restore};
 

@@ -1,5 +1,5 @@
-// Decoding needs no more than a cursor: every number and string says its own length. What costs care is that counts
-// and lengths come from a stranger. Nothing is allocated for a count that the bytes behind it cannot hold, and an
+// Decoding needs no more than a cursor: every number and string says its own length. Counts and
+// lengths are untrusted: nothing is allocated for a count that the bytes behind it cannot hold, and an
 // entry whose name was there before is checked but not kept, so that memory stays within some ten bytes for each
 // byte of the header.
 // SPDX-License-Identifier: Apache-2.0
@@ -171,7 +171,7 @@ class Cursor {
 
 class Decoder {
  public:
-  Decoder(std::span<const char> header, const ReadOptions& options, Table& table)
+  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table)
       : in_(header), size_(header.size()), options_(options), table_(table) {}
 
   bool current() {
@@ -238,7 +238,7 @@ class Decoder {
   }
 
   void entry(Tensor& tensor) {
-    tensor.shard = options_.shard;
+    tensor.owner = options_.owner;
     const std::uint64_t place = in_.offset();
     Numbers numbers = in_.numbers();
     const std::uint64_t code = numbers.take();
@@ -332,7 +332,7 @@ class Decoder {
 
   Cursor in_;
   const std::size_t size_;
-  const ReadOptions& options_;
+  const HeaderOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
@@ -343,7 +343,7 @@ class Decoder {
 
 }  // namespace
 
-bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table) {
+bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
   Decoder decoder(header, options, table);
   return layout == Format::bintensors ? decoder.current() : decoder.older();
 }

@@ -6,13 +6,13 @@
 #include <span>
 #include <string_view>
 
-#include "format/read_options.hpp"
+#include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::bintensors {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
 // a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
-bool decode(Format layout, std::span<const char> header, const ReadOptions& options, Table& table);
+bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
 
 }  // namespace st::format::bintensors

@@ -19,12 +19,12 @@ namespace st::format::bintensors {
 
 namespace {
 
-struct Reading {
+struct Attempt {
   std::optional<Error> fault;
   bool only_spaces_follow = false;
 };
 
-Reading read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const ReadOptions& options,
+Attempt read_as(Format layout, std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options,
                 Table& table) {
   table.format = layout;
   table.clear();
@@ -65,10 +65,10 @@ void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
 
 // What follows the last entry may be anything, and a short list of empty tensors may make sense by both layouts. Then
 // it is the one that leaves only spaces over, as its writer did.
-void read_by_either(std::span<const char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
-  Reading current = read_as(Format::bintensors, header, file_size, options, table);
+void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  Attempt current = read_as(Format::bintensors, header, file_size, options, table);
   if (!current.fault && current.only_spaces_follow) return;
-  Reading older = read_as(Format::bintensors_old, header, file_size, options, table);
+  Attempt older = read_as(Format::bintensors_old, header, file_size, options, table);
   if (!older.fault && (current.fault || older.only_spaces_follow)) return;
   if (current.fault) {
     refuse_what_it_is(header, file_size);
@@ -78,7 +78,7 @@ void read_by_either(std::span<const char> header, std::uint64_t file_size, const
 }
 
 // Allowing unknown dtypes allows more headers to make sense by the wrong layout.
-void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, ReadOptions options,
+void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options,
                                   Table& table) {
   if (std::exchange(options.unknown_dtypes, false)) {
     try {
@@ -116,7 +116,8 @@ void terminate_strings(Table& table) {
 
 }  // namespace
 
-void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  table.data_begin = kLengthBytes + header.size();
   read_with_known_dtypes_first(header, file_size, options, table);
   sort_ties(table, options.seed);
   terminate_strings(table);

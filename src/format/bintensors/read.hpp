@@ -13,13 +13,13 @@
 #include <cstdint>
 #include <span>
 
-#include "format/read_options.hpp"
+#include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::bintensors {
 
 // As Container::read. Throws the more telling of the two layouts' faults.
-void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
 // As Container::restore.
 void restore(std::span<const char> header, const Table& table, std::span<char> copy);

@@ -1,4 +1,4 @@
-// What tokens mean: escapes, numbers, values nobody asked for, errors.
+// Decodes tokens: escapes and numbers. Skips values, and reports errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/json_cursor.hpp"
 

@@ -15,8 +15,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "format/header_options.hpp"
 #include "format/json/structure.hpp"
-#include "format/read_options.hpp"
 
 namespace st::format::json {
 

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "format/json/structure.hpp"
+#include "format/length_prefix.hpp"
 #include "format/safetensors/parse.hpp"
 #include "format/safetensors/serialize.hpp"
 #include "format/safetensors/splice_metadata.hpp"
@@ -59,7 +60,7 @@ class HashesAhead {
 // Every item under its name. Where a name comes twice, the reference keeps the last and we refuse.
 template <class Item>
 void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
-                 const ReadOptions& options, std::string_view what) {
+                 const HeaderOptions& options, std::string_view what) {
   index.reset(items.size(), options.seed);
   HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
   std::size_t kept = 0;
@@ -84,10 +85,10 @@ void restore(std::span<const char>, const Table&, std::span<char> copy) {
   std::replace(copy.begin(), copy.end(), '\0', '"');
 }
 
-void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table);
+void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
 // A name given twice comes before every fault of the offsets, so where there is one, the header is read with an index.
-void check_without_index(std::span<char> header, std::uint64_t file_size, ReadOptions options, Table& table) try {
+void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
   sort_by_data(table);
   validate(table, file_size);
 } catch (const Error&) {
@@ -97,7 +98,8 @@ void check_without_index(std::span<char> header, std::uint64_t file_size, ReadOp
   read(header, file_size, options, table);
 }
 
-void read(std::span<char> header, std::uint64_t file_size, const ReadOptions& options, Table& table) {
+void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  table.data_begin = kLengthBytes + header.size();
   parse_header(header, options, table);
   index_names(table.metadata, table.metadata_index, header, options, "metadata key");
   if (!options.index_names) return check_without_index(header, file_size, options, table);
@@ -113,6 +115,7 @@ unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }
 const Container kContainer{.format = Format::safetensors,
                            .name = "safetensors",
                            .recognizes = recognizes,
+                           .header_extent = extent_by_length,
                            .read = read,
                            .restore = restore,
                            .check = check,

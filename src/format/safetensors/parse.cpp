@@ -82,7 +82,7 @@ struct Places {
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<char> text, const ReadOptions& options, Table& table)
+  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table)
       : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table) {}
 
   void header() {
@@ -131,7 +131,7 @@ class HeaderParser {
     auto& tensors = table_.tensors;
     if (tensors.size() == tensors.capacity()) tensors.reserve(in_.expected_items(tensors.size(), kLeastEntry));
     Tensor& tensor = tensors.emplace_back();
-    tensor.shard = options_.shard;
+    tensor.owner = options_.owner;
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
     return tensor;
@@ -397,7 +397,7 @@ class HeaderParser {
   }
 
   json::Cursor in_;
-  const ReadOptions& options_;
+  const HeaderOptions& options_;
   Table& table_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
@@ -412,7 +412,7 @@ class HeaderParser {
 
 }  // namespace
 
-void parse_header(std::span<char> header, const ReadOptions& options, Table& table) {
+void parse_header(std::span<char> header, const HeaderOptions& options, Table& table) {
   try {
     HeaderParser(header, options, table).header();
   } catch (const Error&) {

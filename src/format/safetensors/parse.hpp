@@ -4,12 +4,12 @@
 
 #include <span>
 
-#include "format/read_options.hpp"
+#include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::safetensors {
 
 // Fills tensors (in the order of the text) and metadata. Names get a NUL in place of their closing quote.
-void parse_header(std::span<char> header, const ReadOptions& options, Table& table);
+void parse_header(std::span<char> header, const HeaderOptions& options, Table& table);
 
 }  // namespace st::format::safetensors

@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "format/header_length.hpp"
+#include "format/header_options.hpp"
 #include "format/json/json_cursor.hpp"
-#include "format/read_options.hpp"
 #include "format/safetensors/serialize.hpp"
 
 namespace st::format::safetensors {
@@ -93,8 +93,8 @@ std::string splice_metadata(std::string_view header, const MetadataSplice& splic
   if (!slot.occupied && !slot.alone) pieces.member += ',';
   if (pieces.size() <= room) return join(pieces, room, false);  // where the metadata is
 
-  // Or where the room is behind the comma, as an edit leaves it that was the first to give the file metadata. The comma
-  // moves only now: it may be far away, and a change in place has to be a short one.
+  // Or the room is behind the comma, where the edit left it that gave the file its first metadata. The comma moves only
+  // now: it may be far away, and a change in place has to be short.
   const Pieces wide{pieces.before, pieces.member + ',', header.substr(std::max(slot.behind, slot.end))};
   if (slot.behind > slot.end && wide.size() <= room) return join(wide, room, false);
 

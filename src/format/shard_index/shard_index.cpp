@@ -25,7 +25,7 @@ struct ShardName {
 
 class IndexParser {
  public:
-  IndexParser(std::span<char> text, const ReadOptions& options, Index& index)
+  IndexParser(std::span<char> text, const HeaderOptions& options, Index& index)
       : in_(text, 0, &index.arena, options.window_bytes),
         index_(index),
         known_(index.shards.get_allocator().resource()),
@@ -147,7 +147,7 @@ class IndexParser {
 
 }  // namespace
 
-void read(std::span<char> text, const ReadOptions& options, Index& index) {
+void read(std::span<char> text, const HeaderOptions& options, Index& index) {
   try {
     IndexParser(text, options, index).index();
   } catch (const Error&) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/read_options.hpp"
+#include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::shard_index {
@@ -32,7 +32,7 @@ struct Index {
 
 // `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the
 // options are used.
-void read(std::span<char> text, const ReadOptions& options, Index& index);
+void read(std::span<char> text, const HeaderOptions& options, Index& index);
 
 // Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
 // absolute, has no drive letter, no backslash, no NUL, and no part "..".

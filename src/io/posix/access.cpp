@@ -26,7 +26,7 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
          a.st_gid == b.st_gid;
 }
 
-// Who may not give the file away keeps it. false: it has not even the group.
+// Without the right to change the owner, the owner stays. Returns false if the group could not be set either.
 bool give_owner(int file, const struct stat& now, const Access& access) {
   if (now.st_uid == access.owner && now.st_gid == access.group) return true;
   if (fchown(file, access.owner, access.group) == 0) return true;

@@ -1,9 +1,8 @@
 // Who may do what with a file, handed on to the file that takes its place: owner, group, mode, access control lists,
 // and the other extended attributes that do not speak of the bytes.
 //
-// The mode of a file with a list says less than it seems to: its group bits are the most that the list may grant, and
-// a group that the list shuts out would come in by them. So where a list can be neither read nor handed on, only the
-// owner keeps what he may; and so it is where asking is refused.
+// The group bits in the mode of a file with an access control list are the most that the list may grant, so a group that
+// the list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
 //
 // Rights to run the program in the file as somebody else (set-user-id, capabilities) end with its bytes.
 // SPDX-License-Identifier: Apache-2.0

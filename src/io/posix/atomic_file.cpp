@@ -50,17 +50,17 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     require_replaceable(target_);
     access_ = access_of(target_.folder.get(), target_.name);
   }
-  open_sibling();
+  open_temp_file();
 }
 
 // A process forked meanwhile has a copy of this object, and nothing to remove.
 AtomicFile::State::~State() {
-  if (sibling_.empty() || process_ != getpid()) return;
-  unlinkat(target_.folder.get(), sibling_.c_str(), 0);
-  unlock_sibling(file_.get());
+  if (temp_name_.empty() || process_ != getpid()) return;
+  unlinkat(target_.folder.get(), temp_name_.c_str(), 0);
+  unlock_temp_file(file_.get());
 }
 
-// ---- what everybody sees ---------------------------------------------------------------------------------------------
+// ---- the public class ------------------------------------------------------------------------------------------------
 
 AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
   AtomicFile file;
@@ -88,24 +88,24 @@ void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); 
 
 // ---- opening -----------------------------------------------------------------------------------------------------
 
-void AtomicFile::State::open_sibling() {
+void AtomicFile::State::open_temp_file() {
   if (options_.sync) {
     folder_to_sync_ = open_existing(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
-  // A nameless file that replaces nothing gets its target's name at once, or name_sibling() sweeps.
+  // A nameless file that replaces nothing gets its target's name at once; if it cannot, name_temp_file() sweeps.
   file_ = open_nameless(target_.folder.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
-  if (!nameless || access_) sweep_siblings(target_.folder.get(), target_.name);
-  if (!nameless) file_ = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
+  if (!nameless || access_) sweep_temp_files(target_.folder.get(), target_.name);
+  if (!nameless) file_ = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
-  // What commit() will need: a refused fchmod is better known now, and then there may be no free descriptor.
+  // commit() will need this. A refused fchmod is better known now, and there may be no free descriptor later.
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
   to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
 }
 
-// Until commit() a file that takes another's place is open to its owner only. From any other the umask takes what it takes.
+// 0600 until commit() if the file replaces another; else 0666, of which the umask takes its part.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
 
 // ---- writing -----------------------------------------------------------------------------------------------------

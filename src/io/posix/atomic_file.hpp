@@ -34,14 +34,14 @@ class AtomicFile::State {
   void commit_over(const Identity& seen);
 
  private:
-  void open_sibling();
+  void open_temp_file();
   mode_t first_mode() const;
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_stream();
   void take_over_access();
   void finish_bytes(int error_of_closing);
   void publish();
-  void name_sibling();
+  void name_temp_file();
   void require_unchanged() const;
   void sync_folder() const;
 
@@ -52,8 +52,8 @@ class AtomicFile::State {
   Descriptor folder_to_sync_;
   std::optional<Access> access_;  // what the file takes over; none: what the umask leaves
   std::optional<Identity> only_over_;
-  std::string sibling_;  // the name the bytes have until they are the target; empty: none
-  pid_t process_ = 0;    // that made this object
+  std::string temp_name_;  // the name the bytes have until they are the target; empty: none
+  pid_t process_ = 0;      // that made this object
   bool in_order_ = false;
   mutable std::uint64_t position_ = 0;  // of a stream
 };

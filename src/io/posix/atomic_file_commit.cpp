@@ -17,7 +17,7 @@ namespace st::io {
 
 namespace {
 
-// Not errors of the disk, but of who may do what: a sandbox, a security module, no /proc.
+// Errors of permission or support, not of the disk: a sandbox, a security module, no /proc.
 bool is_refusal(int error) {
   return error == EPERM || error == EACCES || error == ENOSYS || error == ENOENT || error == EOPNOTSUPP ||
          error == EINVAL || error == EXDEV || error == ELOOP;
@@ -30,8 +30,8 @@ void AtomicFile::State::commit() {
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
   publish();
-  sibling_.clear();
-  unlock_sibling(file_.get());
+  temp_name_.clear();
+  unlock_temp_file(file_.get());
   file_.close();
   sync_folder();
 }
@@ -67,8 +67,8 @@ void AtomicFile::State::finish_bytes(int error_of_closing) {
 }
 
 void AtomicFile::State::publish() {
-  if (sibling_.empty()) {
-    // Without a file to replace, the name comes with the link itself. Somebody may have been faster.
+  if (temp_name_.empty()) {
+    // There is no file to replace: linkat() gives the file its name. Another process may have taken the name first.
     const bool direct = !access_ && !only_over_;
     if (direct && link_nameless(file_.get(), target_.folder.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
@@ -78,24 +78,24 @@ void AtomicFile::State::publish() {
     } else if (error != 0 && !is_refusal(error)) {
       fail_os(Status::write, error, "{}", target_.shown);
     }
-    name_sibling();
+    name_temp_file();
   }
-  // So that no save comes between an edit's last look at its target and its rename. Where it cannot be had, the rename
-  // goes ahead: a save replaces what it meets.
+  // The lock keeps saves out between an edit's last look at its target and its rename. If it cannot be had, the rename
+  // goes ahead: a save replaces whatever is there.
   const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, only_over_.has_value());
   require_unchanged();
   take_over_access();  // once more, for the syncing may have taken long
-  const int error = rename_sibling(target_.folder.get(), sibling_, target_.name, options_.replace);
+  const int error = rename_temp_file(target_.folder.get(), temp_name_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
 }
 
 // Where a nameless file may be made but not named, its bytes go to another that has a name.
-void AtomicFile::State::name_sibling() {
-  sibling_ = link_sibling(file_.get(), target_.folder.get(), target_.name);
-  if (!sibling_.empty()) return;
+void AtomicFile::State::name_temp_file() {
+  temp_name_ = link_temp_file(file_.get(), target_.folder.get(), target_.name);
+  if (!temp_name_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
-  sweep_siblings(target_.folder.get(), target_.name);
-  Descriptor named = create_sibling(target_.folder.get(), target_.name, first_mode(), sibling_);
+  sweep_temp_files(target_.folder.get(), target_.name);
+  Descriptor named = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
   if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
   std::swap(file_, named);
   PlainFile nameless = PlainFile::duplicate(named.get());

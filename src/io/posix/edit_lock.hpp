@@ -12,9 +12,9 @@
 // The lock is one byte far behind all data (fcntl, owned by the open file description). It is not flock, with which
 // editors keep one another away and people lock whole files for hours.
 //
-// An fcntl lock of a whole file reaches over that byte. Who holds one for writing delays each open of a recently changed
-// file by two seconds, and each save over it. Who may only read can hold one for reading: that delays each edit by two
-// seconds, and by two more when it puts its new file in place, which it then makes instead of a change in place.
+// An fcntl lock of a whole file covers that byte, too. A process that holds a write lock on the whole file delays each
+// open of a recently changed file, and each save over it, by two seconds. A read lock, for which the right to read is
+// enough, delays each edit by two seconds, and by two more when the edit then puts a new file in place.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace st::io {
 
-// Whether somebody may have been writing to the file while it was read just now.
+// Whether another process may have been writing to the file while it was read just now.
 bool changed_lately(int descriptor);
 
 class EditLock {

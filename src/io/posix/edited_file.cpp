@@ -25,7 +25,7 @@ constexpr int kMostAttempts = 20;
 // A save holds its file's lock for a moment after the file got its name. An editor keeps it longer.
 constexpr std::chrono::milliseconds kPatience(500);
 
-// false: somebody else keeps the lock. A filesystem without locks refuses nobody.
+// Returns false if another process holds the lock. Always true on filesystems without locks.
 bool lock_alone(int file) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

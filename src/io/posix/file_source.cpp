@@ -29,6 +29,7 @@ std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std:
 Traits FileSource::traits() const {
   Traits traits;
   traits.origin = base_;
+  traits.joins_reads = true;
   return traits;
 }
 

@@ -39,7 +39,7 @@ bool is_special(mode_t mode) { return !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISL
   fail(Status::open, "{} is {}, not a file of tensors", shown, kind_of(mode));
 }
 
-// What takes the path's place after the look is met by O_NONBLOCK, and by fstat afterwards.
+// If the path is replaced after fstatat(), O_NONBLOCK keeps open() from blocking, and fstat() finds it.
 Descriptor look_and_open(int folder, const char* path, int extra_flags, std::string_view whole_path) {
   const int no_links = (extra_flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   struct stat status {};

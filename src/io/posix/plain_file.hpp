@@ -2,7 +2,7 @@
 //
 // The descriptor may be given back while nothing is read, and the path is opened again when something is: a model
 // of 1,500 shards would otherwise not fit into the usual limit of 1,024. A file opened again must be the same file, or
-// that is an error: never a stranger's bytes.
+// that is an error: the bytes are never those of another file.
 //
 // Device and inode tell files apart only as long as the inode is in use, for filesystems give the number of a removed
 // file to the next one. So a mapping keeps the inode in use while there is no descriptor. Where mapping is refused, and

@@ -41,7 +41,7 @@ std::string random_name(const std::string& target) {
   return fmt::format("{}{:016x}", beginning(target), random_seed());
 }
 
-bool is_sibling_name(std::string_view name, std::string_view beginning_of_target) {
+bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
   if (!name.starts_with(beginning_of_target)) return false;
   const std::string_view digits = name.substr(beginning_of_target.size());
   const bool counted = !digits.empty() && digits.size() <= kOldDigits;
@@ -66,7 +66,7 @@ void sweep(int folder, const char* name) {
   if (is_same_file(file.get(), folder, name)) unlinkat(folder, name, 0);  // else somebody else was sweeping
 }
 
-// A filesystem without locks leaves its litter to people: nothing is removed there that could be in use.
+// Without locks a file in use cannot be told from an abandoned one, so nothing is removed there.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 Descriptor create_new(int folder, const std::string& name, mode_t mode) {
@@ -78,7 +78,7 @@ Descriptor create_new(int folder, const std::string& name, mode_t mode) {
 
 }  // namespace
 
-void sweep_siblings(int folder, const std::string& target) {
+void sweep_temp_files(int folder, const std::string& target) {
   const std::string wanted = beginning(target);
   Descriptor opened = open_existing(folder, ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? fdopendir(opened.get()) : nullptr, closedir);
@@ -87,11 +87,11 @@ void sweep_siblings(int folder, const std::string& target) {
   for (int i = 0; i < kMostEntries; ++i) {
     const dirent* const entry = readdir(entries.get());
     if (entry == nullptr) return;
-    if (is_sibling_name(entry->d_name, wanted)) sweep(folder, entry->d_name);
+    if (is_temp_name(entry->d_name, wanted)) sweep(folder, entry->d_name);
   }
 }
 
-Descriptor create_sibling(int folder, const std::string& target, mode_t mode, std::string& name) {
+Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, std::string& name) {
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
     Descriptor file = create_new(folder, candidate, mode);
@@ -106,7 +106,7 @@ Descriptor create_sibling(int folder, const std::string& target, mode_t mode, st
 }
 
 // The file is locked before it has a name that a sweeper can find.
-std::string link_sibling(int file, int folder, const std::string& target) {
+std::string link_temp_file(int file, int folder, const std::string& target) {
   lock(file);
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
@@ -116,14 +116,14 @@ std::string link_sibling(int file, int folder, const std::string& target) {
   return {};
 }
 
-void unlock_sibling(int file) { flock(file, LOCK_UN); }
+void unlock_temp_file(int file) { flock(file, LOCK_UN); }
 
-int rename_sibling(int folder, const std::string& sibling, const std::string& target, bool replace) {
-  if (replace) return renameat(folder, sibling.c_str(), folder, target.c_str()) == 0 ? 0 : errno;
-  const int error = rename_to_free_name(folder, sibling, target);
+int rename_temp_file(int folder, const std::string& temp_name, const std::string& target, bool replace) {
+  if (replace) return renameat(folder, temp_name.c_str(), folder, target.c_str()) == 0 ? 0 : errno;
+  const int error = rename_to_free_name(folder, temp_name, target);
   if (error != ENOSYS) return error;
-  if (linkat(folder, sibling.c_str(), folder, target.c_str(), 0) != 0) return errno;
-  unlinkat(folder, sibling.c_str(), 0);
+  if (linkat(folder, temp_name.c_str(), folder, target.c_str(), 0) != 0) return errno;
+  unlinkat(folder, temp_name.c_str(), 0);
   return 0;
 }
 

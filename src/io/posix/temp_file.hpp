@@ -16,16 +16,16 @@
 namespace st::io {
 
 // Removes what dead writers of this target left behind. A folder of many files is not read to its end.
-void sweep_siblings(int folder, const std::string& target);
+void sweep_temp_files(int folder, const std::string& target);
 
 // Each of these two leaves errno where there is no answer (no descriptor, an empty name). The file is locked then.
-Descriptor create_sibling(int folder, const std::string& target, mode_t mode, std::string& name);
-std::string link_sibling(int file, int folder, const std::string& target);
+Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, std::string& name);
+std::string link_temp_file(int file, int folder, const std::string& target);
 
-// Once the file is the target it is nobody's sibling: a process forked meanwhile would hold the lock on.
-void unlock_sibling(int file);
+// To be called after the rename: a process that was forked meanwhile would go on holding the lock.
+void unlock_temp_file(int file);
 
 // The one step that changes what the target is. 0 or the errno.
-int rename_sibling(int folder, const std::string& sibling, const std::string& target, bool replace);
+int rename_temp_file(int folder, const std::string& temp_name, const std::string& target, bool replace);
 
 }  // namespace st::io

@@ -114,7 +114,7 @@ TEST_F(AccessTest, a_save_under_access_control_lists_lets_nobody_in) {
   };
   for (const bool nameless : {true, false}) {
     for (const ListCase& test : cases) {
-      SCOPED_TRACE(std::string(test.name) + (nameless ? "" : ", named sibling"));
+      SCOPED_TRACE(std::string(test.name) + (nameless ? "" : ", named temp_file"));
       removexattr(path(".").c_str(), kFolderList);
       fs::remove(path());
       put(path(), "old");
@@ -152,14 +152,14 @@ TEST_F(AccessTest, a_file_is_open_to_its_owner_only_until_it_takes_the_others_pl
   faults::arm(kernel);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.write_at(0, "new", 3);
-  int siblings = 0;
+  int temp_files = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename() == "x") continue;
-    ++siblings;
+    ++temp_files;
     EXPECT_EQ(mode_of(entry.path()), 0600U);
     EXPECT_EQ(rights(entry.path(), kEve, kOther), (Rights{false, false}));
   }
-  EXPECT_EQ(siblings, 1);
+  EXPECT_EQ(temp_files, 1);
   file.commit();
   EXPECT_EQ(mode_of(path()), 0666U);
 }

@@ -19,10 +19,10 @@
 namespace st::io {
 namespace {
 
-using TransferTest = FolderTest;
+using WriteAllTest = FolderTest;
 using faults::Action;
 
-TEST_F(TransferTest, writes_all_of_it_or_says_why_not) {
+TEST_F(WriteAllTest, writes_all_of_it_or_says_why_not) {
   const struct {
     const char* name;
     Action action;
@@ -53,7 +53,7 @@ TEST_F(TransferTest, writes_all_of_it_or_says_why_not) {
   }
 }
 
-TEST_F(TransferTest, leaves_the_signals_of_the_thread_as_they_were) {
+TEST_F(WriteAllTest, leaves_the_signals_of_the_thread_as_they_were) {
   const Descriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   sigset_t pipe;
   sigset_t now;
@@ -69,7 +69,7 @@ TEST_F(TransferTest, leaves_the_signals_of_the_thread_as_they_were) {
 }
 
 // Where standard input was closed, the next file has its number.
-TEST_F(TransferTest, locks_a_file_whose_descriptor_is_0) {
+TEST_F(WriteAllTest, locks_a_file_whose_descriptor_is_0) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "x");
   const auto locked = [&] {

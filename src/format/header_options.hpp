@@ -7,10 +7,6 @@
 
 #include "format/header_length.hpp"
 
-namespace st::core {
-struct Shard;
-}
-
 namespace st::format {
 
 inline constexpr std::size_t kPadding = 64;                          // readable zero bytes behind every text
@@ -22,13 +18,13 @@ enum class Rules : std::uint8_t {
   reference,  // exactly the reference's verdicts
 };
 
-struct ReadOptions {
+struct HeaderOptions {
   Rules rules = Rules::standard;
   bool unknown_dtypes = false;  // list them as raw bytes instead of refusing the file
   std::uint64_t max_bytes = kMaxHeaderBytes;
-  std::uint64_t seed = 0;              // keys the name index
-  const core::Shard* shard = nullptr;  // goes into every Tensor
-  bool index_names = true;  // false: tensors may be left without an index, and a name that is given twice unseen
+  std::uint64_t seed = 0;       // keys the name index
+  const void* owner = nullptr;  // goes into every Tensor: whoever has the bytes; this layer does not look at it
+  bool index_names = true;      // false: tensors may be left without an index, and a name that is given twice unseen
   std::size_t window_bytes = kWindowBytes;
 };
 
