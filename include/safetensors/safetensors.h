@@ -45,18 +45,26 @@
  *  5. Threads. Any number of threads may use the same const handle at the same time. While a
  *     function with a non-const handle or a free function runs, no other call may use the handle.
  *  6. Text. Strings are UTF-8, paths included; on POSIX systems the bytes of a path are passed on
- *     unchecked. Lengths are in bytes. Strings that are returned end with a NUL; tensor names and
- *     metadata may also hold NULs, for which there are functions that end in _n.
+ *     unchecked. Lengths are in bytes. Strings that are returned end with a NUL, which their length
+ *     does not count; tensor names and metadata may also hold NULs, other strings never do. A
+ *     function that ends in _n is the one without it, with a length for each string: what it takes
+ *     need not end with a NUL.
  *  7. Structs. Every public struct begins with struct_size, which is set to the size of the struct
  *     as the caller was compiled; ST_INIT does that. A member that is zero stands for its default.
  *     Later versions only append members, up to 1024 bytes in all. ST_ERR_STRUCT_SIZE is
  *     returned for a struct_size that no version of the struct has, and for a longer struct with a
- *     non-zero member that this library does not know. Unknown flags in options, and unknown
- *     values of the enumerations there, are ST_ERR_UNSUPPORTED.
+ *     non-zero member that this library does not know. Unknown flags, and unknown values of
+ *     enumerations, are ST_ERR_UNSUPPORTED. A struct that the library returns says in struct_size
+ *     how long it is there.
  *  8. Process. The library prints nothing, never aborts, reads no environment variable, and keeps
  *     no thread: where a function starts threads, its comment says so, and they have ended when it
  *     returns. (simdjson, on which it is built, reads SIMDJSON_FORCE_IMPLEMENTATION once.)
- *  9. Versions. Functions, members and constants exist since version 0.1.0.
+ *  9. Versions. Functions, members and constants exist since version 0.1.0, unless their comment
+ *     names a later one.
+ * 10. Constants are enumerators, which tools that read headers see; macros are only those that
+ *     must be. Enumerations are of type int32_t, and each has an unused negative constant that ends
+ *     in SIGNED_, so that such tools find the same type. Flags are of type uint32_t: one is
+ *     removed by `flags &= ~(uint32_t)ST_OPEN_STRICT`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAFETENSORS_H
@@ -103,7 +111,9 @@ inline T st_init_() {
 typedef int32_t st_status;
 
 /* What went wrong. The struct is the caller's, usually on the stack; the library keeps no error
- * state of its own. Only its first struct_size bytes are written, whatever that number is. */
+ * state of its own. Only its first struct_size bytes are written, whatever that number is, except
+ * that 0 counts as 256: so a struct that is all zero gets the whole error, too. (No version of the
+ * struct is shorter. Since version 0.2.0; before, nothing was written then.) */
 typedef struct st_error {
   uint32_t struct_size; /* Set by ST_INIT, and never changed by the library.                 */
   st_status status;     /* The status that the function returned.                            */
@@ -137,18 +147,22 @@ enum {
    * neither the file nor what the reading functions return. */
   ST_IO_COPY = 2,
   /* Do not map the file: there are no views, and reading raises no SIGBUS. */
-  ST_IO_READ = 3
+  ST_IO_READ = 3,
+  ST_IO_SIGNED_ = -1
 };
 
 /* Flags of st_open_options. The first two exclude each other. Without them a file is taken or
  * refused as by the reference implementation, with a few differences (docs/format.md). */
-#define ST_OPEN_STRICT         (1u << 0) /* Refuse also what some writers do against the rules. */
-#define ST_OPEN_REFERENCE      (1u << 1) /* Take exactly the files that the reference takes.    */
-#define ST_OPEN_UNKNOWN_DTYPES (1u << 2) /* List tensors of unknown dtypes: ST_DTYPE_UNKNOWN.   */
-#define ST_OPEN_FOLLOW_LINKS   (1u << 3) /* Follow the link of a shard to any place.            */
+enum {
+  ST_OPEN_STRICT = 1 << 0,         /* Refuse also what some writers do against the rules.    */
+  ST_OPEN_REFERENCE = 1 << 1,      /* Take exactly the files that the reference takes.       */
+  ST_OPEN_UNKNOWN_DTYPES = 1 << 2, /* List tensors of unknown dtypes: ST_DTYPE_UNKNOWN.      */
+  ST_OPEN_FOLLOW_LINKS = 1 << 3    /* Follow the link of a shard to any place.               */
+};
 
 /* Memory for the headers, tables and names that an open file keeps. The struct is copied. Both
- * functions may be called from several threads at once, and until the file is freed for good. */
+ * functions may be called from several threads at once (see st_open_options.threads), and until the
+ * file is freed for good. */
 typedef struct st_allocator {
   uint32_t struct_size;
   uint32_t flags; /* 0                                  */
@@ -164,7 +178,9 @@ typedef struct st_open_options {
   uint32_t flags;                /* Any of the ST_OPEN_ flags.                               */
   st_io io;                      /* How tensor data is accessed.                             */
   uint32_t threads;              /* Threads that read the headers of many shards, the calling one
-                                    included; 0: one per processor.                          */
+                                    included; 0: one per processor. 1: none is started, and while
+                                    the file is opened the caller's functions are called on the
+                                    calling thread only.                                     */
   uint64_t max_header_bytes;     /* The longest header, and the longest index, that is taken. 0, or
                                     above 100,000,000: the format's limit, 100,000,000.      */
   const st_allocator *allocator; /* NULL: memory comes from the C++ runtime.                 */
@@ -196,6 +212,10 @@ typedef struct st_open_options {
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
                          st_error *err);
 
+/* Since version 0.2.0. ST_ERR_ARGUMENT if the path holds a NUL. */
+ST_API st_status st_open_n(const char *path, size_t len, const st_open_options *options,
+                           st_file **out, st_error *err);
+
 /* Opens one whole file that lies in memory. The memory is the caller's and must not change until
  * release(ctx) is called; that happens exactly once, also if this function fails, and on whichever
  * thread frees the file last. release may be NULL; the memory must then outlive the file.
@@ -215,15 +235,27 @@ ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(v
 ST_API st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size,
                             const st_open_options *options, st_file **out, st_error *err);
 
+/* Flags of st_source. */
+enum {
+  /* read_at must not be called by two threads at once. The library then calls it by one at a time,
+   * whichever threads read from the file, and a plan reads on the calling thread alone unless its
+   * options ask for more. So read_at must not read from the same file through this library. For a
+   * function that only one thread may call, read on that thread, and run plans with threads = 1.
+   * Since version 0.2.0. */
+  ST_SOURCE_SERIAL = 1 << 0
+};
+
 /* Bytes that the caller provides: a part of an archive, a remote object, a cache. */
 typedef struct st_source {
   uint32_t struct_size;
-  uint32_t flags; /* 0                                 */
+  uint32_t flags; /* ST_SOURCE_SERIAL, or 0.           */
   void *ctx;      /* Passed on to the two functions.   */
   uint64_t size;  /* Bytes of the whole file.          */
   /* Copies n bytes from byte offset to dst and returns 0, or returns another number, which ends the
    * library's call with ST_ERR_CALLBACK and stands in its message. n is at least 1, and the bytes
-   * are inside size. Several threads may call it at once. */
+   * are inside size. Whichever threads read from the file call it, several at once unless flags
+   * forbid that. A plan that runs with threads = 1, and every function that starts no threads,
+   * calls it on the calling thread only. */
   int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);
   /* Called once when the file is freed for good, or when opening it fails. May be NULL. */
   void (*close)(void *ctx);
@@ -288,7 +320,8 @@ enum {
   ST_F8_E5M2FNUZ = 19,  /* As F8_E5M2 with another bias, no infinities and no negative zero. */
   ST_F6_E2M3 = 20,      /* Float of 6 bits, packed: 2 of exponent, 3 of mantissa.            */
   ST_F6_E3M2 = 21,      /* Float of 6 bits, packed: 3 of exponent, 2 of mantissa.            */
-  ST_F4 = 22            /* Float of 4 bits, packed: 2 of exponent, 1 of mantissa.            */
+  ST_F4 = 22,           /* Float of 4 bits, packed: 2 of exponent, 1 of mantissa.            */
+  ST_DTYPE_SIGNED_ = -1
 };
 
 /* Returns the name of a dtype, "BF16", or "UNKNOWN" for a number that is none. */
@@ -307,6 +340,9 @@ ST_API st_dtype st_tensor_dtype(const st_tensor *tensor);
 /* Returns the dtype as the file spells it, also if it is unknown: "BF16". (A bintensors file has
  * numbers; it gets the names of safetensors.) */
 ST_API const char *st_tensor_dtype_name(const st_tensor *tensor);
+
+/* Also sets *len, which may be NULL, to the length. Since version 0.2.0. */
+ST_API const char *st_tensor_dtype_name_n(const st_tensor *tensor, size_t *len);
 
 /* Returns the number of dimensions; 0 for a scalar. */
 ST_API size_t st_tensor_rank(const st_tensor *tensor);
@@ -337,14 +373,53 @@ ST_API size_t st_tensor_shard(const st_tensor *tensor);
  * close; one that was opened by its path with ST_IO_MAP keeps none. */
 ST_API const void *st_tensor_data(const st_tensor *tensor);
 
+/* Many tensors in one call, in columns: row i of each column is about tensor i, in the order of
+ * st_get_tensor_at. A program that would call the functions above for each of 100,000 tensors
+ * through a foreign function interface reads a few arrays instead.
+ *
+ * The columns `data` and `tensors` are borrowed from the file. All others are copies, which stay
+ * valid until the list is freed, also if the file is freed first. Since version 0.2.0. */
+typedef struct st_tensor_list {
+  uint32_t struct_size;
+  uint32_t flags;               /* Those that were given to st_list_tensors.                  */
+  uint64_t count;               /* The number of tensors: the rows of a column.               */
+  const char *names;            /* All names, one after another, and a NUL behind each.       */
+  const uint64_t *name_offsets; /* count + 1 values: name i begins at names[name_offsets[i]], and
+                                   has name_offsets[i + 1] - name_offsets[i] - 1 bytes.       */
+  const st_dtype *dtypes;       /* As st_tensor_dtype.                                        */
+  const uint32_t *ranks;        /* As st_tensor_rank.                                         */
+  const uint64_t *dims;         /* All shapes, one after another.                             */
+  const uint64_t *dim_offsets;  /* count + 1 values: shape i begins at dims[dim_offsets[i]].  */
+  const uint64_t *offsets;      /* As st_tensor_offset.                                       */
+  const uint64_t *sizes;        /* As st_tensor_bytes.                                        */
+  const uint32_t *shards;       /* As st_tensor_shard.                                        */
+  const void *const *data;      /* As st_tensor_data with ST_LIST_DATA, else NULL.            */
+  const st_tensor *const *tensors; /* As st_get_tensor_at.                                    */
+  const void *reserved;            /* NULL                                                    */
+} st_tensor_list;
+
+/* Flags of st_list_tensors. */
+enum {
+  ST_LIST_DATA = 1 << 0 /* Fill the column `data`, which maps the file with ST_IO_AUTO.       */
+};
+
+/* Makes a list of all tensors of a file. *out is freed with st_tensor_list_free. Since version
+ * 0.2.0. */
+ST_API st_status st_list_tensors(const st_file *file, uint32_t flags, st_tensor_list **out,
+                                 st_error *err);
+
+/* Frees a list, and its columns with it. Since version 0.2.0. */
+ST_API void st_tensor_list_free(st_tensor_list *list);
+
 /* ---- Looking at metadata, shards and headers ------------------------------------------------- */
 
 /* The format of a file. */
 typedef int32_t st_format;
 enum {
-  ST_FORMAT_SAFETENSORS = 1,   /* A header of JSON.                                          */
-  ST_FORMAT_BINTENSORS = 2,    /* A binary header; usually called .bt or .bintensors.        */
-  ST_FORMAT_BINTENSORS_OLD = 3 /* bintensors before 0.1, which is read and not written.      */
+  ST_FORMAT_SAFETENSORS = 1,    /* A header of JSON.                                         */
+  ST_FORMAT_BINTENSORS = 2,     /* A binary header; usually called .bt or .bintensors.       */
+  ST_FORMAT_BINTENSORS_OLD = 3, /* bintensors before 0.1, which is read and not written.     */
+  ST_FORMAT_SIGNED_ = -1
 };
 
 /* Returns the format of the file, of several shards that of the first. */
@@ -378,6 +453,9 @@ ST_API size_t st_count_shards(const st_file *file);
  * opened in another way; NULL if the number is too large. */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
 
+/* Also sets *len, which may be NULL, to the length, unless it returns NULL. Since version 0.2.0. */
+ST_API const char *st_get_shard_path_n(const st_file *file, size_t shard, size_t *len);
+
 /* Returns the size of a shard's file in bytes, as it was when it was opened; 0 if the number is too
  * large. */
 ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
@@ -393,6 +471,9 @@ ST_API size_t st_count_warnings(const st_file *file);
 
 /* Returns warning i, one line of text, or NULL if i is too large. */
 ST_API const char *st_get_warning(const st_file *file, size_t i);
+
+/* Also sets *len, which may be NULL, to the length, unless it returns NULL. Since version 0.2.0. */
+ST_API const char *st_get_warning_n(const st_file *file, size_t i, size_t *len);
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
@@ -418,7 +499,8 @@ ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offse
 typedef int32_t st_advice;
 enum {
   ST_ADVICE_WILL_NEED = 1, /* The bytes will be read soon: fetch them ahead of time.         */
-  ST_ADVICE_DONT_NEED = 2  /* The bytes will not be read again soon: memory may drop them.   */
+  ST_ADVICE_DONT_NEED = 2, /* The bytes will not be read again soon: memory may drop them.   */
+  ST_ADVICE_SIGNED_ = -1
 };
 
 /* Gives the system a hint about the bytes of count tensors. Nothing is reported, and nothing is
@@ -431,12 +513,18 @@ ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_a
  * Each of the three arrays has st_tensor_rank values, in elements. Negative positions count from
  * the end; positions outside the tensor are cut off; a negative step goes backwards. NULL for an
  * array leaves it out in every dimension: tensor[:]. To leave out begin or end in one dimension,
- * use 0 and INT64_MAX, or INT64_MAX and INT64_MIN with a negative step. The bytes of a slice are
- * packed in row-major order, as those of a tensor are.
+ * use ST_SLICE_BEGIN and ST_SLICE_END: the whole dimension is ST_SLICE_BEGIN, ST_SLICE_END, 1, and
+ * backwards ST_SLICE_END, ST_SLICE_BEGIN, -1. The bytes of a slice are packed in row-major order,
+ * as those of a tensor are. The arrays are read, and not kept.
  *
  * ST_ERR_ARGUMENT     a step is 0.
  * ST_ERR_MISALIGNED   the slice begins or ends inside a byte (dtypes of less than 8 bits).
  * ST_ERR_UNSUPPORTED  the dtype is unknown and the slice is not the whole tensor. */
+
+/* Positions before the first and behind the last element of a dimension of any size. They are
+ * macros because enumerators have 32 bits. Since version 0.2.0. */
+#define ST_SLICE_BEGIN INT64_MIN
+#define ST_SLICE_END INT64_MAX
 
 /* Computes the shape (st_tensor_rank values) and the size in bytes of a slice, and reads nothing.
  * *contiguous becomes a view of the slice as st_tensor_data gives one of the tensor, or NULL if the
@@ -466,8 +554,12 @@ ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
  * three NULLs are the whole tensor. Destinations are numbered from 0 in the order in which they
  * are added.
  *
- * dst is the caller's memory, and must stay valid until the plan has run for the last time;
- * destinations must not overlap. dst_size is its size in bytes; dst may be NULL if that is 0.
+ * The plan keeps the pointer dst, and its runs write there from several threads. The memory is the
+ * caller's: it must stay valid, and where it is, until the plan has run for the last time (in a
+ * language with a garbage collector: pinned, and referred to). Nothing else is kept: the three
+ * arrays are copied. Destinations must not overlap. dst_size is the size of dst in bytes; dst may
+ * be NULL if that is 0.
+ *
  * Direct reads (see st_cache) need no second copy if the address of dst is equal, modulo 4096, to
  * the position in the file of the first byte that is read.
  *
@@ -488,14 +580,16 @@ enum {
   ST_CACHE_THROUGH = 1,
   /* Read everything directly, even what is in the cache. Where a filesystem has no direct reads,
    * read through the cache. */
-  ST_CACHE_AROUND = 2
+  ST_CACHE_AROUND = 2,
+  ST_CACHE_SIGNED_ = -1
 };
 
 typedef struct st_read_options {
   uint32_t struct_size;
   uint32_t flags;       /* 0                                                                 */
   uint32_t threads;     /* Threads that read, the calling one included; 0: the library chooses, and
-                           above 1024: 1024.                                                 */
+                           above 1024: 1024. 1: none is started, parallel_for is not used, and the
+                           caller's functions are called on the calling thread only.         */
   st_cache cache;       /* How the page cache is used.                                       */
   uint64_t chunk_bytes; /* About how many bytes of a file one request reads. 0: the library
                            chooses. Other values are rounded to 64 KiB .. 1 GiB, in steps of
@@ -539,9 +633,12 @@ ST_API int32_t st_plan_is_complete(const st_plan *plan, size_t i);
 /* Frees a plan, which must not be running. */
 ST_API void st_plan_free(st_plan *plan);
 
-/* Flag of st_buffer_new: do not allocate pages before they are touched. This is faster if a plan
- * fills the buffer at once. */
-#define ST_BUFFER_LAZY (1u << 0)
+/* Flags of st_buffer_new. */
+enum {
+  /* Do not allocate pages before they are touched. This is faster if a plan fills the buffer at
+   * once. */
+  ST_BUFFER_LAZY = 1 << 0
+};
 
 /* Allocates size bytes of zeroed memory to read into, aligned to 2 MiB, on huge pages if the
  * system has them. Without ST_BUFFER_LAZY all pages are allocated before it returns, by `threads`
@@ -553,6 +650,68 @@ ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, 
 
 /* Frees a buffer of st_buffer_new. */
 ST_API void st_buffer_free(void *buffer);
+
+/* ---- Handing tensors to other libraries ------------------------------------------------------ */
+
+/* Converts n values from one float dtype to another: any of F64, F32, F16, BF16, F8_E4M3, F8_E5M2,
+ * F8_E8M0, F8_E4M3FNUZ and F8_E5M2FNUZ to any of them. src and dst hold n elements each, at any
+ * alignment, and must not overlap; they may be NULL if n is 0. Works on the calling thread.
+ *
+ * The results are those of the Python package ml_dtypes (and of numpy for F16, F32 and F64):
+ *
+ *   - Every value is rounded once, to the nearest that the target has, and to the even one of two
+ *     that are equally near. Denormal numbers are kept, and results become denormal.
+ *   - What is too large for the target becomes infinity, or in a dtype without infinities (F8_E4M3
+ *     and the two FNUZ) NaN, as infinity itself does. Nothing is set to the largest number instead.
+ *   - NaN stays NaN, of the same sign unless the target has only one NaN. Its other bits are not
+ *     promised.
+ *   - To a dtype without negative zero (the two FNUZ), -0 and what is rounded to it become 0.
+ *   - To F8_E8M0, the nearest power of two is taken, and of two the larger; positive numbers below
+ *     the least become the least; zero, negative numbers, infinity and what is too large become
+ *     NaN.
+ *
+ * This holds for the usual floating-point environment of the thread: rounding to nearest, denormal
+ * numbers not flushed to zero.
+ *
+ * ST_ERR_UNSUPPORTED  one of the dtypes is none of these.
+ * ST_ERR_OVERFLOW     n elements are more bytes than memory can have.
+ * Since version 0.2.0. */
+ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *dst, size_t n,
+                            st_error *err);
+
+/* The structs of DLPack, which its header dlpack.h defines. */
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+/* Flags of the next two functions, which exclude each other. */
+enum {
+  ST_DLPACK_COPY = 1 << 0,   /* Copy the tensor in every case. The copy may be written to.    */
+  ST_DLPACK_NO_COPY = 1 << 1 /* Never copy it: ST_ERR_STATE where that would be needed.       */
+};
+
+/* Makes a DLPack tensor, of version 1.1, for a library that takes these: on the CPU, contiguous,
+ * with shape and strides. (*out)->deleter(*out) frees it, from any thread; whoever gets *out, and
+ * does not want it, must call that, too. It keeps the file open, and so may be used after st_free;
+ * but not after the library has been unloaded.
+ *
+ * Its data is the view of st_tensor_data. It is marked as read-only, except with ST_IO_COPY, and
+ * writing to it crashes; some consumers do not look at the mark. The tensor is copied to memory of
+ * its own, aligned to 64 bytes, which may be written to and is marked as a copy, where it has no
+ * view, or its elements are not aligned in the file.
+ *
+ * docs/dlpack.md lists what each dtype becomes, and which libraries take it.
+ *
+ * ST_ERR_UNSUPPORTED  the dtype is unknown, or the shape does not fit the signed numbers of DLPack.
+ * ST_ERR_STATE        see ST_DLPACK_NO_COPY.
+ * Also the statuses of reading, for a copy. Since version 0.2.0. */
+ST_API st_status st_tensor_to_dlpack(const st_tensor *tensor, uint32_t flags,
+                                     struct DLManagedTensorVersioned **out, st_error *err);
+
+/* The same for consumers of DLPack before 1.0, whose tensors cannot be marked as read-only. So the
+ * tensor is copied also if its view must not be written to; with ST_IO_COPY it is not.
+ * Since version 0.2.0. */
+ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t flags,
+                                            struct DLManagedTensor **out, st_error *err);
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
@@ -606,8 +765,9 @@ ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file,
 /* Declares a tensor. name and shape (rank values, in elements; may be NULL if rank is 0) are
  * copied.
  *
- * data is the tensor's bytes, as many as dtype and shape need. It stays the caller's and must be
- * valid and unchanged until st_writer_finish has returned. If it is NULL, the bytes are given to
+ * data is the tensor's bytes, as many as dtype and shape need. The writer keeps the pointer: the
+ * memory stays the caller's, and must be valid, where it is and unchanged until st_writer_finish
+ * has returned. If it is NULL, the bytes are given to
  * st_writer_put under the number that *index gets: tensors are numbered from 0 in the order in
  * which they are added. index may be NULL.
  *
@@ -630,9 +790,11 @@ ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_
                                       const st_tensor *tensor, st_error *err);
 
 /* Flags of st_write_options. */
-#define ST_WRITE_SYNC       (1u << 0) /* st_writer_finish returns when the file is on the disk.  */
-#define ST_WRITE_KEEP_ORDER (1u << 1) /* The data is in the order in which tensors were added.   */
-#define ST_WRITE_NO_REPLACE (1u << 2) /* It is an error if the path exists, even if it is a link. */
+enum {
+  ST_WRITE_SYNC = 1 << 0,       /* st_writer_finish returns when the file is on the disk.     */
+  ST_WRITE_KEEP_ORDER = 1 << 1, /* The data is in the order in which tensors were added.      */
+  ST_WRITE_NO_REPLACE = 1 << 2  /* It is an error if the path exists, even if it is a link.   */
+};
 
 typedef struct st_write_options {
   uint32_t struct_size;
@@ -656,6 +818,10 @@ typedef struct st_write_options {
  * ST_ERR_WRITE        the disk has no room, or the system could not write. */
 ST_API st_status st_writer_begin(st_writer *writer, const char *path,
                                  const st_write_options *options, st_error *err);
+
+/* Since version 0.2.0. ST_ERR_ARGUMENT if the path holds a NUL. */
+ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t len,
+                                   const st_write_options *options, st_error *err);
 
 /* Gives the writer n bytes of tensor index, which begin at byte `at` of the tensor. They are copied
  * or written before it returns. They may come in any order, and each byte once. data may be NULL if
@@ -716,6 +882,13 @@ ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
                                   const char *const *values, size_t n,
                                   const st_write_options *options, st_error *err);
 
+/* Each string has its length in an array beside it; path holds no NUL (ST_ERR_ARGUMENT), keys and
+ * values may. value_lens[i] is ignored if values[i] is NULL. Since version 0.2.0. */
+ST_API st_status st_edit_metadata_n(const char *path, size_t path_len, const char *const *keys,
+                                    const size_t *key_lens, const char *const *values,
+                                    const size_t *value_lens, size_t n,
+                                    const st_write_options *options, st_error *err);
+
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 /* The numbers of st_status never change their meaning. */
@@ -754,7 +927,8 @@ enum {
   ST_ERR_SHARD = 312,       /* A shard is missing, out of bounds, or differs from the index. */
   ST_ERR_FORMAT = 313,      /* The file is of another kind; the message says which.          */
   /* 9xx: this library is wrong. */
-  ST_ERR_INTERNAL = 900     /* A defect of the library; please report it.                    */
+  ST_ERR_INTERNAL = 900,    /* A defect of the library; please report it.                    */
+  ST_STATUS_SIGNED_ = -1
 };
 
 /* Returns the name of the constant, "ST_ERR_JSON", or "an unknown status". */

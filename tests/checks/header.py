@@ -1,6 +1,7 @@
-"""safetensors.h compiles without a warning under -Wpadded in every language version that it promises, with each compiler
-found; so does every ST_INIT, which C and C++ spell differently, and the example in its first comment. No line of the public
-headers is longer than 100 columns.
+"""safetensors.h compiles without a warning, of padding or conversions too, in every language version that it promises, with
+each compiler found; so does every ST_INIT, which C and C++ spell differently, every use of a constant where it belongs, and
+the example in its first comment. No constant but 64-bit ones and versions is a macro, and the enumerators of a type are as
+signed as the type. No line of the public headers is longer than 100 columns.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -12,8 +13,10 @@ import sys
 import api
 
 COMPILERS = [("gcc", "g++"), ("clang", "clang++"), ("clang-14", "clang++-14")]
-LANGUAGES = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c++", "c++11"), ("c++", "c++17"), ("c++", "c++20")]
-FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wpadded", "-Werror", "-fsyntax-only"]
+LANGUAGES = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c", "c2x"),
+             ("c++", "c++11"), ("c++", "c++17"), ("c++", "c++20"), ("c++", "c++2b")]
+FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wpadded", "-Werror", "-fsyntax-only"]
+MACROS = {"ST_INIT", "ST_API", "ST_SLICE_BEGIN", "ST_SLICE_END", "ST_VERSION_MAJOR", "ST_VERSION_MINOR", "ST_VERSION_PATCH"}
 MOST_COLUMNS = 100
 
 text = api.HEADER.read_text()
@@ -23,6 +26,40 @@ def every_struct():
     structs = re.findall(r"^typedef struct (st_\w+) \{", text, re.MULTILINE)
     uses = "".join(f"  {{ {name} value = ST_INIT({name}); sum += value.struct_size; }}\n" for name in structs)
     return f"#include <safetensors/safetensors.h>\nint main(void) {{\n  size_t sum = 0;\n{uses}  return (int)sum;\n}}\n"
+
+
+def enumerations():
+    """(the integer type whose values the enumerators are, or '' for flags; their names), of each enum."""
+    for typedef, body in re.findall(r"^(?:typedef (int32_t) st_\w+;\n)?enum \{\n(.*?)^\};$", text, re.MULTILINE | re.DOTALL):
+        names = re.findall(r"^ *(ST_\w+) = ", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL), re.MULTILINE)
+        if names:
+            yield "int32_t" if typedef or "ST_OK" in names else "", names
+
+
+def every_constant():
+    """Each enumerator assigned and compared as its type, flags also together, chosen from and removed."""
+    lines = []
+    for integer, names in enumerations():
+        for name in names:
+            lines.append(f"  {{ const {integer or 'uint32_t'} value = {name}; sum += value == {name}; }}")
+            if not integer:
+                lines += [f"  flags |= {name};", f"  flags = (flags & {name}) ? {name} : 0;", f"  flags &= ~(uint32_t){name};"]
+        if not integer and len(names) > 1:
+            lines.append(f"  flags = {' | '.join(names)};")
+    return ("#include <safetensors/safetensors.h>\nint main(void) {\n  size_t sum = 0;\n  uint32_t flags = 0;\n"
+            + "\n".join(lines) + "\n  return (int)(sum + flags);\n}\n")
+
+
+def wrong_constants():
+    for macro in re.findall(r"^#define (ST_[A-Z]\w*)\b", text, re.MULTILINE):
+        if macro not in MACROS:
+            yield f"{macro} is a macro, which tools that read headers do not see"
+    found = list(enumerations())
+    if len(found) < 10:
+        yield f"only {len(found)} enumerations were understood"
+    for integer, names in found:
+        if bool(integer) != any(name.endswith("SIGNED_") for name in names):
+            yield f"the type of {names[0]} and its like is not {integer or 'uint32_t'}"
 
 
 def example():
@@ -41,14 +78,14 @@ def long_lines():
 
 
 passed = 0
-faults = list(long_lines())
+faults = list(long_lines()) + list(wrong_constants())
 for language, standard in LANGUAGES:
     for pair in COMPILERS:
         compiler = shutil.which(pair[language == "c++"])
         if not compiler:
             continue
         command = [compiler, "-x", language, f"-std={standard}", *FLAGS, "-I", str(api.HEADER.parents[1]), "-"]
-        for program in [every_struct(), example()]:
+        for program in [every_struct(), every_constant(), example()]:
             run = subprocess.run(command, input=program, capture_output=True, text=True)
             passed += run.returncode == 0
             if run.returncode != 0:
