@@ -660,15 +660,17 @@ ST_API void st_buffer_free(void *buffer);
  * The results are those of the Python package ml_dtypes (and of numpy for F16, F32 and F64):
  *
  *   - Every value is rounded once, to the nearest that the target has, and to the even one of two
- *     that are equally near. Denormal numbers are kept, and results become denormal.
+ *     that are equally near; only F64 is rounded to F32 before it becomes BF16 or one of 8 bits.
+ *     Denormal numbers are kept, and results may be denormal.
  *   - What is too large for the target becomes infinity, or in a dtype without infinities (F8_E4M3
- *     and the two FNUZ) NaN, as infinity itself does. Nothing is set to the largest number instead.
+ *     and the two FNUZ) NaN, as infinity itself does. Nothing is set to the largest number instead,
+ *     as new versions of torch do for F8_E4M3.
  *   - NaN stays NaN, of the same sign unless the target has only one NaN. Its other bits are not
  *     promised.
  *   - To a dtype without negative zero (the two FNUZ), -0 and what is rounded to it become 0.
- *   - To F8_E8M0, the nearest power of two is taken, and of two the larger; positive numbers below
- *     the least become the least; zero, negative numbers, infinity and what is too large become
- *     NaN.
+ *   - To F8_E8M0, the nearest power of two is taken, and of two the larger. Positive numbers below
+ *     2^-127, the least, become 2^-127, and those between 2^-127 and 2^-126 the larger of the two.
+ *     Zero, negative numbers, infinity and what is too large become NaN.
  *
  * This holds for the usual floating-point environment of the thread: rounding to nearest, denormal
  * numbers not flushed to zero.

@@ -1,0 +1,255 @@
+// Each dtype has two loops, from it to F32 and from F32 to it; two other dtypes are converted through blocks of F32,
+// which represents every value of all of them but F64. The loops have no branches, and the compiler makes vector code
+// of them.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/convert.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace st {
+
+namespace {
+
+using Loop = void (*)(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n);
+
+// Signed, because SSE2 compares signed integers only; all values that are compared are positive.
+using Bits = std::int32_t;
+
+constexpr Bits kSign = INT32_MIN;
+constexpr Bits kInfinity = 0x7F800000;
+constexpr Bits kQuietNan = 0x7FC00000;
+constexpr int kMantissaBits = 23;
+constexpr int kBias = 127;
+
+float as_float(Bits bits) { return std::bit_cast<float>(bits); }
+Bits as_bits(float value) { return std::bit_cast<Bits>(value); }
+
+// Both values are computed: of `?:` a compiler may make a branch, and of a loop with a branch no vector code.
+constexpr Bits select(bool condition, Bits yes, Bits no) { return no ^ ((yes ^ no) & -static_cast<Bits>(condition)); }
+
+// The sum of a NaN and a little more may not fit Bits, and is not used then.
+constexpr Bits sum(Bits a, Bits b) {
+  return static_cast<Bits>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+
+// What the largest exponent stands for.
+enum class Top : std::uint8_t {
+  ieee,  // infinity and NaN
+  one,   // numbers, but for NaN with all bits set
+  fnuz,  // numbers; NaN is what would be negative zero
+};
+
+// A float of 8 or 16 bits that has an exponent of fewer bits than F32.
+struct Layout {
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  Top top;
+  bool keeps_payload = false;  // numpy keeps bits of NaN, ml_dtypes does not
+
+  constexpr int shift() const { return kMantissaBits - mantissa_bits; }
+  constexpr Bits mantissa() const { return 1 << mantissa_bits; }
+  constexpr Bits sign() const { return 1 << (exponent_bits + mantissa_bits); }
+  constexpr Bits top_exponent() const { return ((1 << exponent_bits) - 1) << mantissa_bits; }
+  // From here on there are only infinity and NaN.
+  constexpr Bits beyond() const { return top == Top::ieee ? top_exponent() : top == Top::one ? sign() - 1 : sign(); }
+  constexpr Bits nan() const { return top == Top::ieee ? top_exponent() + (1 << (mantissa_bits - 1)) : beyond(); }
+  // The exponents of the same number differ by so much, in the place of F32's exponent.
+  constexpr Bits rebias() const { return (kBias - bias) << kMantissaBits; }
+  constexpr Bits least_normal() const { return rebias() + (1 << kMantissaBits); }  // as F32
+};
+
+constexpr Layout kF16{5, 10, 15, Top::ieee, true};
+constexpr Layout kE5M2{5, 2, 15, Top::ieee};
+constexpr Layout kE4M3{4, 3, 7, Top::one};
+constexpr Layout kE5M2Fnuz{5, 2, 16, Top::fnuz};
+constexpr Layout kE4M3Fnuz{4, 3, 8, Top::fnuz};
+
+template <class Narrow, Layout kFormat>
+struct SmallFloat {
+  using Stored = Narrow;
+
+  static Bits widened(Bits stored) {
+    const Bits sign = select(stored >= kFormat.sign(), kSign, 0);
+    const Bits magnitude = stored & (kFormat.sign() - 1);
+    const Bits shifted = magnitude << kFormat.shift();
+    const Bits normal = shifted + kFormat.rebias();
+    // The mantissa behind a 1, of which the 1 is taken away: no operand is a denormal F32, so that a processor which
+    // was told to flush these gives the same.
+    const Bits denormal = as_bits(as_float(shifted + kFormat.least_normal()) - as_float(kFormat.least_normal()));
+    Bits wide = select(magnitude < kFormat.mantissa(), denormal, normal);
+    if constexpr (kFormat.top == Top::ieee) {
+      const Bits nan = kFormat.keeps_payload ? shifted | kInfinity : kQuietNan;
+      wide = select(magnitude == kFormat.beyond(), kInfinity, wide);
+      wide = select(magnitude > kFormat.beyond(), nan, wide);
+    } else {
+      const Bits all = kFormat.top == Top::one ? magnitude : stored;
+      wide = select(all == kFormat.beyond(), kQuietNan, wide);
+    }
+    return wide | sign;
+  }
+
+  static Bits narrowed(Bits wide) {
+    const Bits magnitude = wide & ~kSign;
+    constexpr Bits kHalf = 1 << (kFormat.shift() - 1);
+    const Bits odd = magnitude >> kFormat.shift() & 1;
+    const Bits normal = (magnitude - kFormat.rebias() + kHalf - 1 + odd) >> kFormat.shift();
+    // In a float of this size the last bit of the mantissa counts as much as that of a denormal result. So the addition
+    // rounds to it.
+    constexpr Bits kScale = kFormat.least_normal() + (kFormat.shift() << kMantissaBits);
+    const Bits denormal = as_bits(as_float(magnitude) + as_float(kScale)) - kScale;
+    Bits small = select(normal > kFormat.beyond(), kFormat.beyond(), normal);
+    small = select(magnitude < kFormat.least_normal(), denormal, small);
+    Bits nan = kFormat.nan();
+    if constexpr (kFormat.keeps_payload) {
+      const Bits payload = magnitude >> kFormat.shift() & (kFormat.mantissa() - 1);
+      nan = kFormat.top_exponent() | payload | static_cast<Bits>(payload == 0);
+    }
+    small = select(magnitude > kInfinity, nan, small);
+    Bits sign = select(wide < 0, kFormat.sign(), 0);
+    if constexpr (kFormat.top == Top::fnuz) sign = select(small == 0, 0, sign);
+    return small | sign;
+  }
+};
+
+struct BFloat {
+  using Stored = std::uint16_t;
+
+  static Bits widened(Bits stored) { return static_cast<Bits>(static_cast<std::uint32_t>(stored) << 16); }
+  static Bits narrowed(Bits wide) {
+    const Bits magnitude = wide & ~kSign;
+    const Bits odd = magnitude >> 16 & 1;
+    return select(magnitude > kInfinity, kQuietNan >> 16, sum(magnitude, 0x7FFF + odd) >> 16) |
+           select(wide < 0, 0x8000, 0);
+  }
+};
+
+// 2^(stored - 127), and NaN.
+struct PowerOfTwo {
+  using Stored = std::uint8_t;
+  static constexpr Bits kNan = 0xFF;
+  static constexpr Bits kLeast = 0x00400000;  // 2^-127, which is denormal as F32
+
+  static Bits widened(Bits stored) {
+    const Bits power =
+        select(stored == 0, kLeast, static_cast<Bits>(static_cast<std::uint32_t>(stored) << kMantissaBits));
+    return select(stored == kNan, kQuietNan, power);
+  }
+  static Bits narrowed(Bits wide) {
+    const Bits magnitude = wide & ~kSign;
+    const Bits normal = sum(magnitude, 1 << (kMantissaBits - 1)) >> kMantissaBits;
+    const Bits denormal = select(magnitude > kLeast, 1, 0);  // the larger, as ml_dtypes and torch have it
+    const Bits power = select(magnitude < 1 << kMantissaBits, denormal, normal);
+    const bool none = wide <= 0;
+    return select(none | (magnitude >= kInfinity), kNan, power);
+  }
+};
+
+template <class T>
+T load(const std::byte* src, std::size_t i) {
+  T value;
+  std::memcpy(&value, src + i * sizeof value, sizeof value);
+  return value;
+}
+
+template <class T>
+void store(std::byte* dst, std::size_t i, T value) {
+  std::memcpy(dst + i * sizeof value, &value, sizeof value);
+}
+
+template <class Format>
+void widen(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) store(dst, i, Format::widened(load<typename Format::Stored>(src, i)));
+}
+
+template <class Format>
+void narrow(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  using Stored = typename Format::Stored;
+  for (std::size_t i = 0; i < n; ++i) store(dst, i, static_cast<Stored>(Format::narrowed(load<Bits>(src, i))));
+}
+
+void float_from_double(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) store(dst, i, static_cast<float>(load<double>(src, i)));
+}
+
+void double_from_float(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) store(dst, i, static_cast<double>(load<float>(src, i)));
+}
+
+// Towards zero, and where that is not exact to the odd one of the two neighbours. What is rounded once more, to a dtype
+// of fewer bits, is then as if it had been rounded once.
+void odd_float_from_double(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto value = load<double>(src, i);
+    const auto nearest = static_cast<float>(value);
+    const auto back = static_cast<double>(nearest);
+    const bool beyond = value < 0 ? back < value : back > value;
+    const Bits inside = as_bits(nearest) - (beyond ? 1 : 0);
+    store(dst, i, back == value ? inside : inside | 1);
+  }
+}
+
+void copy(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  if (n != 0) std::memcpy(dst, src, n * sizeof(float));
+}
+
+struct Loops {
+  Loop to_float = nullptr;
+  Loop from_float = nullptr;
+};
+
+template <class Format>
+constexpr Loops loops() {
+  return {widen<Format>, narrow<Format>};
+}
+
+constexpr Loops loops_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F64: return {odd_float_from_double, double_from_float};
+    case Dtype::F32: return {copy, copy};
+    case Dtype::F16: return loops<SmallFloat<std::uint16_t, kF16>>();
+    case Dtype::BF16: return loops<BFloat>();
+    case Dtype::F8_E4M3: return loops<SmallFloat<std::uint8_t, kE4M3>>();
+    case Dtype::F8_E5M2: return loops<SmallFloat<std::uint8_t, kE5M2>>();
+    case Dtype::F8_E8M0: return loops<PowerOfTwo>();
+    case Dtype::F8_E4M3FNUZ: return loops<SmallFloat<std::uint8_t, kE4M3Fnuz>>();
+    case Dtype::F8_E5M2FNUZ: return loops<SmallFloat<std::uint8_t, kE5M2Fnuz>>();
+    default: return {};
+  }
+}
+
+std::size_t width(Dtype dtype) { return info(dtype).bits / 8; }
+
+}  // namespace
+
+void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::size_t n) {
+  const Loop to_float = loops_of(from).to_float;
+  const Loop from_float = loops_of(to).from_float;
+  const bool from_double = from == Dtype::F64;
+  if (to_float == nullptr || from_float == nullptr) {
+    fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);
+  }
+  if (from == to) {
+    if (n != 0) std::memcpy(dst, src, n * width(from));
+    return;
+  }
+  if (from == Dtype::F32) return from_float(src, dst, n);
+  if (to == Dtype::F32) return from_double ? float_from_double(src, dst, n) : to_float(src, dst, n);
+  // numpy rounds a double once; ml_dtypes and torch round it to F32 before it becomes something smaller.
+  const Loop first = from_double && to != Dtype::F16 ? float_from_double : to_float;
+  constexpr std::size_t kBlock = 1024;
+  alignas(64) std::array<std::byte, kBlock * sizeof(float)> floats;
+  for (std::size_t i = 0; i < n; i += kBlock) {
+    const std::size_t count = std::min(n - i, kBlock);
+    first(src + i * width(from), floats.data(), count);
+    from_float(floats.data(), dst + i * width(to), count);
+  }
+}
+
+}  // namespace st

@@ -1,0 +1,205 @@
+// Conversions against a slow oracle: the value of each pattern by its definition, and the nearest of all patterns by
+// search. reference/convert.py compares with ml_dtypes and torch.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/convert.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace st {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+struct Format {
+  Dtype dtype;
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  bool infinities;    // all ones in the exponent
+  std::uint32_t nan;  // the only one, or 0
+};
+
+const std::vector<Format> kFormats{
+    {Dtype::F16, 5, 10, 15, true, 0},           {Dtype::BF16, 8, 7, 127, true, 0},
+    {Dtype::F8_E4M3, 4, 3, 7, false, 0x7F},     {Dtype::F8_E5M2, 5, 2, 15, true, 0},
+    {Dtype::F8_E4M3FNUZ, 4, 3, 8, false, 0x80}, {Dtype::F8_E5M2FNUZ, 5, 2, 16, false, 0x80}};
+
+std::string name_of(const testing::TestParamInfo<Format>& format) { return std::string(info(format.param.dtype).name); }
+
+double value_of(const Format& format, std::uint32_t pattern) {
+  const std::uint32_t sign = 1U << (format.exponent_bits + format.mantissa_bits);
+  const std::uint32_t magnitude = pattern & (sign - 1);
+  const auto exponent = static_cast<int>(magnitude >> format.mantissa_bits);
+  const auto mantissa = static_cast<double>(magnitude & ((1U << format.mantissa_bits) - 1));
+  if (format.nan != 0 && (pattern == format.nan || (format.nan < sign && magnitude == format.nan))) return kNan;
+  const double scaled = std::ldexp(mantissa, -format.mantissa_bits);
+  double value = exponent == 0 ? std::ldexp(scaled, 1 - format.bias) : std::ldexp(1 + scaled, exponent - format.bias);
+  if (format.infinities && exponent == (1 << format.exponent_bits) - 1) value = mantissa == 0 ? kInfinity : kNan;
+  return (pattern & sign) != 0 ? -value : value;
+}
+
+template <class T>
+std::uint32_t converted(T value, Dtype from, Dtype to) {
+  std::uint32_t pattern = 0;
+  convert(from, reinterpret_cast<const std::byte*>(&value), to, reinterpret_cast<std::byte*>(&pattern), 1);
+  return pattern;
+}
+
+// As numpy, ml_dtypes and torch have it: a double becomes a float before it becomes anything but an F16.
+double rounded_before(double value, Dtype target) {
+  return target == Dtype::F16 ? value : static_cast<double>(static_cast<float>(value));
+}
+
+class EachFormat : public testing::TestWithParam<Format> {
+ protected:
+  // The positive patterns in order, then what lies beyond: one step further, which is infinity or NaN.
+  void SetUp() override {
+    const Format& format = GetParam();
+    for (std::uint32_t pattern = 0; pattern < 1U << (format.exponent_bits + format.mantissa_bits); ++pattern) {
+      const double value = value_of(format, pattern);
+      if (std::isfinite(value)) positive_.push_back(value);
+    }
+    const std::size_t last = positive_.size() - 1;
+    const auto top = static_cast<std::uint32_t>(last);
+    const int exponent = std::max(1, static_cast<int>(top >> format.mantissa_bits)) - format.bias;
+    positive_.push_back(positive_[last] + std::ldexp(1, exponent - format.mantissa_bits));
+  }
+
+  // Of a finite number >= 0: the pattern of the nearest, the even one of two; the last but one is what lies beyond.
+  std::size_t nearest(double value) const {
+    const auto above = std::lower_bound(positive_.begin(), positive_.end(), value);
+    if (above == positive_.end()) return positive_.size() - 1;
+    const auto i = static_cast<std::size_t>(above - positive_.begin());
+    if (*above == value) return i;
+    const double up = *above - value;
+    const double down = value - positive_[i - 1];
+    return up < down || (up == down && i % 2 == 0) ? i : i - 1;
+  }
+
+  std::uint32_t expected(double value) const {
+    const Format& format = GetParam();
+    const std::uint32_t sign = 1U << (format.exponent_bits + format.mantissa_bits);
+    const bool fnuz = format.nan == sign;
+    const auto beyond = static_cast<std::uint32_t>(positive_.size() - 1);
+    const std::size_t found = std::isinf(value) ? beyond : nearest(std::fabs(value));
+    if (fnuz && found == beyond) return sign;
+    if (fnuz && found == 0) return 0;
+    return static_cast<std::uint32_t>(found) | (std::signbit(value) ? sign : 0);
+  }
+
+  std::vector<double> positive_;
+};
+
+TEST_P(EachFormat, HasTheValueOfEachPattern) {
+  const Format& format = GetParam();
+  for (std::uint32_t pattern = 0; pattern < 1U << info(format.dtype).bits; ++pattern) {
+    const double value = value_of(format, pattern);
+    const float as_float = std::bit_cast<float>(converted(pattern, format.dtype, Dtype::F32));
+    double as_double = 0;
+    convert(format.dtype, reinterpret_cast<const std::byte*>(&pattern), Dtype::F64,
+            reinterpret_cast<std::byte*>(&as_double), 1);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(as_float) && std::isnan(as_double)) << pattern;
+      ASSERT_EQ(std::signbit(as_float), (pattern >> (info(format.dtype).bits - 1)) != 0) << pattern;
+    } else {
+      ASSERT_EQ(as_float, value) << pattern;
+      ASSERT_EQ(as_double, value) << pattern;
+      ASSERT_EQ(std::signbit(as_float), std::signbit(value)) << pattern;
+      ASSERT_EQ(converted(as_float, Dtype::F32, format.dtype), pattern);
+      ASSERT_EQ(converted(value, Dtype::F64, format.dtype), pattern);
+    }
+  }
+}
+
+TEST_P(EachFormat, RoundsToNearestEvenAtEachBorder) {
+  const Dtype dtype = GetParam().dtype;
+  for (std::size_t i = 0; i + 1 < positive_.size(); ++i) {
+    const double middle = positive_[i] + (positive_[i + 1] - positive_[i]) / 2;
+    for (const double each : {positive_[i], middle}) {
+      for (const double side : {each, std::nextafter(each, -kInfinity), std::nextafter(each, kInfinity)}) {
+        for (const double value : {side, -side}) {
+          ASSERT_EQ(converted(value, Dtype::F64, dtype), expected(rounded_before(value, dtype))) << value;
+        }
+      }
+      const auto exact = static_cast<float>(each);
+      const float infinity = std::numeric_limits<float>::infinity();
+      for (const float side : {exact, std::nextafter(exact, -infinity), std::nextafter(exact, infinity)}) {
+        for (const float value : {side, -side}) {
+          ASSERT_EQ(converted(value, Dtype::F32, dtype), expected(value)) << value;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EachFormat, RoundsRandomFloatsToTheNearest) {
+  const Dtype dtype = GetParam().dtype;
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    const auto value = std::bit_cast<float>(bits);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(converted(value, Dtype::F32, dtype), expected(value)) << value;
+    const double wide = std::ldexp(static_cast<double>(random()) + 0.5, static_cast<int>(random() % 60) - 60);
+    ASSERT_EQ(converted(wide, Dtype::F64, dtype), expected(rounded_before(wide, dtype))) << wide;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
+
+// Rounded once it would be 0x3F81, and 0x39.
+TEST(Convert, ADoubleBecomesAFloatBeforeItBecomesWhatIsNoF16) {
+  EXPECT_EQ(converted(1 + std::ldexp(1, -8) + std::ldexp(1, -40), Dtype::F64, Dtype::BF16), 0x3F80U);
+  EXPECT_EQ(converted(1 + std::ldexp(1, -4) + std::ldexp(1, -40), Dtype::F64, Dtype::F8_E4M3), 0x38U);
+  EXPECT_EQ(converted(1 + std::ldexp(1, -11) + std::ldexp(1, -40), Dtype::F64, Dtype::F16), 0x3C01U);
+}
+
+TEST(Convert, PowersOfTwoAreRoundedUpInTheMiddle) {
+  struct Row {
+    float value;
+    std::uint32_t expected;
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<Row> rows{{1, 127},
+                              {2, 128},
+                              {1.5F, 128},
+                              {std::nextafter(1.5F, 0.0F), 127},
+                              {3, 129},
+                              {std::ldexp(1.0F, -127), 0},
+                              {std::nextafter(std::ldexp(1.0F, -127), 1.0F), 1},
+                              {std::ldexp(1.5F, -126), 2},
+                              {std::nextafter(std::ldexp(1.5F, -126), 0.0F), 1},
+                              {std::ldexp(1.0F, -149), 0},
+                              {0.0F, 255},
+                              {-0.0F, 255},
+                              {-1, 255},
+                              {infinity, 255},
+                              {-infinity, 255},
+                              {std::numeric_limits<float>::quiet_NaN(), 255},
+                              {std::ldexp(1.0F, 127), 254},
+                              {std::ldexp(1.5F, 127), 255},
+                              {std::nextafter(std::ldexp(1.5F, 127), 0.0F), 254}};
+  for (const auto& [value, expected] : rows) {
+    EXPECT_EQ(converted(value, Dtype::F32, Dtype::F8_E8M0), expected) << value;
+    EXPECT_EQ(converted(static_cast<double>(value), Dtype::F64, Dtype::F8_E8M0), expected) << value;
+  }
+  for (std::uint32_t i = 0; i < 255; ++i) {
+    EXPECT_EQ(std::bit_cast<float>(converted(i, Dtype::F8_E8M0, Dtype::F32)),
+              std::ldexp(1.0F, static_cast<int>(i) - 127));
+  }
+  EXPECT_TRUE(std::isnan(std::bit_cast<float>(converted(255U, Dtype::F8_E8M0, Dtype::F32))));
+}
+
+}  // namespace
+}  // namespace st

@@ -1,0 +1,103 @@
+/* What st_convert takes and refuses, at every alignment and length; base/convert_test has the values, and
+ * reference/convert.py those of ml_dtypes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include <math.h>
+
+static const st_dtype kFloats[] = {ST_F64,     ST_F32,     ST_F16,         ST_BF16,       ST_F8_E4M3,
+                                   ST_F8_E5M2, ST_F8_E8M0, ST_F8_E4M3FNUZ, ST_F8_E5M2FNUZ};
+enum { FLOATS = sizeof kFloats / sizeof kFloats[0], ROOM = 4096 * 8 + 16 };
+
+static int is_float(st_dtype dtype) {
+  size_t i;
+  for (i = 0; i < FLOATS; ++i) {
+    if (kFloats[i] == dtype) return 1;
+  }
+  return 0;
+}
+
+static void only_floats_of_whole_bytes_are_converted(void) {
+  double from = 1, to = 0;
+  st_dtype a, b;
+  for (a = -2; a <= ST_F4 + 2; ++a) {
+    for (b = -2; b <= ST_F4 + 2; ++b) {
+      st_error err = ST_INIT(st_error);
+      const st_status status = st_convert(a, &from, b, &to, 1, &err);
+      CHECK_FOR(st_dtype_name(a), status == (is_float(a) && is_float(b) ? ST_OK : ST_ERR_UNSUPPORTED));
+      if (status != ST_OK) {
+        CHECK_FOR(err.message,
+                  strstr(err.message, st_dtype_name(a)) != NULL && strstr(err.message, st_dtype_name(b)) != NULL);
+        CHECK_FOR(err.message, st_convert(a, NULL, b, NULL, 0, NULL) == ST_ERR_UNSUPPORTED);
+      }
+    }
+  }
+  CHECK(st_convert(INT32_MAX, &from, ST_F32, &to, 1, NULL) == ST_ERR_UNSUPPORTED);
+  CHECK(st_convert(ST_F32, &from, INT32_MIN, &to, 1, NULL) == ST_ERR_UNSUPPORTED);
+}
+
+static void wrong_arguments(void) {
+  st_error err = ST_INIT(st_error);
+  float value = 1;
+  CHECK(st_convert(ST_F32, NULL, ST_F16, &value, 1, &err) == ST_ERR_ARGUMENT && strstr(err.message, "src") != NULL);
+  CHECK(st_convert(ST_F32, &value, ST_F16, NULL, 1, &err) == ST_ERR_ARGUMENT && strstr(err.message, "dst") != NULL);
+  CHECK(st_convert(ST_F32, NULL, ST_F16, NULL, 0, NULL) == ST_OK);
+  CHECK(st_convert(ST_F32, NULL, ST_F32, NULL, 0, NULL) == ST_OK);
+  CHECK(st_convert(ST_F16, &value, ST_F64, &value, SIZE_MAX, &err) == ST_ERR_OVERFLOW);
+  CHECK(st_convert(ST_F16, &value, ST_F64, &value, SIZE_MAX / 8 + 1, &err) == ST_ERR_OVERFLOW);
+}
+
+/* From each dtype to each, every length up to some vectors and blocks, and each alignment: nothing beside dst is written,
+ * and every element is what it is alone. */
+static void any_length_and_alignment(void) {
+  static const size_t lengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 100, 1023, 1024, 1025, 2049, 4096};
+  static unsigned char from[ROOM], to[ROOM], one[16];
+  size_t a, b, k, i;
+  for (i = 0; i < sizeof from; ++i) from[i] = (unsigned char)(i * 37 + i / 251);
+  for (a = 0; a < FLOATS; ++a) {
+    for (b = 0; b < FLOATS; ++b) {
+      const size_t from_width = st_dtype_bits(kFloats[a]) / 8, to_width = st_dtype_bits(kFloats[b]) / 8;
+      for (k = 0; k < sizeof lengths / sizeof lengths[0]; ++k) {
+        const size_t n = lengths[k], at = (k * 3 + a) % 8, to_at = (k * 5 + b) % 8, end = to_at + n * to_width;
+        memset(to, 0xA5, sizeof to);
+        CHECK(st_convert(kFloats[a], from + at, kFloats[b], to + to_at, n, NULL) == ST_OK);
+        for (i = 0; i < to_at; ++i) CHECK(to[i] == 0xA5);
+        for (i = end; i < end + 8; ++i) CHECK(to[i] == 0xA5);
+        for (i = 0; i < n; i += 1 + n / 9) {
+          CHECK(st_convert(kFloats[a], from + at + i * from_width, kFloats[b], one, 1, NULL) == ST_OK);
+          CHECK_FOR(st_dtype_name(kFloats[b]), memcmp(one, to + to_at + i * to_width, to_width) == 0);
+        }
+      }
+    }
+  }
+}
+
+static void values_as_the_header_says(void) {
+  const float given[] = {1.0F, -2.5F, 0.0F, -0.0F, 464.0F, 465.0F, INFINITY, -INFINITY, NAN, 6e-8F, 1e-30F};
+  const unsigned char e4m3[] = {0x38, 0xC2, 0x00, 0x80, 0x7E, 0x7F, 0x7F, 0xFF, 0x7F, 0x00, 0x00};
+  const unsigned char e5m2[] = {0x3C, 0xC1, 0x00, 0x80, 0x5F, 0x5F, 0x7C, 0xFC, 0x7E, 0x00, 0x00};
+  const unsigned char e8m0[] = {0x7F, 0xFF, 0xFF, 0xFF, 0x88, 0x88, 0xFF, 0xFF, 0xFF, 0x67, 0x1B};
+  const unsigned char fnuz[] = {0x40, 0xCA, 0x00, 0x00, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00};
+  const uint16_t f16[] = {0x3C00, 0xC100, 0, 0x8000, 0x5F40, 0x5F44, 0x7C00, 0xFC00, 0x7E00, 1, 0};
+  const uint16_t bf16[] = {0x3F80, 0xC020, 0, 0x8000, 0x43E8, 0x43E8, 0x7F80, 0xFF80, 0x7FC0, 0x3381, 0x0DA2};
+  unsigned char bytes[11];
+  uint16_t words[11];
+  double doubles[11];
+  size_t i;
+  CHECK(st_convert(ST_F32, given, ST_F8_E4M3, bytes, 11, NULL) == ST_OK && memcmp(bytes, e4m3, 11) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F8_E5M2, bytes, 11, NULL) == ST_OK && memcmp(bytes, e5m2, 11) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F8_E8M0, bytes, 11, NULL) == ST_OK && memcmp(bytes, e8m0, 11) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F8_E4M3FNUZ, bytes, 11, NULL) == ST_OK && memcmp(bytes, fnuz, 11) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F16, words, 11, NULL) == ST_OK && memcmp(words, f16, sizeof f16) == 0);
+  CHECK(st_convert(ST_F32, given, ST_BF16, words, 11, NULL) == ST_OK && memcmp(words, bf16, sizeof bf16) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F64, doubles, 11, NULL) == ST_OK);
+  for (i = 0; i < 11; ++i) CHECK(doubles[i] == (double)given[i] || i == 8);
+}
+
+int main(void) {
+  only_floats_of_whole_bytes_are_converted();
+  wrong_arguments();
+  any_length_and_alignment();
+  values_as_the_header_says();
+  return test_result();
+}
