@@ -12,6 +12,7 @@ namespace st::core {
 CheckpointPtr Checkpoint::open(std::unique_ptr<io::Source> source, const OpenOptions& options) {
   CheckpointPtr file = create(options.allocator);
   Shard& shard = file->shards_.emplace_back(&file->memory_);
+  shard.checkpoint = file.get();
   shard.source = std::move(source);
   shard.path = shard.source->name();
   format::HeaderOptions header = options.header;

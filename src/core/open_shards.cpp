@@ -208,6 +208,8 @@ void Checkpoint::load_shards(const ShardList& list, const OpenOptions& options) 
   OpeningState reading(&memory_);
   read_headers(opening, pool_, shards_, reading);
 
+  for (Shard& shard : shards_) shard.checkpoint = this;
+
   Catalog& catalog = catalog_.emplace(&memory_);
   const std::optional<Error> in_two_shards = gather_tensors(opening, shards_, reading, catalog);
 

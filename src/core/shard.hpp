@@ -22,10 +22,13 @@ using format::NameIndex;
 using format::Table;
 using format::Tensor;
 
+class Checkpoint;
+
 struct Shard {
   std::pmr::memory_resource* memory;
   const char* path = "";   // the source's name, as the caller or the index spells it; empty for memory and descriptors
   std::size_t number = 0;  // its place among the shards
+  const Checkpoint* checkpoint = nullptr;  // which it is a shard of, for who holds only a tensor
   std::unique_ptr<io::Source> source;
   PaddedBuffer header;                             // names live here
   std::uint64_t header_begin = 0;                  // in the file

@@ -74,6 +74,9 @@ class Source {
   // The bytes themselves, or nullptr when they must be read, as where the file is shorter by now.
   virtual const std::byte* view() const { return nullptr; }
 
+  // Whether what view() gives may be written to, which changes nothing else.
+  virtual bool view_is_writable() const { return false; }
+
   virtual void advise(std::uint64_t /*offset*/, std::uint64_t /*n*/, Advice /*advice*/) const {}
 
   // Whether somebody may have been writing to these bytes while they were read just now.

@@ -24,6 +24,7 @@ class FileSource final : public Source {
   std::unique_ptr<SourceReader> open_reader(Cache cache) const override;
   void prepare(Mode mode, bool may_keep_open) override;
   const std::byte* view() const override;
+  bool view_is_writable() const override { return mapping_.writable(); }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
   bool changed_lately() const override;
   std::shared_ptr<const void> lock_out_edits() const override;
