@@ -7,6 +7,7 @@
 #include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
 #include "options.hpp"
+#include "path.hpp"
 
 namespace st::capi {
 
@@ -53,6 +54,12 @@ core::OpenOptions open_options(const st_open_options* given) {
   return core;
 }
 
+// None of these holds a NUL.
+const char* text_of(const char* text, size_t* len) {
+  if (len != nullptr) *len = std::strlen(text);
+  return text;
+}
+
 }  // namespace
 
 }  // namespace st::capi
@@ -67,6 +74,14 @@ st_status st_open(const char* path, const st_open_options* options, st_file** ou
     require(path, "path");
     require(out, "out");
     *out = handle(core::Checkpoint::open(path, open_options(options)));
+  });
+}
+
+st_status st_open_n(const char* path, size_t len, const st_open_options* options, st_file** out, st_error* err) {
+  return guard(err, [&] {
+    const std::string text = path_of(path, len);
+    require(out, "out");
+    *out = handle(core::Checkpoint::open(text.c_str(), open_options(options)));
   });
 }
 
@@ -94,10 +109,11 @@ st_status st_open_source(const st_source* source, const st_open_options* options
     require(source, "source");
     std::unique_ptr<io::Source> bytes;
     if (is_possible_size<st_source>(source->struct_size)) {  // first, so that its destructor calls close
-      bytes = io::callback_source({source->read_at, source->close, source->ctx}, source->size);
+      const bool serial = (source->flags & ST_SOURCE_SERIAL) != 0;
+      bytes = io::callback_source({source->read_at, source->close, source->ctx, serial}, source->size);
     }
     const st_source given = read_struct(source, "st_source");
-    refuse_unknown_flags(given.flags, 0, "st_source");
+    refuse_unknown_flags(given.flags, ST_SOURCE_SERIAL, "st_source");
     require(given.read_at, "source.read_at");
     require(out, "out");
     *out = handle(core::Checkpoint::open(std::move(bytes), open_options(options)));
@@ -151,9 +167,11 @@ const char* st_get_metadata_n(const st_file* file, const char* key, size_t key_l
 
 size_t st_count_shards(const st_file* file) { return file_of(file).count_shards(); }
 
-const char* st_get_shard_path(const st_file* file, size_t shard) {
+const char* st_get_shard_path(const st_file* file, size_t shard) { return st_get_shard_path_n(file, shard, nullptr); }
+
+const char* st_get_shard_path_n(const st_file* file, size_t shard, size_t* len) {
   const core::Shard* const found = file_of(file).shard_at(shard);
-  return found == nullptr ? nullptr : found->path;
+  return found == nullptr ? nullptr : text_of(found->path, len);
 }
 
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
@@ -165,9 +183,11 @@ const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
 
 size_t st_count_warnings(const st_file* file) { return file_of(file).warnings().size(); }
 
-const char* st_get_warning(const st_file* file, size_t i) {
+const char* st_get_warning(const st_file* file, size_t i) { return st_get_warning_n(file, i, nullptr); }
+
+const char* st_get_warning_n(const st_file* file, size_t i, size_t* len) {
   const auto warnings = file_of(file).warnings();
-  return i < warnings.size() ? warnings[i].c_str() : nullptr;
+  return i < warnings.size() ? text_of(warnings[i].c_str(), len) : nullptr;
 }
 
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {

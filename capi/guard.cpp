@@ -10,6 +10,9 @@ namespace st::capi {
 
 namespace {
 
+// No version of st_error is shorter, so that one which was only set to zero has room for so much.
+constexpr std::size_t kFirstErrorBytes = 256;
+
 // Cuts the text between two characters if it is too long, and ends it with a NUL.
 void copy_text(char* to, std::size_t room, std::string_view text) {
   std::size_t n = std::min(text.size(), room - 1);
@@ -28,7 +31,8 @@ st_status write(st_error* err, Status status, int os_error, std::uint64_t offset
   full.status = number;
   full.os_error = os_error;
   full.offset = offset;
-  const std::size_t size = std::min<std::size_t>(err->struct_size, sizeof full);
+  const std::size_t given = err->struct_size == 0 ? kFirstErrorBytes : err->struct_size;
+  const std::size_t size = std::min(given, sizeof full);
   constexpr std::size_t kMessageAt = offsetof(st_error, message);
   if (size > kMessageAt) copy_text(full.message, size - kMessageAt, message);
   std::memcpy(err, &full, size);

@@ -1,5 +1,7 @@
 // Looking at one tensor, and reading it.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "base/checked.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
@@ -18,6 +20,12 @@ const char* st_tensor_name(const st_tensor* tensor, size_t* len) {
 st_dtype st_tensor_dtype(const st_tensor* tensor) { return static_cast<st_dtype>(tensor_of(tensor).dtype()); }
 
 const char* st_tensor_dtype_name(const st_tensor* tensor) { return tensor_of(tensor).dtype_name(); }
+
+const char* st_tensor_dtype_name_n(const st_tensor* tensor, size_t* len) {
+  const char* const name = st_tensor_dtype_name(tensor);
+  if (len != nullptr) *len = std::strlen(name);  // it holds no NUL
+  return name;
+}
 
 size_t st_tensor_rank(const st_tensor* tensor) { return tensor_of(tensor).rank; }
 

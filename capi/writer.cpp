@@ -8,12 +8,25 @@
 
 #include "guard.hpp"
 #include "handles.hpp"
+#include "path.hpp"
 #include "write_options.hpp"
 
 using namespace st;
 using namespace st::capi;
 
 namespace {
+
+core::WriteOptions core_options(const st_write_options* options) {
+  const st_write_options given = read_write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
+  core::WriteOptions core;
+  core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
+  core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
+  core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
+  if (given.format != 0) core.format = static_cast<format::Format>(given.format);
+  core.data_alignment = given.data_alignment;
+  core.header_reserve = given.header_reserve;
+  return core;
+}
 
 std::string_view text(const char* from, size_t len, const char* name) {
   if (len > 0) require(from, name);
@@ -94,16 +107,16 @@ st_status st_writer_begin(st_writer* writer, const char* path, const st_write_op
   return guard(err, [&] {
     require(writer, "writer");
     require(path, "path");
-    const st_write_options given =
-        read_write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
-    core::WriteOptions core;
-    core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
-    core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
-    core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
-    if (given.format != 0) core.format = static_cast<format::Format>(given.format);
-    core.data_alignment = given.data_alignment;
-    core.header_reserve = given.header_reserve;
-    writer_of(writer).begin(path, core);
+    writer_of(writer).begin(path, core_options(options));
+  });
+}
+
+st_status st_writer_begin_n(st_writer* writer, const char* path, size_t len, const st_write_options* options,
+                            st_error* err) {
+  return guard(err, [&] {
+    require(writer, "writer");
+    const std::string whole = path_of(path, len);
+    writer_of(writer).begin(whole.c_str(), core_options(options));
   });
 }
 

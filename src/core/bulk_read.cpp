@@ -117,8 +117,9 @@ void read_all(std::span<const ReadRequest> requests, const Readers& readers, con
   if (requests.empty()) return;
   const unsigned threads = count_threads(requests, readers, options);
   ReadScheduler scheduler(requests, readers, {threads, usable_chunk(options.chunk_bytes), options.gap_bytes});
+  const HostPool pool = options.threads == 1 ? HostPool{} : options.pool;  // 1 is the calling thread, not one of many
   // One thread reports, so that the host's callback is never called from two threads at once.
-  parallel_for(threads, threads, options.pool, [&](std::size_t i) { Worker(scheduler, listener, i == 0).work(); });
+  parallel_for(threads, threads, pool, [&](std::size_t i) { Worker(scheduler, listener, i == 0).work(); });
 }
 
 }  // namespace st::core

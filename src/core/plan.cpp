@@ -19,6 +19,8 @@ bool belongs_to(const Tensor& tensor, const Checkpoint& file) {
   return shard_of(tensor).number < file.count_shards() && &file.shard(shard_of(tensor).number) == tensor.owner;
 }
 
+bool is_serial(const Checkpoint& file) { return file.count_shards() != 0 && file.shard(0).source->traits().serial; }
+
 std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
 }
@@ -150,7 +152,9 @@ void Plan::run(const ReadOptions& options) {
   }
   const Readers readers = open_readers(requests, *file_, options.cache);
   Run reading(*this, options);
-  read_all(requests, readers, options, reading);
+  ReadOptions chosen = options;
+  if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;
+  read_all(requests, readers, chosen, reading);
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;

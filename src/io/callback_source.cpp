@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/callback_source.hpp"
 
+#include <mutex>
 #include <new>
 
 #include "base/error.hpp"
@@ -16,8 +17,16 @@ class CallbackSource final : public Source {
     if (callbacks_.close != nullptr) callbacks_.close(callbacks_.ctx);
   }
 
+  Traits traits() const override {
+    Traits traits;
+    traits.serial = callbacks_.serial;
+    return traits;
+  }
+
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
     if (n == 0) return;
+    std::unique_lock alone(reading_, std::defer_lock);
+    if (callbacks_.serial) alone.lock();
     const std::int32_t code = callbacks_.read_at(callbacks_.ctx, offset, dst, n);
     if (code == 0) return;
     fail_at(Status::callback, offset, "the source's read_at returned {} for {} bytes at {}", code, n, offset);
@@ -25,6 +34,7 @@ class CallbackSource final : public Source {
 
  private:
   const Callbacks callbacks_;
+  mutable std::mutex reading_;
 };
 
 }  // namespace

@@ -42,6 +42,8 @@ struct Traits {
   std::uint64_t request_cost = std::uint64_t{128} << 10;
   // Whether read_many() makes one request of adjacent reads. If not, reading a gap between two of them saves nothing.
   bool joins_reads = false;
+  // One thread at a time is let in to read, so that several are no faster.
+  bool serial = false;
 };
 
 class Source {

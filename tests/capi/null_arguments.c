@@ -21,6 +21,8 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
 static void opening(const test_bytes *file) {
   st_file *out = NULL;
   st_source source = ST_INIT(st_source);
+  REFUSED("path", st_open_n(NULL, 0, NULL, &out, &err));
+  REFUSED("out", st_open_n("m.safetensors", 13, NULL, NULL, &err));
   REFUSED("path", st_open(NULL, NULL, &out, &err));
   REFUSED("out", st_open("m.safetensors", NULL, NULL, &err));
   REFUSED("data", st_open_memory(NULL, 9, NULL, NULL, NULL, &out, &err));
@@ -70,6 +72,8 @@ static void reading(const st_file *file) {
   st_plan_free(NULL);
   st_free(NULL);
   st_tensor_advise(NULL, 1, ST_ADVICE_WILL_NEED);
+  CHECK(st_tensor_dtype_name_n(w, NULL) != NULL && st_get_shard_path_n(file, 0, NULL) != NULL);
+  CHECK(st_get_warning_n(file, 0, NULL) == NULL && st_get_shard_path_n(file, 1, NULL) == NULL);
   CHECK(st_get_metadata(file, "format", NULL) != NULL && st_get_metadata_at(file, 0, NULL, NULL, NULL) != NULL);
   CHECK(st_tensor_name(w, NULL) != NULL && st_get_header(file, 0, NULL) != NULL);
   CHECK(st_dtype_from_name(NULL, 3) == ST_DTYPE_UNKNOWN);
@@ -79,6 +83,7 @@ static void writing(const st_file *file) {
   const st_tensor *const w = st_get_tensor(file, "w");
   const char *const key = "k";
   const char *const no_key = NULL;
+  const size_t one = 1;
   const uint64_t shape[] = {1};
   st_writer *writer = NULL;
   REFUSED("out", st_writer_new(NULL, &err));
@@ -100,6 +105,8 @@ static void writing(const st_file *file) {
   REFUSED("tensor", st_writer_add_tensor(writer, NULL, 0, NULL, &err));
   REFUSED("writer", st_writer_begin(NULL, "out", NULL, &err));
   REFUSED("path", st_writer_begin(writer, NULL, NULL, &err));
+  REFUSED("writer", st_writer_begin_n(NULL, "out", 3, NULL, &err));
+  REFUSED("path", st_writer_begin_n(writer, NULL, 0, NULL, &err));
   REFUSED("writer", st_writer_put(NULL, 0, 0, "x", 1, &err));
   REFUSED("writer", st_writer_finish(NULL, &err));
   CHECK(st_writer_begin(writer, "out", NULL, NULL) == ST_OK);
@@ -112,6 +119,13 @@ static void writing(const st_file *file) {
   REFUSED("keys", st_edit_metadata("out", NULL, &key, 1, NULL, &err));
   REFUSED("values", st_edit_metadata("out", &key, NULL, 1, NULL, &err));
   REFUSED("a key", st_edit_metadata("out", &no_key, &key, 1, NULL, &err));
+  REFUSED("path", st_edit_metadata_n(NULL, 0, &key, &one, &key, &one, 1, NULL, &err));
+  REFUSED("keys", st_edit_metadata_n("out", 3, NULL, &one, &key, &one, 1, NULL, &err));
+  REFUSED("key_lens", st_edit_metadata_n("out", 3, &key, NULL, &key, &one, 1, NULL, &err));
+  REFUSED("values", st_edit_metadata_n("out", 3, &key, &one, NULL, &one, 1, NULL, &err));
+  REFUSED("value_lens", st_edit_metadata_n("out", 3, &key, &one, &key, NULL, 1, NULL, &err));
+  REFUSED("a key", st_edit_metadata_n("out", 3, &no_key, &one, &key, &one, 1, NULL, &err));
+  CHECK(st_edit_metadata_n("out", 3, NULL, NULL, NULL, NULL, 0, NULL, NULL) == ST_OK);
 }
 
 int main(void) {

@@ -103,7 +103,7 @@ static void a_source_is_closed_when_opening_fails(void) {
   CHECK(own.given_back == 2);
   CHECK(st_open_source(&source, NULL, NULL, NULL) == ST_ERR_ARGUMENT);
   CHECK(own.given_back == 3);
-  source.flags = 1;
+  source.flags = 1u << 31;
   CHECK(st_open_source(&source, NULL, &out, NULL) == ST_ERR_UNSUPPORTED);
   CHECK(own.given_back == 4);
   source.flags = 0;

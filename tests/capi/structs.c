@@ -143,7 +143,9 @@ static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *w
 
 static void unknown_flags_are_refused(const kind *which) {
   const uint32_t of_open = ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES | ST_OPEN_FOLLOW_LINKS;
-  const uint32_t known = which->open == open_with_options ? of_open : 0;
+  const uint32_t known = which->open == open_with_options  ? of_open
+                         : which->open == open_with_source ? ST_SOURCE_SERIAL
+                                                           : 0;
   unsigned char room[ROOM];
   unsigned bit;
   for (bit = 0; bit < 32; ++bit) {
@@ -223,12 +225,26 @@ static void an_error_that_was_not_initialised_is_not_written_to(void) {
   unsigned char room[sizeof(st_error)];
   uint32_t size;
   size_t i;
-  for (size = 0; size < sizeof(uint32_t); ++size) {
+  for (size = 1; size < sizeof(uint32_t); ++size) {
     memset(room, 0xEE, sizeof room);
     memcpy(room, &size, sizeof size);
     CHECK(fail_into(room) >= ST_ERR_JSON);
     for (i = sizeof size; i < sizeof room; ++i) CHECK(room[i] == 0xEE);
   }
+}
+
+static void an_error_that_is_all_zero_is_filled_to_its_first_size(void) {
+  enum { FIRST = 256 };
+  unsigned char room[2 * sizeof(st_error)];
+  st_error full = ST_INIT(st_error);
+  size_t i;
+  CHECK(fail_into(&full) >= ST_ERR_JSON);
+  memset(room, 0xEE, sizeof room);
+  memset(room, 0, FIRST);
+  CHECK(fail_into(room) == full.status);
+  full.struct_size = 0;
+  CHECK(memcmp(room, &full, FIRST) == 0);
+  for (i = FIRST; i < sizeof room; ++i) CHECK(room[i] == 0xEE);
 }
 
 static void a_long_message_is_cut_between_characters(void) {
@@ -262,6 +278,7 @@ int main(void) {
   an_allocator_is_whole_or_none();
   an_error_of_any_size_is_filled_to_its_end();
   an_error_that_was_not_initialised_is_not_written_to();
+  an_error_that_is_all_zero_is_filled_to_its_first_size();
   a_long_message_is_cut_between_characters();
   test_release(&kFile);
   return test_result();
