@@ -255,6 +255,7 @@ struct Free {
   void operator()(st_plan* plan) const noexcept { st_plan_free(plan); }
   void operator()(st_writer* writer) const noexcept { st_writer_free(writer); }
   void operator()(std::byte* buffer) const noexcept { st_buffer_free(buffer); }
+  void operator()(st_tensor_list* list) const noexcept { st_tensor_list_free(list); }
 };
 
 inline std::string_view name_of(const st_tensor* tensor) {
@@ -311,6 +312,15 @@ std::vector<T> values_of(const Part& part) {
 }
 
 }  // namespace detail
+
+// ---- Conversions --------------------------------------------------------------------------------
+
+// Converts n values from one float dtype to another: see st_convert. Throws ST_ERR_UNSUPPORTED if a
+// dtype is no float of 8 bits or more.
+inline void convert(Dtype from, const void* source, Dtype to, void* destination, std::size_t n) {
+  detail::call(st_convert, static_cast<st_dtype>(from), source, static_cast<st_dtype>(to),
+               destination, n);
+}
 
 // ---- Tensors, and parts of them -----------------------------------------------------------------
 
@@ -373,6 +383,30 @@ class Tensor {
   template <class T = std::byte>
   std::vector<T> read() const {
     return detail::values_of<T>(*this);
+  }
+
+  // Returns the values of a float tensor as float or double: a BF16 tensor as float, for example.
+  // Throws ST_ERR_UNSUPPORTED if the tensor's dtype is none that convert() takes.
+  template <class T>
+  std::vector<T> read_as() const {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
+    if (dtype == dtype_of<T>()) return read<T>();
+    convert(dtype, nullptr, dtype_of<T>(), nullptr, 0);
+    const std::vector<std::byte> bytes = read();
+    std::vector<T> values(bytes.size() * 8 / bits(dtype));
+    convert(dtype, bytes.data(), dtype_of<T>(), values.data(), values.size());
+    return values;
+  }
+
+  // Returns the tensor for a library that takes DLPack, with a reference to the file of its own.
+  // Whoever has it in the end calls its deleter. flags: ST_DLPACK_COPY, ST_DLPACK_NO_COPY or 0. See
+  // st_tensor_to_dlpack for when it is a view, and what it throws.
+  ::DLManagedTensorVersioned* to_dlpack(std::uint32_t flags = 0) const {
+    return detail::result_of<::DLManagedTensorVersioned*>(st_tensor_to_dlpack, tensor_, flags);
+  }
+  // The same for consumers of DLPack before 1.0: see st_tensor_to_dlpack_legacy.
+  ::DLManagedTensor* to_dlpack_legacy(std::uint32_t flags = 0) const {
+    return detail::result_of<::DLManagedTensor*>(st_tensor_to_dlpack_legacy, tensor_, flags);
   }
 
   // Returns a part of the tensor: one range for each dimension, of which the last ones may be left
@@ -445,8 +479,8 @@ class Slice {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const Range& range = d < ranges.size() ? ranges[d] : whole;
       const bool backwards = range.step < 0;
-      begin_.push_back(range.begin.value_or(backwards ? INT64_MAX : 0));
-      end_.push_back(range.end.value_or(backwards ? INT64_MIN : INT64_MAX));
+      begin_.push_back(range.begin.value_or(backwards ? ST_SLICE_END : ST_SLICE_BEGIN));
+      end_.push_back(range.end.value_or(backwards ? ST_SLICE_BEGIN : ST_SLICE_END));
       step_.push_back(range.step);
     }
     detail::call(st_tensor_slice, tensor_.c_handle(), begin_.data(), end_.data(), step_.data(),
@@ -461,6 +495,36 @@ class Slice {
 };
 
 inline Slice Tensor::slice(const std::vector<Range>& ranges) const { return Slice(*this, ranges); }
+
+// ---- Lists --------------------------------------------------------------------------------------
+
+// All tensors of a file in columns, in the order of the data: for programs that pass them on to
+// where a call for each tensor is slow. It keeps the file open.
+class TensorList {
+ public:
+  std::size_t size() const { return static_cast<std::size_t>(list_->count); }
+  // The columns: see st_tensor_list.
+  const st_tensor_list& columns() const { return *list_; }
+
+  // Of tensor i, which must be less than size().
+  std::string_view name(std::size_t i) const {
+    const std::uint64_t* offsets = list_->name_offsets;
+    return {list_->names + offsets[i], static_cast<std::size_t>(offsets[i + 1] - offsets[i] - 1)};
+  }
+  Dtype dtype(std::size_t i) const { return static_cast<Dtype>(list_->dtypes[i]); }
+  View<std::uint64_t> shape(std::size_t i) const {
+    return {list_->dims + list_->dim_offsets[i], list_->ranks[i]};
+  }
+
+ private:
+  friend class SafeOpen;
+  TensorList(detail::Handle file, std::uint32_t flags)
+      : file_(std::move(file)),
+        list_(detail::result_of<st_tensor_list*>(st_list_tensors, file_.get(), flags)) {}
+
+  detail::Handle file_;
+  std::unique_ptr<st_tensor_list, detail::Free> list_;
+};
 
 // ---- Files --------------------------------------------------------------------------------------
 
@@ -546,6 +610,9 @@ class SafeOpen {
     for (const Tensor& tensor : *this) tensors.emplace(tensor.name, tensor);
     return tensors;
   }
+
+  // Returns all tensors in columns. flags: ST_LIST_DATA, which maps the file, or 0.
+  TensorList list(std::uint32_t flags = 0) const { return TensorList(file_, flags); }
 
   // Returns the metadata. It is empty if the file has none, or an empty map of it: see
   // has_metadata().

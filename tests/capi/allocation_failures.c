@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "dlpack.h"
 #include "failing_memory.h"
 #include "folder.h"
 
@@ -133,9 +134,12 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
   return 0;
 }
 
+static uint32_t source_flags;
+
 static st_status with_source(st_status (*use)(st_file *file)) {
   st_source source = ST_INIT(st_source);
   st_file *out = NULL;
+  source.flags = source_flags;
   source.size = model_bytes.size;
   source.read_at = read_at;
   source.close = release;
@@ -147,6 +151,19 @@ static st_status with_source(st_status (*use)(st_file *file)) {
 }
 
 static st_status open_source(void) { return with_source(NULL); }
+static st_status open_serial_source(void) {
+  source_flags = ST_SOURCE_SERIAL;
+  const st_status status = with_source(NULL);
+  source_flags = 0;
+  return status;
+}
+
+static st_status open_path_n(void) {
+  st_file *out = NULL;
+  const st_status status = st_open_n("model.safetensors and more", 17, NULL, &out, &error);
+  st_free(out);
+  return status;
+}
 
 static st_status header_of(void) {
   st_file *out = NULL;
@@ -160,6 +177,44 @@ static st_status header_of(void) {
   error.status = ST_ERR_NO_MEMORY; /* it has no st_error of its own */
   error.message[0] = '-';
   return ST_ERR_NO_MEMORY;
+}
+
+/* ---- handing on ----------------------------------------------------------------------------------------------------- */
+
+/* A file of its own, so that there is no mapping yet. */
+static st_status list_with(st_io io) {
+  const st_open_options options = test_mode(io);
+  st_tensor_list *list = NULL;
+  st_file *file = NULL;
+  st_status status = st_open("model.safetensors", &options, &file, &error);
+  if (status == ST_OK) status = st_list_tensors(file, ST_LIST_DATA, &list, &error);
+  if (status == ST_OK) status = worked(list->count == 2 && list->dims[1] == COLUMNS && list->sizes[0] == MATRIX);
+  st_free(file);
+  st_tensor_list_free(list);
+  return status;
+}
+
+static st_status list_mapped(void) { return list_with(ST_IO_MAP); }
+static st_status list_automatic(void) { return list_with(ST_IO_AUTO); }
+
+static st_status export_with(const st_file *file, uint32_t flags) {
+  versioned *made = NULL;
+  const st_status status = st_tensor_to_dlpack(st_get_tensor(file, "matrix"), flags, &made, &error);
+  if (status != ST_OK) return made == NULL ? status : WRONG;
+  const int holds = made->tensor.strides[0] == COLUMNS && memcmp(made->tensor.data, matrix_bytes(), MATRIX) == 0;
+  made->deleter(made);
+  return worked(holds);
+}
+
+static st_status export_view(void) { return export_with(model, ST_DLPACK_NO_COPY); }
+static st_status export_copy(void) { return export_with(unmapped, 0); }
+static st_status export_legacy(void) {
+  legacy *made = NULL;
+  const st_status status = st_tensor_to_dlpack_legacy(st_get_tensor(model, "matrix"), 0, &made, &error);
+  if (status != ST_OK) return made == NULL ? status : WRONG;
+  const int holds = memcmp(made->tensor.data, matrix_bytes(), MATRIX) == 0;
+  made->deleter(made);
+  return worked(holds);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
@@ -304,7 +359,7 @@ static st_status write_with(uint32_t flags, st_format format) {
   if (status == ST_OK) status = st_writer_add(writer, "given", ST_F32, 2, kShape, kData, NULL, &error);
   if (status == ST_OK) status = st_writer_add_n(writer, "put in pieces", 13, ST_F32, 2, kShape, NULL, &index, &error);
   if (status == ST_OK) status = st_writer_add_tensor(writer, NULL, 0, st_get_tensor(model, "matrix"), &error);
-  if (status == ST_OK) status = st_writer_begin(writer, "target.safetensors", &options, &error);
+  if (status == ST_OK) status = st_writer_begin_n(writer, "target.safetensors", 18, &options, &error);
   if (status == ST_OK) status = st_writer_put(writer, index, 12, kData, 12, &error);
   if (status == ST_OK) status = st_writer_put(writer, index, 0, kData, 12, &error);
   if (status == ST_OK) status = st_writer_finish(writer, &error);
@@ -349,7 +404,9 @@ static st_status edit_to(const char *value, uint64_t reserve) {
   const char *const keys[] = {"which", "absent"}, *const values[] = {value, NULL};
   st_write_options options = ST_INIT(st_write_options);
   options.header_reserve = reserve;
-  const st_status status = st_edit_metadata("target.safetensors", keys, values, 2, &options, &error);
+  const size_t key_lens[] = {5, 6}, value_lens[] = {strlen(value), 0};
+  const st_status status =
+      st_edit_metadata_n("target.safetensors", 18, keys, key_lens, values, value_lens, 2, &options, &error);
   memory_disarm();
   return target_is(status == ST_OK ? value : "old") ? status : WRONG;
 }
@@ -380,7 +437,14 @@ static const test_case kCases[] = {
     {"st_open_memory, bad", open_bad, NULL, 0},
     {"st_open_fd", open_descriptor, NULL, 0},
     {"st_open_source", open_source, NULL, 0},
+    {"st_open_source, serial", open_serial_source, NULL, 0},
+    {"st_open_n", open_path_n, NULL, 0},
     {"st_get_header", header_of, NULL, 0},
+    {"st_list_tensors, mapped", list_mapped, NULL, 0},
+    {"st_list_tensors, automatic", list_automatic, NULL, 0},
+    {"st_tensor_to_dlpack, view", export_view, NULL, 0},
+    {"st_tensor_to_dlpack, copy", export_copy, NULL, 0},
+    {"st_tensor_to_dlpack_legacy", export_legacy, NULL, 0},
     {"st_tensor_read", read_tensor, NULL, 0},
     {"st_tensor_read, wrong size", read_wrong_size, NULL, 0},
     {"st_read_shard", read_shard, NULL, 0},

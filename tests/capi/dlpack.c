@@ -1,6 +1,5 @@
 /* What st_tensor_to_dlpack makes of every dtype and every kind of file: views and copies, marks, lifetimes, refusals.
  *
- * The structs are declared here once more, from the specification, so that the test sees them as a consumer does.
  * tests/reference/dlpack.py hands them to real consumers.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
@@ -8,38 +7,8 @@
 
 #include <pthread.h>
 
+#include "dlpack.h"
 #include "folder.h"
-
-typedef struct seen_tensor {
-  void *data;
-  struct {
-    int32_t type, id;
-  } device;
-  int32_t ndim;
-  struct {
-    uint8_t code, bits;
-    uint16_t lanes;
-  } dtype;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-} seen_tensor;
-
-struct DLManagedTensor {
-  seen_tensor tensor;
-  void *manager_ctx;
-  void (*deleter)(struct DLManagedTensor *self);
-};
-
-struct DLManagedTensorVersioned {
-  uint32_t major, minor;
-  void *manager_ctx;
-  void (*deleter)(struct DLManagedTensorVersioned *self);
-  uint64_t flags;
-  seen_tensor tensor;
-};
-
-typedef struct DLManagedTensorVersioned versioned;
-typedef struct DLManagedTensor legacy;
 
 enum { READ_ONLY = 1, IS_COPIED = 2 };
 
