@@ -26,6 +26,7 @@ static_assert(static_cast<st_format>(format::Format::bintensors) == ST_FORMAT_BI
 static_assert(static_cast<st_format>(format::Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
 
 static_assert(sizeof(st_read_options) == 56 && offsetof(st_read_options, progress) == 40);
+static_assert(sizeof(st_tensor_list) == 16 + 12 * sizeof(void*));
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
 
 }  // namespace

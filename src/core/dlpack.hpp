@@ -51,6 +51,11 @@ struct ManagedVersioned {
   DlTensor tensor;
 };
 
+// As of a consumer with 64-bit pointers.
+static_assert(sizeof(void*) != 8 ||
+              (sizeof(DlTensor) == 48 && sizeof(Managed) == 64 && sizeof(ManagedVersioned) == 80));
+static_assert(sizeof(void*) != 8 || (offsetof(DlTensor, dtype) == 20 && offsetof(ManagedVersioned, tensor) == 32));
+
 enum class Copy : std::uint8_t { if_needed, always, never };
 
 // Each is freed by its deleter, and keeps the file open until then. A copy is needed where there is no view, where the

@@ -84,7 +84,6 @@ DESTRUCTOR = c.PYFUNCTYPE(None, c.c_void_p)  # of an object that is going, to wh
 new_capsule = c.PYFUNCTYPE(c.py_object, c.c_void_p, c.c_char_p, DESTRUCTOR)(("PyCapsule_New", c.pythonapi))
 is_valid = c.PYFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p)(("PyCapsule_IsValid", c.pythonapi))
 pointer_of = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetPointer", c.pythonapi))
-forget_error = c.PYFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)(("PyErr_Fetch", c.pythonapi))
 
 
 def delete(address, kind):
@@ -93,9 +92,12 @@ def delete(address, kind):
 
 @DESTRUCTOR
 def give_back(capsule):
-    """A consumer that takes the tensor renames the capsule, and calls the deleter itself. One that refuses may have raised
-    already, and Python runs nothing well before that is taken away."""
-    forget_error(*(c.byref(c.c_void_p()) for _ in range(3)))
+    """A consumer that takes the tensor renames the capsule, and calls the deleter itself. What one has raised that refuses
+    it comes out at the next call, and would end this function."""
+    try:
+        is_valid(capsule, b"")
+    except Exception:
+        pass
     for name, kind in [(b"dltensor_versioned", Versioned), (b"dltensor", Legacy)]:
         if is_valid(capsule, name):
             delete(pointer_of(capsule, name), kind)
