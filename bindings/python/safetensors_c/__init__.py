@@ -1,0 +1,40 @@
+"""Reads and writes safetensors files, by the C library libsafetensors.
+
+The names are those of the package `safetensors`, so that a program changes one import; `patch()` puts this package in
+that one's place for programs that shall not be changed at all. Names are imported when they are first asked for.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+__version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
+
+__all__ = ["SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
+           "serialize", "serialize_file"]
+
+_PLACES = {
+    "SafetensorError": "_errors", "safe_open": "_open", "_safe_open_handle": "_open", "PySafeSlice": "_open",
+    "TensorSpec": "_write", "serialize": "_write", "serialize_file": "_write", "deserialize": "_edit",
+    "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
+}
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._edit import deserialize, edit_metadata, library_version
+    from ._errors import SafetensorError
+    from ._open import PySafeSlice, _safe_open_handle, safe_open
+    from ._patch import patch
+    from ._write import TensorSpec, serialize, serialize_file
+
+
+def __getattr__(name: str):
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+    value = globals()[name] = getattr(import_module("." + place, "safetensors_c"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_PLACES))

@@ -1,0 +1,84 @@
+"""Tensors as arrays of numpy, and of the frameworks that take theirs from numpy: jax, tensorflow, mlx.
+
+Every array owns its memory, as with the reference, and can be written to.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+
+import numpy as np
+
+from . import _library, _plan
+from ._dtypes import SPELLING
+from ._errors import SafetensorError
+from ._library import st
+
+# One tensor of at least this size is read by several threads.
+_LARGE = 16 << 20
+
+_known: dict[str, np.dtype] = {}
+
+
+def dtype(name: str) -> np.dtype:
+    """numpy's dtype for one of the format's. Those that numpy lacks come from ml_dtypes."""
+    found = _known.get(name)
+    if found is None:
+        found = _known[name] = _look_up(name)
+    return found
+
+
+def _look_up(name: str) -> np.dtype:
+    spelling = SPELLING.get(name)
+    if spelling is None or name == "F4":  # ml_dtypes gives each F4 a byte of its own
+        raise SafetensorError(f"Dtype not understood: {name}")
+    if spelling.startswith(("bfloat", "float8")):
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise TypeError(f"data type {spelling!r} not understood by numpy alone: install ml_dtypes") from None
+        return np.dtype(getattr(ml_dtypes, spelling))
+    return np.dtype(spelling)
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+class Arrays:
+    """How `safe_open` makes what it returns. `convert` turns an array into the framework's own."""
+
+    io = _library.IO_AUTO
+
+    def __init__(self, convert=None):
+        self._convert = convert
+
+    def _finish(self, array):
+        return array if self._convert is None else self._convert(array)
+
+    def tensor(self, file, tensor):
+        array = np.empty(tensor.shape, dtype(tensor.dtype))
+        if tensor.nbytes >= _LARGE:
+            _plan.read(file, [(tensor, address(array))])
+        else:
+            file.call(st.st_tensor_read, tensor.handle, address(array), tensor.nbytes)
+        return self._finish(array)
+
+    def tensors(self, file, threads=None, progress=None) -> dict:
+        rows = file.table.rows()
+        arrays = [np.empty(row.shape, dtype(row.dtype)) for row in rows]
+        _plan.read(file, zip(rows, map(address, arrays)), threads, progress)
+        return {row.name: self._finish(array) for row, array in zip(rows, arrays)}
+
+    def slice(self, file, tensor, index):
+        return self._finish(read_slice(file, tensor, index))
+
+
+def read_slice(file, tensor, index) -> np.ndarray:
+    from ._index import Selection
+    part = Selection(index, tensor.shape)
+    array = np.empty(part.shape, dtype(tensor.dtype))
+    if part.elements:
+        begin, end, step = _plan.slice_arrays(part)
+        file.call(st.st_tensor_read_slice, tensor.handle, begin, end, step, address(array), array.nbytes)
+    return array

@@ -1,0 +1,40 @@
+"""Functions on whole files: their content as plain values, and changes of their metadata.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import os
+
+
+def deserialize(bytes) -> list[tuple[str, dict]]:
+    """The tensors of a file that lies in memory: pairs of a name and a dictionary of "shape", "dtype" and "data"."""
+    if not isinstance(bytes, _bytes):
+        raise TypeError(f"argument 'bytes': '{type(bytes).__name__}' object is not an instance of 'bytes'")
+    from ctypes import string_at
+    from ._file import File
+    from ._library import quick, st
+    file, found = File(bytes), []
+    for row in file.table.rows():
+        data = bytearray(string_at(st.st_tensor_data(row.handle), row.nbytes) if row.nbytes else b"")
+        found.append((row.name, {"shape": row.shape, "dtype": row.dtype, "data": data}))
+    return found
+
+
+_bytes = bytes
+
+
+def edit_metadata(filename: str | os.PathLike, changes: dict[str, str | None], *, sync: bool = False) -> None:
+    """Sets each key of `changes` in the metadata of a safetensors file, or removes it where the value is None.
+
+    Tensors stay as they are. The file is changed in place if its header has room, else replaced in one step; with
+    `sync` it is on the disk when the call returns.
+    """
+    from ._writer import edit
+    edit(os.fsencode(filename), changes, sync)
+
+
+def library_version() -> str:
+    """The version of the C library: "0.1.0 (simdjson 3.0.1)"."""
+    from ._library import quick
+    return quick.st_version_string().decode()

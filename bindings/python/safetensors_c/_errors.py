@@ -1,0 +1,74 @@
+"""SafetensorError, and how a status of the library becomes the exception that programs expect.
+
+Programs match texts: the beginning of a message is what the reference says of the same fault, and the library's own
+line, which names the tensor and the numbers, follows it.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import re
+
+class SafetensorError(Exception):
+    """What is wrong with a file, a tensor or a call.
+
+    `status` is the name of the library's status ("ST_ERR_JSON") or None, `offset` the byte of the file at which the
+    fault lies, or None.
+    """
+
+    __module__ = "safetensors_c"
+    status: str | None = None
+    offset: int | None = None
+
+
+# The reference's words for a header that is refused, by status, and what of the library's message belongs into them.
+_HEADER = {
+    "ST_ERR_HEADER_SIZE": ("header too large", None),
+    "ST_ERR_UTF8": ("invalid UTF-8 in header", None),
+    "ST_ERR_JSON": ("invalid JSON in header", None),
+    "ST_ERR_SCHEMA": ("invalid JSON in header", None),
+    "ST_ERR_DUPLICATE": ("invalid JSON in header", None),
+    "ST_ERR_DTYPE": ("invalid JSON in header: unknown variant", r"dtype '(.*?)' is unknown"),
+    "ST_ERR_OFFSETS": ("invalid offset for tensor", r"tensor '(.*?)': "),
+    "ST_ERR_OVERFLOW": ("overflow computing buffer size from shape and/or element type", None),
+    "ST_ERR_MISALIGNED": ("The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary,"
+                          " this is invalid", None),
+    "ST_ERR_TENSOR_SIZE": ("invalid shape, data type, or offset for tensor", None),
+    "ST_ERR_COVERAGE": ("incomplete metadata, file not fully covered", None),
+    "ST_ERR_FORMAT": ("invalid header", None),
+}
+
+
+def from_status(status: str, message: str, offset: int | None, os_error: int, context: str,
+                size: int | None = None) -> Exception:
+    """The exception for a failed call.
+
+    `context` is "header", "bytes" (also a header, in memory), "write", or "" for what reads tensors. `size` is that of
+    the file.
+    """
+    if os_error and context != "write":
+        return OSError(os_error, message)
+    if status == "ST_ERR_NO_MEMORY":
+        return MemoryError(message)
+    error = SafetensorError(_lead(status, message, context, size) + message)
+    error.status, error.offset = status, offset
+    return error
+
+
+def _lead(status: str, message: str, context: str, size: int | None) -> str:
+    if context == "write":
+        return "Error while serializing: "
+    said = _said(status, message, size) if context else None
+    if said is None:
+        return ""
+    return f"Error while deserializing{' header' if context == 'header' else ''}: {said}: "
+
+
+def _said(status: str, message: str, size: int | None) -> str | None:
+    if size is not None and size < 8 and status in ("ST_ERR_TRUNCATED", "ST_ERR_FORMAT"):
+        return "header too small"
+    if status == "ST_ERR_TRUNCATED":
+        return "invalid header length"
+    said, pattern = _HEADER.get(status, (None, None))
+    found = re.search(pattern, message) if pattern else None
+    return f"{said} `{found[1]}`" if found else said

@@ -1,0 +1,209 @@
+"""An open checkpoint: the handle of the library, and its table of tensors as Python values.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from array import array
+from ctypes import POINTER, byref, c_size_t, c_uint8, c_uint64, c_void_p, cast, sizeof, string_at
+
+from . import _library
+from ._dtypes import NAMES
+from ._errors import SafetensorError
+from ._library import call, quick, st
+from ._source import Descriptor, FileObject, memory_of
+
+_HAS_LISTS = hasattr(quick, "st_list_tensors")
+_POINTER = "Q" if sizeof(c_void_p) == 8 else "I"
+
+
+class Tensor:
+    """One tensor: its handle, which the file owns, and what is known of it."""
+
+    __slots__ = ("handle", "name", "dtype", "shape", "nbytes")
+
+    def __init__(self, handle: int, name: str, dtype: str, shape: list[int], nbytes: int):
+        self.handle, self.name, self.dtype, self.shape, self.nbytes = handle, name, dtype, shape, nbytes
+
+
+def open_file(source, io: int) -> File:
+    """Opens a file, without the mapping that was asked for if the system refuses it."""
+    try:
+        return File(source, io)
+    except OSError as error:
+        if error.errno not in (errno.ENODEV, errno.ENOMEM, errno.EACCES, errno.EPERM) or io == _library.IO_AUTO:
+            raise
+        return File(source, _library.IO_READ)
+
+
+class _Handle:
+    """Owns what the library opened, and what the library refers to meanwhile. Freed when nothing refers to it."""
+
+    __slots__ = ("value", "keep", "_free")
+
+    def __init__(self):
+        self.value, self.keep, self._free = None, None, st.st_free
+
+    def __del__(self):
+        if self.value:
+            self._free(self.value)
+
+
+class File:
+    """An open checkpoint. Arrays that lie in its mapping keep it open."""
+
+    def __init__(self, source, io: int = _library.IO_AUTO):
+        self._owner = _Handle()
+        self._table: Table | None = None
+        self._regions: dict[int, object] = {}
+        self._lock = threading.Lock()
+        out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
+        if isinstance(source, Descriptor):
+            call(st.st_open_fd, source.number, 0, 0, byref(options), byref(out), context="header",
+                 size=os.fstat(source.number).st_size)
+        elif isinstance(source, (str, os.PathLike)):
+            path = os.fsencode(source)
+            if b"\0" in path:
+                raise ValueError("embedded null byte")
+            size = os.path.getsize(path) if os.path.isfile(path) else None
+            call(st.st_open, path, byref(options), byref(out), context="header", size=size)
+        elif isinstance(source, (bytes, bytearray, memoryview)):
+            address, size, self._owner.keep = memory_of(source)
+            call(st.st_open_memory, address, size, None, None, byref(options), byref(out), context="bytes", size=size)
+        elif hasattr(source, "read") and hasattr(source, "seek"):
+            self._owner.keep = FileObject(source)
+            self._owner.keep.open(options, out)
+        else:
+            raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
+                            + type(source).__name__)
+        self.handle = self._owner.value = out.value
+
+    @property
+    def table(self) -> Table:
+        if self._table is None:
+            self._table = Table(self.handle)
+        return self._table
+
+    def find(self, name: str) -> Tensor | None:
+        if self._table is not None:
+            return self._table.get(name)
+        text = name.encode("utf-8", "surrogatepass")
+        handle = quick.st_get_tensor_n(self.handle, text, len(text))
+        if not handle:
+            return None
+        return Tensor(handle, name, NAMES[quick.st_tensor_dtype(handle)], _shape(handle),
+                      quick.st_tensor_bytes(handle))
+
+    def metadata(self) -> dict[str, str] | None:
+        if not quick.st_has_metadata(self.handle):
+            return None
+        pairs, key_len, value, value_len = {}, c_size_t(), c_void_p(), c_size_t()
+        for i in range(quick.st_count_metadata(self.handle)):
+            key = quick.st_get_metadata_at(self.handle, i, byref(key_len), byref(value), byref(value_len))
+            pairs[string_at(key, key_len.value).decode()] = string_at(value.value, value_len.value).decode()
+        return pairs
+
+    def shards(self) -> list[str]:
+        return [os.fsdecode(quick.st_get_shard_path(self.handle, i))
+                for i in range(quick.st_count_shards(self.handle))]
+
+    def warnings(self) -> list[str]:
+        return [quick.st_get_warning(self.handle, i).decode() for i in range(quick.st_count_warnings(self.handle))]
+
+    def region(self, tensor: Tensor):
+        """The mapping of the tensor's shard and the tensor's place in it, or None if the file is not mapped. The
+        mapping has the buffer interface, can be written to if the file was opened with IO_COPY, and keeps the file open.
+        """
+        address = st.st_tensor_data(tensor.handle)
+        if not address:
+            return None
+        shard, offset = quick.st_tensor_shard(tensor.handle), quick.st_tensor_offset(tensor.handle)
+        with self._lock:
+            if shard not in self._regions:
+                size = quick.st_get_shard_size(self.handle, shard)
+                self._regions[shard] = (c_uint8 * size).from_address(address - offset)
+                self._regions[shard].owner = self._owner
+            return self._regions[shard], offset
+
+    def call(self, function, *arguments) -> None:
+        """Calls a function that reads from this file."""
+        try:
+            call(function, *arguments)
+        except SafetensorError as error:
+            problem = getattr(self._owner.keep, "problem", None)
+            if problem is None:
+                raise
+            raise error from problem
+
+
+class Table:
+    """All tensors of a file in the order of their data, in columns; `index` finds a row by name."""
+
+    __slots__ = ("names", "index", "dtypes", "dims", "ends", "sizes", "handles")
+
+    def __init__(self, file: int):
+        if _HAS_LISTS:
+            self._copy_list(file)
+        else:
+            self._ask_for_each(file)
+        self.index = dict(zip(self.names, range(len(self.names))))
+
+    def _copy_list(self, file: int) -> None:
+        out = c_void_p()
+        call(quick.st_list_tensors, file, 0, byref(out))
+        try:
+            rows = cast(out, POINTER(_library.TensorList)).contents
+            count = rows.count
+            starts = _column("Q", rows.name_offsets, count + 1)
+            text = string_at(rows.names, starts[count]) if count else b""
+            self.names = text.decode().split("\0")[:-1]
+            if len(self.names) != count:  # a name holds a NUL
+                self.names = [text[begin:end - 1].decode() for begin, end in zip(starts, starts[1:])]
+            self.dtypes = _column("i", rows.dtypes, count)
+            self.ends = _column("Q", rows.dim_offsets, count + 1)
+            self.dims = _column("Q", rows.dims, self.ends[count])
+            self.sizes = _column("Q", rows.sizes, count)
+            self.handles = _column(_POINTER, rows.tensors, count)
+        finally:
+            quick.st_tensor_list_free(out)
+
+    def _ask_for_each(self, file: int) -> None:
+        """For libraries before 0.2, which have no lists."""
+        count, length = quick.st_count_tensors(file), c_size_t()
+        self.handles = [quick.st_get_tensor_at(file, i) for i in range(count)]
+        self.names = [string_at(quick.st_tensor_name(each, byref(length)), length.value).decode() if each else ""
+                      for each in self.handles]
+        self.dtypes = [quick.st_tensor_dtype(each) for each in self.handles]
+        self.sizes = [quick.st_tensor_bytes(each) for each in self.handles]
+        self.dims, self.ends = [], [0]
+        for each in self.handles:
+            self.dims += _shape(each)
+            self.ends.append(len(self.dims))
+
+    def shape(self, i: int) -> list[int]:
+        return self.dims[self.ends[i]:self.ends[i + 1]]
+
+    def row(self, i: int) -> Tensor:
+        return Tensor(self.handles[i], self.names[i], NAMES[self.dtypes[i]], self.shape(i), self.sizes[i])
+
+    def get(self, name: str) -> Tensor | None:
+        i = self.index.get(name)
+        return None if i is None else self.row(i)
+
+    def rows(self) -> list[Tensor]:
+        return [self.row(i) for i in range(len(self.names))]
+
+
+def _column(code: str, address: int | None, count: int) -> list[int]:
+    values = array(code)
+    if count:
+        values.frombytes(string_at(address, count * values.itemsize))
+    return values.tolist()
+
+
+def _shape(tensor: int) -> list[int]:
+    rank = quick.st_tensor_rank(tensor)
+    return (c_uint64 * rank).from_address(quick.st_tensor_shape(tensor))[:] if rank else []

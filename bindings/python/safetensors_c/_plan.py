@@ -1,0 +1,57 @@
+"""Reading many tensors at once, with several threads and a report of the progress.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+from ctypes import byref, c_int64, c_void_p
+
+from . import _library
+from ._library import call, quick, st
+
+
+def slice_arrays(selection):
+    """begin, end and step as the library takes them."""
+    kind = c_int64 * len(selection.begin)
+    return kind(*selection.begin), kind(*selection.end), kind(*selection.step)
+
+
+def read(file, destinations, threads: int | None = None, progress=None) -> None:
+    """Fills memory: destinations are pairs of a tensor and the address of as many bytes as it has.
+
+    `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading.
+    """
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads is {threads}, and must be at least 1")
+    plan = c_void_p()
+    call(quick.st_plan_new, file.handle, byref(plan))
+    try:
+        error = _library.new(_library.Error)
+        add, at, reference = quick.st_plan_add, plan.value, byref(error)
+        for tensor, address in destinations:
+            if tensor.nbytes and add(at, tensor.handle, None, None, None, address, tensor.nbytes, reference):
+                raise _library.failure(error)
+        _run(file, plan, threads or 0, progress)
+    finally:
+        quick.st_plan_free(plan)
+
+
+def _run(file, plan, threads: int, progress) -> None:
+    raised = []
+
+    def report(_, done: int, total: int) -> int:
+        try:
+            progress(done, total)
+            return 0
+        except BaseException as problem:  # ends the run, and is raised again behind it
+            raised.append(problem)
+            return 1
+
+    options = _library.new(_library.ReadOptions, threads=threads)
+    if progress:
+        options.progress = _library.PROGRESS(report)
+    try:
+        file.call(st.st_plan_run, plan, byref(options))
+    finally:
+        if raised:
+            raise raised[0]

@@ -1,0 +1,67 @@
+"""What a checkpoint can be opened from besides a path: a descriptor, memory, and an object that reads and seeks.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import io
+import threading
+from ctypes import addressof, byref, c_uint8, c_void_p, memmove
+
+from . import _library
+from ._library import call, st
+
+
+class Descriptor:
+    """An open descriptor, which the library duplicates."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+def memory_of(data) -> tuple[int | None, int, object]:
+    """The address and size of the bytes of an object, and what keeps them in place."""
+    if isinstance(data, bytes):  # whose address ctypes tells though it cannot be written to
+        return _library.address_of_bytes(data), len(data), data
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("the memory to open is not contiguous")
+    if view.nbytes == 0:
+        return None, 0, view
+    if view.readonly:
+        return memory_of(bytes(view))
+    held = (c_uint8 * view.nbytes).from_buffer(view)
+    return addressof(held), view.nbytes, held
+
+
+class FileObject:
+    """Lets the library read an object that has `read` and `seek`, one call at a time."""
+
+    def __init__(self, file):
+        self._file, self._lock, self.problem = file, threading.Lock(), None
+        size = file.seek(0, io.SEEK_END)
+        size = file.tell() if size is None else size
+        self._read_at = _library.READ_AT(self._copy)
+        self._source = _library.new(_library.Source, size=size, read_at=self._read_at)
+
+    def open(self, options, out: c_void_p) -> None:
+        try:
+            call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
+                 size=self._source.size)
+        except Exception as error:
+            raise error from self.problem
+
+    def _copy(self, _, offset: int, destination: int, count: int) -> int:
+        try:
+            with self._lock:
+                self._file.seek(offset)
+                while count:
+                    data = self._file.read(count)
+                    if not isinstance(data, bytes) or not 0 < len(data) <= count:
+                        raise OSError(f"read({count}) returned {data!r:.60} where {count} bytes should be")
+                    memmove(destination, data, len(data))
+                    destination, count = destination + len(data), count - len(data)
+            return 0
+        except BaseException as problem:  # the library's threads cannot carry it: it becomes the cause of their error
+            self.problem = problem
+            return 1

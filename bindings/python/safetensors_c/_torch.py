@@ -1,0 +1,126 @@
+"""Tensors of torch.
+
+On the CPU they are views of a copy-on-write mapping, as with the reference: nothing is read before it is touched, and
+writing to one changes neither the file nor another tensor that is loaded later. (Torch ignores the mark of memory that
+is read-only, so that writing to a view of a read-only mapping would crash.) Where there is no mapping, where progress or
+a number of threads is asked for, and for other devices, tensors own their memory.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import torch
+
+from . import _library, _plan
+from ._dtypes import BITS, SPELLING
+from ._errors import SafetensorError
+from ._library import st
+
+
+def dtype(name: str) -> torch.dtype:
+    spelling = SPELLING.get(name)
+    if spelling is None:
+        raise SafetensorError(f"Dtype not understood: {name}")
+    return getattr(torch, spelling)
+
+
+def halved(shape: list[int]) -> list[int]:
+    """The shape that torch has for F4, of which two are one element there."""
+    if not shape or shape[-1] % 2:
+        raise SafetensorError(f"f4_x2 dtype requires that the last dim be divisible by 2 in torch: got {shape}")
+    return shape[:-1] + [shape[-1] // 2]
+
+
+def shape(tensor) -> list[int]:
+    return halved(tensor.shape) if tensor.dtype == "F4" else tensor.shape
+
+
+class Tensors:
+    """How `safe_open` makes what it returns."""
+
+    def __init__(self, device="cpu", mapped: bool = True):
+        self._device, self._mapped = device, mapped and device == "cpu"
+        self._pinned = str(device).startswith("cuda")
+
+    @property
+    def io(self) -> int:
+        return _library.IO_COPY if self._mapped else _library.IO_AUTO
+
+    def tensor(self, file, tensor):
+        return self._view(file, tensor) if self._mapped else self._move(self._read(file, tensor))
+
+    def tensors(self, file, threads=None, progress=None) -> dict:
+        rows = file.table.rows()
+        if self._mapped and threads is None and not progress:
+            return {row.name: self._view(file, row) for row in rows}
+        if self._device == "cpu":
+            empty = [self._empty(row) for row in rows]
+            _plan.read(file, [(row, each.data_ptr()) for row, each in zip(rows, empty)], threads, progress)
+            return {row.name: each for row, each in zip(rows, empty)}
+        return self._through_host(file, rows, threads, progress)
+
+    def slice(self, file, tensor, index):
+        backwards = any(isinstance(item, slice) and item.step is not None and item.step < 0
+                        for item in (index if isinstance(index, tuple) else (index,)))
+        if backwards and tensor.dtype not in ("F4", "UNKNOWN"):
+            return self._move(_read_slice(file, tensor, index))
+        whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
+        return self._move(whole[index])
+
+    def _view(self, file, tensor):
+        kind, extents = dtype(tensor.dtype), shape(tensor)
+        placed = file.region(tensor) if tensor.nbytes else None
+        if placed is None:
+            return self._read(file, tensor)
+        region, offset = placed
+        return torch.frombuffer(region, dtype=kind, count=tensor.nbytes // max(BITS[tensor.dtype] // 8, 1),
+                                offset=offset).reshape(extents)
+
+    def _empty(self, tensor):
+        return torch.empty(shape(tensor), dtype=dtype(tensor.dtype), pin_memory=self._pinned)
+
+    def _read(self, file, tensor):
+        empty = self._empty(tensor)
+        _plan.read(file, [(tensor, empty.data_ptr())], None if tensor.nbytes >= 16 << 20 else 1)
+        return empty
+
+    def _move(self, tensor):
+        return tensor if self._device == "cpu" else tensor.to(self._device)
+
+    def _through_host(self, file, rows, threads, progress) -> dict:
+        """Reads groups of tensors into host memory and moves each to the device, so that the host never holds all."""
+        total, before, found = sum(row.nbytes for row in rows), 0, {}
+
+        def report(done: int, _: int) -> None:
+            progress(before + done, total)
+
+        for group in _groups(rows, 256 << 20):
+            empty = [self._empty(row) for row in group]
+            _plan.read(file, [(row, each.data_ptr()) for row, each in zip(group, empty)], threads,
+                       report if progress else None)
+            found.update((row.name, self._move(each)) for row, each in zip(group, empty))
+            before += sum(row.nbytes for row in group)
+        return found
+
+
+def _groups(rows, limit: int):
+    group, size = [], 0
+    for row in rows:
+        if group and size + row.nbytes > limit:
+            yield group
+            group, size = [], 0
+        group.append(row)
+        size += row.nbytes
+    if group:
+        yield group
+
+
+def _read_slice(file, tensor, index):
+    from ._index import Selection
+    part = Selection(index, tensor.shape)
+    empty = torch.empty(part.shape, dtype=dtype(tensor.dtype))
+    if part.elements:
+        begin, end, step = _plan.slice_arrays(part)
+        file.call(st.st_tensor_read_slice, tensor.handle, begin, end, step, empty.data_ptr(),
+                  part.elements * empty.element_size())
+    return empty

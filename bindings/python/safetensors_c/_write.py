@@ -1,0 +1,128 @@
+"""Writing: what a tensor to be written is, and its way into a file or into bytes.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import json
+import os
+from operator import index as as_integer
+
+from ._dtypes import BITS, NUMBERS, RANK, SPELLED
+from ._errors import SafetensorError
+
+
+class TensorSpec:
+    """One tensor to be written: its dtype as frameworks spell it, its shape, and the address and size of its bytes.
+
+    The memory must stay as it is until the call that writes it has returned. The shape of "float4_e2m1fn_x2" is that of
+    torch, which counts pairs; `shape` then counts the elements.
+    """
+
+    __module__ = "safetensors_c"
+    __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
+
+    def __init__(self, *, dtype: str, shape, data_ptr: int, data_len: int):
+        if dtype not in SPELLED:
+            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(_SUPPORTED))
+        if isinstance(shape, (str, bytes)):
+            raise TypeError(f"argument 'shape': Can't extract `{type(shape).__name__}` to `Vec`")
+        self._dtype = SPELLED[dtype]
+        self._shape = [_unsigned(dim) for dim in shape]
+        if self._dtype == "F4" and self._shape:
+            self._shape[-1] *= 2
+        self._data_ptr, self._data_len = _unsigned(data_ptr), _unsigned(data_len)
+
+    dtype = property(lambda self: self._dtype, doc="The dtype as the format spells it.")
+    shape = property(lambda self: list(self._shape), doc="The shape, in elements.")
+    data_ptr = property(lambda self: self._data_ptr, doc="The address of the bytes.")
+    data_len = property(lambda self: self._data_len, doc="How many bytes there are.")
+
+    def __repr__(self) -> str:
+        return (f"TensorSpec(dtype='{self._dtype}', shape={self._shape}, data_ptr={self._data_ptr}, "
+                f"data_len={self._data_len})")
+
+
+_SUPPORTED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
+              "float64", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+              "float8_e8m0fnu", "float4_e2m1fn_x2", "complex64")
+
+
+def _unsigned(value) -> int:
+    number = as_integer(value)
+    if number < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if number >> 64:
+        raise OverflowError("int too big to convert")
+    return number
+
+
+def serialize(tensor_dict: dict[str, TensorSpec], metadata: dict[str, str] | None = None) -> bytes:
+    """The bytes of a safetensors file with these tensors."""
+    from ctypes import c_uint8
+    _check(tensor_dict, metadata)
+    specs = sorted(tensor_dict.items(), key=lambda item: (-RANK[item[1].dtype], item[0].encode()))
+    parts = [_header(specs, metadata)]
+    parts += [(c_uint8 * spec.data_len).from_address(spec.data_ptr) for _, spec in specs if spec.data_len]
+    return b"".join(parts)
+
+
+def _header(specs, metadata) -> bytes:
+    """The header of a file, byte for byte as the library writes it (docs/format.md, 1.5)."""
+    header, offset = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}, 0
+    for name, spec in specs:
+        if name == "__metadata__":
+            raise SafetensorError("Error while serializing: a tensor is called \"__metadata__\", which is not a name")
+        header[name] = {"dtype": spec.dtype, "shape": spec.shape, "data_offsets": [offset, offset + spec.data_len]}
+        offset += spec.data_len
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > 100_000_000:
+        raise SafetensorError(f"Error while serializing: header too large: it has {len(text)} bytes")
+    return len(text).to_bytes(8, "little") + text
+
+
+def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLike,
+                   metadata: dict[str, str] | None = None, *, format: str = "safetensors", sync: bool = False,
+                   header_reserve: int = 0) -> None:
+    """Writes a file with these tensors, which takes the place of what the path had in one step.
+
+    `format` may be "bintensors". With `sync` the file is on the disk when the call returns. `header_reserve` is room
+    for metadata that is added later.
+    """
+    _check(tensor_dict, metadata)
+    if not isinstance(filename, (str, os.PathLike)):
+        raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
+                        + type(filename).__name__)
+    from ._writer import write
+    write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
+          os.fsencode(filename), metadata, format, sync, header_reserve)
+
+
+def _check(tensor_dict, metadata) -> None:
+    if not isinstance(tensor_dict, dict):
+        raise TypeError(f"argument 'tensor_dict': '{type(tensor_dict).__name__}' object is not an instance of 'dict'")
+    for name, spec in tensor_dict.items():
+        if not isinstance(name, str):
+            raise TypeError(f"argument 'tensor_dict': '{type(name).__name__}' object is not an instance of 'str'")
+        if not isinstance(spec, TensorSpec):
+            raise TypeError(
+                f"argument 'tensor_dict': '{type(spec).__name__}' object is not an instance of 'TensorSpec'")
+        _check_size(name, spec)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError(f"argument 'metadata': '{type(metadata).__name__}' object is not an instance of 'dict'")
+    for text in (text for pair in (metadata or {}).items() for text in pair):
+        if not isinstance(text, str):
+            raise TypeError(f"argument 'metadata': '{type(text).__name__}' object is not an instance of 'str'")
+
+
+def _check_size(name: str, spec: TensorSpec) -> None:
+    bits = BITS[spec.dtype]
+    for dim in spec._shape:
+        bits *= dim
+    if bits >> 64:
+        raise SafetensorError("Error while serializing: overflow computing buffer size from shape and/or element type: "
+                              f"tensor '{name}'")
+    if bits != spec.data_len * 8:
+        raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor: "
+                              f"'{name}' of {spec.dtype} {spec._shape} has {bits / 8:g} bytes, and {spec.data_len} are given")

@@ -1,0 +1,49 @@
+"""The library's writer, and its editor of metadata.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+from ctypes import byref, c_char_p, c_uint64, c_void_p
+
+from . import _library
+from ._library import call, quick, st
+
+
+def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sync: bool, header_reserve: int) -> None:
+    """`tensors` are tuples of a name, the number of a dtype, a shape and an address."""
+    if format not in ("safetensors", "bintensors"):
+        raise ValueError(f"format is {format!r}, and must be 'safetensors' or 'bintensors'")
+    writer = c_void_p()
+    call(quick.st_writer_new, byref(writer))
+    try:
+        if metadata is not None:
+            call(quick.st_writer_set_metadata_n, writer, None, 0, None, 0, context="write")
+            for key, value in metadata.items():
+                key, value = key.encode(), value.encode()
+                call(quick.st_writer_set_metadata_n, writer, key, len(key), value, len(value), context="write")
+        error = _library.new(_library.Error)
+        add, at, reference = quick.st_writer_add_n, writer.value, byref(error)
+        for name, number, shape, address in tensors:
+            text = name.encode()
+            # A tensor without bytes needs an address all the same: none would say that its data is put later.
+            if add(at, text, len(text), number, len(shape), (c_uint64 * len(shape))(*shape), address or 1, None,
+                   reference):
+                raise _library.failure(error, "write")
+        options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0,
+                               format=_library.FORMATS[format], header_reserve=header_reserve)
+        call(st.st_writer_begin, writer, path, byref(options), context="write")
+        call(st.st_writer_finish, writer, context="write")
+    finally:
+        st.st_writer_free(writer)
+
+
+def edit(path: bytes, changes: dict[str, str | None], sync: bool) -> None:
+    for text in (text for pair in changes.items() for text in pair if text is not None):
+        if "\0" in text:
+            raise ValueError(f"{text!r} holds a NUL, with which metadata cannot be edited")
+    strings = c_char_p * len(changes)
+    keys = strings(*(key.encode() for key in changes))
+    values = strings(*(None if value is None else value.encode() for value in changes.values()))
+    options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0)
+    call(st.st_edit_metadata, path, keys, values, len(changes), byref(options))

@@ -1,0 +1,10 @@
+"""Saving and loading dictionaries of mlx arrays.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import mlx.core as mx
+import numpy as np
+
+from ._convert import functions
+
+save, save_file, load, load_file = functions("mlx", np.asarray, mx.array)

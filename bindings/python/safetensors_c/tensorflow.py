@@ -1,0 +1,9 @@
+"""Saving and loading dictionaries of tensorflow tensors.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import tensorflow as tf
+
+from ._convert import functions
+
+save, save_file, load, load_file = functions("tf", lambda tensor: tensor.numpy(), tf.convert_to_tensor)

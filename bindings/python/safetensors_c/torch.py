@@ -1,0 +1,227 @@
+"""Saving and loading dictionaries of torch tensors, and models whose tensors share memory.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+import torch
+
+from . import _torch
+from ._edit import deserialize
+from ._open import safe_open
+from ._write import TensorSpec, serialize, serialize_file
+
+
+def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """The bytes of a safetensors file with these tensors, which must be dense, contiguous and share no memory."""
+    specs, _held = _flatten(tensors)
+    return serialize(specs, metadata=metadata)
+
+
+def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
+              **options) -> None:
+    """Writes a safetensors file with these tensors, which must be dense, contiguous and share no memory.
+
+    They must not change meanwhile. `options` are those of serialize_file.
+    """
+    specs, _held = _flatten(tensors)
+    serialize_file(specs, filename, metadata=metadata, **options)
+
+
+def load(data: bytes) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file that lies in memory."""
+    loaded = {}
+    for name, tensor in deserialize(data):
+        kind, shape = _torch.dtype(tensor["dtype"]), tensor["shape"]
+        if tensor["dtype"] == "F4":
+            shape = _torch.halved(shape)
+        loaded[name] = (torch.frombuffer(tensor["data"], dtype=kind).reshape(shape) if tensor["data"]
+                        else torch.empty(shape, dtype=kind))
+    return loaded
+
+
+def load_file(filename, device="cpu", *, backend: str = "mmap", threads: int | None = None,
+              progress=None) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint.
+
+    On the CPU they are views of the file, mapped copy-on-write: what is written to them does not reach the file. With
+    `threads`, `progress` (a function of the bytes that are read and all bytes, or True for a bar) or backend="pread"
+    they own their memory, and the whole file is read before the call returns.
+    """
+    with safe_open(filename, framework="pt", device=device, backend=backend) as file:
+        return file.get_tensors(threads=threads, progress=progress)
+
+
+def save_model(model: torch.nn.Module, filename: str, metadata: dict[str, str] | None = None,
+               force_contiguous: bool = True) -> None:
+    """Writes the state of a model. Of tensors that share memory one is kept; metadata names it for each of the others.
+
+    With `force_contiguous` tensors of another layout are copied, else they are an error.
+    """
+    state = model.state_dict()
+    for kept, dropped in _remove_duplicate_names(state).items():
+        for name in dropped:
+            metadata = {} if metadata is None else metadata
+            metadata.setdefault(name, kept)
+            del state[name]
+    if force_contiguous:
+        state = {name: tensor.contiguous() for name, tensor in state.items()}
+    try:
+        save_file(state, filename, metadata=metadata)
+    except ValueError as error:
+        raise ValueError(f"{error} Or use save_model(..., force_contiguous=True), read the docs for potential "
+                         "caveats.") from error
+
+
+def load_model(model: torch.nn.Module, filename, strict: bool = True, device="cpu", *,
+               backend: str = "mmap") -> tuple[list[str], list[str]]:
+    """Loads a checkpoint into a model, whose tensors may share memory in another way than those of the model that was
+    saved. Returns the names that the model has and the file lacks, and those that the file has and the model does not
+    take; with `strict` these are a RuntimeError.
+    """
+    state = load_file(filename, device=device, backend=backend)
+    duplicates = _remove_duplicate_names(model.state_dict(), preferred_names=state.keys())
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    missing = set(missing)
+    for name in (name for dropped in duplicates.values() for name in dropped):
+        if name in missing:
+            missing.remove(name)  # it got its values by the name that was kept
+        else:
+            unexpected.append(name)
+    if strict and (missing or unexpected):
+        said = f"Error(s) in loading state_dict for {type(model).__name__}:"
+        if missing:
+            said += "\n    Missing key(s) in state_dict: " + ", ".join(f'"{name}"' for name in sorted(missing))
+        if unexpected:
+            said += "\n    Unexpected key(s) in state_dict: " + ", ".join(f'"{name}"' for name in sorted(unexpected))
+        raise RuntimeError(said)
+    return missing, unexpected
+
+
+# ---- tensors that share memory: these names are imported by other packages ----------------------------------------------
+
+def storage_ptr(tensor: torch.Tensor) -> int:
+    """The address of the tensor's storage; 0 where it has none."""
+    try:
+        return _storage(tensor).data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def storage_size(tensor: torch.Tensor) -> int:
+    """The size of the tensor's storage in bytes."""
+    try:
+        return _storage(tensor).nbytes()
+    except (NotImplementedError, RuntimeError):
+        return tensor.nelement() * tensor.element_size()
+
+
+def _storage(tensor):
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    storage = tensor.storage()  # torch before 2.0
+    return storage.untyped() if hasattr(storage, "untyped") else storage._untyped()
+
+
+def _end_ptr(tensor: torch.Tensor) -> int:
+    """The address behind the tensor's last element."""
+    if not tensor.nelement():
+        return tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _find_shared_tensors(state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
+    """The names, in sets: those of one set are tensors of one storage that overlap."""
+    storages = defaultdict(set)
+    for name, tensor in state_dict.items():
+        if tensor.device.type != "meta" and storage_ptr(tensor) and storage_size(tensor):
+            storages[tensor.device, storage_ptr(tensor), storage_size(tensor)].add(name)
+    found = []
+    for names in storages.values():
+        found += [names] if len(names) < 2 else _split(names, state_dict)
+    return found
+
+
+def _split(names: set[str], state_dict) -> list[set[str]]:
+    areas = sorted((state_dict[name].data_ptr(), _end_ptr(state_dict[name]), name) for name in names)
+    groups, reached = [], None
+    for start, stop, name in areas:
+        if reached is None or start >= reached:
+            groups.append(set())
+        groups[-1].add(name)
+        reached = stop if reached is None else max(reached, stop)
+    return groups
+
+
+def _is_complete(tensor: torch.Tensor) -> bool:
+    """Whether the tensor covers its whole storage."""
+    return (tensor.data_ptr() == storage_ptr(tensor)
+            and tensor.nelement() * tensor.element_size() == storage_size(tensor))
+
+
+def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_names=None,
+                            discard_names=None) -> dict[str, list[str]]:
+    """Which name is kept of tensors that share memory, and which are dropped for it.
+
+    The name that is kept covers the storage: one of `preferred_names` if there is such, else none of `discard_names`
+    if possible, and of several the first.
+    """
+    preferred_names, discard_names = set(preferred_names or ()), set(discard_names or ())
+    dropped = {}
+    for shared in _find_shared_tensors(state_dict):
+        complete = {name for name in shared if _is_complete(state_dict[name])}
+        if not complete:
+            raise RuntimeError(
+                "Error while trying to find names to remove to save state dict, but found no suitable name to keep for"
+                f" saving amongst: {shared}. None is covering the entire storage.Refusing to save/load the model since"
+                " you could be storing much more memory than needed. Please refer to"
+                " https://huggingface.co/docs/safetensors/torch_shared_tensors for more information. Or open an issue.")
+        kept = min((complete & preferred_names) or (complete - discard_names) or complete)
+        others = sorted(shared - {kept})
+        if others:
+            dropped[kept] = others
+    return dropped
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------------
+
+def _flatten(tensors) -> tuple[dict[str, TensorSpec], list]:
+    """What is to be written, and the tensors that must live until it is."""
+    _check(tensors)
+    specs, held = {}, []
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. It either means you are"
+                " trying to save tensors which are reference of each other in which case it's recommended to save only"
+                " the full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to pack it"
+                " before saving.")
+        tensor = tensor.detach().cpu()
+        held.append(tensor)
+        specs[name] = TensorSpec(dtype=str(tensor.dtype).split(".")[-1], shape=tensor.shape,
+                                 data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())
+    return specs, held
+
+
+def _check(tensors) -> None:
+    if not isinstance(tensors, dict):
+        raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
+    sparse = [name for name, tensor in tensors.items() if tensor.layout != torch.strided]
+    if sparse:
+        raise ValueError(
+            f"You are trying to save a sparse tensors: `{sparse}` which this library does not support. You can make it a"
+            " dense tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed.")
+    shared = [names for names in _find_shared_tensors(tensors) if len(names) > 1]
+    if shared:
+        raise RuntimeError(
+            "\n            Some tensors share memory, this will lead to duplicate memory on disk and potential differences"
+            f" when loading them again: {shared}.\n            A potential way to correctly save your model is to use"
+            " `save_model`.\n            More information at"
+            " https://huggingface.co/docs/safetensors/torch_shared_tensors\n            ")
