@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import _library, _plan
+from . import _plan
 from ._dtypes import SPELLING
 from ._errors import SafetensorError
 from ._library import st
@@ -47,8 +47,6 @@ def address(array: np.ndarray) -> int:
 
 class Arrays:
     """How `safe_open` makes what it returns. `convert` turns an array into the framework's own."""
-
-    io = _library.IO_AUTO
 
     def __init__(self, convert=None):
         self._convert = convert

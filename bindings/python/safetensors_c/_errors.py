@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 class SafetensorError(Exception):
@@ -40,16 +42,20 @@ _HEADER = {
 
 
 def from_status(status: str, message: str, offset: int | None, os_error: int, context: str,
-                size: int | None = None) -> Exception:
+                size: int | None = None, path: bytes | None = None) -> Exception:
     """The exception for a failed call.
 
     `context` is "header", "bytes" (also a header, in memory), "write", or "" for what reads tensors. `size` is that of
-    the file.
+    the file, if it is no path.
     """
-    if os_error and context != "write":
+    if status == "ST_ERR_OPEN" and os_error == errno.ENOENT and path is not None:
+        return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
+    if os_error and context != "write" and status != "ST_ERR_MAP":
         return OSError(os_error, message)
     if status == "ST_ERR_NO_MEMORY":
         return MemoryError(message)
+    if size is None and path is not None and os.path.isfile(path):
+        size = os.path.getsize(path)
     error = SafetensorError(_lead(status, message, context, size) + message)
     error.status, error.offset = status, offset
     return error

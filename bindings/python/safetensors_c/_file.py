@@ -4,11 +4,11 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from array import array
-from ctypes import POINTER, byref, c_size_t, c_uint8, c_uint64, c_void_p, cast, sizeof, string_at
+from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
+from functools import cached_property
 
 from . import _library
 from ._dtypes import NAMES
@@ -29,12 +29,14 @@ class Tensor:
         self.handle, self.name, self.dtype, self.shape, self.nbytes = handle, name, dtype, shape, nbytes
 
 
-def open_file(source, io: int) -> File:
-    """Opens a file, without the mapping that was asked for if the system refuses it."""
+def open_file(source, writable: bool) -> File:
+    """Opens a checkpoint: with `writable` mapped copy-on-write, unless the system refuses to map it."""
+    if not writable:
+        return File(source)
     try:
-        return File(source, io)
-    except OSError as error:
-        if error.errno not in (errno.ENODEV, errno.ENOMEM, errno.EACCES, errno.EPERM) or io == _library.IO_AUTO:
+        return File(source, _library.IO_COPY)
+    except SafetensorError as error:
+        if error.status != "ST_ERR_MAP":
             raise
         return File(source, _library.IO_READ)
 
@@ -57,7 +59,6 @@ class File:
 
     def __init__(self, source, io: int = _library.IO_AUTO):
         self._owner = _Handle()
-        self._table: Table | None = None
         self._regions: dict[int, object] = {}
         self._lock = threading.Lock()
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
@@ -68,8 +69,7 @@ class File:
             path = os.fsencode(source)
             if b"\0" in path:
                 raise ValueError("embedded null byte")
-            size = os.path.getsize(path) if os.path.isfile(path) else None
-            call(st.st_open, path, byref(options), byref(out), context="header", size=size)
+            call(st.st_open, path, byref(options), byref(out), context="header", path=path)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             address, size, self._owner.keep = memory_of(source)
             call(st.st_open_memory, address, size, None, None, byref(options), byref(out), context="bytes", size=size)
@@ -81,15 +81,13 @@ class File:
                             + type(source).__name__)
         self.handle = self._owner.value = out.value
 
-    @property
+    @cached_property
     def table(self) -> Table:
-        if self._table is None:
-            self._table = Table(self.handle)
-        return self._table
+        return Table(self.handle)
 
     def find(self, name: str) -> Tensor | None:
-        if self._table is not None:
-            return self._table.get(name)
+        if "table" in self.__dict__:
+            return self.table.get(name)
         text = name.encode("utf-8", "surrogatepass")
         handle = quick.st_get_tensor_n(self.handle, text, len(text))
         if not handle:
@@ -155,7 +153,7 @@ class Table:
         out = c_void_p()
         call(quick.st_list_tensors, file, 0, byref(out))
         try:
-            rows = cast(out, POINTER(_library.TensorList)).contents
+            rows = _library.TensorList.from_address(out.value)
             count = rows.count
             starts = _column("Q", rows.name_offsets, count + 1)
             text = string_at(rows.names, starts[count]) if count else b""
@@ -163,8 +161,8 @@ class Table:
             if len(self.names) != count:  # a name holds a NUL
                 self.names = [text[begin:end - 1].decode() for begin, end in zip(starts, starts[1:])]
             self.dtypes = _column("i", rows.dtypes, count)
-            self.ends = _column("Q", rows.dim_offsets, count + 1)
-            self.dims = _column("Q", rows.dims, self.ends[count])
+            self.ends = _column("Q", rows.dim_offsets, count + 1).tolist()
+            self.dims = _column("Q", rows.dims, self.ends[count]).tolist()
             self.sizes = _column("Q", rows.sizes, count)
             self.handles = _column(_POINTER, rows.tensors, count)
         finally:
@@ -186,6 +184,10 @@ class Table:
     def shape(self, i: int) -> list[int]:
         return self.dims[self.ends[i]:self.ends[i + 1]]
 
+    def shapes(self) -> dict[str, list[int]]:
+        dims = self.dims
+        return {name: dims[begin:end] for name, begin, end in zip(self.names, self.ends, self.ends[1:])}
+
     def row(self, i: int) -> Tensor:
         return Tensor(self.handles[i], self.names[i], NAMES[self.dtypes[i]], self.shape(i), self.sizes[i])
 
@@ -197,11 +199,11 @@ class Table:
         return [self.row(i) for i in range(len(self.names))]
 
 
-def _column(code: str, address: int | None, count: int) -> list[int]:
+def _column(code: str, address: int | None, count: int) -> array:
     values = array(code)
     if count:
         values.frombytes(string_at(address, count * values.itemsize))
-    return values.tolist()
+    return values
 
 
 def _shape(tensor: int) -> list[int]:

@@ -157,15 +157,15 @@ def address_of_bytes(data: bytes) -> int:
     return cast(c_char_p(data), c_void_p).value
 
 
-def failure(error: Error, context: str = "", size: int | None = None) -> Exception:
+def failure(error: Error, context: str = "", size: int | None = None, path: bytes | None = None) -> Exception:
     """The exception for a call that filled `error`."""
     offset = None if error.offset == (1 << 64) - 1 else error.offset
     return _errors.from_status(quick.st_status_name(error.status).decode(), error.message.decode(errors="replace"),
-                               offset, error.os_error, context, size)
+                               offset, error.os_error, context, size, path)
 
 
-def call(function, *arguments, context: str = "", size: int | None = None) -> None:
+def call(function, *arguments, context: str = "", size: int | None = None, path: bytes | None = None) -> None:
     """Calls a function that ends with `st_error *`, and raises what it reports."""
     error = new(Error)
     if function(*arguments, byref(error)):
-        raise failure(error, context, size)
+        raise failure(error, context, size, path)

@@ -4,8 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-import os
-
+from ._dtypes import NAMES
 from ._errors import SafetensorError
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",
@@ -46,8 +45,6 @@ def _device(given):
 
 def _maker(framework: str, device, backend: str):
     """What turns tensors of a file into those of the framework. Frameworks are imported here, and not before."""
-    if device != "cpu" and framework not in ("pytorch", "paddle"):
-        raise SafetensorError(f"Device {device} is not supported for framework {framework}")
     if framework == "pytorch":
         from ._torch import Tensors
         return Tensors(device, mapped=backend == "mmap")
@@ -83,7 +80,7 @@ class safe_open:
     """
 
     __module__ = "safetensors_c"
-    __slots__ = ("_opened", "_make", "__weakref__")
+    __slots__ = ("_opened", "_make", "_table", "_rows", "__weakref__")
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
         self._opened = None
@@ -92,11 +89,12 @@ class safe_open:
             raise TypeError(f"argument 'backend': '{type(backend).__name__}' object is not an instance of 'str'")
         if backend not in ("mmap", "pread"):
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
-        if isinstance(filename, (str, os.PathLike)) and not os.path.exists(filename):
-            raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}")
+        if device != "cpu" and framework not in ("pytorch", "paddle"):
+            raise SafetensorError(f"Device {device} is not supported for framework {framework}")
         from ._file import open_file
+        self._opened = open_file(filename, framework == "pytorch" and device == "cpu" and backend == "mmap")
         self._make = _maker(framework, device, backend)
-        self._opened = open_file(filename, self._make.io)
+        self._rows = {}
 
     @property
     def _file(self):
@@ -104,13 +102,11 @@ class safe_open:
             raise SafetensorError("File is closed")
         return self._opened
 
-    def _find(self, name: str):
-        if not isinstance(name, str):
-            raise TypeError(f"argument 'name': '{type(name).__name__}' object is not an instance of 'str'")
-        tensor = self._file.find(name)
-        if tensor is None:
-            raise SafetensorError(f"File does not contain tensor {name}")
-        return tensor
+    @staticmethod
+    def _missing(name) -> Exception:
+        if isinstance(name, str):
+            return SafetensorError(f"File does not contain tensor {name}")
+        return TypeError(f"argument 'name': '{type(name).__name__}' object is not an instance of 'str'")
 
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
@@ -126,7 +122,10 @@ class safe_open:
 
     def get_tensor(self, name: str):
         """The tensor of this name."""
-        return self._make.tensor(self._file, self._find(name))
+        tensor = self._file.find(name) if isinstance(name, str) else None
+        if tensor is None:
+            raise self._missing(name)
+        return self._make.tensor(self._file, tensor)
 
     def get_tensors(self, *, threads: int | None = None, progress=None) -> dict:
         """All tensors by name, in the order of their data.
@@ -140,7 +139,23 @@ class safe_open:
 
     def get_slice(self, name: str) -> PySafeSlice:
         """A tensor that is read only where it is indexed: `get_slice(name)[:, ::8]`."""
-        return PySafeSlice(self._file, self._make, self._find(name))
+        row = self._rows.get(name)
+        if row is None:
+            self._table = self._file.table
+            self._rows = self._table.index
+            row = self._rows.get(name)
+            if row is None:
+                raise self._missing(name)
+        return PySafeSlice(self, self._table, row)
+
+    def shapes(self) -> dict[str, list[int]]:
+        """The shapes of all tensors by name, in the order of their data."""
+        return self._file.table.shapes()
+
+    def dtypes(self) -> dict[str, str]:
+        """The dtypes of all tensors by name, as the format spells them, in the order of their data."""
+        table = self._file.table
+        return dict(zip(table.names, map(NAMES.__getitem__, table.dtypes)))
 
     def shards(self) -> list[str]:
         """The paths of the files that the checkpoint consists of."""
@@ -154,7 +169,7 @@ class safe_open:
         return self
 
     def __exit__(self, *_) -> None:
-        self._opened = None
+        self._opened, self._table, self._rows = None, None, {}
 
 
 class _safe_open_handle(safe_open):
@@ -171,16 +186,19 @@ class PySafeSlice:
     """A tensor that is read only where it is indexed. It keeps the file open."""
 
     __module__ = "safetensors_c"
-    __slots__ = ("_file", "_make", "_tensor")
+    __slots__ = ("_file", "_make", "_table", "_row")
 
-    def __init__(self, file, make, tensor):
-        self._file, self._make, self._tensor = file, make, tensor
+    def __init__(self, opened: safe_open, table, row: int):
+        self._file, self._make, self._table, self._row = opened._opened, opened._make, table, row
 
     def get_shape(self) -> list[int]:
-        return list(self._tensor.shape)
+        """The shape of the whole tensor."""
+        row, ends = self._row, self._table.ends
+        return self._table.dims[ends[row]:ends[row + 1]]
 
     def get_dtype(self) -> str:
-        return self._tensor.dtype
+        """The dtype of the tensor, as the format spells it: "F32"."""
+        return NAMES[self._table.dtypes[self._row]]
 
     def __getitem__(self, index):
-        return self._make.slice(self._file, self._tensor, index)
+        return self._make.slice(self._file, self._table.row(self._row), index)

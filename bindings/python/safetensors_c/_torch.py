@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _library, _plan
+from . import _plan
 from ._dtypes import BITS, SPELLING
 from ._errors import SafetensorError
 from ._library import st
@@ -41,10 +41,6 @@ class Tensors:
     def __init__(self, device="cpu", mapped: bool = True):
         self._device, self._mapped = device, mapped and device == "cpu"
         self._pinned = str(device).startswith("cuda")
-
-    @property
-    def io(self) -> int:
-        return _library.IO_COPY if self._mapped else _library.IO_AUTO
 
     def tensor(self, file, tensor):
         return self._view(file, tensor) if self._mapped else self._move(self._read(file, tensor))

@@ -1,0 +1,61 @@
+"""Puts the self-contained C library into the wheel, which then serves every Python 3 of one platform.
+
+SAFETENSORS_C_LIBRARY names a library that is built; without it CMake builds one from the checkout that this folder is
+in, with the options in CMAKE_ARGS (where the network is closed: -DFETCHCONTENT_SOURCE_DIR_SIMDJSON=FOLDER).
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.dist import Distribution
+from wheel.bdist_wheel import bdist_wheel
+
+NAME = {"darwin": "libsafetensors.dylib", "win32": "safetensors.dll"}.get(sys.platform, "libsafetensors.so")
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class BuildWithLibrary(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:  # which finds a library by SAFETENSORS_C_LIBRARY
+            shutil.copyfile(self._library(), pathlib.Path(self.build_lib, "safetensors_c", NAME))
+
+    def _library(self):
+        given = os.environ.get("SAFETENSORS_C_LIBRARY")
+        if given:
+            return given
+        if not (CHECKOUT / "capi" / "safetensors.map").exists():
+            sys.exit("setup.py: no checkout of libsafetensors is around this folder, from which the library could be built:"
+                     " set SAFETENSORS_C_LIBRARY to a libsafetensors.so")
+        folder = pathlib.Path(self.get_finalized_command("build").build_temp, "libsafetensors").resolve()
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DST_SELF_CONTAINED=ON", "-DST_STATIC_RUNTIME=ON",
+                   *(f"-DST_BUILD_{part}=OFF" for part in ("TESTS", "CLI", "BENCH", "FUZZ"))]
+        subprocess.run(["cmake", "-S", CHECKOUT, "-B", folder, *options, *shlex.split(os.environ.get("CMAKE_ARGS", ""))],
+                       check=True)
+        subprocess.run(["cmake", "--build", folder, "--target", "safetensors", "--config", "Release", "--parallel"],
+                       check=True)
+        return next(path for path in (folder / NAME, folder / "Release" / NAME) if path.exists())
+
+
+class PlatformWheel(bdist_wheel):
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+class PlatformDistribution(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel}, distclass=PlatformDistribution)
