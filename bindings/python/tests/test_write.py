@@ -1,0 +1,172 @@
+"""TensorSpec, serialize and serialize_file, and the changes of a file that is there.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import array
+import os
+
+import pytest
+
+FLOATS = array.array("f", [1, 2, 3, 4])
+ADDRESS = FLOATS.buffer_info()[0]
+
+
+def spec(package, **changes):
+    return package.TensorSpec(**{"dtype": "float32", "shape": [4], "data_ptr": ADDRESS, "data_len": 16, **changes})
+
+
+@pytest.mark.parametrize("spelling, name", [
+    ("bool", "BOOL"), ("int8", "I8"), ("uint8", "U8"), ("int16", "I16"), ("uint16", "U16"), ("int32", "I32"),
+    ("uint32", "U32"), ("int64", "I64"), ("uint64", "U64"), ("float16", "F16"), ("float32", "F32"), ("float64", "F64"),
+    ("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3"), ("float8_e4m3fnuz", "F8_E4M3FNUZ"), ("float8_e5m2", "F8_E5M2"),
+    ("float8_e5m2fnuz", "F8_E5M2FNUZ"), ("float8_e8m0fnu", "F8_E8M0"), ("complex64", "C64")])
+def test_dtype_of_a_spec(package, path, spelling, name):
+    bits = {"8": 1, "6": 2, "2": 4, "4": 8}[{"bool": "int8", "bfloat16": "int16", "complex64": "int64"}.get(
+        spelling, spelling.split("_")[0])[-1]]
+    tensor = spec(package, dtype=spelling, shape=[16 // bits])
+    assert tensor.dtype == name
+    package.serialize_file({"a": tensor}, path)
+    with open(path, "rb") as file:
+        content = file.read()
+    assert content == package.serialize({"a": tensor}) and content.endswith(FLOATS.tobytes())
+    assert b'"dtype":"%s"' % name.encode() in content
+
+
+def test_f4_counts_pairs(package):
+    tensor = spec(package, dtype="float4_e2m1fn_x2", shape=[2, 8])
+    assert tensor.dtype == "F4" and tensor.shape == [2, 16]
+    assert b'"shape":[2,16]' in package.serialize({"a": tensor})
+
+
+def test_spec_shows_itself_and_cannot_be_changed(package):
+    tensor = spec(package, shape=(2, 2))
+    assert repr(tensor) == f"TensorSpec(dtype='F32', shape=[2, 2], data_ptr={ADDRESS}, data_len=16)"
+    assert (tensor.data_ptr, tensor.data_len) == (ADDRESS, 16)
+    with pytest.raises(AttributeError):
+        tensor.shape = [1]
+
+
+@pytest.mark.parametrize("changes, problem, message", [
+    ({"dtype": "nonsense"}, "SafetensorError", 'Unknown dtype "nonsense". Supported dtypes: bool, int8, '),
+    ({"shape": [-1]}, OverflowError, "can't convert negative int to unsigned"),
+    ({"data_ptr": -1}, OverflowError, "can't convert negative int to unsigned"),
+    ({"data_len": -1}, OverflowError, "can't convert negative int to unsigned"),
+    ({"shape": "ab"}, TypeError, ""), ({"shape": 3}, TypeError, ""), ({"shape": [1.5]}, TypeError, ""),
+    ({"data_ptr": 1 << 70}, OverflowError, ""),
+])
+def test_wrong_spec(package, changes, problem, message):
+    with pytest.raises(getattr(package, problem) if isinstance(problem, str) else problem) as error:
+        spec(package, **changes)
+    assert message in str(error.value)
+
+
+def test_spec_takes_keywords_only(package):
+    with pytest.raises(TypeError):
+        package.TensorSpec("float32", [4], ADDRESS, 16)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"shape": [5]}, "invalid shape, data type, or offset for tensor"),
+    ({"data_len": 15}, "invalid shape, data type, or offset for tensor"),
+    ({"shape": [1 << 40, 1 << 40]}, "overflow computing buffer size from shape and/or element type"),
+])
+def test_spec_that_does_not_fit_its_data(package, path, changes, message):
+    for write in (package.serialize, lambda tensors: package.serialize_file(tensors, path)):
+        with pytest.raises(package.SafetensorError) as error:
+            write({"a": spec(package, **changes)})
+        assert str(error.value).startswith("Error while serializing: " + message)
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("tensors, metadata", [
+    (3, None), ([], None), ({"a": 3}, None), ({"a": {"dtype": "float32", "shape": [1]}}, None), ({3: None}, None),
+    ({}, {"a": 3}), ({}, {3: "a"}), ({}, "a"),
+])
+def test_wrong_arguments(package, path, tensors, metadata):
+    with pytest.raises(TypeError):
+        package.serialize(tensors, metadata)
+    with pytest.raises(TypeError):
+        package.serialize_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize("where", ["not/there/x", "."])
+def test_path_that_cannot_be_written(package, tmp_path, where):
+    with pytest.raises(package.SafetensorError, match="^Error while serializing: "):
+        package.serialize_file({"a": spec(package)}, str(tmp_path / where))
+
+
+@pytest.mark.parametrize("filename", [3, None])
+def test_path_that_is_none(package, filename):
+    with pytest.raises(TypeError):
+        package.serialize_file({"a": spec(package)}, filename)
+
+
+def test_deserialize_tells_all(package):
+    (name, tensor), = package.deserialize(package.serialize({"a": spec(package, shape=[2, 2])}))
+    assert name == "a" and tensor == {"dtype": "F32", "shape": [2, 2], "data": bytearray(FLOATS.tobytes())}
+    assert package.deserialize(package.serialize({})) == []
+
+
+@pytest.mark.parametrize("data", [bytearray(10), "text", 3])
+def test_deserialize_takes_bytes_only(package, data):
+    with pytest.raises(TypeError):
+        package.deserialize(data)
+
+
+def test_a_file_is_replaced_and_whole(ours, path):
+    with open(path, "wb") as file:
+        file.write(b"old")
+    with pytest.raises(ours.SafetensorError):
+        ours.serialize_file({"a": spec(ours, shape=[5])}, path)
+    with open(path, "rb") as file:
+        assert file.read() == b"old"
+    ours.serialize_file({"a": spec(ours)}, path, sync=True)
+    assert [name for name in os.listdir(os.path.dirname(path))] == [os.path.basename(path)]
+
+
+def test_no_tensor_is_called_metadata(ours, path):
+    for write in (ours.serialize, lambda tensors: ours.serialize_file(tensors, path)):
+        with pytest.raises(ours.SafetensorError, match="__metadata__"):
+            write({"__metadata__": spec(ours)})
+
+
+def test_empty_metadata_is_a_map(ours, path):
+    ours.serialize_file({}, path, {})
+    with open(path, "rb") as file:
+        content = file.read()
+    assert content == ours.serialize({}, {}) and b'{"__metadata__":{}}' in content
+    assert ours.safe_open(path, "np").metadata() == {}
+
+
+def test_metadata_is_edited(ours, path):
+    ours.serialize_file({"a": spec(ours)}, path, {"keep": "1", "drop": "2"}, header_reserve=64)
+    size = os.path.getsize(path)
+    ours.edit_metadata(path, {"drop": None, "new": "\u96ea", "absent": None})
+    with ours.safe_open(path, "np") as file:
+        assert file.metadata() == {"keep": "1", "new": "\u96ea"}
+        assert file.get_tensor("a").tobytes() == FLOATS.tobytes()
+    assert os.path.getsize(path) == size
+
+
+@pytest.mark.parametrize("changes", [{"a\0": "b"}, {"a": "b\0"}])
+def test_metadata_with_a_nul_is_not_edited(ours, path, changes):
+    ours.serialize_file({}, path)
+    with pytest.raises(ValueError, match="NUL"):
+        ours.edit_metadata(path, changes)
+
+
+def test_metadata_of_an_absent_file(ours, path):
+    with pytest.raises(OSError):
+        ours.edit_metadata(path, {"a": "b"})
+
+
+def test_bintensors_are_written_and_read(ours, path):
+    ours.serialize_file({"a": spec(ours), "b": spec(ours, shape=[2, 2])}, path, {"k": "v"}, format="bintensors")
+    with ours.safe_open(path, "np") as file:
+        assert file.shapes() == {"a": [4], "b": [2, 2]} or file.shapes() == {"b": [2, 2], "a": [4]}
+        assert file.metadata() == {"k": "v"} and file.get_tensor("b").tolist() == [[1, 2], [3, 4]]
+
+
+def test_unknown_format(ours, path):
+    with pytest.raises(ValueError, match="format is 'gguf'"):
+        ours.serialize_file({}, path, format="gguf")
