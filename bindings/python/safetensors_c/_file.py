@@ -30,8 +30,8 @@ class Tensor:
 
 
 def open_file(source, writable: bool) -> File:
-    """Opens a checkpoint: with `writable` mapped copy-on-write, unless the system refuses to map it."""
-    if not writable:
+    """Opens a checkpoint: with `writable` mapped copy-on-write, if it is a file that the system can map."""
+    if not writable or not isinstance(source, (str, os.PathLike, Descriptor)):
         return File(source)
     try:
         return File(source, _library.IO_COPY)
@@ -61,6 +61,7 @@ class File:
         self._owner = _Handle()
         self._regions: dict[int, object] = {}
         self._lock = threading.Lock()
+        self._writable = io == _library.IO_COPY
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
         if isinstance(source, Descriptor):
             call(st.st_open_fd, source.number, 0, 0, byref(options), byref(out), context="header",
@@ -112,10 +113,10 @@ class File:
         return [quick.st_get_warning(self.handle, i).decode() for i in range(quick.st_count_warnings(self.handle))]
 
     def region(self, tensor: Tensor):
-        """The mapping of the tensor's shard and the tensor's place in it, or None if the file is not mapped. The
-        mapping has the buffer interface, can be written to if the file was opened with IO_COPY, and keeps the file open.
+        """The mapping of the tensor's shard, to which can be written, and the tensor's place in it; None if there is no
+        such mapping. The mapping has the buffer interface, and keeps the file open.
         """
-        address = st.st_tensor_data(tensor.handle)
+        address = st.st_tensor_data(tensor.handle) if self._writable else None
         if not address:
             return None
         shard, offset = quick.st_tensor_shard(tensor.handle), quick.st_tensor_offset(tensor.handle)

@@ -1,0 +1,283 @@
+"""What a checkpoint can be opened from, models in several files, and what an open one keeps.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import gc
+import io
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from safetensors_c import numpy as mine
+from safetensors_c import safe_open
+
+ARRAYS = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(1000, np.int8), "c": np.zeros((0, 2))}
+
+
+@pytest.fixture
+def model(path):
+    mine.save_file(ARRAYS, path, {"format": "np"})
+    return path
+
+
+def check(file):
+    assert file.keys() == ["a", "b", "c"] and file.metadata() == {"format": "np"}
+    assert np.array_equal(file.get_slice("a")[1:, ::2], ARRAYS["a"][1:, ::2])
+    for name, array in file.get_tensors().items():
+        assert np.array_equal(array, ARRAYS[name]) and np.array_equal(file.get_tensor(name), array)
+
+
+@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data)), io.BytesIO])
+def test_content_in_memory(model, convert):
+    with open(model, "rb") as file:
+        content = convert(file.read())
+    with safe_open(content, "np") as opened:
+        del content
+        gc.collect()
+        check(opened)
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_file_object(model, buffering):
+    with open(model, "rb", buffering=buffering) as file, safe_open(file, "np") as opened:
+        check(opened)
+
+
+def test_content_in_memory_for_torch(model):
+    torch = pytest.importorskip("torch")
+    with open(model, "rb") as file:
+        content = file.read()
+    loaded = safe_open(content, "pt").get_tensors()
+    loaded["a"].fill_(7)  # an owned copy: bytes must never change
+    with open(model, "rb") as file:
+        assert content == file.read()
+    assert torch.equal(safe_open(io.BytesIO(content), "pt").get_tensor("b"), torch.ones(1000, dtype=torch.int8))
+
+
+class Failing(io.BytesIO):
+    fails = False
+
+    def read(self, count=-1):
+        if self.fails:
+            raise RuntimeError("the cable was pulled")
+        return super().read(count)
+
+
+def test_failure_of_a_file_object_is_the_cause(model):
+    with open(model, "rb") as file:
+        source = Failing(file.read() + b"")
+    opened = safe_open(source, "np")
+    source.fails = True
+    for read in (lambda: opened.get_tensor("b"), opened.get_tensors):
+        with pytest.raises(Exception) as error:
+            read()
+        assert str(error.value.__cause__) == "the cable was pulled"
+    with pytest.raises(Exception) as error:
+        safe_open(source, "np")
+    assert str(error.value.__cause__) == "the cable was pulled"
+
+
+class Short(io.BytesIO):
+    def read(self, count=-1):
+        return super().read(min(count, 5))
+
+
+class Ending(io.BytesIO):
+    def seek(self, offset, whence=0):
+        return super().seek(offset, whence) + (100 if whence == 2 else 0)
+
+
+def test_file_object_that_reads_a_little_at_a_time(model):
+    with open(model, "rb") as file:
+        check(safe_open(Short(file.read()), "np"))
+
+
+def test_file_object_that_ends_early(model):
+    with open(model, "rb") as file, pytest.raises(Exception) as error:
+        safe_open(Ending(file.read()), "np")
+    assert "where" in str(error.value.__cause__)
+
+
+def test_text_file_is_no_source(model):
+    with open(model, encoding="latin-1") as file, pytest.raises(Exception):
+        safe_open(file, "np")
+
+
+def test_handle_of_an_open_file(package, np_module, path):
+    np_module.save_file(ARRAYS, path)
+    with open(path, "rb") as file:
+        file.seek(5)
+        with package._safe_open_handle(file, framework="np") as opened:
+            assert opened.keys() == ["a", "b", "c"]
+            assert np.array_equal(opened.get_tensor("a"), ARRAYS["a"])
+        assert file.tell() == 5
+
+
+@pytest.fixture
+def shards(tmp_path):
+    names = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    mine.save_file({"a": ARRAYS["a"]}, tmp_path / names[0], {"format": "np"})
+    mine.save_file({"b": ARRAYS["b"], "c": ARRAYS["c"]}, tmp_path / names[1], {"format": "np"})
+    index = {"metadata": {}, "weight_map": {"a": names[0], "b": names[1], "c": names[1]}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", ["", "model.safetensors.index.json"])
+def test_model_in_several_files(shards, what):
+    with safe_open(shards / what, "np") as opened:
+        check(opened)
+        assert [os.path.basename(each) for each in opened.shards()] == [
+            "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+        assert opened.warnings() == []
+    assert mine.load_file(shards / what).keys() == ARRAYS.keys()
+
+
+def test_model_in_several_files_for_torch(shards):
+    torch = pytest.importorskip("torch")
+    from safetensors_c.torch import load_file
+    for options in ({}, {"threads": 2}):
+        loaded = load_file(shards, **options)
+        assert {name: tuple(tensor.shape) for name, tensor in loaded.items()} == {"a": (3, 4), "b": (1000,), "c": (0, 2)}
+        assert torch.equal(loaded["a"], torch.from_numpy(ARRAYS["a"]))
+
+
+def test_model_that_lacks_a_file(shards):
+    os.remove(shards / "model-00002-of-00002.safetensors")
+    with pytest.raises(Exception, match="model-00002-of-00002"):
+        safe_open(shards, "np")
+
+
+def test_tensors_that_the_index_does_not_list(shards):
+    index = json.loads((shards / "model.safetensors.index.json").read_text())
+    del index["weight_map"]["c"]
+    (shards / "model.safetensors.index.json").write_text(json.dumps(index))
+    with safe_open(shards, "np") as opened:
+        assert len(opened.warnings()) == 1 and "model-00002" in opened.warnings()[0]
+
+
+def test_shapes_and_dtypes_in_one_call(model):
+    with safe_open(model, "np") as opened:
+        assert opened.shapes() == {"c": [0, 2], "a": [3, 4], "b": [1000]}
+        assert opened.dtypes() == {"c": "F64", "a": "F32", "b": "I8"}
+
+
+def test_names_with_nuls_and_of_any_script(path):
+    names = ["", "\0", "a\0b", "\u96ea", "\U0001f600", "\"\\", "x" * 5000]
+    mine.save_file({name: np.array(n) for n, name in enumerate(names)}, path)
+    with safe_open(path, "np") as opened:
+        assert opened.keys() == sorted(names)
+        assert [int(opened.get_tensor(name)) for name in names] == list(range(len(names)))
+    with safe_open(path, "np") as opened:  # by name without a table
+        assert [int(opened.get_tensor(name)) for name in names] == list(range(len(names)))
+
+
+def test_name_that_is_no_text(model):
+    with safe_open(model, "np") as opened, pytest.raises(Exception, match="does not contain"):
+        opened.get_tensor("\ud800")
+
+
+def test_getters_and_lists_give_the_same_table(model):
+    from safetensors_c import _file
+    if not _file._HAS_LISTS:
+        pytest.skip("this library has no lists")
+    file = _file.open_file(model, False)
+    listed = _file.Table(file.handle)
+    asked = _file.Table.__new__(_file.Table)
+    asked._ask_for_each(file.handle)
+    for column in ("names", "dtypes", "dims", "ends", "sizes", "handles"):
+        assert list(getattr(listed, column)) == list(getattr(asked, column)), column
+
+
+def test_open_files_and_memory_are_given_back(model):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    gc.disable()  # nothing may wait for the collector
+    try:
+        safe_open(model, "np").get_tensors()
+        before = descriptors()
+        for _ in range(50):
+            opened = safe_open(model, "np")
+            opened.get_tensors(), opened.get_slice("a")[0], opened.metadata()
+            with open(model, "rb") as file:
+                safe_open(file, "np").get_tensors()
+        del opened
+        assert descriptors() <= before
+    finally:
+        gc.enable()
+
+
+def test_threads_use_one_file(model):
+    problems = []
+
+    def work(opened):
+        try:
+            for _ in range(30):
+                check(opened)
+        except BaseException as problem:
+            problems.append(problem)
+    with safe_open(model, "np") as opened:
+        threads = [threading.Thread(target=work, args=(opened,)) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    assert not problems
+
+
+def test_file_that_is_truncated_while_it_is_open(model):
+    opened = safe_open(model, "np")
+    os.truncate(model, os.path.getsize(model) - 10)
+    with pytest.raises(Exception, match="shorter|truncated|bytes"):
+        opened.get_tensor("b")
+
+
+def test_progress_is_told(model):
+    seen = []
+    mine.load_file(model, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (1048, 1048)
+
+
+def test_failure_of_a_progress_function_ends_the_load(tmp_path):
+    mine.save_file({f"t{n}": np.zeros(100) for n in range(50)}, tmp_path / "m")
+
+    def stop(done, total):
+        raise KeyboardInterrupt("enough")
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        mine.load_file(tmp_path / "m", progress=stop, threads=1)
+
+
+def test_bar(model, capsys):
+    mine.load_file(model, progress=True)
+    assert capsys.readouterr().err.startswith("loading [##############################] 1.05 kB of 1.05 kB, ")
+    mine.load_file(model)
+    assert capsys.readouterr().err == ""
+
+
+def test_bar_on_a_terminal():
+    from safetensors_c._progress import Bar
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+    stream = Terminal()
+    with Bar(stream) as bar:
+        bar(0, 4000)
+        bar(2000, 4000)
+    assert "\r" in stream.getvalue() and "[###############...............] 2.00 kB of 4.00 kB" in stream.getvalue()
+
+
+def test_large_tensor_is_read_by_several_threads(path):
+    from safetensors_c import _arrays
+    array = np.random.default_rng(0).integers(0, 255, _arrays._LARGE + 7, np.uint8)
+    mine.save_file({"a": array}, path)
+    assert np.array_equal(safe_open(path, "np").get_tensor("a"), array)
+
+
+def test_frameworks_by_every_name(package, np_module, path):
+    np_module.save_file(ARRAYS, path)
+    for name in ("np", "numpy"):
+        assert isinstance(package.safe_open(path, framework=name).get_tensor("a"), np.ndarray)

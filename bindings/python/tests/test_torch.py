@@ -1,0 +1,284 @@
+"""Dictionaries of torch tensors, and models whose tensors share memory.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import gc
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+NAMES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "uint64",
+         "uint32", "uint16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+         "float4_e2m1fn_x2"]
+DTYPES = [name for name in NAMES if hasattr(torch, name)]
+SHAPES = [(), (4,), (0, 3), (2, 4), (2, 3, 2)]
+
+
+def values(dtype, shape):
+    kind = getattr(torch, dtype)
+    size = torch.empty(0, dtype=kind).element_size()
+    bits = torch.randint(0, 2, (max(torch.Size(shape).numel(), 1) * size,), dtype=torch.uint8)
+    if 0 in shape:
+        return torch.empty(shape, dtype=kind)
+    return bits.view(kind).reshape(shape)
+
+
+def raw(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8).tolist() if tensor.nelement() else []
+
+
+def same(left, right):
+    assert left.keys() == right.keys()
+    for name, tensor in left.items():
+        assert tensor.dtype == right[name].dtype and tensor.shape == right[name].shape, name
+        assert raw(tensor) == raw(right[name]), name
+
+
+def tensors_of(dtype):
+    shapes = [shape for shape in SHAPES if shape or dtype != "float4_e2m1fn_x2"]
+    return {str(shape): values(dtype, shape) for shape in shapes}
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtype_comes_back_from_a_file(pt_module, path, dtype, backend):
+    if (pt_module.__name__, dtype, backend) == ("safetensors.torch", "float4_e2m1fn_x2", "pread"):
+        pytest.skip("the reference cannot: it fills empty tensors with zeros, which torch cannot for this dtype")
+    tensors = tensors_of(dtype)
+    pt_module.save_file(tensors, path)
+    same(pt_module.load_file(path, backend=backend), tensors)
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in ("float8_e8m0fnu", "float4_e2m1fn_x2")])
+def test_dtype_comes_back_from_bytes(pt_module, dtype):
+    tensors = tensors_of(dtype)
+    same(pt_module.load(pt_module.save(tensors)), tensors)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e8m0fnu", "float4_e2m1fn_x2"])
+def test_dtype_that_the_reference_does_not_load_from_bytes(dtype):
+    from safetensors_c import torch as mine
+    if dtype not in DTYPES:
+        pytest.skip("this torch lacks it")
+    tensors = tensors_of(dtype)
+    same(mine.load(mine.save(tensors)), tensors)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_writes_the_bytes_of_the_reference(reference, path, dtype):
+    from safetensors import torch as theirs
+    from safetensors_c import torch as mine
+    tensors = tensors_of(dtype)
+    assert mine.save(tensors, {"format": "pt"}) == theirs.save(tensors, {"format": "pt"})
+    mine.save_file(tensors, path)
+    same(theirs.load_file(path), mine.load_file(path))
+
+
+class Index:
+    def __getitem__(self, index):
+        return index
+
+
+i = Index()
+A = torch.arange(60).reshape(3, 4, 5)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("index", [i[:], i[()], i[0], i[-1], i[1:], i[:, 1:3], i[::2, :, ::2], i[1, 2, 3], i[0:0], i[...],
+                                   i[..., 0], i[:2, ..., -1]], ids=repr)
+def test_slice(package, pt_module, path, index, backend):
+    pt_module.save_file({"a": A}, path)
+    with package.safe_open(path, "pt", backend=backend) as file:
+        assert torch.equal(file.get_slice("a")[index], A[index])
+
+
+@pytest.mark.parametrize("index", [i[-2:], i[:, :-1], i[None], i[[0, 2]], i[5:], i[torch.tensor([1])],
+                                   i[torch.tensor([True, False, True])]], ids=repr)
+def test_slice_as_torch_takes_it(package, pt_module, path, index):
+    pt_module.save_file({"a": A}, path)
+    with package.safe_open(path, "pt") as file:
+        assert torch.equal(file.get_slice("a")[index], A[index])
+
+
+@pytest.mark.parametrize("index, expected", [(i[::-1], A.flip(0)), (i[:, ::-2], A.flip(1)[:, ::2]), (i[0, ::-1], A[0].flip(0))])
+def test_slice_backwards(ours, path, index, expected):
+    from safetensors_c import torch as mine
+    mine.save_file({"a": A}, path)
+    for backend in ("mmap", "pread"):
+        assert torch.equal(ours.safe_open(path, "pt", backend=backend).get_slice("a")[index], expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "pread"}])
+def test_tensors_can_be_written_to_and_the_file_stays(pt_module, path, options):
+    pt_module.save_file({"a": torch.zeros(1000), "b": torch.zeros(3)}, path)
+    with open(path, "rb") as file:
+        before = file.read()
+    loaded = pt_module.load_file(path, **options)
+    loaded["a"].add_(1)
+    loaded["b"].fill_(2)
+    assert torch.equal(pt_module.load_file(path)["a"], torch.zeros(1000)) and loaded["a"].sum() == 1000
+    with open(path, "rb") as file:
+        assert file.read() == before
+
+
+def test_tensors_outlive_the_file_object(package, pt_module, path):
+    pt_module.save_file({"a": torch.arange(5000)}, path)
+    with package.safe_open(path, "pt") as file:
+        tensor, part = file.get_tensor("a"), file.get_slice("a")[10:20]
+    del file
+    os.remove(path)
+    gc.collect()
+    assert torch.equal(tensor, torch.arange(5000)) and torch.equal(part, torch.arange(10, 20))
+
+
+def test_each_tensor_has_a_storage_of_its_own(pt_module, path):
+    pt_module.save_file({"a": torch.zeros(1000), "b": torch.zeros(3)}, path)
+    loaded = pt_module.load_file(path)
+    assert loaded["b"].untyped_storage().nbytes() == 12
+    assert all(len(names) == 1 for names in pt_module._find_shared_tensors(loaded))
+    pt_module.save_file(loaded, path)  # over the file that they are views of
+    assert torch.equal(pt_module.load_file(path)["a"], torch.zeros(1000))
+
+
+def test_the_mapping_goes_with_the_last_tensor(path):
+    from safetensors_c import torch as mine
+    mine.save_file({"a": torch.zeros(1000), "b": torch.zeros(3)}, path)
+
+    def mapped():
+        with open("/proc/self/maps") as maps:
+            return sum(path in line for line in maps)
+    if not os.path.exists("/proc/self/maps"):
+        pytest.skip("needs /proc")
+    loaded = mine.load_file(path)
+    assert mapped()
+    del loaded["a"]
+    assert mapped()
+    del loaded
+    assert not mapped()
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), None])
+def test_device(ours, path, device):
+    from safetensors_c import torch as mine
+    mine.save_file({"a": torch.zeros(2)}, path)
+    assert mine.load_file(path, device=device)["a"].device.type == "cpu"
+
+
+@pytest.mark.parametrize("bad, problem, message", [
+    ([torch.zeros(2)], ValueError, "Expected a dict of [str, torch.Tensor] but received <class 'list'>"),
+    ({"a": 3}, ValueError, "Key `a` is invalid, expected torch.Tensor but received <class 'int'>"),
+    ({"a": torch.zeros(2, 3).t()}, ValueError, "You are trying to save a non contiguous tensor: `a` which is not allowed"),
+    ({"a": torch.zeros(3).to_sparse()}, ValueError, "You are trying to save a sparse tensors: `['a']`"),
+    (dict.fromkeys("ab", torch.zeros(2)), RuntimeError, "Some tensors share memory"),
+    ({"a": torch.zeros(2, dtype=torch.complex128)}, Exception, "complex128"),
+])
+def test_what_is_not_saved(pt_module, path, bad, problem, message):
+    for save in (pt_module.save, lambda tensors: pt_module.save_file(tensors, path)):
+        with pytest.raises(problem) as error:
+            save(bad)
+        assert message in str(error.value)
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Linear(4, 3, bias=False)
+        self.head = torch.nn.Linear(4, 3, bias=False)
+        self.head.weight = self.embedding.weight
+        self.other = torch.nn.Linear(2, 2)
+
+
+class Untied(Tied):
+    def __init__(self):
+        super().__init__()
+        self.head.weight = torch.nn.Parameter(torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_model_with_shared_tensors(pt_module, package, path, backend):
+    one, other = Tied(), Tied()
+    pt_module.save_model(one, path)
+    with package.safe_open(path, "pt") as file:
+        assert file.keys() == ["embedding.weight", "other.bias", "other.weight"]
+        assert file.metadata() == {"head.weight": "embedding.weight"}
+    assert pt_module.load_model(other, path, backend=backend) == (set(), [])
+    assert torch.equal(one.head.weight, other.head.weight) and other.head.weight is other.embedding.weight
+
+
+def test_model_that_lacks_tensors(pt_module, path):
+    pt_module.save_model(Tied(), path)
+    with pytest.raises(RuntimeError) as error:
+        pt_module.load_model(Untied(), path)
+    assert str(error.value) == ('Error(s) in loading state_dict for Untied:\n    Missing key(s) in state_dict: "head.weight"')
+    assert pt_module.load_model(Untied(), path, strict=False) == ({"head.weight"}, [])
+
+
+def test_model_with_tensors_too_many(pt_module, path):
+    pt_module.save_model(Untied(), path)
+    with pytest.raises(RuntimeError, match='Unexpected key'):
+        pt_module.load_model(Tied(), path)
+
+
+def test_users_metadata_is_kept(package, pt_module, path):
+    pt_module.save_model(Tied(), path, metadata={"head.weight": "mine", "format": "pt"})
+    assert package.safe_open(path, "pt").metadata() == {"head.weight": "mine", "format": "pt"}
+
+
+def test_model_with_a_transposed_tensor(pt_module, path):
+    model = torch.nn.Linear(3, 2)
+    model.weight = torch.nn.Parameter(torch.randn(3, 2).t())
+    pt_module.save_model(model, path)
+    with pytest.raises(ValueError, match=r"Or use save_model\(..., force_contiguous=True\)"):
+        pt_module.save_model(model, path, force_contiguous=False)
+
+
+BASE = torch.arange(10.0)
+VIEWS = {
+    "apart": {"a": BASE[:5], "b": BASE[5:]},
+    "overlapping": {"a": BASE[:6], "b": BASE[5:]},
+    "inside": {"a": BASE, "b": BASE[2:4], "c": BASE[6:8]},
+    "inside, then beyond": {"a": BASE[:8], "b": BASE[1:3], "c": BASE[4:]},
+    "strided": {"a": BASE[::2], "b": BASE[1::2]},
+    "twice": {"a": BASE, "b": BASE, "c": torch.zeros(3)},
+    "empty": {"a": BASE[:0], "b": BASE},
+    "meta": {"a": torch.empty(3, device="meta"), "b": torch.empty(3, device="meta")},
+}
+
+
+@pytest.mark.parametrize("case", [case for case in VIEWS if case not in ("inside", "inside, then beyond", "strided")])
+def test_groups_of_shared_tensors_are_those_of_the_reference(reference, case):
+    from safetensors import torch as theirs
+    from safetensors_c import torch as mine
+    assert sorted(map(sorted, mine._find_shared_tensors(VIEWS[case]))) == \
+        sorted(map(sorted, theirs._find_shared_tensors(VIEWS[case])))
+
+
+@pytest.mark.parametrize("case", ["inside", "inside, then beyond"])
+def test_tensor_that_begins_inside_an_earlier_one_is_shared(case):
+    from safetensors_c import torch as mine
+    assert mine._find_shared_tensors(VIEWS[case]) == [{"a", "b", "c"}]
+
+
+@pytest.mark.parametrize("state, keywords, expected", [
+    ("twice", {}, {"a": ["b"]}), ("twice", {"preferred_names": ["b"]}, {"b": ["a"]}),
+    ("twice", {"discard_names": ["a"]}, {"b": ["a"]}), ("twice", {"discard_names": ["a", "b"]}, {"a": ["b"]}),
+    ("meta", {}, {}),
+])
+def test_names_that_are_dropped(pt_module, state, keywords, expected):
+    assert pt_module._remove_duplicate_names(VIEWS[state], **keywords) == expected
+
+
+def test_no_name_that_covers_the_storage(pt_module):
+    with pytest.raises(RuntimeError, match="found no suitable name to keep for saving amongst"):
+        pt_module._remove_duplicate_names(VIEWS["overlapping"])
+
+
+def test_progress_is_told_and_a_failure_ends_the_load(path):
+    from safetensors_c import torch as mine
+    tensors = {f"t{n}": torch.randn(1000) for n in range(10)}
+    mine.save_file(tensors, path)
+    seen = []
+    same(mine.load_file(path, progress=lambda done, total: seen.append((done, total)), threads=2), tensors)
+    assert seen[-1] == (40000, 40000)
