@@ -379,4 +379,5 @@ def main():
         write_manifest(options.folder, "hostile.tsv", write_hostile(options.folder))
 
 
-main()
+if __name__ == "__main__":
+    main()

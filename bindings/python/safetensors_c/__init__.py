@@ -31,8 +31,8 @@ def __getattr__(name: str):
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-    value = globals()[name] = getattr(import_module("." + place, "safetensors_c"), name)
+    module = __import__("safetensors_c." + place, fromlist=[name])  # importlib would have to be imported itself
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import _plan
-from ._dtypes import SPELLING
+from ._dtypes import NAMES, SPELLING
 from ._errors import SafetensorError
-from ._library import st
 
 # One tensor of at least this size is read by several threads.
 _LARGE = 16 << 20
@@ -57,26 +55,23 @@ class Arrays:
     def tensor(self, file, tensor):
         array = np.empty(tensor.shape, dtype(tensor.dtype))
         if tensor.nbytes >= _LARGE:
-            _plan.read(file, [(tensor, address(array))])
+            from . import _plan
+            _plan.read(file, [(tensor.handle, address(array), tensor.nbytes)])
         else:
-            file.call(st.st_tensor_read, tensor.handle, address(array), tensor.nbytes)
+            file.read(tensor, address(array))
         return self._finish(array)
 
     def tensors(self, file, threads=None, progress=None) -> dict:
-        rows = file.table.rows()
-        arrays = [np.empty(row.shape, dtype(row.dtype)) for row in rows]
-        _plan.read(file, zip(rows, map(address, arrays)), threads, progress)
-        return {row.name: self._finish(array) for row, array in zip(rows, arrays)}
+        from . import _plan
+        table = file.table
+        kinds = {number: dtype(NAMES[number]) for number in set(table.dtypes)}
+        arrays = list(map(np.empty, table.shapes(), map(kinds.__getitem__, table.dtypes)))
+        _plan.read(file, zip(table.handles, map(address, arrays), table.sizes), threads, progress)
+        return dict(zip(table.names, arrays if self._convert is None else map(self._convert, arrays)))
 
     def slice(self, file, tensor, index):
-        return self._finish(read_slice(file, tensor, index))
-
-
-def read_slice(file, tensor, index) -> np.ndarray:
-    from ._index import Selection
-    part = Selection(index, tensor.shape)
-    array = np.empty(part.shape, dtype(tensor.dtype))
-    if part.elements:
-        begin, end, step = _plan.slice_arrays(part)
-        file.call(st.st_tensor_read_slice, tensor.handle, begin, end, step, address(array), array.nbytes)
-    return array
+        from ._index import Selection
+        part = Selection(index, tensor.shape)
+        array = np.empty(part.shape, dtype(tensor.dtype))
+        file.read_slice(tensor, part, address(array), array.nbytes)
+        return self._finish(array)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 
 class SafetensorError(Exception):
     """What is wrong with a file, a tensor or a call.
@@ -76,5 +75,8 @@ def _said(status: str, message: str, size: int | None) -> str | None:
     if status == "ST_ERR_TRUNCATED":
         return "invalid header length"
     said, pattern = _HEADER.get(status, (None, None))
-    found = re.search(pattern, message) if pattern else None
+    if pattern is None:
+        return said
+    import re  # takes longer to import than all of this package
+    found = re.search(pattern, message)
     return f"{said} `{found[1]}`" if found else said

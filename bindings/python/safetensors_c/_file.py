@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
+from ctypes import byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
 from functools import cached_property
 
 from . import _library
@@ -15,6 +15,10 @@ from ._dtypes import NAMES
 from ._errors import SafetensorError
 from ._library import call, quick, st
 from ._source import Descriptor, FileObject, memory_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._index import Selection
 
 _HAS_LISTS = hasattr(quick, "st_list_tensors")
 _POINTER = "Q" if sizeof(c_void_p) == 8 else "I"
@@ -127,6 +131,17 @@ class File:
                 self._regions[shard].owner = self._owner
             return self._regions[shard], offset
 
+    def read(self, tensor: Tensor, address: int) -> None:
+        """Copies the bytes of a tensor to where there is room for them."""
+        self.call(st.st_tensor_read, tensor.handle, address, tensor.nbytes)
+
+    def read_slice(self, tensor: Tensor, part: Selection, address: int, size: int) -> None:
+        """Copies the bytes of a slice, `size` of them, to where there is room for them."""
+        if size:
+            kind = c_int64 * len(part.begin)
+            self.call(st.st_tensor_read_slice, tensor.handle, kind(*part.begin), kind(*part.end), kind(*part.step), address,
+                      size)
+
     def call(self, function, *arguments) -> None:
         """Calls a function that reads from this file."""
         try:
@@ -141,14 +156,14 @@ class File:
 class Table:
     """All tensors of a file in the order of their data, in columns; `index` finds a row by name."""
 
-    __slots__ = ("names", "index", "dtypes", "dims", "ends", "sizes", "handles")
+    __slots__ = ("names", "dtypes", "dims", "ends", "sizes", "handles", "_index")
 
     def __init__(self, file: int):
         if _HAS_LISTS:
             self._copy_list(file)
         else:
             self._ask_for_each(file)
-        self.index = dict(zip(self.names, range(len(self.names))))
+        self._index: dict[str, int] | None = None
 
     def _copy_list(self, file: int) -> None:
         out = c_void_p()
@@ -182,12 +197,18 @@ class Table:
             self.dims += _shape(each)
             self.ends.append(len(self.dims))
 
+    @property
+    def index(self) -> dict[str, int]:
+        if self._index is None:
+            self._index = dict(zip(self.names, range(len(self.names))))
+        return self._index
+
     def shape(self, i: int) -> list[int]:
         return self.dims[self.ends[i]:self.ends[i + 1]]
 
-    def shapes(self) -> dict[str, list[int]]:
+    def shapes(self) -> list[list[int]]:
         dims = self.dims
-        return {name: dims[begin:end] for name, begin, end in zip(self.names, self.ends, self.ends[1:])}
+        return [dims[begin:end] for begin, end in zip(self.ends, self.ends[1:])]
 
     def row(self, i: int) -> Tensor:
         return Tensor(self.handles[i], self.names[i], NAMES[self.dtypes[i]], self.shape(i), self.sizes[i])

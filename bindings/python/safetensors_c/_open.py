@@ -150,7 +150,8 @@ class safe_open:
 
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of all tensors by name, in the order of their data."""
-        return self._file.table.shapes()
+        table = self._file.table
+        return dict(zip(table.names, table.shapes()))
 
     def dtypes(self) -> dict[str, str]:
         """The dtypes of all tensors by name, as the format spells them, in the order of their data."""

@@ -46,5 +46,6 @@ class Tensors:
     def _read(self, file, rows, threads=None, progress=None) -> dict:
         memory = [bytearray(row.nbytes) for row in rows]
         views = [(c_uint8 * len(data)).from_buffer(data) for data in memory]
-        _plan.read(file, zip(rows, map(addressof, views)), threads, progress)
+        places = [(row.handle, addressof(view), row.nbytes) for row, view in zip(rows, views)]
+        _plan.read(file, places, threads, progress)
         return {row.name: from_bytes(data, row.dtype, row.shape, self._device) for row, data in zip(rows, memory)}

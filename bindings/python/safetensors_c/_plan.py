@@ -4,20 +4,14 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-from ctypes import byref, c_int64, c_void_p
+from ctypes import byref, c_void_p
 
 from . import _library
 from ._library import call, quick, st
 
 
-def slice_arrays(selection):
-    """begin, end and step as the library takes them."""
-    kind = c_int64 * len(selection.begin)
-    return kind(*selection.begin), kind(*selection.end), kind(*selection.step)
-
-
 def read(file, destinations, threads: int | None = None, progress=None) -> None:
-    """Fills memory: destinations are pairs of a tensor and the address of as many bytes as it has.
+    """Fills memory: destinations are the handle of a tensor, an address, and the size of the tensor, which is there.
 
     `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading.
     """
@@ -28,8 +22,8 @@ def read(file, destinations, threads: int | None = None, progress=None) -> None:
     try:
         error = _library.new(_library.Error)
         add, at, reference = quick.st_plan_add, plan.value, byref(error)
-        for tensor, address in destinations:
-            if tensor.nbytes and add(at, tensor.handle, None, None, None, address, tensor.nbytes, reference):
+        for handle, address, size in destinations:
+            if size and add(at, handle, None, None, None, address, size, reference):
                 raise _library.failure(error)
         _run(file, plan, threads or 0, progress)
     finally:

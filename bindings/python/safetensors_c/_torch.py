@@ -14,7 +14,6 @@ import torch
 from . import _plan
 from ._dtypes import BITS, SPELLING
 from ._errors import SafetensorError
-from ._library import st
 
 
 def dtype(name: str) -> torch.dtype:
@@ -51,7 +50,7 @@ class Tensors:
             return {row.name: self._view(file, row) for row in rows}
         if self._device == "cpu":
             empty = [self._empty(row) for row in rows]
-            _plan.read(file, [(row, each.data_ptr()) for row, each in zip(rows, empty)], threads, progress)
+            _plan.read(file, _places(rows, empty), threads, progress)
             return {row.name: each for row, each in zip(rows, empty)}
         return self._through_host(file, rows, threads, progress)
 
@@ -77,7 +76,7 @@ class Tensors:
 
     def _read(self, file, tensor):
         empty = self._empty(tensor)
-        _plan.read(file, [(tensor, empty.data_ptr())], None if tensor.nbytes >= 16 << 20 else 1)
+        _plan.read(file, _places([tensor], [empty]), None if tensor.nbytes >= 16 << 20 else 1)
         return empty
 
     def _move(self, tensor):
@@ -92,11 +91,14 @@ class Tensors:
 
         for group in _groups(rows, 256 << 20):
             empty = [self._empty(row) for row in group]
-            _plan.read(file, [(row, each.data_ptr()) for row, each in zip(group, empty)], threads,
-                       report if progress else None)
+            _plan.read(file, _places(group, empty), threads, report if progress else None)
             found.update((row.name, self._move(each)) for row, each in zip(group, empty))
             before += sum(row.nbytes for row in group)
         return found
+
+
+def _places(rows, tensors) -> list[tuple[int, int, int]]:
+    return [(row.handle, tensor.data_ptr(), row.nbytes) for row, tensor in zip(rows, tensors)]
 
 
 def _groups(rows, limit: int):
@@ -115,8 +117,5 @@ def _read_slice(file, tensor, index):
     from ._index import Selection
     part = Selection(index, tensor.shape)
     empty = torch.empty(part.shape, dtype=dtype(tensor.dtype))
-    if part.elements:
-        begin, end, step = _plan.slice_arrays(part)
-        file.call(st.st_tensor_read_slice, tensor.handle, begin, end, step, empty.data_ptr(),
-                  part.elements * empty.element_size())
+    file.read_slice(tensor, part, empty.data_ptr(), part.elements * empty.element_size())
     return empty

@@ -4,7 +4,6 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-import json
 import os
 from operator import index as as_integer
 
@@ -69,6 +68,7 @@ def serialize(tensor_dict: dict[str, TensorSpec], metadata: dict[str, str] | Non
 
 def _header(specs, metadata) -> bytes:
     """The header of a file, byte for byte as the library writes it (docs/format.md, 1.5)."""
+    import json
     header, offset = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}, 0
     for name, spec in specs:
         if name == "__metadata__":

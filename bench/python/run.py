@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""How long does a Python program wait? safetensors_c beside the package safetensors, in turns in one process.
+
+usage: run.py FOLDER [--rounds N] [--only TEXT]     FOLDER: for the files, 3 GB, on a disk
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import argparse
+import importlib
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import layouts
+
+THEIRS, OURS = "safetensors", "safetensors_c"
+GIB = 1 << 30
+
+
+def module(package, name=""):
+    return importlib.import_module(package + name)
+
+
+def seconds(work, before=None):
+    if before:
+        before()
+    begin = time.perf_counter()
+    result = work()
+    passed = time.perf_counter() - begin
+    del result
+    return passed
+
+
+def in_turns(works, rounds, before=None):
+    """The seconds of each work in each round; the order changes with the round."""
+    taken = {name: [] for name in works}
+    for turn in range(rounds):
+        for name in sorted(works, reverse=turn % 2 == 1):
+            taken[name].append(seconds(works[name], before))
+    return taken
+
+
+def report(what, taken, scale, unit):
+    theirs, ours = min(taken[THEIRS]), min(taken[OURS])
+    medians = statistics.median(taken[THEIRS]) / statistics.median(taken[OURS])
+    print(f"{what:44} {theirs * scale:10.3f} {ours * scale:10.3f} {unit:3} {theirs / ours:7.2f} x {medians:9.2f} x", flush=True)
+
+
+# ---- the questions -----------------------------------------------------------------------------------------------------
+
+def listing(folder, rounds, _):
+    for name, table in (("GPT-2, 160 tensors", layouts.gpt2()), ("1,000 tensors", layouts.long_names(1000)),
+                        ("10,000 tensors", layouts.long_names(10_000))):
+        path = folder / f"{len(table)}.safetensors"
+        if not path.exists():
+            layouts.write_safetensors(path, table, {"format": "pt"})
+
+        def shapes(package, path=str(path)):
+            with module(package).safe_open(path, "np") as file:
+                return {name: file.get_slice(name).get_shape() for name in file.keys()}
+
+        def in_one_call(path=str(path)):
+            with module(OURS).safe_open(path, "np") as file:
+                return file.shapes()
+
+        assert shapes(THEIRS) == shapes(OURS) == in_one_call()
+        count = max(5, 20_000 // len(table)) * rounds
+        report(f"open, keys and shapes: {name}", in_turns({each: lambda each=each: shapes(each) for each in (THEIRS, OURS)}, count),
+               1e3, "ms")
+        report("    by shapes(), which the reference lacks",
+               in_turns({THEIRS: lambda: shapes(THEIRS), OURS: in_one_call}, count), 1e3, "ms")
+
+
+def big(folder):
+    path = folder / "1GiB.safetensors"
+    if not path.exists():
+        random = np.random.default_rng(0)
+        arrays = {f"layers.{i}.{name}": random.standard_normal(shape, np.float32)
+                  for i in range(13) for name, shape in (("attn", (2048, 2048)), ("up", (2048, 8000)), ("norm", (2048,)))}
+        module(OURS, ".numpy").save_file(arrays, path, sync=True)
+    return path
+
+
+def loading(folder, rounds, package_module):
+    path = big(folder)
+    works = {each: lambda each=each: module(each, package_module).load_file(path) for each in (THEIRS, OURS)}
+    one, other = (work() for work in works.values())
+    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    del one, other
+
+    def evict():
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    size = os.path.getsize(path)
+    for state, before in (("hot", None), ("cold", evict)):
+        taken = in_turns(works, 3 * rounds, before)
+        report(f"load_file of {size / GIB:.2f} GiB, {state}", taken, 1, "s")
+
+
+def saving(folder, rounds, package_module):
+    arrays = module(OURS, package_module).load_file(big(folder))
+    paths = {each: folder / f"saved-{each}.safetensors" for each in (THEIRS, OURS)}
+
+    def remove():
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+        os.sync()  # what an earlier turn left to be written must not slow this one
+
+    for what, before in (("save_file, a new file", remove), ("save_file, over a file", os.sync)):
+        taken = in_turns({each: lambda each=each: module(each, package_module).save_file(arrays, paths[each])
+                          for each in paths}, 3 * rounds, before)
+        report(what, taken, 1, "s")
+    assert paths[THEIRS].read_bytes() == paths[OURS].read_bytes()
+    remove()
+
+
+def small_loading(folder, rounds, _):
+    path = folder / "small.safetensors"
+    module(OURS, ".numpy").save_file({f"layers.{i}.weight": np.zeros((4, 4), np.float32) for i in range(1000)}, path)
+    report("load_file of 1,000 tensors of 64 bytes",
+           in_turns({each: lambda each=each: module(each, ".numpy").load_file(path) for each in (THEIRS, OURS)}, 20 * rounds),
+           1e3, "ms")
+
+
+def importing(_folder, rounds, _):
+    def start(code):
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    for what, code in (("import", "import {}"), ("from ... import safe_open", "from {} import safe_open"),
+                       ("from ....numpy import load_file", "from {}.numpy import load_file")):
+        taken = in_turns({each: lambda each=each: start(code.format(each)) for each in (THEIRS, OURS)}, 10 * rounds)
+        report(f"a process that does: {what}", taken, 1e3, "ms")
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("folder", type=pathlib.Path)
+    arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--only", default="")
+    given = arguments.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    print(f"safetensors {module(THEIRS).__version__}; libsafetensors {module(OURS).library_version()}; numpy {np.__version__}; "
+          f"Python {sys.version.split()[0]}; {os.cpu_count()} processors")
+    print(f"{'':44} {'reference':>10} {'ours':>10} {'':3} {'of best':>9} {'of median':>11}")
+    for question in (importing, listing, small_loading, loading, saving):
+        if given.only in question.__name__:
+            question(given.folder, given.rounds, ".numpy")
+
+
+if __name__ == "__main__":
+    main()
