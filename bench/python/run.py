@@ -129,13 +129,19 @@ def small_loading(folder, rounds, _):
            1e3, "ms")
 
 
-def importing(_folder, rounds, _):
+def importing(folder, rounds, _):
+    # Both find compiled modules in one place, which the first start of each fills.
+    settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    settings["PYTHONPYCACHEPREFIX"] = str((folder / "pycache").resolve())
+
     def start(code):
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True, env=settings)
 
     for what, code in (("import", "import {}"), ("from ... import safe_open", "from {} import safe_open"),
                        ("from ....numpy import load_file", "from {}.numpy import load_file")):
-        taken = in_turns({each: lambda each=each: start(code.format(each)) for each in (THEIRS, OURS)}, 10 * rounds)
+        works = {each: lambda each=each: start(code.format(each)) for each in (THEIRS, OURS)}
+        in_turns(works, 1)
+        taken = in_turns(works, 10 * rounds)
         report(f"a process that does: {what}", taken, 1e3, "ms")
 
 

@@ -13,9 +13,9 @@ import subprocess
 import sys
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.dist import Distribution
-from wheel.bdist_wheel import bdist_wheel
 
 NAME = {"darwin": "libsafetensors.dylib", "win32": "safetensors.dll"}.get(sys.platform, "libsafetensors.so")
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
