@@ -5,8 +5,6 @@ that one's place for programs that shall not be changed at all. Names are import
 
 SPDX-License-Identifier: Apache-2.0
 """
-from __future__ import annotations
-
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
 __all__ = ["SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",

@@ -5,8 +5,6 @@ line, which names the tensor and the numbers, follows it.
 
 SPDX-License-Identifier: Apache-2.0
 """
-from __future__ import annotations
-
 import errno
 import os
 

@@ -18,6 +18,9 @@ from ._source import Descriptor, FileObject, memory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from ._index import Selection
 
 _HAS_LISTS = hasattr(quick, "st_list_tensors")
@@ -51,7 +54,9 @@ class _Handle:
     __slots__ = ("value", "keep", "_free")
 
     def __init__(self):
-        self.value, self.keep, self._free = None, None, st.st_free
+        self.value: int = 0
+        self.keep: object = None
+        self._free = st.st_free
 
     def __del__(self):
         if self.value:
@@ -63,7 +68,7 @@ class File:
 
     def __init__(self, source, io: int = _library.IO_AUTO):
         self._owner = _Handle()
-        self._regions: dict[int, object] = {}
+        self._regions: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._writable = io == _library.IO_COPY
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
@@ -84,7 +89,7 @@ class File:
         else:
             raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                             + type(source).__name__)
-        self.handle = self._owner.value = out.value
+        self.handle = self._owner.value = out.value or 0
 
     @cached_property
     def table(self) -> Table:
@@ -106,7 +111,7 @@ class File:
         pairs, key_len, value, value_len = {}, c_size_t(), c_void_p(), c_size_t()
         for i in range(quick.st_count_metadata(self.handle)):
             key = quick.st_get_metadata_at(self.handle, i, byref(key_len), byref(value), byref(value_len))
-            pairs[string_at(key, key_len.value).decode()] = string_at(value.value, value_len.value).decode()
+            pairs[string_at(key, key_len.value).decode()] = string_at(value.value or 0, value_len.value).decode()
         return pairs
 
     def shards(self) -> list[str]:
@@ -158,6 +163,13 @@ class Table:
 
     __slots__ = ("names", "dtypes", "dims", "ends", "sizes", "handles", "_index")
 
+    names: list[str]
+    dtypes: Sequence[int]
+    dims: list[int]
+    ends: list[int]
+    sizes: Sequence[int]
+    handles: Sequence[int]
+
     def __init__(self, file: int):
         if _HAS_LISTS:
             self._copy_list(file)
@@ -169,12 +181,13 @@ class Table:
         out = c_void_p()
         call(quick.st_list_tensors, file, 0, byref(out))
         try:
-            rows = _library.TensorList.from_address(out.value)
+            rows = _library.TensorList.from_address(out.value or 0)
             count = rows.count
-            starts = _column("Q", rows.name_offsets, count + 1)
-            text = string_at(rows.names, starts[count]) if count else b""
+            last = c_uint64.from_address(rows.name_offsets + sizeof(c_uint64) * count).value if count else 0
+            text = string_at(rows.names, last) if last else b""
             self.names = text.decode().split("\0")[:-1]
             if len(self.names) != count:  # a name holds a NUL
+                starts = _column("Q", rows.name_offsets, count + 1)
                 self.names = [text[begin:end - 1].decode() for begin, end in zip(starts, starts[1:])]
             self.dtypes = _column("i", rows.dtypes, count)
             self.ends = _column("Q", rows.dim_offsets, count + 1).tolist()
@@ -203,6 +216,9 @@ class Table:
             self._index = dict(zip(self.names, range(len(self.names))))
         return self._index
 
+    def dtype(self, i: int) -> str:
+        return NAMES[self.dtypes[i]]
+
     def shape(self, i: int) -> list[int]:
         return self.dims[self.ends[i]:self.ends[i + 1]]
 
@@ -211,7 +227,7 @@ class Table:
         return [dims[begin:end] for begin, end in zip(self.ends, self.ends[1:])]
 
     def row(self, i: int) -> Tensor:
-        return Tensor(self.handles[i], self.names[i], NAMES[self.dtypes[i]], self.shape(i), self.sizes[i])
+        return Tensor(self.handles[i], self.names[i], self.dtype(i), self.shape(i), self.sizes[i])
 
     def get(self, name: str) -> Tensor | None:
         i = self.index.get(name)
@@ -224,7 +240,7 @@ class Table:
 def _column(code: str, address: int | None, count: int) -> array:
     values = array(code)
     if count:
-        values.frombytes(string_at(address, count * values.itemsize))
+        values.frombytes(string_at(address or 0, count * values.itemsize))
     return values
 
 

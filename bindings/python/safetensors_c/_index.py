@@ -41,7 +41,8 @@ def _items(index, rank: int) -> list:
             raise SafetensorError("Non empty lists are not implemented")
         index = slice(0, 0)
     given = index if isinstance(index, tuple) else (index,)
-    items, dots = [], None
+    items: list = []
+    dots = None
     for position, item in enumerate(given):
         if item is Ellipsis:
             if dots is not None:

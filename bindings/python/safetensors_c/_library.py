@@ -154,7 +154,7 @@ except (OSError, AttributeError) as problem:
 
 def address_of_bytes(data: bytes) -> int:
     """Where the characters of a bytes object are. They stay there as long as it lives."""
-    return cast(c_char_p(data), c_void_p).value
+    return cast(c_char_p(data), c_void_p).value or 0
 
 
 def failure(error: Error, context: str = "", size: int | None = None, path: bytes | None = None) -> Exception:

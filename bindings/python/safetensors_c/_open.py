@@ -2,9 +2,6 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
-from __future__ import annotations
-
-from ._dtypes import NAMES
 from ._errors import SafetensorError
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",
@@ -46,21 +43,22 @@ def _device(given):
 def _maker(framework: str, device, backend: str):
     """What turns tensors of a file into those of the framework. Frameworks are imported here, and not before."""
     if framework == "pytorch":
-        from ._torch import Tensors
-        return Tensors(device, mapped=backend == "mmap")
+        from . import _torch
+        return _torch.Tensors(device, mapped=backend == "mmap")
     if framework == "paddle":
-        from ._paddle import Tensors
-        return Tensors(device)
+        from . import _paddle
+        return _paddle.Tensors(device)
     from ._arrays import Arrays
     if framework == "numpy":
         return Arrays()
     if framework == "flax":
-        from jax.numpy import array as convert
-    elif framework == "tensorflow":
-        from tensorflow import convert_to_tensor as convert
-    else:
-        from mlx.core import array as convert
-    return Arrays(convert)
+        import jax.numpy
+        return Arrays(jax.numpy.array)
+    if framework == "tensorflow":
+        import tensorflow
+        return Arrays(tensorflow.convert_to_tensor)
+    import mlx.core
+    return Arrays(mlx.core.array)
 
 
 class safe_open:
@@ -94,7 +92,7 @@ class safe_open:
         from ._file import open_file
         self._opened = open_file(filename, framework == "pytorch" and device == "cpu" and backend == "mmap")
         self._make = _maker(framework, device, backend)
-        self._rows = {}
+        self._rows: dict[str, int] = {}
 
     @property
     def _file(self):
@@ -137,7 +135,7 @@ class safe_open:
         with shown(progress) as report:
             return self._make.tensors(self._file, threads, report)
 
-    def get_slice(self, name: str) -> PySafeSlice:
+    def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor that is read only where it is indexed: `get_slice(name)[:, ::8]`."""
         row = self._rows.get(name)
         if row is None:
@@ -156,7 +154,7 @@ class safe_open:
     def dtypes(self) -> dict[str, str]:
         """The dtypes of all tensors by name, as the format spells them, in the order of their data."""
         table = self._file.table
-        return dict(zip(table.names, map(NAMES.__getitem__, table.dtypes)))
+        return dict(zip(table.names, map(table.dtype, range(len(table.names)))))
 
     def shards(self) -> list[str]:
         """The paths of the files that the checkpoint consists of."""
@@ -199,7 +197,7 @@ class PySafeSlice:
 
     def get_dtype(self) -> str:
         """The dtype of the tensor, as the format spells it: "F32"."""
-        return NAMES[self._table.dtypes[self._row]]
+        return self._table.dtype(self._row)
 
     def __getitem__(self, index):
         return self._make.slice(self._file, self._table.row(self._row), index)

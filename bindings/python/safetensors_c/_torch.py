@@ -84,7 +84,8 @@ class Tensors:
 
     def _through_host(self, file, rows, threads, progress) -> dict:
         """Reads groups of tensors into host memory and moves each to the device, so that the host never holds all."""
-        total, before, found = sum(row.nbytes for row in rows), 0, {}
+        total, before = sum(row.nbytes for row in rows), 0
+        found: dict = {}
 
         def report(done: int, _: int) -> None:
             progress(before + done, total)
@@ -102,7 +103,8 @@ def _places(rows, tensors) -> list[tuple[int, int, int]]:
 
 
 def _groups(rows, limit: int):
-    group, size = [], 0
+    group: list = []
+    size = 0
     for row in rows:
         if group and size + row.nbytes > limit:
             yield group

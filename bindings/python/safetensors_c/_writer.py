@@ -20,8 +20,8 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
         if metadata is not None:
             call(quick.st_writer_set_metadata_n, writer, None, 0, None, 0, context="write")
             for key, value in metadata.items():
-                key, value = key.encode(), value.encode()
-                call(quick.st_writer_set_metadata_n, writer, key, len(key), value, len(value), context="write")
+                pair = key.encode(), value.encode()
+                call(quick.st_writer_set_metadata_n, writer, pair[0], len(pair[0]), pair[1], len(pair[1]), context="write")
         error = _library.new(_library.Error)
         add, at, reference = quick.st_writer_add_n, writer.value, byref(error)
         for name, number, shape, address in tensors:

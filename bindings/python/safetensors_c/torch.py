@@ -77,7 +77,7 @@ def save_model(model: torch.nn.Module, filename: str, metadata: dict[str, str] |
 
 
 def load_model(model: torch.nn.Module, filename, strict: bool = True, device="cpu", *,
-               backend: str = "mmap") -> tuple[list[str], list[str]]:
+               backend: str = "mmap") -> tuple[set[str], list[str]]:
     """Loads a checkpoint into a model, whose tensors may share memory in another way than those of the model that was
     saved. Returns the names that the model has and the file lacks, and those that the file has and the model does not
     take; with `strict` these are a RuntimeError.
@@ -148,7 +148,8 @@ def _find_shared_tensors(state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
 
 def _split(names: set[str], state_dict) -> list[set[str]]:
     areas = sorted((state_dict[name].data_ptr(), _end_ptr(state_dict[name]), name) for name in names)
-    groups, reached = [], None
+    groups: list[set[str]] = []
+    reached = None
     for start, stop, name in areas:
         if reached is None or start >= reached:
             groups.append(set())
