@@ -16,6 +16,7 @@ from ._errors import SafetensorError
 _LARGE = 16 << 20
 
 _known: dict[str, np.dtype] = {}
+_spelled: dict[np.dtype, str] = {}
 
 
 def dtype(name: str) -> np.dtype:
@@ -37,6 +38,14 @@ def _look_up(name: str) -> np.dtype:
             raise TypeError(f"data type {spelling!r} not understood by numpy alone: install ml_dtypes") from None
         return np.dtype(getattr(ml_dtypes, spelling))
     return np.dtype(spelling)
+
+
+def spelling(kind: np.dtype) -> str:
+    """numpy's name for a dtype, which numpy puts together anew each time."""
+    name = _spelled.get(kind)
+    if name is None:
+        name = _spelled[kind] = kind.name
+    return name
 
 
 def address(array: np.ndarray) -> int:

@@ -11,12 +11,12 @@ def deserialize(bytes) -> list[tuple[str, dict]]:
     """The tensors of a file that lies in memory: pairs of a name and a dictionary of "shape", "dtype" and "data"."""
     if not isinstance(bytes, _bytes):
         raise TypeError(f"argument 'bytes': '{type(bytes).__name__}' object is not an instance of 'bytes'")
-    from ctypes import string_at
     from ._file import File
-    from ._library import quick, st
-    file, found = File(bytes), []
+    from ._library import quick
+    file, content, found = File(bytes), memoryview(bytes), []
     for row in file.table.rows():
-        data = bytearray(string_at(st.st_tensor_data(row.handle), row.nbytes) if row.nbytes else b"")
+        begin = quick.st_tensor_offset(row.handle)
+        data = bytearray(content[begin:begin + row.nbytes])
         found.append((row.name, {"shape": row.shape, "dtype": row.dtype, "data": data}))
     return found
 

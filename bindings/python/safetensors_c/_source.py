@@ -34,6 +34,12 @@ def memory_of(data) -> tuple[int | None, int, object]:
     return addressof(held), view.nbytes, held
 
 
+def check_bytes(data) -> None:
+    """For functions that take the content of a file, where a str would be taken for a path."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"argument 'bytes': '{type(data).__name__}' object is not an instance of 'bytes'")
+
+
 class FileObject:
     """Lets the library read an object that has `read` and `seek`, one call at a time."""
 

@@ -23,15 +23,14 @@ def dtype(name: str) -> torch.dtype:
     return getattr(torch, spelling)
 
 
-def halved(shape: list[int]) -> list[int]:
-    """The shape that torch has for F4, of which two are one element there."""
-    if not shape or shape[-1] % 2:
-        raise SafetensorError(f"f4_x2 dtype requires that the last dim be divisible by 2 in torch: got {shape}")
-    return shape[:-1] + [shape[-1] // 2]
-
-
 def shape(tensor) -> list[int]:
-    return halved(tensor.shape) if tensor.dtype == "F4" else tensor.shape
+    """The shape that torch has for it: two F4 are one element there."""
+    if tensor.dtype != "F4":
+        return tensor.shape
+    if not tensor.shape or tensor.shape[-1] % 2:
+        raise SafetensorError(
+            f"f4_x2 dtype requires that the last dim be divisible by 2 in torch: got {tensor.shape}")
+    return tensor.shape[:-1] + [tensor.shape[-1] // 2]
 
 
 class Tensors:

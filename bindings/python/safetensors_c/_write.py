@@ -117,12 +117,14 @@ def _check(tensor_dict, metadata) -> None:
 
 
 def _check_size(name: str, spec: TensorSpec) -> None:
-    bits = BITS[spec.dtype]
+    if spec._data_len and not spec._data_ptr:
+        raise SafetensorError(f"Error while serializing: tensor '{name}' has {spec._data_len} bytes at no address")
+    bits = BITS[spec._dtype]
     for dim in spec._shape:
         bits *= dim
     if bits >> 64:
         raise SafetensorError("Error while serializing: overflow computing buffer size from shape and/or element type: "
                               f"tensor '{name}'")
-    if bits != spec.data_len * 8:
+    if bits != spec._data_len * 8:
         raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor: "
                               f"'{name}' of {spec.dtype} {spec._shape} has {bits / 8:g} bytes, and {spec.data_len} are given")

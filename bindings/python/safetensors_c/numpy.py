@@ -10,13 +10,16 @@ import sys
 import numpy as np
 
 from . import _arrays
-from ._edit import deserialize
 from ._open import safe_open
-from ._write import TensorSpec, serialize, serialize_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._write import TensorSpec
 
 
 def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these arrays, of any layout in memory."""
+    from ._write import serialize
     specs, _held = _flatten(tensor_dict)
     return serialize(specs, metadata=metadata)
 
@@ -24,14 +27,16 @@ def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = N
 def save_file(tensor_dict: dict[str, np.ndarray], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
               **options) -> None:
     """Writes a safetensors file with these arrays, of any layout in memory. `options` are those of serialize_file."""
+    from ._write import serialize_file
     specs, _held = _flatten(tensor_dict)
     serialize_file(specs, filename, metadata=metadata, **options)
 
 
 def load(data: bytes) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file that lies in memory."""
-    return {name: np.frombuffer(tensor["data"], _arrays.dtype(tensor["dtype"])).reshape(tensor["shape"])
-            for name, tensor in deserialize(data)}
+    from ._source import check_bytes
+    check_bytes(data)
+    return load_file(data)
 
 
 def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None) -> dict[str, np.ndarray]:
@@ -46,11 +51,12 @@ def load_file(filename, *, backend: str = "mmap", threads: int | None = None, pr
 
 def _flatten(tensor_dict) -> tuple[dict[str, TensorSpec], list]:
     """What is to be written, and the arrays that must live until it is."""
+    from ._write import TensorSpec
     specs, held = {}, []
     for name, array in tensor_dict.items():
         array = _plain(array)
         held.append(array)
-        specs[name] = TensorSpec(dtype=array.dtype.name, shape=array.shape, data_ptr=_arrays.address(array),
+        specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=_arrays.address(array),
                                  data_len=array.nbytes)
     return specs, held
 

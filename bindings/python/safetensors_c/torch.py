@@ -9,8 +9,6 @@ from collections import defaultdict
 
 import torch
 
-from . import _torch
-from ._edit import deserialize
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
@@ -33,14 +31,9 @@ def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, met
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file that lies in memory."""
-    loaded = {}
-    for name, tensor in deserialize(data):
-        kind, shape = _torch.dtype(tensor["dtype"]), tensor["shape"]
-        if tensor["dtype"] == "F4":
-            shape = _torch.halved(shape)
-        loaded[name] = (torch.frombuffer(tensor["data"], dtype=kind).reshape(shape) if tensor["data"]
-                        else torch.empty(shape, dtype=kind))
-    return loaded
+    from ._source import check_bytes
+    check_bytes(data)
+    return load_file(data, backend="pread")
 
 
 def load_file(filename, device="cpu", *, backend: str = "mmap", threads: int | None = None,

@@ -57,6 +57,12 @@ def test_content_in_memory_for_torch(model):
     assert torch.equal(safe_open(io.BytesIO(content), "pt").get_tensor("b"), torch.ones(1000, dtype=torch.int8))
 
 
+@pytest.mark.parametrize("given", ["model.safetensors", None, 3])
+def test_load_takes_bytes_and_no_path(given):
+    with pytest.raises(TypeError, match="argument 'bytes'"):
+        mine.load(given)
+
+
 class Failing(io.BytesIO):
     fails = False
 

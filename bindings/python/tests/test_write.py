@@ -138,6 +138,12 @@ def test_empty_metadata_is_a_map(ours, path):
     assert ours.safe_open(path, "np").metadata() == {}
 
 
+def test_data_at_no_address(ours, path):
+    for write in (ours.serialize, lambda tensors: ours.serialize_file(tensors, path)):
+        with pytest.raises(ours.SafetensorError, match="'a' has 16 bytes at no address"):
+            write({"a": spec(ours, data_ptr=0)})
+
+
 def test_metadata_is_edited(ours, path):
     ours.serialize_file({"a": spec(ours)}, path, {"keep": "1", "drop": "2"}, header_reserve=64)
     size = os.path.getsize(path)
