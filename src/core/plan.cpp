@@ -82,9 +82,10 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
                void* dst, std::uint64_t dst_bytes, Device* device) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
-  if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0))
+  if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0)) {
     fail(Status::argument, "the device has slots of {} bytes, no multiple of {}", device->slot_bytes(),
          Device::kSlotAlignment);
+  }
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
