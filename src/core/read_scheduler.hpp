@@ -80,9 +80,9 @@ class ReadScheduler {
   std::uint64_t taken_ = 0;  // bytes of the range, or of the current run
   std::uint64_t run_ = 0;    // whole runs
   std::size_t source_ = SIZE_MAX;
-  std::uint64_t source_end_ = 0;    // where the last request of the source ends
-  io::Traits traits_;               // of the source
-  std::uint64_t block_end_ = 0;     // path_ is decided up to here
+  std::uint64_t source_end_ = 0;  // where the last request of the source ends
+  io::Traits traits_;             // of the source
+  std::uint64_t block_end_ = 0;   // path_ is decided up to here
   io::ReadPath path_ = io::ReadPath::cached;
   std::uint64_t most_ = UINT64_MAX;
 };
