@@ -47,13 +47,19 @@ std::string visible(std::string_view character) {
   const std::optional<char32_t> code = decoded(character);
   const auto holds = [&](const Range& range) { return *code >= range.first && *code <= range.last; };
   if (code && std::none_of(kUnsafe.begin(), kUnsafe.end(), holds)) return std::string(character);
-  if (code && *code >= 0x80) return fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
+  if (code && *code >= 0x80) return formatted("\\u{:04x}", static_cast<std::uint32_t>(*code));
   std::string text;
-  for (const char c : character) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  for (const char c : character) text += formatted("\\x{:02x}", static_cast<unsigned char>(c));
   return text;
 }
 
 }  // namespace
+
+void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_view text, fmt::format_args args) {
+  Error error{status, os_error, offset, formatted_text(text, args)};
+  if (os_error != 0) error.message += ": " + os_error_text(os_error);
+  throw error;
+}
 
 std::string os_error_text(int os_error) { return std::generic_category().message(os_error); }
 
@@ -72,14 +78,14 @@ std::string in_quotes(std::string_view name) {
 
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array kUnits{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-  if (bytes < 1000) return fmt::format("{} {}", bytes, kUnits[0]);
+  if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   while (value >= 999.95 && unit + 1 < kUnits.size()) {
     value /= 1000;
     ++unit;
   }
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+  return formatted("{:.1f} {}", value, kUnits[unit]);
 }
 
 }  // namespace st

@@ -8,9 +8,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include <fmt/core.h>
+#include "base/formatted.hpp"
 
 namespace st {
 
@@ -29,27 +28,27 @@ struct Error {
   std::string message;              // one line
 };
 
+// Throws an Error whose message is formatted; with an os_error, the system's own words are appended.
+[[noreturn]] void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_view text,
+                              fmt::format_args args);
+
 template <class... Args>
-[[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error{status, 0, kNowhere, fmt::format(text, std::forward<Args>(args)...)};
+[[noreturn]] void fail(Status status, fmt::format_string<Args...> text, const Args&... args) {
+  throw_error(status, 0, kNowhere, text, fmt::make_format_args(args...));
 }
 
 template <class... Args>
-[[noreturn]] void fail_at(Status status, std::uint64_t offset, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error{status, 0, offset, fmt::format(text, std::forward<Args>(args)...)};
+[[noreturn]] void fail_at(Status status, std::uint64_t offset, fmt::format_string<Args...> text, const Args&... args) {
+  throw_error(status, 0, offset, text, fmt::make_format_args(args...));
 }
 
 // The message gets the system's own words appended: "...: No such file or directory".
 template <class... Args>
-[[noreturn]] void fail_os(Status status, int os_error, fmt::format_string<Args...> text, Args&&... args);
+[[noreturn]] void fail_os(Status status, int os_error, fmt::format_string<Args...> text, const Args&... args) {
+  throw_error(status, os_error, kNowhere, text, fmt::make_format_args(args...));
+}
 
 std::string os_error_text(int os_error);
-
-template <class... Args>
-void fail_os(Status status, int os_error, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error{status, os_error, kNowhere,
-              fmt::format(text, std::forward<Args>(args)...) + ": " + os_error_text(os_error)};
-}
 
 // A name from a file, fit for one line of a message: quoted, control bytes escaped, cut to about 80 bytes.
 // Not called quoted, which std:: has for strings.

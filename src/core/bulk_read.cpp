@@ -99,7 +99,7 @@ class Worker {
     std::optional<std::size_t> entry = executor_.undelivered_entry();
     if (!entry && in_batch_) entry = entry_at(batch_, error.offset);
     if (!entry) return;
-    error.message = fmt::format("tensor {}: {}", in_quotes(listener_.tensor(*entry).name()), error.message);
+    error.message = formatted("tensor {}: {}", in_quotes(listener_.tensor(*entry).name()), error.message);
   }
 
   ReadScheduler& scheduler_;

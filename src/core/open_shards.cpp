@@ -61,10 +61,10 @@ std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, s
 Error error_of_shard(Error error, std::string_view name, std::string_view index) {
   if (error.status == Status::open && error.os_error == ENOENT) {
     error.status = Status::shard;
-    error.message = index.empty() ? fmt::format("shard {} is missing", in_quotes(name))
-                                  : fmt::format("index {}: shard {} is missing", in_quotes(index), in_quotes(name));
+    error.message = index.empty() ? formatted("shard {} is missing", in_quotes(name))
+                                  : formatted("index {}: shard {} is missing", in_quotes(index), in_quotes(name));
   } else if (error.message.find(name) == std::string::npos) {
-    error.message = fmt::format("shard {}: {}", in_quotes(name), error.message);
+    error.message = formatted("shard {}: {}", in_quotes(name), error.message);
   }
   return error;
 }
@@ -171,8 +171,8 @@ std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Open
   const auto same = gather_all();
   if (!same) return std::nullopt;
   return Error{Status::shard, 0, kNowhere,
-               fmt::format("tensor {} is in two shards, {} and {}", in_quotes(same->first->name()),
-                           in_quotes(shard_of(*same->first).path), in_quotes(shard_of(*same->second).path))};
+               formatted("tensor {} is in two shards, {} and {}", in_quotes(same->first->name()),
+                         in_quotes(shard_of(*same->first).path), in_quotes(shard_of(*same->second).path))};
 }
 
 // ---- checking what the index says -----------------------------------------------------------------------------------

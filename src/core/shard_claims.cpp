@@ -103,8 +103,8 @@ std::string check_claims(const Shard& shard, const ShardClaims& claims, const Ca
   if (count == listed.size()) return {};
   const auto unlisted = static_cast<std::size_t>(std::find(listed.begin(), listed.end(), false) - listed.begin());
   std::string warning =
-      fmt::format("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
-                  listed.size() - count, in_quotes(table.tensors[unlisted].name()));
+      formatted("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
+                listed.size() - count, in_quotes(table.tensors[unlisted].name()));
   if (strict) fail(Status::shard, "{}", warning);
   return warning;
 }

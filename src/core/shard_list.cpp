@@ -48,8 +48,8 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
 
 [[noreturn]] void fail_missing(std::string_view folder, std::size_t number, const NumberedShard& first) {
   throw Error{Status::shard, ENOENT, kNowhere,
-              fmt::format("folder {}: shard {} of {} of {} is missing", in_quotes(folder), number, first.count,
-                          in_quotes(first.name))};
+              formatted("folder {}: shard {} of {} of {} is missing", in_quotes(folder), number, first.count,
+                        in_quotes(first.name))};
 }
 
 void require_complete_set(const std::vector<std::string>& files, std::string_view folder) {

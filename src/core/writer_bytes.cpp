@@ -115,7 +115,7 @@ void Writer::require_complete() const {
     first_missing = missing;
   }
   if (first == nullptr) return;
-  const std::string more = others == 0 ? "" : fmt::format(", nor all bytes of {} other tensors", others);
+  const std::string more = others == 0 ? "" : formatted(", nor all bytes of {} other tensors", others);
   fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", in_quotes(first->text), first_missing,
        first->bytes, more);
 }

@@ -23,7 +23,7 @@ std::string shape_text(const Tensor& tensor) {
   constexpr std::size_t kShown = 8;
   std::string text = "[";
   for (std::size_t i = 0; i < std::min<std::size_t>(tensor.rank, kShown); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ",", tensor.dims[i]);
+    text += formatted("{}{}", i == 0 ? "" : ",", tensor.dims[i]);
   }
   return text + (tensor.rank > kShown ? ",...]" : "]");
 }

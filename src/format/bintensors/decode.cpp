@@ -109,11 +109,11 @@ class Cursor {
     const std::uint64_t place = offset();
     const std::uint64_t size = number();
     if (size > left())
-      fail_here(Status::schema, place, fmt::format("a string of {} bytes, where {} are left", size, left()));
+      fail_here(Status::schema, place, formatted("a string of {} bytes, where {} are left", size, left()));
     const std::string_view text(at_, static_cast<std::size_t>(size));
     if (!is_ascii(text) && !is_utf8(text)) {
       fail_here(Status::utf8, offset() + first_not_utf8(text),
-                fmt::format("a string that is not UTF-8: {}", quoted_bytes(text)));
+                formatted("a string that is not UTF-8: {}", quoted_bytes(text)));
     }
     at_ += size;
     return text;
@@ -124,7 +124,7 @@ class Cursor {
     const std::uint64_t place = offset();
     const std::uint64_t n = number();
     if (n > left() / least)
-      fail_here(Status::schema, place, fmt::format("{} {}, where {} bytes are left", n, what, left()));
+      fail_here(Status::schema, place, formatted("{} {}, where {} bytes are left", n, what, left()));
     return n;
   }
 
@@ -150,14 +150,14 @@ class Cursor {
   // A message is UTF-8 itself.
   static std::string quoted_bytes(std::string_view text) {
     std::string hex;
-    for (const char c : text.substr(0, 16)) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    for (const char c : text.substr(0, 16)) hex += formatted("{:02x}", static_cast<unsigned char>(c));
     return hex + (text.size() > 16 ? "..." : "");
   }
 
   [[noreturn, gnu::cold]] void fail_number(const char* at) {
     at_ = at;
     const unsigned first = at == end_ ? 0U : static_cast<unsigned char>(*at);
-    if (first > 0xFD) fail_here(Status::schema, offset(), fmt::format("0x{:02x} where a number begins", first));
+    if (first > 0xFD) fail_here(Status::schema, offset(), formatted("0x{:02x} where a number begins", first));
     fail_here(Status::schema, offset(), "the header ends too early");
   }
 
@@ -199,7 +199,7 @@ class Decoder {
     const std::uint64_t place = in_.offset();
     const std::uint64_t names = in_.number();
     if (names != announced_)
-      in_.fail_here(Status::schema, place, fmt::format("{} names for {} tensors", names, announced_));
+      in_.fail_here(Status::schema, place, formatted("{} names for {} tensors", names, announced_));
     for (std::uint64_t i = 0; i < names; ++i) name();
     return finish();
   }
@@ -224,7 +224,7 @@ class Decoder {
     const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (options_.rules == Rules::strict) {
-      in_.fail_here(Status::duplicate, place, fmt::format("metadata key {} is given twice", in_quotes(key)));
+      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(key)));
     }
     pairs[earlier] = pairs.back();
     pairs.pop_back();
@@ -259,13 +259,12 @@ class Decoder {
   }
 
   [[gnu::cold]] void require_known(std::uint64_t code, std::uint64_t place) const {
-    if (!options_.unknown_dtypes) in_.fail_here(Status::dtype, place, fmt::format("dtype {} is unknown", code));
+    if (!options_.unknown_dtypes) in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code));
   }
 
   [[noreturn, gnu::cold]] void fail_rank(const Numbers& numbers, std::uint64_t rank) {
     in_.resume(numbers);
-    in_.fail_here(Status::schema, in_.offset(),
-                  fmt::format("{} dimensions, where {} bytes are left", rank, in_.left()));
+    in_.fail_here(Status::schema, in_.offset(), formatted("{} dimensions, where {} bytes are left", rank, in_.left()));
   }
 
   // An entry of the older layout's list of names.
@@ -275,11 +274,11 @@ class Decoder {
     in_.set_subject(name);
     const std::uint64_t number = in_.number();
     if (number >= announced_) {
-      in_.fail_here(Status::schema, place, fmt::format("it is number {} of {} tensors", number, announced_));
+      in_.fail_here(Status::schema, place, formatted("it is number {} of {} tensors", number, announced_));
     }
     const Tensor& tensor = table_.tensors[static_cast<std::size_t>(number)];
     if (tensor.name_text != nullptr) {
-      in_.fail_here(Status::duplicate, place, fmt::format("it has the same number as {}", in_quotes(tensor.name())));
+      in_.fail_here(Status::duplicate, place, formatted("it has the same number as {}", in_quotes(tensor.name())));
     }
     in_.set_subject({});
     give_name(static_cast<std::size_t>(number), name, place);
@@ -318,7 +317,7 @@ class Decoder {
 
   [[noreturn]] void too_many() const {
     in_.fail_here(Status::schema, in_.offset(),
-                  fmt::format("{} tensors, for which there are not enough names", announced_));
+                  formatted("{} tensors, for which there are not enough names", announced_));
   }
 
   std::uint64_t* words(std::size_t n) {

@@ -22,8 +22,8 @@ bool fits_double(std::uint64_t digits, std::int64_t exponent) {
   constexpr int kLargestPower = 308;
   if (digits == 0 || exponent < kLargestPower - 20) return true;
   if (exponent > kLargestPower) return false;
-  std::array<char, 8> text{};
-  char* const text_end = fmt::format_to(text.data(), "1e{}", exponent);
+  std::array<char, 8> text{'1', 'e'};
+  const char* const text_end = std::to_chars(text.data() + 2, text.data() + text.size(), exponent).ptr;
   double power = 0;
   std::from_chars(text.data(), text_end, power);
   return !std::isinf(static_cast<double>(digits) * power);
@@ -265,15 +265,15 @@ void Cursor::wrong_type(unsigned depth, std::string_view what) {
 
 void Cursor::fail_json(const char* where, std::string_view what) const {
   const char* const place = std::min<const char*>(where, tokens.text_end);
-  fail_here(Status::json, place, fmt::format("{} (byte {} of the file)", what, offset_of(place)));
+  fail_here(Status::json, place, formatted("{} (byte {} of the file)", what, offset_of(place)));
 }
 
 void Cursor::fail_expected(char c) {
   const char* const place = at();
   const auto found = static_cast<unsigned char>(*place);
-  if (place == tokens.text_end) fail_json(place, fmt::format("the text ends where '{}' was expected", c));
-  if (found < 0x20 || found >= 0x7F) fail_json(place, fmt::format("expected '{}' and not byte 0x{:02x}", c, found));
-  fail_json(place, fmt::format("expected '{}' and not '{}'", c, *place));
+  if (place == tokens.text_end) fail_json(place, formatted("the text ends where '{}' was expected", c));
+  if (found < 0x20 || found >= 0x7F) fail_json(place, formatted("expected '{}' and not byte 0x{:02x}", c, found));
+  fail_json(place, formatted("expected '{}' and not '{}'", c, *place));
 }
 
 }  // namespace st::format::json

@@ -356,7 +356,7 @@ class HeaderParser {
   std::uint64_t dimension(const char* field) {
     std::uint64_t number = 0;
     if (in_.integer(number)) return number;
-    in_.wrong_type(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
+    in_.wrong_type(kInEntry + 1, formatted("{} holds a value that is not an integer from 0 to 2^64-1", field));
   }
 
   // ---- metadata ---------------------------------------------------------------------------------------------------
@@ -388,12 +388,12 @@ class HeaderParser {
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
   [[noreturn, gnu::cold]] void twice(const char* place, std::string_view field) const {
-    in_.fail_here(Status::duplicate, place, fmt::format("{} is given twice", field));
+    in_.fail_here(Status::duplicate, place, formatted("{} is given twice", field));
   }
 
   [[noreturn, gnu::cold]] void missing(unsigned seen, const char* place) const {
     const auto first = static_cast<std::size_t>(std::countr_one(seen));
-    in_.fail_here(Status::schema, place, fmt::format("has no {}", kFieldNames[first]));
+    in_.fail_here(Status::schema, place, formatted("has no {}", kFieldNames[first]));
   }
 
   json::Cursor in_;

@@ -1,6 +1,7 @@
 // The names of the attributes are asked of the system without its ACL library, and their values are only passed on.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/attributes.hpp"
+#include "base/formatted.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,8 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
-
-#include <fmt/core.h>
 
 #include "io/posix/descriptor.hpp"
 
@@ -86,7 +85,7 @@ bool give_list(int file, const char* name, const Attribute* wanted) {
 
 // Needs no descriptor where /proc is there.
 Attributes attributes_of(int folder, const std::string& name_of_file) {
-  Place place{fmt::format("/proc/self/fd/{}/{}", folder, name_of_file), -1};
+  Place place{formatted("/proc/self/fd/{}/{}", folder, name_of_file), -1};
   Descriptor opened;
   struct stat status {};
   if (lstat(place.path.c_str(), &status) != 0) {

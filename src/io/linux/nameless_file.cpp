@@ -2,6 +2,7 @@
 // on all but the newest kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/nameless_file.hpp"
+#include "base/formatted.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,13 +10,11 @@
 
 #include <cerrno>
 
-#include <fmt/core.h>
-
 namespace st::io {
 
 namespace {
 
-std::string path_of(int file) { return fmt::format("/proc/self/fd/{}", file); }
+std::string path_of(int file) { return formatted("/proc/self/fd/{}", file); }
 
 }  // namespace
 

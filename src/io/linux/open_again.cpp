@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/open_again.hpp"
+#include "base/formatted.hpp"
 
 #include <array>
 #include <climits>
-
-#include <fmt/core.h>
 
 namespace st::io {
 
 namespace {
 
-std::string link_to(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+std::string link_to(int descriptor) { return formatted("/proc/self/fd/{}", descriptor); }
 
 }  // namespace
 

@@ -140,7 +140,7 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
   }
   if (error != 0) {
     throw Error{Status::write, error, offset,
-                fmt::format("{}: writing {} bytes at {}: {}", target_.shown, n, offset, os_error_text(error))};
+                formatted("{}: writing {} bytes at {}: {}", target_.shown, n, offset, os_error_text(error))};
   }
 }
 

@@ -97,7 +97,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
     if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
     if (const int error = write_all_at(file, offset, data, n); error != 0) {
       throw Error{Status::write, error, offset,
-                  fmt::format("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
+                  formatted("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
     }
   }
   int error = sync ? sync_now(file) : 0;

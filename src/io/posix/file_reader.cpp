@@ -214,7 +214,7 @@ bool FileReader::read_descriptor(int descriptor, std::span<const Read> reads, st
     } else if (errno != EINTR) {
       if (direct && direct_refused(errno)) return false;
       throw Error{Status::read, errno, at,
-                  fmt::format("{}: reading at {}: {}", shown(source_.file()), at, os_error_text(errno))};
+                  formatted("{}: reading at {}: {}", shown(source_.file()), at, os_error_text(errno))};
     }
   }
   return true;

@@ -178,7 +178,7 @@ void PlainFile::read_from(int descriptor, std::uint64_t offset, void* dst, std::
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       throw Error{Status::read, errno, offset,
-                  fmt::format("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(errno))};
+                  formatted("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(errno))};
     }
     if (got == 0) {
       fail_at(Status::truncated, offset, "{} ends at byte {}: it has become shorter since it was opened", shown(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/temp_file.hpp"
+#include "base/formatted.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,8 +13,6 @@
 #include <cerrno>
 #include <memory>
 #include <string_view>
-
-#include <fmt/core.h>
 
 #include "base/text.hpp"
 #include "io/posix/nameless_file.hpp"
@@ -34,12 +33,10 @@ std::string beginning(const std::string& target) {
   constexpr std::string_view kMark = ".st-new-";
   std::size_t kept = std::min(target.size(), kMostName - 1 - kMark.size() - kDigits);
   while (kept < target.size() && kept > 0 && continues_character(target[kept])) --kept;
-  return fmt::format(".{}{}", std::string_view(target).substr(0, kept), kMark);
+  return formatted(".{}{}", std::string_view(target).substr(0, kept), kMark);
 }
 
-std::string random_name(const std::string& target) {
-  return fmt::format("{}{:016x}", beginning(target), random_seed());
-}
+std::string random_name(const std::string& target) { return formatted("{}{:016x}", beginning(target), random_seed()); }
 
 bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
   if (!name.starts_with(beginning_of_target)) return false;
