@@ -72,7 +72,7 @@ TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
       {0x10FFFF, "\xf4\x8f\xbf\xbf", true},
   };
   for (const auto& [code, utf8, shown] : cases) {
-    const std::string hidden = code < 0x80 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
+    const std::string hidden = code < 0x80 ? formatted("\\x{:02x}", code) : formatted("\\u{:04x}", code);
     EXPECT_EQ(st::in_quotes(utf8), "'" + (shown ? std::string(utf8) : hidden) + "'") << code;
   }
 }

@@ -25,7 +25,7 @@ constexpr std::size_t kThreads = 8;
 std::string sample() {
   std::string header = R"({"__metadata__":{"k":"v"})";
   for (std::size_t i = 0; i < kTensors; ++i) {
-    header += fmt::format(R"(,"t\u002e{}":{{"dtype":"U16","shape":[2],"data_offsets":[{},{}]}})", i, 4 * i, 4 * i + 4);
+    header += formatted(R"(,"t\u002e{}":{{"dtype":"U16","shape":[2],"data_offsets":[{},{}]}})", i, 4 * i, 4 * i + 4);
   }
   header += '}';
   std::string file(8, '\0');
@@ -42,7 +42,7 @@ CheckpointPtr open(const std::string& bytes, const OpenOptions& options = {}) {
 std::size_t faults_of_looking_at(const Checkpoint& file, const std::string& bytes) {
   std::size_t faults = 0;
   for (std::uint32_t i = 0; i < kTensors; ++i) {
-    const Tensor* const tensor = file.tensor(fmt::format("t.{}", i));
+    const Tensor* const tensor = file.tensor(formatted("t.{}", i));
     std::uint32_t value = 0;
     if (tensor == nullptr || tensor != file.tensor_at(i)) {
       ++faults;

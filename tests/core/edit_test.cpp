@@ -23,6 +23,7 @@
 
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
+#include "base/formatted.hpp"
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "io/edited_file.hpp"
@@ -55,7 +56,7 @@ class EditTest : public testing::Test {
     writer.set_metadata("format", "pt");
     if (!note.empty()) writer.set_metadata("note", note);
     for (std::size_t i = 0; i < tensors; ++i) {
-      writer.add(fmt::format("tensor.{:06}", i), Dtype::U8, shape_, data_.data());
+      writer.add(formatted("tensor.{:06}", i), Dtype::U8, shape_, data_.data());
     }
     writer.begin(path.c_str(), options);
     writer.finish();
@@ -87,7 +88,7 @@ class EditTest : public testing::Test {
     }
   }
 
-  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("edit{}", getpid());
+  const fs::path folder = fs::path(testing::TempDir()) / formatted("edit{}", getpid());
   const std::string path = folder / "x.safetensors";
 
  private:
@@ -369,7 +370,7 @@ TEST_F(EditTest, says_that_a_file_is_read_only) {
   message.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(ends[0], message.data(), message.size()))));
   close(ends[0]);
   waitpid(pid, nullptr, 0);
-  EXPECT_EQ(message, fmt::format("'{}': Permission denied", path));
+  EXPECT_EQ(message, formatted("'{}': Permission denied", path));
 }
 
 // A save that comes while an edit copies the data into a new file.

@@ -1,6 +1,5 @@
 // What nobody wants between the runs of a slice: read along where that is sooner than another request, and only there.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/formatted.hpp"
 #include "core/plan.hpp"
 #include "io/callback_source.hpp"
 
@@ -54,11 +54,10 @@ constexpr Case kCases[] = {
 
 TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
   for (const Case& which : kCases) {
-    SCOPED_TRACE(
-        fmt::format("rows of {} bytes, {} threads, a gap of {}", which.stride, which.threads, which.gap_bytes));
+    SCOPED_TRACE(formatted("rows of {} bytes, {} threads, a gap of {}", which.stride, which.threads, which.gap_bytes));
     const std::uint64_t end = kRows * which.stride;
     const std::string header =
-        fmt::format(R"({{"m":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, which.stride, end);
+        formatted(R"({{"m":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, which.stride, end);
     Counted counted;
     const std::uint64_t length = header.size();
     counted.front.assign(reinterpret_cast<const char*>(&length), sizeof length);

@@ -35,7 +35,7 @@ std::string bytes_of(const std::string& header, std::size_t data) {
 }
 
 std::string entry(const std::string& name, std::size_t begin, std::size_t end) {
-  return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin, end);
+  return formatted(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin, end);
 }
 
 // A tensor of one byte for each name.
@@ -45,7 +45,7 @@ std::string shard_of(const Names& names) {
   return bytes_of(header + "}", names.size());
 }
 
-std::string shard_name(std::size_t i) { return fmt::format("part-{:03}.safetensors", i); }
+std::string shard_name(std::size_t i) { return formatted("part-{:03}.safetensors", i); }
 
 class OpenShards : public testing::Test {
  protected:
@@ -60,7 +60,7 @@ class OpenShards : public testing::Test {
   void make_names(std::size_t shards, std::size_t tensors) {
     for (std::size_t i = 0; i < shards; ++i) {
       Names& names = model.emplace_back();
-      for (std::size_t k = 0; k < tensors; ++k) names.push_back(fmt::format("layer.{}.{}.weight", i, k));
+      for (std::size_t k = 0; k < tensors; ++k) names.push_back(formatted("layer.{}.{}.weight", i, k));
     }
   }
 
@@ -73,7 +73,7 @@ class OpenShards : public testing::Test {
   void put_index(const Entries& entries) const {
     std::string text;
     for (const auto& [tensor, shard] : entries) {
-      text += fmt::format("{}\"{}\":\"{}\"", text.empty() ? "" : ",\n", tensor, shard_name(shard));
+      text += formatted("{}\"{}\":\"{}\"", text.empty() ? "" : ",\n", tensor, shard_name(shard));
     }
     put("model.safetensors.index.json", "{\"weight_map\":{" + text + "}}");
   }
@@ -261,8 +261,8 @@ TEST_F(OpenShards, OfNamesInTwoShardsTheFirstToComeAgainIsTold) {
     put_index(entries);
     const Error error = error_of();
     EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
-    EXPECT_EQ(error.message, fmt::format("tensor 'layer.20.1.weight' is in two shards, '{}' and '{}'",
-                                         (folder / shard_name(20)).string(), (folder / shard_name(29)).string()));
+    EXPECT_EQ(error.message, formatted("tensor 'layer.20.1.weight' is in two shards, '{}' and '{}'",
+                                       (folder / shard_name(20)).string(), (folder / shard_name(29)).string()));
     std::reverse(entries.begin(), entries.end());  // so that each tensor is looked up
   }
 }

@@ -78,8 +78,8 @@ class CheckpointFile {
     for (const Shape& shape : kShapes) {
       const std::uint64_t end = at + shape.rows * shape.columns;
       if (header.size() > 1) header += ",";
-      header += fmt::format(R"("{}":{{"dtype":"U8","shape":[{},{}],"data_offsets":[{},{}]}})", shape.name, shape.rows,
-                            shape.columns, at, end);
+      header += formatted(R"("{}":{{"dtype":"U8","shape":[{},{}],"data_offsets":[{},{}]}})", shape.name, shape.rows,
+                          shape.columns, at, end);
       at = end;
     }
     header += "}";
@@ -730,10 +730,10 @@ TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   for (std::size_t i = 0; i < kShards; ++i) {
     std::string header =
-        fmt::format(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
+        formatted(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
     header.resize(kBytes * (i + 1), ' ');
     const std::uint64_t length = header.size();
-    std::ofstream shard(fmt::format("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards), std::ios::binary);
+    std::ofstream shard(formatted("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards), std::ios::binary);
     shard.write(reinterpret_cast<const char*>(&length), sizeof length);
     shard << header << std::string(kBytes, static_cast<char>('a' + i));
   }
@@ -743,14 +743,14 @@ TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
     std::vector<std::string> got(kShards, std::string(kBytes, '?'));
     Plan plan(*file);
     for (std::size_t i = 0; i < kShards; ++i)
-      plan.add(*file->tensor(fmt::format("t{}", i)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
+      plan.add(*file->tensor(formatted("t{}", i)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
     ReadOptions options;
     options.cache = cache;
     plan.run(options);
     for (std::size_t i = 0; i < kShards; ++i) EXPECT_EQ(got[i], std::string(kBytes, static_cast<char>('a' + i)));
   }
   for (std::size_t i = 0; i < kShards; ++i)
-    unlink(fmt::format("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards).c_str());
+    unlink(formatted("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards).c_str());
   rmdir(folder.c_str());
 }
 
@@ -770,7 +770,7 @@ struct CancellingSource {
 TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
   constexpr std::size_t kRows = 8192;
   std::string header =
-      fmt::format(R"({{"t":{{"dtype":"U8","shape":[{},64],"data_offsets":[0,{}]}}}})", kRows, kRows * 64);
+      formatted(R"({{"t":{{"dtype":"U8","shape":[{},64],"data_offsets":[0,{}]}}}})", kRows, kRows * 64);
   header.resize(128, ' ');
   CancellingSource source{std::string(8, '\0')};
   source.bytes[0] = static_cast<char>(header.size());
@@ -797,7 +797,7 @@ TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
   constexpr std::uint64_t kFirst = 2048;
   constexpr std::uint64_t kWanted = 256;
   std::string header =
-      fmt::format(R"({{"t":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, kRow, kRows * kRow);
+      formatted(R"({{"t":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, kRow, kRows * kRow);
   header.resize(kRow - 8, ' ');
   const std::uint64_t length = header.size();
   const std::string path = temporary_folder() + "/plan_test_slice_" + std::to_string(getpid());

@@ -66,7 +66,7 @@ struct Model {
   Model(const Model&) = delete;
 
   fs::path path(std::size_t shard) const {
-    return folder / fmt::format("m-{:05}-of-{:05}.safetensors", shard + 1, kShards);
+    return folder / formatted("m-{:05}-of-{:05}.safetensors", shard + 1, kShards);
   }
 
   // Out of the page cache, where the system does it.
@@ -92,9 +92,9 @@ struct Model {
       if (&shape == std::end(kShapes) - 1 && number + 1 != kShards) break;
       std::size_t bytes = 1;
       for (const std::uint64_t dim : shape) bytes *= dim;
-      tensors.push_back({fmt::format("t{}", tensors.size()), shape, number, at});
-      header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
-                            tensors.back().name, fmt::join(shape, ","), at, at + bytes);
+      tensors.push_back({formatted("t{}", tensors.size()), shape, number, at});
+      header += formatted(R"({}"{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
+                          tensors.back().name, fmt::join(shape, ","), at, at + bytes);
       at += bytes;
     }
     header += "}" + std::string(number, ' ');  // data at any alignment
@@ -387,7 +387,7 @@ TEST(RandomPlans, BringTheBytesOrTheErrorOfTheSystem) {
   std::map<std::string, std::size_t> reached;
   static_cast<void>(model());
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
+    SCOPED_TRACE(formatted("seed {}", seed));
     const std::size_t before = descriptors();
     const std::size_t mapped = mappings();
     Dice dice(seed);

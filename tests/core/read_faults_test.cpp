@@ -4,7 +4,6 @@
 // Every scenario is first run to count its system calls of each kind, then once for each call and each error.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,8 +15,6 @@
 #include <functional>
 #include <map>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
@@ -34,7 +31,7 @@ constexpr std::size_t kMostCalls = 500;  // with a fault, of each kind and over 
 
 std::string shard_bytes(std::size_t i) {
   const std::string header =
-      fmt::format(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
+      formatted(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(header.size());
   bytes += header;
@@ -49,9 +46,9 @@ class Model {
     folder_ = mkdtemp(name.data());
     std::string index = R"({"weight_map":{)";
     for (std::size_t i = 0; i < shards; ++i) {
-      const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards);
+      const std::string file = formatted("model-{:05}-of-{:05}.safetensors", i + 1, shards);
       std::ofstream(folder_ / file, std::ios::binary) << shard_bytes(i);
-      index += fmt::format(R"({}"t{}":"{}")", i == 0 ? "" : ",", i, file);
+      index += formatted(R"({}"t{}":"{}")", i == 0 ? "" : ",", i, file);
     }
     if (has_index) std::ofstream(folder_ / "model.safetensors.index.json") << index << "}}";
   }
@@ -61,7 +58,7 @@ class Model {
   const fs::path& folder() const { return folder_; }
   std::size_t shards() const { return shards_; }
   fs::path shard(std::size_t i) const {
-    return folder_ / fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards_);
+    return folder_ / formatted("model-{:05}-of-{:05}.safetensors", i + 1, shards_);
   }
 
  private:
@@ -108,7 +105,7 @@ bool reads_right(const Scenario& scenario, const Model& model) {
   Plan plan(*file);
   bool right = file->count_tensors() == model.shards();
   for (std::size_t i = 0; right && i < got.size(); ++i) {
-    const Tensor* const tensor = file->tensor(fmt::format("t{}", i));
+    const Tensor* const tensor = file->tensor(formatted("t{}", i));
     std::string alone(kBytes, '?');
     read(*tensor, alone.data());
     right = shard_bytes(i).ends_with(alone);
@@ -181,8 +178,8 @@ TEST_P(ReadFaults, AreToldOrSurvived) {
       for (const int os_error : errors) {
         for (const std::size_t times : {std::size_t{1}, SIZE_MAX}) {
           if (os_error == EINTR && times != 1) continue;  // a call that is interrupted for ever may wait for ever
-          SCOPED_TRACE(fmt::format("{} {} of {}: {}, {}", call, at, calls, strerror(os_error),
-                                   times == 1 ? "once" : "from then on"));
+          SCOPED_TRACE(formatted("{} {} of {}: {}, {}", call, at, calls, strerror(os_error),
+                                 times == 1 ? "once" : "from then on"));
           const std::optional<Error> error = outcome({call, at, times, os_error});
           ++points;
           if (!error) continue;
@@ -244,7 +241,7 @@ TEST(ReadFaultsOfPlans, OneShardAfterAnotherHasADescriptor) {
   std::vector<std::string> got(2 * kShards, std::string(kBytes, '?'));  // twice: enough to be worth two readers
   Plan plan(*file);
   for (std::size_t i = 0; i < got.size(); ++i)
-    plan.add(*file->tensor(fmt::format("t{}", i % kShards)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
+    plan.add(*file->tensor(formatted("t{}", i % kShards)), nullptr, nullptr, nullptr, got[i].data(), kBytes);
   ReadOptions reading;
   reading.pool.parallel_for = in_turn;
   const std::size_t before = entries_of("/proc/self/fd");

@@ -32,7 +32,7 @@ std::string model(const std::string& tensors, std::size_t bytes, char fill) {
 }
 
 std::string entry(const std::string& name, std::size_t begin) {
-  return fmt::format(R"(,"{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, begin, begin + 4);
+  return formatted(R"(,"{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, begin, begin + 4);
 }
 
 class ShardListTest : public testing::Test {
@@ -131,7 +131,7 @@ struct BadIndex {
 };
 
 std::string mapping(const std::string& a, const std::string& c = "model-00002-of-00002.safetensors") {
-  return fmt::format(R"({{"weight_map":{{"a":"{}","b":"model-00001-of-00002.safetensors","c":"{}"}}}})", a, c);
+  return formatted(R"({{"weight_map":{{"a":"{}","b":"model-00001-of-00002.safetensors","c":"{}"}}}})", a, c);
 }
 
 const BadIndex kBad[] = {
@@ -350,12 +350,12 @@ TEST_F(ShardListTest, AShardIsKnownAgainHoweverManyCameBetween) {
   std::string map;
   for (const char* const tensor : {"a", "b"}) {
     for (std::size_t i = 0; i < kShards; ++i) {
-      map += fmt::format(R"({}"{}{}":"{}.safetensors")", map.empty() ? "" : ",", tensor, i, i * 7 % kShards);
+      map += formatted(R"({}"{}{}":"{}.safetensors")", map.empty() ? "" : ",", tensor, i, i * 7 % kShards);
     }
   }
   for (std::size_t i = 0; i < kShards; ++i) {
-    put(fmt::format("many/{}.safetensors", i * 7 % kShards),
-        model(entry(fmt::format("a{}", i), 0) + entry(fmt::format("b{}", i), 4), 8, 'x'));
+    put(formatted("many/{}.safetensors", i * 7 % kShards),
+        model(entry(formatted("a{}", i), 0) + entry(formatted("b{}", i), 4), 8, 'x'));
   }
   put("many/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   const CheckpointPtr file = open(folder / "many/model.safetensors.index.json");
@@ -368,17 +368,17 @@ TEST_F(ShardListTest, OfManyShardsTheFirstMissingOneIsTold) {
   constexpr std::size_t kMany = 600;
   std::string map;
   for (std::size_t i = 0; i < kMany; ++i) {
-    const std::string name = fmt::format("part-{:04}.safetensors", i);
-    put(name, model(entry(fmt::format("t{}", i), 0), 4, 'z'));
-    map += fmt::format(R"({}"t{}":"{}")", i == 0 ? "" : ",", i, name);
+    const std::string name = formatted("part-{:04}.safetensors", i);
+    put(name, model(entry(formatted("t{}", i), 0), 4, 'z'));
+    map += formatted(R"({}"t{}":"{}")", i == 0 ? "" : ",", i, name);
   }
   put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   const CheckpointPtr file = open(index());
   ASSERT_EQ(file->count_shards(), kMany);
-  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(shard_of(*file->tensor(fmt::format("t{}", i))).number, i);
+  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i);
   for (const char* const name : {"part-0599.safetensors", "part-0300.safetensors", "part-0299.safetensors"}) {
     fs::remove(folder / name);
-    EXPECT_NE(error_of(index()).message.find(fmt::format("shard '{}' is missing", name)), std::string::npos);
+    EXPECT_NE(error_of(index()).message.find(formatted("shard '{}' is missing", name)), std::string::npos);
   }
 }
 
@@ -512,22 +512,22 @@ TEST_F(ShardListTest, AnIndexMayHaveAnyNameThatEndsAsOne) {
 TEST_F(ShardListTest, NoIncompleteSetOfNumberedShardsIsAModel) {
   for (unsigned shards = 1; shards <= 5; ++shards) {
     for (unsigned there = 1; there < 1U << shards; ++there) {
-      const std::string set = fmt::format("sets/{}-{}", shards, there);
+      const std::string set = formatted("sets/{}-{}", shards, there);
       for (unsigned i = 0; i < shards; ++i) {
         if ((there >> i & 1) == 0) continue;
-        put(fmt::format("{}/m-{:05}-of-{:05}.safetensors", set, i + 1, shards),
-            model(entry(fmt::format("t{}", i), 0), 4, 'z'));
+        put(formatted("{}/m-{:05}-of-{:05}.safetensors", set, i + 1, shards),
+            model(entry(formatted("t{}", i), 0), 4, 'z'));
       }
       const auto missing = static_cast<unsigned>(std::countr_one(there));
       const std::string expected =
-          missing == shards ? "" : fmt::format("shard {} of {} of 'm' is missing", missing + 1, shards);
+          missing == shards ? "" : formatted("shard {} of {} of 'm' is missing", missing + 1, shards);
       const std::string message = error_of(folder / set).message;
       EXPECT_EQ(message.empty(), expected.empty()) << set << ": " << message;
       EXPECT_NE(message.find(expected), std::string::npos) << set << ": " << message;
     }
   }
   for (const char* const name : {"m-1-of-2", "m-01-of-2"}) {
-    put(fmt::format("twice/{}.safetensors", name), model(entry(name, 0), 4, 'z'));
+    put(formatted("twice/{}.safetensors", name), model(entry(name, 0), 4, 'z'));
   }
   const std::string message = error_of(folder / "twice").message;
   EXPECT_NE(message.find("shard 2 of 2 of 'm' is missing"), std::string::npos) << message;
@@ -543,9 +543,9 @@ TEST_F(ShardListTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
     deep.push_back(openat(deep.back(), step.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     ASSERT_GE(deep.back(), 0);
   }
-  const fs::path here = fmt::format("/proc/self/fd/{}", deep.back());
+  const fs::path here = formatted("/proc/self/fd/{}", deep.back());
   std::ofstream(here / "m.safetensors.index.json")
-      << fmt::format(R"({{"weight_map":{{"a":"{}","b":"{}"}}}})", shard, shard);
+      << formatted(R"({{"weight_map":{{"a":"{}","b":"{}"}}}})", shard, shard);
   ASSERT_EQ(symlinkat((folder / shard).c_str(), deep.back(), shard), 0);
   const Error error = error_of(here / "m.safetensors.index.json");
   EXPECT_EQ(error.status, Status::shard) << error.message;

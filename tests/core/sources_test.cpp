@@ -382,7 +382,7 @@ TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
   };
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const std::string bytes =
-      header(fmt::format(R"({{"t":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kBytes)) +
+      header(formatted(R"({{"t":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kBytes)) +
       std::string(kBytes, 'x');
   const CheckpointPtr file = Checkpoint::open(std::make_unique<Source>(bytes), {});
   std::vector<std::byte> memory(kBytes);

@@ -147,8 +147,8 @@ std::string model_bytes() {
   for (const Shape& shape : kShapes) {
     std::size_t bytes = 1;
     for (const std::uint64_t dim : shape) bytes *= dim;
-    header += fmt::format(R"({}"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
-                          &shape - kShapes, fmt::join(shape, ","), at, at + bytes);
+    header += formatted(R"({}"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
+                        &shape - kShapes, fmt::join(shape, ","), at, at + bytes);
     at += bytes;
   }
   header += "}";
@@ -197,7 +197,7 @@ class StagingTest : public testing::Test {
     std::vector<Destination> all(1 + below(7));
     for (Destination& one : all) {
       const std::size_t number = below(std::size(kShapes));
-      one.tensor = fmt::format("t{}", number);
+      one.tensor = formatted("t{}", number);
       one.whole = below(2) == 0;
       one.bytes = 1;
       for (const std::uint64_t dim : kShapes[number]) {

@@ -19,6 +19,7 @@
 
 #include "../io/faults.hpp"
 #include "../io/system.hpp"
+#include "base/formatted.hpp"
 #include "core/checkpoint.hpp"
 #include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
@@ -47,7 +48,7 @@ class WriterTest : public testing::Test {
 
   // In memory if possible: ten thousand renames take a minute on a disk.
   const fs::path folder =
-      fs::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir()) / fmt::format("writer{}", getpid());
+      fs::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir()) / formatted("writer{}", getpid());
 };
 
 Error error_of(auto&& body) {
@@ -249,7 +250,7 @@ TEST_F(WriterTest, of_a_metadata_key_the_last_value_counts) {
   const CheckpointPtr file = Checkpoint::open(path().c_str(), {});
   ASSERT_EQ(file->metadata().size(), 3U);
   std::string read;
-  for (const MetadataPair& pair : file->metadata()) read += fmt::format("{}={};", pair.key, pair.value);
+  for (const MetadataPair& pair : file->metadata()) read += formatted("{}={};", pair.key, pair.value);
   EXPECT_EQ(read, "=last of ;a=last of a;b=last of b;");
 }
 
@@ -272,7 +273,7 @@ TEST_F(WriterTest, every_call_has_its_turn) {
   };
   for (const char* const state : {"before begin", "after begin", "after finish"}) {
     for (const Call& call : calls) {
-      SCOPED_TRACE(fmt::format("{} {}", call.name, state));
+      SCOPED_TRACE(formatted("{} {}", call.name, state));
       Writer writer;
       writer.add("a", Dtype::U8, one, nullptr);
       const std::string when = state;
@@ -283,7 +284,7 @@ TEST_F(WriterTest, every_call_has_its_turn) {
       }
       const bool its_turn = call.declares ? when == "before begin" : when == "after begin";
       if (its_turn) continue;
-      EXPECT_FAILS(Status::state, fmt::format("{} comes {}", call.name, state), call.make(writer, path("y").c_str()));
+      EXPECT_FAILS(Status::state, formatted("{} comes {}", call.name, state), call.make(writer, path("y").c_str()));
       if (when == "before begin") writer.begin(path().c_str(), {});
       if (when != "after finish") {
         writer.put(0, 0, "a", 1);
@@ -309,8 +310,8 @@ TEST_F(WriterTest, refuses_more_bytes_than_a_file_can_hold) {
 TEST_F(WriterTest, refuses_a_header_over_the_limit) {
   const std::string name(50'000'000, 'n');
   Writer writer;
-  writer.add(fmt::format("{}1", name), Dtype::U8, {}, nullptr);
-  writer.add(fmt::format("{}2", name), Dtype::U8, {}, nullptr);
+  writer.add(formatted("{}1", name), Dtype::U8, {}, nullptr);
+  writer.add(formatted("{}2", name), Dtype::U8, {}, nullptr);
   const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
   EXPECT_EQ(error.status, Status::header_size);
   EXPECT_EQ(count(), 0U);
@@ -351,7 +352,7 @@ TEST_F(WriterTest, a_stream_is_the_file_that_would_have_been_written) {
   write_to(path("file"), other);
   std::ofstream(path("stream")).flush();
   const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CLOEXEC);
-  EXPECT_EQ(error_of([&] { write_to(fmt::format("/dev/fd/{}", stream), other); }).message, "");
+  EXPECT_EQ(error_of([&] { write_to(formatted("/dev/fd/{}", stream), other); }).message, "");
   ::close(stream);
   EXPECT_EQ(contents(path("stream")), contents(path("file")));
   EXPECT_FALSE(contents(path("file")).empty());
@@ -415,7 +416,7 @@ TEST_F(WriterTest, many_threads_put_at_once) {
   Writer writer;
   for (std::size_t i = 0; i < kTensors; ++i) {
     for (std::size_t j = 0; j < kBytes; ++j) data[i] += static_cast<char>((i * 7 + j * 13) & 0xFF);
-    writer.add(fmt::format("t{}", i), Dtype::U8, shape, nullptr);
+    writer.add(formatted("t{}", i), Dtype::U8, shape, nullptr);
   }
   writer.begin(path().c_str(), {});
   std::vector<std::thread> threads;
@@ -439,7 +440,7 @@ TEST_F(WriterTest, many_threads_put_at_once) {
   const CheckpointPtr file = Checkpoint::open(path().c_str(), {});
   for (std::size_t i = 0; i < kTensors; ++i) {
     std::string got(kBytes, ' ');
-    read(*file->tensor(fmt::format("t{}", i)), got.data());
+    read(*file->tensor(formatted("t{}", i)), got.data());
     EXPECT_TRUE(got == data[i]) << i;
   }
 }
@@ -494,7 +495,7 @@ std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size
 void add_all(Writer& writer, const std::vector<std::string>& data, bool given) {
   for (std::size_t i = 0; i < data.size(); ++i) {
     const std::array<std::uint64_t, 1> shape{data[i].size()};
-    writer.add(fmt::format("t{}", i * 7919 % 99'991), Dtype::U8, shape, given ? data[i].data() : nullptr);
+    writer.add(formatted("t{}", i * 7919 % 99'991), Dtype::U8, shape, given ? data[i].data() : nullptr);
   }
 }
 
@@ -769,7 +770,7 @@ TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
   for (std::size_t i = 0; i < 8; ++i) data.push_back(text(i));
   for (std::size_t i = 0; i < 8; ++i) {
     if (i == 4) writer.add("t4", *other->tensor("t4"));
-    if (i != 4) writer.add(fmt::format("t{}", i), Dtype::U8, shape, i % 2 == 0 ? data[i].data() : nullptr);
+    if (i != 4) writer.add(formatted("t{}", i), Dtype::U8, shape, i % 2 == 0 ? data[i].data() : nullptr);
   }
   writer.begin(path("fifo").c_str(), {});
   std::atomic<std::size_t> turn{1};
@@ -788,7 +789,7 @@ TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
   const CheckpointPtr file = Checkpoint::open(path("got").c_str(), {});
   for (std::size_t i = 0; i < 8; ++i) {
     std::string bytes(kBytes, ' ');
-    read(*file->tensor(fmt::format("t{}", i)), bytes.data());
+    read(*file->tensor(formatted("t{}", i)), bytes.data());
     EXPECT_TRUE(bytes == data[i]) << i;
   }
 }
@@ -818,7 +819,7 @@ struct SecondPut {
   }
   // For the other, since it sleeps.
   bool waits() const {
-    const std::string text = contents(fmt::format("/proc/self/task/{}/stat", id.load()));
+    const std::string text = contents(formatted("/proc/self/task/{}/stat", id.load()));
     const std::size_t name_end = text.rfind(')');
     return name_end != std::string::npos && text.compare(name_end, 3, ") S") == 0;
   }
@@ -835,7 +836,7 @@ TEST_F(WriterTest, a_put_to_a_stream_waits_for_the_one_before) {
   second.number = writer.add("b", Dtype::U8, shape, nullptr);
   second.writer = &writer;
   second.data.assign(first.size(), 'y');
-  writer.begin(fmt::format("/dev/fd/{}", stream).c_str(), {});
+  writer.begin(formatted("/dev/fd/{}", stream).c_str(), {});
   SecondPut::current = &second;
   faults::Plan plan;
   plan.only_refusals = true;
@@ -861,7 +862,7 @@ TEST_F(WriterTest, a_stream_that_cannot_be_synced_or_closed_is_an_error) {
   const auto finish = [&](const faults::Plan& plan) {
     Writer writer;
     writer.add("a", Dtype::U8, shape, "a");
-    writer.begin(fmt::format("/dev/fd/{}", stream).c_str(), options);
+    writer.begin(formatted("/dev/fd/{}", stream).c_str(), options);
     faults::arm(plan);
     const Error error = error_of([&] { writer.finish(); });
     faults::disarm();

@@ -26,7 +26,7 @@ constexpr std::size_t kTimes = 4;
 constexpr double kMost = 1.25 * kTimes;  // log 8000 / log 2000 is 1.18
 
 // Far from sorted, and with a prefix in common as names of tensors have.
-std::string name_of(std::size_t i) { return fmt::format("model.layers.{:05}.{}", i * 7919 % 99'991, i); }
+std::string name_of(std::size_t i) { return formatted("model.layers.{:05}.{}", i * 7919 % 99'991, i); }
 
 std::string with_length(const std::string& header, std::size_t data = 0) {
   std::string file(format::kLengthBytes, '\0');
@@ -36,15 +36,15 @@ std::string with_length(const std::string& header, std::size_t data = 0) {
 
 std::string json_metadata(std::size_t n, const char* prefix) {
   std::string text;
-  for (std::size_t i = 0; i < n; ++i) text += fmt::format(R"({}"{}{}":"value")", i == 0 ? "" : ",", prefix, name_of(i));
+  for (std::size_t i = 0; i < n; ++i) text += formatted(R"({}"{}{}":"value")", i == 0 ? "" : ",", prefix, name_of(i));
   return text;
 }
 
 std::string file_of_tensors(std::size_t n) {
   std::string header = "{";
   for (std::size_t i = 0; i < n; ++i) {
-    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
-                          name_of(i), i, i + 1);
+    header += formatted(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", name_of(i),
+                        i, i + 1);
   }
   return with_length(header + "}", n);
 }
@@ -53,7 +53,7 @@ std::string file_of_tensors(std::size_t n) {
 std::string file_of_empty_tensors(std::size_t n) {
   std::string header = "{";
   for (std::size_t i = 0; i < n; ++i) {
-    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", i == 0 ? "" : ",", name_of(i));
+    header += formatted(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", i == 0 ? "" : ",", name_of(i));
   }
   return with_length(header + "}");
 }
@@ -131,7 +131,7 @@ Cost of_weight_map(std::size_t n) {
   const Folder folder;
   folder.put("a.safetensors", file_of_tensors(n));
   std::string map;
-  for (std::size_t i = 0; i < n; ++i) map += fmt::format(R"({}"{}":"a.safetensors")", i == 0 ? "" : ",", name_of(i));
+  for (std::size_t i = 0; i < n; ++i) map += formatted(R"({}"{}":"a.safetensors")", i == 0 ? "" : ",", name_of(i));
   const std::string path = folder.put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   return cost_of([&] { open_and_find(path); });
 }
@@ -139,7 +139,7 @@ Cost of_weight_map(std::size_t n) {
 std::string index_of_absent_shards(std::size_t n) {
   std::string map;
   for (std::size_t i = 0; i < n; ++i) {
-    map += fmt::format(R"({}"{}":"model-{:07}-of-1000000.safetensors")", i == 0 ? "" : ",", i, i * 7919 % 999'983);
+    map += formatted(R"({}"{}":"model-{:07}-of-1000000.safetensors")", i == 0 ? "" : ",", i, i * 7919 % 999'983);
   }
   return "{\"weight_map\":{" + map + "}}";
 }
@@ -188,15 +188,15 @@ TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   constexpr std::size_t kShards = 20'000;
   const auto text = static_cast<double>(index_of_absent_shards(kShards).size());
   const Cost cost = of_absent_shards(kShards);
-  EXPECT_LT(static_cast<double>(cost.bytes), 4 * text) << fmt::format("{} bytes of {}", cost.bytes, text);
-  EXPECT_LT(static_cast<double>(cost.work), 6 * text) << fmt::format("{} blocks for {} bytes", cost.work, text);
+  EXPECT_LT(static_cast<double>(cost.bytes), 4 * text) << formatted("{} bytes of {}", cost.bytes, text);
+  EXPECT_LT(static_cast<double>(cost.work), 6 * text) << formatted("{} blocks for {} bytes", cost.work, text);
 }
 
 // Names that share a place in a table whose seed is 0, or of the same kind at places of their own.
 std::vector<std::string> hostile_names(std::size_t n, bool collide) {
   std::vector<std::string> names;
   for (std::uint64_t i = 0; names.size() < n; ++i) {
-    const std::string name = fmt::format("{:016x}", i * 0x9E3779B97F4A7C15);
+    const std::string name = formatted("{:016x}", i * 0x9E3779B97F4A7C15);
     const auto hash = static_cast<std::uint32_t>(format::hash_name(name, 0));
     if (!collide || hash < (std::uint32_t{1} << 22)) names.push_back(name);
   }
@@ -208,7 +208,7 @@ Cost of_reading_names(const std::vector<std::string>& names) {
   std::string header;
   for (const std::string& name : names) {
     header +=
-        fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", header.empty() ? "{" : ",", name);
+        formatted(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", header.empty() ? "{" : ",", name);
   }
   const std::string path = folder.put("a.safetensors", with_length(header + "}"));
   return cost_of([&] { open_and_find(path); });
@@ -273,8 +273,8 @@ TEST(Cost, GrowsNoFasterThanTheInput) {
     const Cost many = one.of(kTimes * kFew);
     const double work = static_cast<double>(many.work) / static_cast<double>(few.work);
     const double bytes = static_cast<double>(many.bytes) / static_cast<double>(few.bytes);
-    const std::string figures = fmt::format("{}: work {} -> {} ({:.2f} times), bytes {} -> {} ({:.2f} times)", one.name,
-                                            few.work, many.work, work, few.bytes, many.bytes, bytes);
+    const std::string figures = formatted("{}: work {} -> {} ({:.2f} times), bytes {} -> {} ({:.2f} times)", one.name,
+                                          few.work, many.work, work, few.bytes, many.bytes, bytes);
     RecordProperty(one.name, figures);
     EXPECT_GT(few.work, kFew) << figures;  // it is being counted
     EXPECT_GT(few.bytes, kFew) << figures;

@@ -329,7 +329,7 @@ TEST(BintensorsWriting, ADtypeThatTheFormatLacksIsRefusedByName) {
     } catch (const Error& error) {
       ++refused;
       EXPECT_EQ(error.status, Status::unsupported);
-      EXPECT_EQ(error.message, fmt::format("tensor 'w': bintensors has no dtype {}", dtype.name));
+      EXPECT_EQ(error.message, formatted("tensor 'w': bintensors has no dtype {}", dtype.name));
     }
   }
   EXPECT_EQ(refused, 22u - bintensors::kDtypesByCode.size());

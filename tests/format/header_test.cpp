@@ -197,7 +197,7 @@ TEST(Header, AnUnknownDtypeOfControlBytesIsEscapedInMessages) {
 TEST(Header, ADtypeThatHoldsANulIsNotListed) {
   for (const std::string_view dtype : {R"(F32\u0000x)", R"(\u0000)", R"(odd\u0000)"}) {
     const Error error =
-        fault_with_unknown_dtypes(fmt::format(R"({{"t":{{"dtype":"{}","shape":[0],"data_offsets":[0,0]}}}})", dtype));
+        fault_with_unknown_dtypes(formatted(R"({{"t":{{"dtype":"{}","shape":[0],"data_offsets":[0,0]}}}})", dtype));
     EXPECT_EQ(error.status, Status::dtype) << dtype;
     EXPECT_NE(error.message.find(R"(\x00)"), std::string::npos) << error.message;
   }
@@ -208,8 +208,8 @@ TEST(Header, ManyTensorsInAnyOrderOfTheText) {
   std::string header = "{";
   for (std::size_t i = 0; i < kTensors; ++i) {
     const std::size_t n = i * 2741 % kTensors;  // prime to 5000: each once
-    header += fmt::format("{}\"t{}\":{{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[{},{}]}}", i == 0 ? "" : ",", n,
-                          3 * n, 3 * n + 3);
+    header += formatted("{}\"t{}\":{{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[{},{}]}}", i == 0 ? "" : ",", n,
+                        3 * n, 3 * n + 3);
   }
   header += '}';
   GuardedHeader guarded(header);
@@ -217,7 +217,7 @@ TEST(Header, ManyTensorsInAnyOrderOfTheText) {
   ASSERT_EQ(status_of([&] { read_header(guarded.text(), 8 + header.size() + 3 * kTensors, {}, table); }), std::nullopt);
   ASSERT_EQ(table.tensors.size(), kTensors);
   for (std::size_t n = 0; n < kTensors; ++n) {
-    const std::string name = fmt::format("t{}", n);
+    const std::string name = formatted("t{}", n);
     ASSERT_EQ(table.tensors[n].name(), name);
     ASSERT_EQ(table.index.find(table.tensors.data(), name), n);
   }
@@ -258,8 +258,7 @@ TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
     while (shape.size() < 2 * rank - 1) shape += ",0";
     std::string text = "{";
     for (std::size_t i = 0; text.size() < 400'000; ++i) {
-      text +=
-          fmt::format(R"({}"{:x}":{{"dtype":"F4","shape":[{}],"data_offsets":[0,0]}})", i == 0 ? "" : ",", i, shape);
+      text += formatted(R"({}"{:x}":{{"dtype":"F4","shape":[{}],"data_offsets":[0,0]}})", i == 0 ? "" : ",", i, shape);
     }
     text += '}';
     const std::size_t size = text.size();
@@ -283,11 +282,11 @@ std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
   options.rules = rules;
   options.unknown_dtypes = rules == Rules::standard;
   const auto status = status_of([&] { read_header({header.data(), size}, 8 + size + data_bytes, options, table); });
-  if (status) return fmt::format("status {}", static_cast<int>(*status));
+  if (status) return formatted("status {}", static_cast<int>(*status));
   std::string text;
   for (const Tensor& tensor : table.tensors) {
-    text += fmt::format("{} {} {}..{} [", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
-    for (const std::uint64_t dimension : tensor.shape()) text += fmt::format("{},", dimension);
+    text += formatted("{} {} {}..{} [", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
+    for (const std::uint64_t dimension : tensor.shape()) text += formatted("{},", dimension);
     text += "]\n";
   }
   return text;
@@ -347,14 +346,13 @@ TEST(Shortcut, NumbersOfEveryLengthAfterEachOther) {
   for (std::uint64_t before = 0, power = 1; before < 18; ++before, power *= 10) {
     for (std::uint64_t size = 1, tens = 0; tens < 18; ++tens, size *= 10) {
       const auto entry = [](char name, std::uint64_t begin, std::uint64_t end) {
-        return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin,
-                           end);
+        return formatted(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin, end);
       };
       const std::string header = '{' + entry('a', 0, power) + ',' + entry('b', power, power + size) + ',' +
                                  entry('c', power + size, power + 2 * size) + '}';
       EXPECT_EQ(outcome(header, power + 2 * size, Rules::standard),
-                fmt::format("a U8 0..{0} [{0},]\nb U8 {0}..{1} [{2},]\nc U8 {1}..{3} [{2},]\n", power, power + size,
-                            size, power + 2 * size));
+                formatted("a U8 0..{0} [{0},]\nb U8 {0}..{1} [{2},]\nc U8 {1}..{3} [{2},]\n", power, power + size, size,
+                          power + 2 * size));
     }
   }
 }
@@ -365,9 +363,9 @@ TEST(Shortcut, DtypesSpelledWithEscapes) {
   std::string expected;
   for (std::uint64_t i = 0; i < 6; ++i) {
     const char* const ending = i % 2 == 0 ? "4M3" : "5M2";
-    header += fmt::format(R"({}"{}":{{"dtype":"\u0046\u0038\u005f\u0045{}","shape":[1],"data_offsets":[{},{}]}})",
-                          i == 0 ? "" : ",", i, ending, i, i + 1);
-    expected += fmt::format("{0} F8_E{1} {0}..{2} [1,]\n", i, ending, i + 1);
+    header += formatted(R"({}"{}":{{"dtype":"\u0046\u0038\u005f\u0045{}","shape":[1],"data_offsets":[{},{}]}})",
+                        i == 0 ? "" : ",", i, ending, i, i + 1);
+    expected += formatted("{0} F8_E{1} {0}..{2} [1,]\n", i, ending, i + 1);
   }
   EXPECT_EQ(outcome(header + '}', 6, Rules::standard), expected);
 }
@@ -380,12 +378,12 @@ TEST(Shortcut, DtypesOfEveryLengthAndMoreDimensionsThanItTakes) {
     for (const DtypeInfo& dtype : kDtypes) {
       if (dtype.bits == 0) continue;
       for (std::size_t rank = 6; rank < 11; ++rank) {
-        const std::string name = fmt::format("{}.{}.{}", dtype.name, rank, round);
+        const std::string name = formatted("{}.{}.{}", dtype.name, rank, round);
         std::string shape = "8";
         for (std::size_t i = 1; i < rank; ++i) shape += ",1";
-        header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                              header.size() > 1 ? "," : "", name, dtype.name, shape, at, at + dtype.bits);
-        expected += fmt::format("{} {} {}..{} [{},]\n", name, dtype.name, at, at + dtype.bits, shape);
+        header += formatted(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                            header.size() > 1 ? "," : "", name, dtype.name, shape, at, at + dtype.bits);
+        expected += formatted("{} {} {}..{} [{},]\n", name, dtype.name, at, at + dtype.bits, shape);
         at += dtype.bits;
       }
     }

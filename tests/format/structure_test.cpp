@@ -168,11 +168,11 @@ TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
 std::string listed(const Table& table) {
   std::string text;
   for (const Tensor& tensor : table.tensors) {
-    text += fmt::format("{} {} {}..{}", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
-    for (const std::uint64_t dim : tensor.shape()) text += fmt::format(" {}", dim);
+    text += formatted("{} {} {}..{}", tensor.name(), tensor.dtype_name(), tensor.begin, tensor.end);
+    for (const std::uint64_t dim : tensor.shape()) text += formatted(" {}", dim);
     text += '\n';
   }
-  for (const MetadataPair& pair : table.metadata) text += fmt::format("{}={}\n", pair.key, pair.value);
+  for (const MetadataPair& pair : table.metadata) text += formatted("{}={}\n", pair.key, pair.value);
   return text;
 }
 
@@ -192,8 +192,8 @@ TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
   std::string text = "{";
   for (std::size_t i = 0; i < 40; ++i) {
     const std::string name(1 + i % 9, 'n');
-    text += fmt::format(R"({}"{}{}":{{"dtype":"U8","shape":[1,2],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", name, i,
-                        2 * i, 2 * i + 2);
+    text += formatted(R"({}"{}{}":{{"dtype":"U8","shape":[1,2],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", name, i,
+                      2 * i, 2 * i + 2);
   }
   text += "}";
   const std::string expected = header_listed(text, 80, kWindowBytes);
@@ -210,8 +210,8 @@ std::string index_listed(std::string_view text) {
   shard_index::read({bytes.data(), text.size()}, options, index);
   std::string said;
   for (const shard_index::Entry& entry : index.entries)
-    said += fmt::format("{} in {}\n", entry.tensor, index.shards[entry.shard]);
-  for (const MetadataPair& pair : index.metadata) said += fmt::format("{}={}\n", pair.key, pair.value);
+    said += formatted("{} in {}\n", entry.tensor, index.shards[entry.shard]);
+  for (const MetadataPair& pair : index.metadata) said += formatted("{}={}\n", pair.key, pair.value);
   std::erase(said, ' ');  // a value that is no string is kept as it is spelled
   return said;
 }

@@ -18,7 +18,7 @@ namespace {
 using namespace std::string_literals;
 
 std::string entry(const std::string& name, std::uint64_t begin, const std::string& before = {}) {
-  return fmt::format(R"("{}":{{{}"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, before, begin, begin + 4);
+  return formatted(R"("{}":{{{}"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, before, begin, begin + 4);
 }
 
 // What ends a token ends it also when it is alone in its window.
@@ -91,8 +91,8 @@ TEST(Escape, StandsForItsCharacter) {
   for (const std::uint32_t code : codes) {
     const std::uint32_t above = code - 0x10000;
     const std::string spelled = code < 0x10000
-                                    ? fmt::format("\\u{:04x}", code)
-                                    : fmt::format("\\u{:04x}\\u{:04X}", 0xD800 + above / 1024, 0xDC00 + above % 1024);
+                                    ? formatted("\\u{:04x}", code)
+                                    : formatted("\\u{:04x}\\u{:04X}", 0xD800 + above / 1024, 0xDC00 + above % 1024);
     const auto found = read('{' + entry("<" + spelled + ">", 0) + '}', 4);
     ASSERT_EQ(found->table.tensors.size(), 1U);
     EXPECT_EQ(found->table.tensors[0].name(), "<" + utf8_of(code) + ">") << spelled;

@@ -49,7 +49,7 @@ class AtomicFileTest : public testing::TestWithParam<bool> {
     return found;
   }
 
-  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("atomic{}", getpid());
+  const fs::path folder = fs::path(testing::TempDir()) / formatted("atomic{}", getpid());
 };
 
 INSTANTIATE_TEST_SUITE_P(Kernels, AtomicFileTest, testing::Values(false, true), [](const auto& kernel) {
@@ -461,7 +461,7 @@ TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
 }
 
 TEST_P(AtomicFileTest, names_that_somebody_occupied_beforehand_do_not_matter) {
-  for (int i = 0; i < 1000; ++i) fs::create_symlink("nowhere", path(fmt::format(".x.st-new-{}", i).c_str()));
+  for (int i = 0; i < 1000; ++i) fs::create_symlink("nowhere", path(formatted(".x.st-new-{}", i).c_str()));
   put(path(), "old");
   write(path(), "new");
   EXPECT_EQ(contents(path()), "new");

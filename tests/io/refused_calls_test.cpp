@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/formatted.hpp"
 #include "faults.hpp"
 #include "files.hpp"
 #include "io/posix/edit_lock.hpp"
@@ -254,7 +255,7 @@ TEST_F(RefusedCallsTest, a_link_of_somebody_else_in_a_sticky_folder_is_not_follo
   } cases[] = {{01777, 12345, false}, {01777, 0, true}, {0777, 12345, true}, {01755, 12345, true}};
   for (const auto& [mode, owner, followed] : cases) {
     for (const std::string to : {"secret", "absent"}) {
-      SCOPED_TRACE(fmt::format("{:o} {} {}", mode, owner, to));
+      SCOPED_TRACE(formatted("{:o} {} {}", mode, owner, to));
       fs::remove(path("absent"));
       fs::remove_all(path("tmp"));
       put(path("secret"), "old");
