@@ -1,11 +1,10 @@
-// Text for messages: errors of the system, names from files that nobody trusts, sizes.
+// Text for messages: names from files that nobody trusts, sizes.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <system_error>
 
 #include "base/text.hpp"
 
@@ -60,8 +59,6 @@ void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_
   if (os_error != 0) error.message += ": " + os_error_text(os_error);
   throw error;
 }
-
-std::string os_error_text(int os_error) { return std::generic_category().message(os_error); }
 
 std::string in_quotes(std::string_view name) {
   std::string text = "'";

@@ -17,6 +17,7 @@
 #include "core/shard_list.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/folder.hpp"
+#include "io/os_error.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -59,7 +60,7 @@ std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, s
 }
 
 Error error_of_shard(Error error, std::string_view name, std::string_view index) {
-  if (error.status == Status::open && error.os_error == ENOENT) {
+  if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
     error.status = Status::shard;
     error.message = index.empty() ? formatted("shard {} is missing", in_quotes(name))
                                   : formatted("index {}: shard {} is missing", in_quotes(index), in_quotes(name));

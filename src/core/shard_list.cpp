@@ -2,11 +2,11 @@
 #include "core/shard_list.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <optional>
 
 #include "base/error.hpp"
+#include "io/os_error.hpp"
 
 namespace st::core {
 
@@ -47,7 +47,7 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
 }
 
 [[noreturn]] void fail_missing(std::string_view folder, std::size_t number, const NumberedShard& first) {
-  throw Error{Status::shard, ENOENT, kNowhere,
+  throw Error{Status::shard, io::no_such_file(), kNowhere,
               formatted("folder {}: shard {} of {} of {} is missing", in_quotes(folder), number, first.count,
                         in_quotes(first.name))};
 }
@@ -88,11 +88,10 @@ std::vector<std::string> likely_shards_in(const io::Folder& folder, std::string_
 bool is_index_name(std::string_view path) { return path.ends_with(".index.json"); }
 
 ShardList shards_of_index(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  auto folder = io::open_folder(std::string(slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash)));
-  const std::string index(path.substr(slash == path.npos ? 0 : slash + 1));
-  std::vector<std::string> files = likely_shards_in(*folder, index);
-  return {std::move(folder), index, std::move(files)};
+  const io::SplitPath split = io::split_path(path);
+  auto folder = io::open_folder(split.folder);
+  std::vector<std::string> files = likely_shards_in(*folder, split.name);
+  return {std::move(folder), split.name, std::move(files)};
 }
 
 ShardList shards_of_folder(std::unique_ptr<io::Folder> folder) {

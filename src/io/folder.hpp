@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/source.hpp"
@@ -32,5 +33,13 @@ class Folder {
 };
 
 std::unique_ptr<Folder> open_folder(const std::string& path);
+
+// A file's path as that of its folder, "." where the path names none, and its name there.
+struct SplitPath {
+  std::string folder;
+  std::string name;
+};
+
+SplitPath split_path(std::string_view path);
 
 }  // namespace st::io

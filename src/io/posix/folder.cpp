@@ -87,6 +87,12 @@ bool DiskFolder::contains(const PlainFile& file) const {
 
 }  // namespace
 
+SplitPath split_path(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == path.npos) return {".", std::string(path)};
+  return {std::string(slash == 0 ? "/" : path.substr(0, slash)), std::string(path.substr(slash + 1))};
+}
+
 std::unique_ptr<Folder> open_folder(const std::string& path) {
   Descriptor opened = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
   if (!opened) fail_os(Status::open, errno, "{}", in_quotes(path));
