@@ -4,9 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.hpp>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +21,8 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "system.h"
 
 namespace {
 
@@ -178,8 +177,10 @@ void check_descriptor(const std::string& path) {
   const std::string inside = path + ".archive";
   std::ofstream(inside, std::ios::binary) << "lead" << sample() << "tail";
   const int fd = ::open(inside.c_str(), O_RDONLY | O_CLOEXEC);
-  check_content(safetensors::SafeOpen::from_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-  const auto file = safetensors::SafeOpen::from_fd(fd, 4, sample().size());
+  const int whole = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check_content(safetensors::SafeOpen::from_fd(test_handle(whole)));
+  ::close(whole);  // or Windows would let nobody replace the file
+  const auto file = safetensors::SafeOpen::from_fd(test_handle(fd), 4, sample().size());
   ::close(fd);
   expect(file.get_tensor("w").read<float>()[3] == 4, "a file inside a file, after the descriptor is closed");
 }

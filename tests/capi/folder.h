@@ -3,19 +3,15 @@
 #ifndef ST_TEST_FOLDER_H
 #define ST_TEST_FOLDER_H
 
-#include <dirent.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "system.h"
 #include "test.h"
 
 static char test_folder[4096];
 
 static inline void test_enter_folder(void) {
-  const char *base = getenv("TMPDIR");
+  const char *base = test_temporary_folder();
   snprintf(test_folder, sizeof test_folder, "%s/st-test-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
-  if (mkdtemp(test_folder) == NULL || chdir(test_folder) != 0) {
+  if (test_make_folder(test_folder) == NULL || chdir(test_folder) != 0) {
     perror(test_folder);
     abort();
   }

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include <unistd.h>
+#include "system.h"
 
 enum { HEADER = 4000, TAIL = 5000, MOST = 8192 };
 
@@ -212,7 +212,7 @@ int main(void) {
   static const uint64_t kEnds[] = {UINT64_C(1) << 31, UINT64_C(1) << 32, UINT64_C(1) << 63, 0}; /* 0: 2^64 */
   static const int64_t kBeyond[] = {-1048577, -65536, -4097, -4096, -1, 0, 1, 4096, 65537};
   size_t i, j;
-  alarm(120);
+  test_end_after(120);
   for (i = 0; i < sizeof kEnds / sizeof kEnds[0]; ++i) {
     for (j = 0; j < sizeof kBeyond / sizeof kBeyond[0]; ++j) {
       if (kEnds[i] != 0 || kBeyond[j] < 0) ends_at(kEnds[i] + (uint64_t)kBeyond[j]);

@@ -1,9 +1,6 @@
 // Random plans against a naive copy: tensors and slices of several shards, every way to read, whatever the options.
 // The seed is printed, and is the same each time. An argument is another seed: a number, or "random".
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -97,18 +94,10 @@ void make_shard(Model& model, int shard) {
 
 std::string path_of(int shard) { return "m-0000" + std::to_string(shard + 1) + "-of-00003.safetensors"; }
 
-// What is not yet on the disk cannot be evicted.
-void sync_shard(int shard) {
-  const int fd = open(path_of(shard).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || fsync(fd) != 0) std::abort();
-  close(fd);
-}
-
 void save(const Model& model) {
   std::string index = "{\"metadata\":{},\"weight_map\":{";
   for (int shard = 0; shard < kShards; ++shard) {
     test_save(path_of(shard).c_str(), model.files[shard].data(), model.files[shard].size());
-    sync_shard(shard);
     for (const Model::Tensor& tensor : model.tensors[shard]) {
       index += (index.back() == '{' ? "\"" : ",\"") + tensor.name + "\":\"" + path_of(shard) + "\"";
     }
@@ -117,16 +106,9 @@ void save(const Model& model) {
   test_save("m.safetensors.index.json", index.data(), index.size());
 }
 
-// Out of the page cache, as far as the system does it: what follows is read from the disk.
+// What follows is read from the disk, as far as the system does it.
 void evict() {
-  for (int shard = 0; shard < kShards; ++shard) {
-    const int fd = open(path_of(shard).c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) std::abort();
-#if defined(POSIX_FADV_DONTNEED)
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-#endif
-    close(fd);
-  }
+  for (int shard = 0; shard < kShards; ++shard) test_evict(path_of(shard).c_str());
 }
 
 // ---- the naive way: one element after another
@@ -207,7 +189,7 @@ st_file* open_model(Model& model, Way way, int shard, st_error* err) {
     st_open_source(&source, &options, &file, err);
   } else if (way == kInsideDescriptor) {
     const int fd = open(path_of(shard).c_str(), O_RDONLY | O_CLOEXEC);
-    st_open_fd(fd, 0, bytes.size(), &options, &file, err);
+    st_open_fd(test_handle(fd), 0, bytes.size(), &options, &file, err);
     close(fd);
   } else {
     st_open("m.safetensors.index.json", &options, &file, err);
@@ -327,7 +309,7 @@ int main(int argc, char** argv) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
   dice.seed(seed);
-  alarm(300);
+  test_end_after(300);
   test_enter_folder();
   Model model;
   for (int shard = 0; shard < kShards; ++shard) make_shard(model, shard);

@@ -101,7 +101,12 @@ static void a_link_out_of_the_folder_is_followed_when_asked(void) {
   char outside[5000], target[5000];
   snprintf(outside, sizeof outside, "%s-outside", test_folder);
   snprintf(target, sizeof target, "%s/%s", test_folder, kSecond);
-  CHECK(rename(kSecond, outside) == 0 && symlink(outside, kSecond) == 0);
+  CHECK(rename(kSecond, outside) == 0);
+  if (test_link(outside, kSecond) != 0) {
+    printf("no symbolic links can be made here\n");
+    CHECK(rename(outside, target) == 0);
+    return;
+  }
   CHECK(status_of(kIndex, NULL) == ST_ERR_SHARD);
   follow.flags = ST_OPEN_FOLLOW_LINKS;
   CHECK(status_of(kIndex, &follow) == ST_OK);

@@ -2,11 +2,10 @@
  * asks for what this library does not know is told so.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
+#include "system.h"
 #include "test.h"
 
 #include <stddef.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static test_bytes kFile;
 
@@ -104,12 +103,11 @@ static void a_size_that_no_version_has_is_refused_before_anything_is_read(const 
   const uint32_t sizes[] = {
       0,    1,       3,          4,         8, 16, 24, (uint32_t)which->first - 1, (uint32_t)which->size + 1,
       1032, 0x10000, 0x7FFFFFF8, UINT32_MAX};
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  unsigned char *const pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  size_t page;
+  unsigned char *const pages = test_guarded_pages(&page);
   unsigned char *const given = pages + page - which->size;
   unsigned char room[ROOM];
   size_t i;
-  CHECK(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
   make(which, (uint32_t)which->size, room, 0);
   memcpy(given, room, which->size);
   CHECK_FOR(which->name, which->open(given, NULL) == ST_OK);
@@ -121,7 +119,7 @@ static void a_size_that_no_version_has_is_refused_before_anything_is_read(const 
     CHECK_FOR(expected, which->open(given, &err) == ST_ERR_STRUCT_SIZE && err.offset == UINT64_MAX);
     CHECK_FOR(err.message, strstr(err.message, expected) != NULL);
   }
-  munmap(pages, 2 * page);
+  test_free_pages(pages);
 }
 
 static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *which) {

@@ -1,19 +1,18 @@
 // 64 threads on one handle: looking, reading, slicing, running plans and cancelling them, all at once. Worth most
 // under ThreadSanitizer (./dev has a preset for it); elsewhere it still compares every byte.
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "safetensors/safetensors.h"
+#include "system.h"
 
 namespace {
 
@@ -45,14 +44,15 @@ std::string write_sample() {
   header += "}";
   std::vector<unsigned char> data(kTensors * kTensorBytes);
   for (std::uint64_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
-  std::string path = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
-  const int descriptor = mkstemp(path.data());
+  std::string folder = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
+  check(test_make_folder(folder.data()) != nullptr, "a folder");
+  const std::string path = folder + "/model";
   const std::uint64_t length = header.size();
-  check(write(descriptor, &length, sizeof length) == sizeof length, "write");
-  check(write(descriptor, header.data(), length) == static_cast<ssize_t>(length), "write");
-  check(write(descriptor, data.data(), data.size()) == static_cast<ssize_t>(data.size()), "write");
-  fsync(descriptor);
-  close(descriptor);
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), sizeof length) << header;
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  check(file.flush().good(), "write");
+  test_evict(path.c_str());
   return path;
 }
 
@@ -140,7 +140,7 @@ int main() {
     for (std::thread& thread : threads) thread.join();
     st_free(file);
   }
-  unlink(path.c_str());
+  std::filesystem::remove_all(std::filesystem::path(path).parent_path());
   std::printf("%u threads, %d faults\n", kThreads, faults.load());
   return faults.load() != 0;
 }

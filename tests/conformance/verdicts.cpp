@@ -5,13 +5,12 @@
 // down by reading the files and not by running the library.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 
+#include "system.hpp"
 #include "ways.hpp"
 
 namespace conformance {
@@ -131,16 +130,8 @@ TEST(Verdicts, TheRawHeaderIsWhatTheFileHas) {
 
 // simdjson reads the variable once, when it is first used: a process for each kernel.
 int run_verdicts_with(const char* kernel, bool quietly = false) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (quietly) std::fclose(stdout);
-    setenv("SIMDJSON_FORCE_IMPLEMENTATION", kernel, 1);
-    execl("/proc/self/exe", "verdicts", "--gtest_filter=Verdicts.*", "--gtest_brief=1", nullptr);
-    _exit(127);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  const std::vector<std::string> arguments{"--gtest_filter=Verdicts.*", "--gtest_brief=1"};
+  return run_this_program(arguments, "SIMDJSON_FORCE_IMPLEMENTATION", kernel, quietly);
 }
 
 struct Kernel {

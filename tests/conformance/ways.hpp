@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "safetensors/safetensors.h"
+#include "system.hpp"
 
 namespace conformance {
 
@@ -147,11 +148,11 @@ Outcome open_fd(const std::string&, const std::string& bytes, std::uint32_t flag
   const std::string before(5003, '{');
   const std::string after(7, ' ');
   const std::string whole = before + bytes + after;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> archive(std::tmpfile(), std::fclose);
-  std::fwrite(whole.data(), 1, whole.size(), archive.get());
-  std::fflush(archive.get());
+  const TemporaryFile archive;
+  std::fwrite(whole.data(), 1, whole.size(), archive.stream());
+  std::fflush(archive.stream());
   return outcome_of(flags, Io, [&](auto options, auto out, auto err) {
-    return st_open_fd(fileno(archive.get()), before.size(), bytes.size(), options, out, err);
+    return st_open_fd(archive.handle(), before.size(), bytes.size(), options, out, err);
   });
 }
 

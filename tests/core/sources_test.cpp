@@ -2,7 +2,6 @@
 // opening, views, plans and copies.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +23,7 @@
 #include "core/read_scheduler.hpp"
 #include "core/writer.hpp"
 #include "io/folder.hpp"
+#include "io/os_error.hpp"
 #include "io/source.hpp"
 #include "io/source_reader.hpp"
 
@@ -80,7 +81,7 @@ class RemoteFolder final : public io::Folder {
   }
   std::unique_ptr<io::Source> open(const std::string& name, bool /*follow_links*/) const override {
     const auto object = objects_.find(name);
-    if (object == objects_.end()) throw Error{Status::open, ENOENT, kNowhere, "no object " + name};
+    if (object == objects_.end()) throw Error{Status::open, io::no_such_file(), kNowhere, "no object " + name};
     return std::make_unique<RemoteSource>(path_ + "/" + name, object->second, requests_, io::Traits{});
   }
 
@@ -209,14 +210,14 @@ TEST(Sources, TensorsAreCopiedIntoANewFile) {
   const std::string bytes = sample();
   Requests requests;
   const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteSource>("m", bytes, requests, io::Traits{}), {});
-  std::string name = testing::TempDir() + "sourcesXXXXXX";
-  close(mkstemp(name.data()));
+  const std::string name = testing::TempDir() + "sources-copied-" + std::to_string(std::random_device{}());
   Writer writer;
   writer.add("m", *file->tensor("m"));
   writer.begin(name.c_str(), {});
   writer.finish();
   std::ifstream stream(name, std::ios::binary);
   const std::string copied{std::istreambuf_iterator<char>(stream), {}};
+  stream.close();
   EXPECT_TRUE(copied.ends_with(bytes.substr(bytes.size() - 200'050, 100'000)));
   std::filesystem::remove(name);
 }

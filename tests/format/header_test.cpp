@@ -3,8 +3,6 @@
 #include "format/header.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "guarded_memory.hpp"
 
 namespace st::format {
 namespace {
@@ -90,26 +89,17 @@ TEST(Measure, FewerThanEightBytes) {
 // A header that ends, with its padding, where readable memory ends.
 class GuardedHeader {
  public:
-  explicit GuardedHeader(std::string_view header) : size_(header.size()) {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    room_ = (size_ + kPadding + page - 1) / page * page;
-    memory_ =
-        static_cast<char*>(mmap(nullptr, room_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    whole_ = room_ + page;
-    mprotect(memory_ + room_, page, PROT_NONE);
+  explicit GuardedHeader(std::string_view header) : size_(header.size()), memory_(size_ + kPadding) {
     std::memcpy(text().data(), header.data(), size_);
   }
   GuardedHeader(const GuardedHeader&) = delete;
   GuardedHeader& operator=(const GuardedHeader&) = delete;
-  ~GuardedHeader() { munmap(memory_, whole_); }
 
-  std::span<char> text() { return {memory_ + room_ - kPadding - size_, size_}; }
+  std::span<char> text() { return {memory_.end() - kPadding - size_, size_}; }
 
  private:
   std::size_t size_;
-  std::size_t room_ = 0;
-  std::size_t whole_ = 0;
-  char* memory_ = nullptr;
+  GuardedMemory memory_;
 };
 
 TEST(Header, NothingIsReadBeyondThePadding) {

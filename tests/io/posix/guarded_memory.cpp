@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../../format/guarded_memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace st::format {
+
+GuardedMemory::GuardedMemory(std::size_t bytes) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
+  room_ = (bytes + page_ - 1) / page_ * page_;
+  void* const memory = mmap(nullptr, room_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  begin_ = static_cast<char*>(memory);
+  mprotect(begin_ + room_, page_, PROT_NONE);
+}
+
+GuardedMemory::~GuardedMemory() { munmap(begin_, room_ + page_); }
+
+}  // namespace st::format
