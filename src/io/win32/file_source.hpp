@@ -1,0 +1,41 @@
+// A regular file, or a part of one, as a source: read with ReadFile, viewed through a mapping.
+//
+// Reading a mapping whose disk or network fails raises EXCEPTION_IN_PAGE_ERROR; reading through the handle is an error.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "io/source.hpp"
+#include "io/win32/mapping.hpp"
+#include "io/win32/plain_file.hpp"
+
+namespace st::io {
+
+class FileSource final : public Source {
+ public:
+  FileSource(PlainFile file, std::uint64_t base, std::uint64_t size)
+      : Source(size), file_(std::move(file)), base_(base) {}
+
+  const char* name() const override { return file_.path().c_str(); }
+  Traits traits() const override;
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override;
+  std::unique_ptr<SourceReader> open_reader(Cache cache) const override;
+  // Handles are many, so that this one is kept however many files are open.
+  void prepare(Mode mode, bool may_keep_open) override;
+  const std::byte* view() const override;
+  void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
+
+  const PlainFile& file() const { return file_; }
+  std::uint64_t base() const { return base_; }  // where in the file our byte 0 is
+
+ private:
+  PlainFile file_;
+  Mapping mapping_;
+  bool maps_later_ = false;
+  std::uint64_t base_ = 0;
+};
+
+}  // namespace st::io
