@@ -6,19 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <filesystem>
 #include <memory>
-#include <system_error>
-
-#include <fcntl.h>
-#include <sys/stat.h>
 
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "descriptor.hpp"
 #include "failure.hpp"
 #include "inputs.hpp"
+#include "system.hpp"
 
 namespace cli {
 namespace {
@@ -43,10 +38,17 @@ struct NamedFormat {
 constexpr std::array<NamedFormat, 3> kFormats{
     {{"safetensors", ST_FORMAT_SAFETENSORS}, {"bintensors", ST_FORMAT_BINTENSORS}, {"bt", ST_FORMAT_BINTENSORS}}};
 
+// With its dot; none for a name that only begins with a dot.
+std::string extension_of(const std::string& path) {
+  const std::string name = file_name(path);
+  const std::size_t dot = name.rfind('.');
+  return dot == name.npos || dot == 0 || name == ".." ? "" : name.substr(dot);
+}
+
 st_format format_of(const ConvertOptions& options) {
   std::string name = options.format;
   if (name.empty()) {
-    const std::string extension = std::filesystem::path(options.into).extension().string();
+    const std::string extension = extension_of(options.into);
     name = extension.empty() ? "" : extension.substr(1);
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   }
@@ -64,18 +66,6 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   writer.finish();
 }
 
-// B may be A if A is one file, because the library replaces a file whole. B may not be a stream to the file that is
-// read, nor one of several files of a model.
-void check_output(const std::string& into, const Inputs& inputs, bool is_model) {
-  const int number = descriptor_of(into);
-  struct stat status {};
-  const int found = number >= 0 ? fstat(number, &status) : stat(into.c_str(), &status);
-  if (found != 0) return;  // the library reports what is wrong, if anything is
-  if ((is_model || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
-  if (number >= 0) return refuse_terminal(number);
-  if (S_ISCHR(status.st_mode)) refuse_terminal(Descriptor(open(into.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)).get());
-}
-
 void run(const ConvertOptions& options) {
   st_write_options write = ST_INIT(st_write_options);
   write.format = format_of(options);
@@ -84,9 +74,7 @@ void run(const ConvertOptions& options) {
   try {
     const safetensors::SafeOpen file(options.from);
     at = options.into == "-" ? "/dev/stdout" : options.into;
-    std::error_code ignored;
-    const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") ||
-                          std::filesystem::is_directory(options.from, ignored);
+    const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
     check_output(at, Inputs(options.from, file), is_model);
     convert(file, at, write);
   } catch (const safetensors::Error& error) {

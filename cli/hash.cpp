@@ -1,4 +1,4 @@
-// `safetensors hash FILE`: a digest of the bytes that were opened, by OpenSSL.
+// `safetensors hash FILE`: a digest of the bytes that were opened, by OpenSSL or by Windows.
 //
 // A file that breaks the format gets no digest, because one that looks right for half a download is worse than none.
 // The library reads the bytes, from the same file whose header it has checked.
@@ -8,12 +8,11 @@
 #include <vector>
 
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
-#include <unistd.h>
 
 #include "commands.hpp"
 #include "failure.hpp"
 #include "output.hpp"
+#include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -34,30 +33,9 @@ struct HashOptions {
   bool sha1 = false;
 };
 
-class Digest {
- public:
-  explicit Digest(const EVP_MD* kind) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    expect(context_ != nullptr && EVP_DigestInit_ex(context_.get(), kind, nullptr) == 1);
-  }
+std::string hex(const std::vector<unsigned char>& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
-  void add(const void* bytes, std::size_t n) { expect(EVP_DigestUpdate(context_.get(), bytes, n) == 1); }
-
-  std::string hex() {
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    expect(EVP_DigestFinal_ex(context_.get(), bytes, &size) == 1);
-    return fmt::format("{:02x}", fmt::join(bytes, bytes + size, ""));
-  }
-
- private:
-  static void expect(bool good) {
-    if (!good) throw Failure{kDefect, "OpenSSL cannot make this digest"};  // for example because a policy forbids SHA-1
-  }
-
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
-};
-
-std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, const EVP_MD* kind) {
+std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, DigestKind kind) {
   const std::uint64_t size = file.shard_size(shard);
   std::uint64_t at = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
   Digest digest(kind);
@@ -68,13 +46,13 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, cons
     digest.add(piece.data(), n);
     at += n;
   }
-  return digest.hex();
+  return hex(digest.finish());
 }
 
 // Returns the line that sha256sum writes and reads: in a name, backslashes and ends of lines are escaped, which a
 // backslash in front of the digest shows. For a terminal, other control characters are escaped as well.
 std::string line_of(const std::string& digest, std::string_view path) {
-  if (isatty(STDOUT_FILENO) == 1) return fmt::format("{}  {}\n", digest, printable(path));
+  if (output_is_terminal()) return fmt::format("{}  {}\n", digest, printable(path));
   std::string name;
   for (const char c : path) {
     const std::string_view escaped = c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : "";
@@ -83,7 +61,7 @@ std::string line_of(const std::string& digest, std::string_view path) {
   return fmt::format("{}{}  {}\n", name.size() == path.size() ? "" : "\\", digest, name);
 }
 
-ExitCode hash(const std::string& path, const EVP_MD* kind, Output& out) {
+ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
   try {
     st_open_options options = ST_INIT(st_open_options);
     options.io = ST_IO_READ;  // so that reading a truncated file is an error and not a signal
@@ -111,7 +89,7 @@ void add_hash(CLI::App& app) {
     Output out;
     ExitCode code = kSuccess;
     for (const std::string& path : options->paths) {
-      code = std::max(code, hash(path, options->sha1 ? EVP_sha1() : EVP_sha256(), out));
+      code = std::max(code, hash(path, options->sha1 ? DigestKind::sha1 : DigestKind::sha256, out));
     }
     if (code != kSuccess) throw Failure{code, ""};  // each file's error was printed
   });

@@ -8,16 +8,14 @@
 //   - text that comes from a file passes shown() or printable() on its way to a terminal (text.hpp);
 //   - files go through <safetensors/safetensors.hpp>, options through CLI11, JSON is made by nlohmann::json.
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
 #include <exception>
 #include <new>
 #include <string>
-
-#include <fcntl.h>
-#include <unistd.h>
+#include <vector>
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "system.hpp"
 
 namespace {
 
@@ -33,22 +31,16 @@ constexpr const char* kExitCodes =
     "  safetensors show model.safetensors --json | jq .total\n"
     "  safetensors show --help";
 
-// If a standard descriptor is closed, the next file that is opened would get its number, and the messages meant for it.
-void keep_standard_descriptors() {
-  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
-    if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  }
-}
-
 // Keeps the lines of examples and exit codes, which newer versions of the parser would join.
 template <class Formatter>
 void keep_lines_of_footers(Formatter& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
 }
 
-int run(int argc, char** argv) {
+int run(const std::vector<std::string>& arguments) {
   CLI::App app{"Look into safetensors files, and convert them", "safetensors"};
   keep_lines_of_footers(*app.get_formatter());
+  app.allow_windows_style_options(false);  // a path may begin with a slash there too
   app.require_subcommand(1);
   app.set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app.footer(kExitCodes);
@@ -60,8 +52,10 @@ int run(int argc, char** argv) {
   cli::add_convert(app);
   cli::add_hash(app);
 
+  std::vector<const char*> given;
+  for (const std::string& argument : arguments) given.push_back(argument.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(given.size()), given.data());
     return cli::kSuccess;
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
@@ -73,10 +67,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_standard_descriptors();
-  signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the limit of file sizes is an error and does not end the process
   try {
-    return run(argc, argv);
+    cli::prepare_process();
+    return run(cli::arguments(argc, argv));
   } catch (const cli::Failure& failure) {
     return cli::complain(failure);
   } catch (const safetensors::Error& error) {

@@ -2,8 +2,6 @@
 //
 // A change leaves the bytes of tensors as they are, see st_edit_metadata. Of several pairs all are changed or none.
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -18,6 +16,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "output.hpp"
+#include "system.hpp"
 #include "text.hpp"
 #include "whole_number.hpp"
 
@@ -66,7 +65,7 @@ void get(const MetaOptions& options) {
   const auto found = metadata.find(options.key);
   if (found == metadata.end()) throw Failure{kUsage, options.path + ": no metadata key " + shown(options.key, 100)};
   Output out;
-  const bool as_it_is = isatty(STDOUT_FILENO) == 0;
+  const bool as_it_is = !output_is_terminal();
   out.write(options.json ? json_text(found->second) : (as_it_is ? found->second : printable(found->second)) + "\n");
   out.flush();
 }

@@ -3,10 +3,9 @@
 
 #include <cstdio>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
+#include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -23,7 +22,7 @@ void draw(const std::string& line) {
 
 }  // namespace
 
-Progress::Progress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(std::string what) : what_(std::move(what)), terminal_(error_is_terminal()) {}
 
 Progress::~Progress() {
   if (visible_) draw("\r\x1b[K");

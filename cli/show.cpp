@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "show.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -26,9 +24,7 @@ constexpr const char* kExamples =
 bool wanted(std::string_view name, const std::vector<std::string>& filters) {
   if (filters.empty()) return true;
   const std::string text = printable(name);  // patterns match the name as it is shown, in which a NUL is escaped
-  return std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
-    return fnmatch(filter.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
-  });
+  return std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) { return matches(filter, text); });
 }
 
 void add(Total& total, const safetensors::Tensor& tensor) {

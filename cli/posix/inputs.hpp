@@ -33,4 +33,8 @@ int descriptor_of(const std::string& path);
 // Throws a Failure.
 void refuse_terminal(int descriptor);
 
+// For what the library writes from A to B. B may be A if A is one file, because the library replaces a file whole. B may
+// not be a stream to the file that is read, nor one of several files of a model.
+void check_output(const std::string& into, const Inputs& inputs, bool is_model);
+
 }  // namespace cli

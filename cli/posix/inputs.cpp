@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inputs.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "descriptor.hpp"
 #include "failure.hpp"
 
 namespace cli {
@@ -55,6 +58,16 @@ int descriptor_of(const std::string& path) {
 void refuse_terminal(int descriptor) {
   if (isatty(descriptor) == 1)
     throw Failure{kUsage, "raw bytes to a terminal: redirect them, or pipe them through cat"};
+}
+
+void check_output(const std::string& into, const Inputs& inputs, bool is_model) {
+  const int number = descriptor_of(into);
+  struct stat status {};
+  const int found = number >= 0 ? fstat(number, &status) : stat(into.c_str(), &status);
+  if (found != 0) return;  // the library reports what is wrong, if anything is
+  if ((is_model || number >= 0) && inputs.contain(status)) throw Failure{kUsage, into + ": is the file that is read"};
+  if (number >= 0) return refuse_terminal(number);
+  if (S_ISCHR(status.st_mode)) refuse_terminal(Descriptor(open(into.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)).get());
 }
 
 }  // namespace cli

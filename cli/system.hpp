@@ -1,0 +1,44 @@
+// What the command asks the system outside of files; cli/SYSTEM has it, and with it output_file.hpp and inputs.hpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cli {
+
+// Standard descriptors, signals, the text of a terminal. Called once, first of all.
+void prepare_process();
+
+// The program's name and its arguments in UTF-8, or as the bytes that were given.
+std::vector<std::string> arguments(int argc, char** argv);
+
+bool output_is_terminal();
+bool error_is_terminal();
+
+bool is_folder(const std::string& path);
+
+// The last part of a path.
+std::string file_name(const std::string& path);
+
+enum class DigestKind : unsigned char { sha1, sha256 };
+
+// Throws a Failure.
+class Digest {
+ public:
+  explicit Digest(DigestKind kind);
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
+  ~Digest();
+
+  void add(const void* bytes, std::size_t n);
+  std::vector<unsigned char> finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cli
