@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "failure.hpp"
+#include "system.hpp"
+
+namespace cli {
+namespace {
+
+constexpr int kMostNames = 100;
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
+
+// Random, so that nobody can create a file of this name first.
+std::string random_name(const std::string& name) {
+  constexpr std::size_t kMostOfName = 60;  // of 255 characters, which have up to four bytes
+  std::size_t kept = std::min(name.size(), kMostOfName);
+  while (kept < name.size() && kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xC0U) == 0x80U) --kept;
+  std::random_device random;
+  return fmt::format(".{}.{:08x}{:08x}", name.substr(0, kept), random(), random());
+}
+
+std::wstring full_path(const std::string& path) {
+  std::wstring full(32768, L'\0');
+  full.resize(GetFullPathNameW(wide(path).c_str(), 32768, full.data(), nullptr));
+  return full;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::string& path, const Inputs& inputs)
+    : inputs_(inputs), path_(path == "/dev/stdout" ? "" : path), name_(file_name(path_)) {
+  if (path_.empty()) {
+    refuse_terminal();
+    if (inputs_.contain_standard_output()) throw Failure{kUsage, "standard output: is the file that is read"};
+    return;
+  }
+  if (name_.empty() || is_folder(path_)) throw Failure{kUnreadable, path_ + ": Is a directory"};
+  if (inputs_.contain_path(path_)) throw Failure{kUsage, path_ + ": is the file that is read"};
+  const DWORD attributes = GetFileAttributesW(wide(path_).c_str());
+  if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_READONLY) != 0) fail(ERROR_ACCESS_DENIED);
+  folder_ = path_.substr(0, path_.size() - name_.size());
+  open_beside();
+}
+
+void OutputFile::open_beside() {
+  for (int i = 0; i < kMostNames; ++i) {
+    const std::wstring path = wide(folder_ + random_name(name_));
+    file_ = handle_of(
+        CreateFileW(path.c_str(), GENERIC_WRITE | DELETE, FILE_SHARE_DELETE, nullptr, CREATE_NEW, 0, nullptr));
+    if (file_) return mark_deleted(true);
+    if (GetLastError() != ERROR_FILE_EXISTS) break;
+  }
+  fail(GetLastError());
+}
+
+void OutputFile::mark_deleted(bool deleted) {
+  FILE_DISPOSITION_INFO info{};
+  info.DeleteFile = deleted ? TRUE : FALSE;
+  SetFileInformationByHandle(file_.get(), FileDispositionInfo, &info, sizeof info);
+}
+
+void OutputFile::write(const void* data, std::size_t size) {
+  const HANDLE to = file_ ? file_.get() : GetStdHandle(STD_OUTPUT_HANDLE);
+  for (const char* at = static_cast<const char*>(data); size > 0;) {
+    DWORD written = 0;
+    if (WriteFile(to, at, static_cast<DWORD>(std::min(size, kMostAtOnce)), &written, nullptr) == FALSE)
+      fail(GetLastError());
+    at += written;
+    size -= written;
+  }
+}
+
+void OutputFile::finish() {
+  if (file_) publish();
+}
+
+// Refuses if an input was moved to this path while the bytes were written.
+void OutputFile::publish() {
+  if (inputs_.contain_path(path_)) throw Failure{kUsage, path_ + ": is the file that is read"};
+  const std::wstring path = full_path(path_);
+  std::vector<char> memory(sizeof(FILE_RENAME_INFO) + path.size() * sizeof(wchar_t));
+  auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(memory.data());
+  info->ReplaceIfExists = TRUE;
+  info->FileNameLength = static_cast<DWORD>(path.size() * sizeof(wchar_t));
+  std::memcpy(info->FileName, path.data(), info->FileNameLength);
+  mark_deleted(false);
+  if (SetFileInformationByHandle(file_.get(), FileRenameInfo, info, static_cast<DWORD>(memory.size())) == FALSE) {
+    const DWORD error = GetLastError();
+    mark_deleted(true);
+    fail(error);
+  }
+  file_.reset();
+}
+
+void OutputFile::fail(DWORD error) const {
+  const bool closed = error == ERROR_BROKEN_PIPE || error == ERROR_NO_DATA;
+  if (closed && path_.empty()) throw Failure{kSuccess, ""};  // the reader has closed its end
+  throw Failure{kUnreadable, (path_.empty() ? "standard output" : path_) + ": " + system_words(error)};
+}
+
+}  // namespace cli

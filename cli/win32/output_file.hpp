@@ -1,0 +1,39 @@
+// The output for the bytes of a tensor: standard output or a regular file.
+//
+// A regular file appears at its path whole or not at all: its bytes go to a new file in the same folder, which is marked
+// for deletion until it is complete, and then renamed. If the process ends, the system removes it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "inputs.hpp"
+#include "windows_text.hpp"
+
+namespace cli {
+
+class OutputFile {
+ public:
+  // An empty path is standard output. Throws a Failure for a terminal, and for one of the inputs.
+  OutputFile(const std::string& path, const Inputs& inputs);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* data, std::size_t size);
+  void finish();
+
+ private:
+  void open_beside();
+  void publish();
+  void mark_deleted(bool deleted);
+  [[noreturn]] void fail(DWORD error) const;
+
+  const Inputs& inputs_;
+  const std::string path_;
+  std::string folder_;  // with its end; empty: the working directory
+  std::string name_;
+  Handle file_;  // none: standard output
+};
+
+}  // namespace cli

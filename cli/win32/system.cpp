@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system.hpp"
+
+#include "windows_text.hpp"
+// after windows.h
+#include <fcntl.h>
+#include <io.h>
+#include <shellapi.h>
+
+#include <cstdio>
+
+namespace cli {
+namespace {
+
+bool is_console(DWORD which) {
+  DWORD mode = 0;
+  return GetConsoleMode(GetStdHandle(which), &mode) != FALSE;
+}
+
+}  // namespace
+
+// The console keeps its code page for the programs that follow: UTF-8 has been the better one for all of them.
+void prepare_process() {
+  SetConsoleOutputCP(CP_UTF8);
+  // The same bytes as everywhere: no carriage returns.
+  _setmode(_fileno(stdout), _O_BINARY);
+  _setmode(_fileno(stderr), _O_BINARY);
+}
+
+// Those of main() went through the code page of the system, which may not have their characters.
+std::vector<std::string> arguments(int argc, char** argv) {
+  int count = 0;
+  wchar_t** const given = CommandLineToArgvW(GetCommandLineW(), &count);
+  if (given == nullptr) return {argv, argv + argc};
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) texts.push_back(utf8(given[i]));
+  LocalFree(given);
+  return texts;
+}
+
+bool output_is_terminal() { return is_console(STD_OUTPUT_HANDLE); }
+bool error_is_terminal() { return is_console(STD_ERROR_HANDLE); }
+
+bool is_folder(const std::string& path) {
+  const DWORD attributes = GetFileAttributesW(wide(path).c_str());
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of("/\\:") + 1); }
+
+}  // namespace cli
