@@ -1,0 +1,430 @@
+/* What Windows does otherwise with files: who may replace or delete what is open, long paths, names that are not ASCII,
+ * files that another program keeps for itself, names that lead out of a folder.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "../folder.h"
+
+#include <wchar.h>
+
+enum { TENSOR_BYTES = 3 * 1024 * 1024 + 5 }; /* some pages, some blocks of 64 KiB, and some bytes more */
+
+static unsigned char byte_at(size_t i, int version) {
+  return (unsigned char)((i * 2654435761u >> 13) + (unsigned)version);
+}
+
+/* One tensor 'a' of bytes that tell the version. */
+static st_status save(const char *path, int version, uint32_t flags, st_error *err) {
+  static unsigned char data[TENSOR_BYTES];
+  const uint64_t shape = TENSOR_BYTES;
+  st_write_options options = ST_INIT(st_write_options);
+  st_writer *writer = NULL;
+  st_status status;
+  size_t i;
+  for (i = 0; i < TENSOR_BYTES; ++i) data[i] = byte_at(i, version);
+  options.flags = flags;
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, data, NULL, NULL) == ST_OK);
+  status = st_writer_begin(writer, path, &options, err);
+  if (status == ST_OK) status = st_writer_finish(writer, err);
+  st_writer_free(writer);
+  return status;
+}
+
+static int is_version(const unsigned char *data, int version) {
+  size_t i;
+  if (data == NULL) return 0;
+  for (i = 0; i < TENSOR_BYTES; ++i) {
+    if (data[i] != byte_at(i, version)) return 0;
+  }
+  return 1;
+}
+
+static int reads_as(const st_file *file, int version) {
+  unsigned char *const room = test_alloc(TENSOR_BYTES);
+  const int same =
+      st_tensor_read(st_get_tensor(file, "a"), room, TENSOR_BYTES, NULL) == ST_OK && is_version(room, version);
+  free(room);
+  return same;
+}
+
+static st_file *opened(const char *path, st_io io) {
+  const st_open_options options = test_mode(io);
+  st_error err = ST_INIT(st_error);
+  st_file *file = NULL;
+  const st_status status = st_open(path, &options, &file, &err);
+  CHECK_FOR(status == ST_OK ? path : err.message, status == ST_OK);
+  return file;
+}
+
+static int count_litter(void) {
+  WIN32_FIND_DATAA entry;
+  const HANDLE search = FindFirstFileA(".*.st-new-*", &entry);
+  int count = 0;
+  if (search == INVALID_HANDLE_VALUE) return 0;
+  do {
+    ++count;
+  } while (FindNextFileA(search, &entry));
+  FindClose(search);
+  return count;
+}
+
+static void an_open_file_is_replaced_and_keeps_its_bytes(void) {
+  st_io io;
+  for (io = ST_IO_AUTO; io <= ST_IO_READ; ++io) {
+    st_error err = ST_INIT(st_error);
+    st_file *before, *after;
+    CHECK(save("model", 1, 0, NULL) == ST_OK);
+    before = opened("model", io);
+    if (io != ST_IO_READ) CHECK(is_version(st_tensor_data(st_get_tensor(before, "a")), 1));
+    CHECK_FOR(err.message, save("model", 2, ST_WRITE_SYNC, &err) == ST_OK);
+    after = opened("model", io);
+    CHECK_FOR(kModes[io], reads_as(before, 1) && reads_as(after, 2));
+    if (io != ST_IO_READ) {
+      CHECK_FOR(kModes[io], is_version(st_tensor_data(st_get_tensor(before, "a")), 1));
+      CHECK_FOR(kModes[io], is_version(st_tensor_data(st_get_tensor(after, "a")), 2));
+    }
+    st_free(before);
+    st_free(after);
+    CHECK_FOR(kModes[io], DeleteFileA("model"));
+    CHECK_FOR(kModes[io], count_litter() == 0);
+  }
+}
+
+static void an_open_file_is_deleted_and_keeps_its_bytes(void) {
+  st_io io;
+  for (io = ST_IO_AUTO; io <= ST_IO_READ; ++io) {
+    st_file *file;
+    CHECK(save("model", 3, 0, NULL) == ST_OK);
+    file = opened("model", io);
+    CHECK_FOR(kModes[io], DeleteFileA("model"));
+    CHECK_FOR(kModes[io], reads_as(file, 3));
+    st_free(file);
+    CHECK_FOR(kModes[io], GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
+  }
+}
+
+static void an_edit_replaces_a_file_that_is_open(void) {
+  const char *const key = "version", *const value = "two";
+  st_error err = ST_INIT(st_error);
+  st_file *before, *after;
+  CHECK(save("model", 4, 0, NULL) == ST_OK);
+  before = opened("model", ST_IO_MAP);
+  CHECK_FOR(err.message, st_edit_metadata("model", &key, &value, 1, NULL, &err) == ST_OK);
+  after = opened("model", ST_IO_MAP);
+  CHECK(st_get_metadata(before, key, NULL) == NULL && st_get_metadata(after, key, NULL) != NULL);
+  CHECK(reads_as(before, 4) && reads_as(after, 4));
+  st_free(before);
+  st_free(after);
+  CHECK(DeleteFileA("model") && count_litter() == 0);
+}
+
+static void a_file_that_another_program_keeps_for_itself_is_named_and_left_alone(void) {
+  st_error err = ST_INIT(st_error);
+  st_file *file = NULL;
+  HANDLE held;
+  CHECK(save("model", 5, 0, NULL) == ST_OK);
+  held = CreateFileA("model", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL);
+  CHECK(held != INVALID_HANDLE_VALUE);
+  CHECK(st_open("model", NULL, &file, &err) == ST_ERR_OPEN && err.os_error == ERROR_SHARING_VIOLATION);
+  CHECK_FOR(err.message, strstr(err.message, "'model': ") == err.message && strlen(err.message) > 20);
+  err.message[0] = '\0';
+  CHECK(save("model", 6, 0, &err) != ST_OK);
+  CHECK_FOR(err.message, err.os_error == ERROR_SHARING_VIOLATION && strstr(err.message, "'model'") != NULL);
+  CloseHandle(held);
+  file = opened("model", ST_IO_READ);
+  CHECK(reads_as(file, 5));
+  st_free(file);
+  CHECK(DeleteFileA("model") && count_litter() == 0);
+}
+
+static void a_read_only_file_stays(void) {
+  st_error err = ST_INIT(st_error);
+  st_file *file;
+  CHECK(save("model", 7, 0, NULL) == ST_OK && SetFileAttributesA("model", FILE_ATTRIBUTE_READONLY));
+  CHECK(save("model", 8, 0, &err) == ST_ERR_OPEN && err.os_error == ERROR_ACCESS_DENIED);
+  CHECK_FOR(err.message, strstr(err.message, "is read-only") != NULL);
+  CHECK(SetFileAttributesA("model", FILE_ATTRIBUTE_NORMAL));
+  file = opened("model", ST_IO_MAP);
+  CHECK(reads_as(file, 7));
+  st_free(file);
+  CHECK(save("model", 9, ST_WRITE_NO_REPLACE, &err) == ST_ERR_OPEN && err.os_error == ERROR_FILE_EXISTS);
+  CHECK(DeleteFileA("model") && count_litter() == 0);
+}
+
+static void a_writer_that_does_not_finish_leaves_nothing(void) {
+  const uint64_t shape = 1;
+  st_writer *writer = NULL;
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, NULL, NULL, NULL) == ST_OK);
+  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
+  CHECK(GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
+  st_writer_free(writer);
+  CHECK(count_litter() == 0 && GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
+}
+
+/* This program once more, with an argument, as which it begins a file and is ended. */
+static int begin_and_die(void) {
+  const uint64_t shape = 1;
+  st_writer *writer = NULL;
+  if (st_writer_new(&writer, NULL) != ST_OK ||
+      st_writer_add(writer, "a", ST_U8, 1, &shape, NULL, NULL, NULL) != ST_OK ||
+      st_writer_begin(writer, "model", NULL, NULL) != ST_OK || count_litter() != 1) {
+    return 1;
+  }
+  TerminateProcess(GetCurrentProcess(), 9);
+  return 2;
+}
+
+static void a_process_that_is_ended_leaves_nothing(void) {
+  char program[MAX_PATH], line[MAX_PATH + 20];
+  STARTUPINFOA start = {0};
+  PROCESS_INFORMATION child;
+  DWORD code = 0;
+  start.cb = sizeof start;
+  GetModuleFileNameA(NULL, program, MAX_PATH);
+  snprintf(line, sizeof line, "\"%s\" die", program);
+  CHECK(CreateProcessA(NULL, line, NULL, NULL, FALSE, 0, NULL, NULL, &start, &child));
+  WaitForSingleObject(child.hProcess, INFINITE);
+  GetExitCodeProcess(child.hProcess, &code);
+  CloseHandle(child.hProcess);
+  CloseHandle(child.hThread);
+  CHECK(code == 9);
+  CHECK(count_litter() == 0 && GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
+}
+
+/* Left by a process that was ended in the one moment in which that is possible. */
+static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
+  static const char kLitter[] = ".model.st-new-0123456789abcdef", kOther[] = ".model.st-new-notes";
+  HANDLE held;
+  test_save(kLitter, "x", 1);
+  test_save(kOther, "x", 1);
+  CHECK(save("model", 1, 0, NULL) == ST_OK);
+  CHECK(GetFileAttributesA(kLitter) == INVALID_FILE_ATTRIBUTES &&
+        GetFileAttributesA(kOther) != INVALID_FILE_ATTRIBUTES);
+  test_save(kLitter, "x", 1);
+  held = CreateFileA(kLitter, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                     0, NULL);
+  CHECK(save("model", 1, 0, NULL) == ST_OK && GetFileAttributesA(kLitter) != INVALID_FILE_ATTRIBUTES);
+  CloseHandle(held);
+  CHECK(DeleteFileA(kLitter) && DeleteFileA(kOther) && DeleteFileA("model"));
+}
+
+static void a_path_beyond_260_characters_is_written_and_read(void) {
+  static const char kPart[] = "a-folder-with-a-name-of-fifty-characters-or-so-0123";
+  static wchar_t wide[2000];
+  static char path[2000], sharded[2100], shard[2100];
+  char absolute[MAX_PATH];
+  size_t ends[8];
+  int i;
+  st_file *file;
+  CHECK(GetFullPathNameA(".", sizeof absolute, absolute, NULL) != 0);
+  snprintf(path, sizeof path, "%s", absolute);
+  for (i = 0; i < 7; ++i) {
+    ends[i] = strlen(path);
+    snprintf(path + ends[i], sizeof path - ends[i], "\\%s", kPart);
+    swprintf(wide, 2000, L"\\\\?\\%hs", path);
+    CHECK(CreateDirectoryW(wide, NULL));
+  }
+  ends[7] = strlen(path);
+  snprintf(path + ends[7], sizeof path - ends[7], "\\m-00001-of-00001.safetensors");
+  CHECK(strlen(path) > 350);
+  CHECK(save(path, 1, 0, NULL) == ST_OK && save(path, 2, 0, NULL) == ST_OK);
+  file = opened(path, ST_IO_MAP);
+  CHECK(reads_as(file, 2));
+  st_free(file);
+  /* and as a shard of a folder and of an index */
+  snprintf(sharded, sizeof sharded, "%.*s/m.safetensors.index.json", (int)ends[7], path);
+  swprintf(wide, 2000, L"\\\\?\\%.*hs\\m.safetensors.index.json", (int)ends[7], path);
+  {
+    static const char kIndex[] = "{\"weight_map\":{\"a\":\"m-00001-of-00001.safetensors\"}}";
+    DWORD written = 0;
+    const HANDLE index = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, 0, NULL);
+    CHECK(WriteFile(index, kIndex, sizeof kIndex - 1, &written, NULL));
+    CloseHandle(index);
+  }
+  file = opened(sharded, ST_IO_READ);
+  CHECK(reads_as(file, 2));
+  st_free(file);
+  snprintf(shard, sizeof shard, "%.*s", (int)ends[7], path);
+  file = opened(shard, ST_IO_AUTO);
+  CHECK(reads_as(file, 2));
+  st_free(file);
+  CHECK(DeleteFileW(wide));
+  swprintf(wide, 2000, L"\\\\?\\%hs", path);
+  CHECK(DeleteFileW(wide));
+  for (i = 7; i > 0; --i) {
+    path[ends[i]] = '\0';
+    swprintf(wide, 2000, L"\\\\?\\%hs", path);
+    CHECK(RemoveDirectoryW(wide));
+  }
+}
+
+static void a_path_is_utf8(void) {
+  static const char kName[] =
+      "\xD0\xBC\xD0\xBE\xD0\xB4\xD0\xB5\xD0\xBB\xD1\x8C-\xE6\xA8\xA1\xE5\x9E\x8B-\xF0\x9F\xA4\x97.safetensors";
+  static const wchar_t kWide[] = L"\u043C\u043E\u0434\u0435\u043B\u044C-\u6A21\u578B-\U0001F917.safetensors";
+  static const char *const kBad[] = {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\xAF", "x/\xF8\x88\x80\x80\x80"};
+  st_error err = ST_INIT(st_error);
+  st_file *file;
+  size_t i;
+  CHECK(save(kName, 1, 0, NULL) == ST_OK);
+  CHECK(GetFileAttributesW(kWide) != INVALID_FILE_ATTRIBUTES);
+  file = opened(kName, ST_IO_AUTO);
+  CHECK(reads_as(file, 1) && strcmp(st_get_shard_path(file, 0), kName) == 0);
+  st_free(file);
+  file = opened(".", ST_IO_AUTO); /* the only model of its folder */
+  CHECK(reads_as(file, 1) && strstr(st_get_shard_path(file, 0), kName) != NULL);
+  st_free(file);
+  CHECK(DeleteFileW(kWide));
+  for (i = 0; i < sizeof kBad / sizeof kBad[0]; ++i) {
+    CHECK(st_open(kBad[i], NULL, &file, &err) == ST_ERR_UTF8);
+    CHECK_FOR(err.message, strstr(err.message, "is not UTF-8") != NULL);
+    CHECK(save(kBad[i], 1, 0, &err) == ST_ERR_UTF8);
+  }
+}
+
+static void what_is_no_file_is_named(void) {
+  const struct {
+    const char *path;
+    const char *words;
+  } kCases[] = {
+      {"NUL", "character device"}, {"CON", "a console"}, {"\\\\.\\pipe\\st-test-pipe", "a pipe"},
+      {"nowhere", "'nowhere': "},  {"", "'': "},
+  };
+  const HANDLE pipe =
+      CreateNamedPipeA("\\\\.\\pipe\\st-test-pipe", PIPE_ACCESS_DUPLEX, PIPE_TYPE_BYTE, 1, 4096, 4096, 0, NULL);
+  size_t i;
+  CHECK(pipe != INVALID_HANDLE_VALUE);
+  for (i = 0; i < sizeof kCases / sizeof kCases[0]; ++i) {
+    st_error err = ST_INIT(st_error);
+    st_file *file = NULL;
+    CHECK_FOR(kCases[i].path, st_open(kCases[i].path, NULL, &file, &err) == ST_ERR_OPEN && file == NULL);
+    if (strcmp(kCases[i].path, "CON") == 0 && err.os_error != 0) continue; /* a process without a console has none */
+    CHECK_FOR(err.message, strstr(err.message, kCases[i].words) != NULL);
+  }
+  CloseHandle(pipe);
+}
+
+static void a_handle_keeps_its_position(void) {
+  const LARGE_INTEGER none = {{0, 0}}, hundred = {{100, 0}};
+  LARGE_INTEGER at;
+  st_error err = ST_INIT(st_error);
+  st_file *file = NULL;
+  HANDLE handle;
+  CHECK(save("model", 3, 0, NULL) == ST_OK);
+  handle = CreateFileA("model", GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+  CHECK(SetFilePointerEx(handle, hundred, NULL, FILE_BEGIN));
+  CHECK_FOR(err.message, st_open_fd((intptr_t)handle, 0, 0, NULL, &file, &err) == ST_OK);
+  CHECK(reads_as(file, 3));
+  CHECK(SetFilePointerEx(handle, none, &at, FILE_CURRENT) && at.QuadPart == 100);
+  CloseHandle(handle);
+  CHECK(reads_as(file, 3) && is_version(st_tensor_data(st_get_tensor(file, "a")), 3));
+  st_free(file);
+  file = NULL;
+  CHECK(st_open_fd((intptr_t)INVALID_HANDLE_VALUE, 0, 0, NULL, &file, &err) == ST_ERR_OPEN);
+  CHECK(err.os_error == ERROR_INVALID_HANDLE);
+  CHECK(st_open_fd(0, 0, 0, NULL, &file, &err) == ST_ERR_OPEN && err.os_error == ERROR_INVALID_HANDLE);
+  CHECK(st_open_fd((intptr_t)handle, 0, 0, NULL, &file, &err) == ST_ERR_OPEN && file == NULL);
+  CHECK(DeleteFileA("model"));
+}
+
+static void every_use_of_the_cache_reads_the_same(void) {
+  st_cache cache;
+  unsigned char *const room = test_alloc(TENSOR_BYTES);
+  CHECK(save("model", 6, 0, NULL) == ST_OK);
+  for (cache = ST_CACHE_AUTO; cache <= ST_CACHE_AROUND; ++cache) {
+    uint32_t threads;
+    for (threads = 1; threads <= 8; threads += 7) {
+      st_read_options options = ST_INIT(st_read_options);
+      st_error err = ST_INIT(st_error);
+      st_file *const file = opened("model", ST_IO_READ);
+      st_plan *plan = NULL;
+      options.cache = cache;
+      options.threads = threads;
+      options.chunk_bytes = 64 << 10;
+      memset(room, 0, TENSOR_BYTES);
+      CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
+      CHECK(st_plan_add(plan, st_get_tensor(file, "a"), NULL, NULL, NULL, room, TENSOR_BYTES, NULL) == ST_OK);
+      CHECK_FOR(err.message, st_plan_run(plan, &options, &err) == ST_OK);
+      CHECK(is_version(room, 6));
+      st_plan_free(plan);
+      st_free(file);
+    }
+  }
+  free(room);
+  CHECK(DeleteFileA("model"));
+}
+
+static void a_shard_never_leaves_its_folder(void) {
+  static const char *const kNames[] = {
+      "..\\\\outside",
+      "sub\\\\..\\\\..\\\\outside",
+      "C:\\\\outside",
+      "C:outside",
+      "\\\\\\\\server\\\\share\\\\x",
+      "a:stream",
+      "model:$DATA",
+      "CON",
+      "nul.safetensors",
+      "COM1",
+      "sub/lpt9.txt",
+      "aux ",
+      "inside.",
+      "inside ",
+      "sub./x",
+      "a*",
+      "a?b",
+      "a|b",
+      "CONIN$",
+      "sub//x",
+      "./inside",
+      "\\u0001",
+      "com\\u00b9",
+      "../outside",
+      "sub/../../outside",
+  };
+  size_t i;
+  test_save("outside", "x", 1);
+  CHECK(CreateDirectoryA("models", NULL));
+  CHECK(save("models\\inside", 1, 0, NULL) == ST_OK);
+  for (i = 0; i < sizeof kNames / sizeof kNames[0]; ++i) {
+    st_error err = ST_INIT(st_error);
+    st_file *file = NULL;
+    char index[200];
+    snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%s\"}}", kNames[i]);
+    test_save("models/m.safetensors.index.json", index, strlen(index));
+    CHECK_FOR(kNames[i], st_open("models/m.safetensors.index.json", NULL, &file, &err) == ST_ERR_SHARD && file == NULL);
+    CHECK_FOR(err.message, strstr(err.message, "missing") == NULL);
+  }
+  {
+    static const char kGood[] = "{\"weight_map\":{\"a\":\"inside\"}}";
+    st_file *file;
+    test_save("models/m.safetensors.index.json", kGood, strlen(kGood));
+    file = opened("models\\m.safetensors.index.json", ST_IO_AUTO);
+    CHECK(reads_as(file, 1));
+    st_free(file);
+  }
+  CHECK(DeleteFileA("models/inside") && DeleteFileA("models/m.safetensors.index.json") && RemoveDirectoryA("models"));
+  CHECK(DeleteFileA("outside"));
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  if (argc > 1) return begin_and_die();
+  test_enter_folder();
+  an_open_file_is_replaced_and_keeps_its_bytes();
+  an_open_file_is_deleted_and_keeps_its_bytes();
+  an_edit_replaces_a_file_that_is_open();
+  a_file_that_another_program_keeps_for_itself_is_named_and_left_alone();
+  a_read_only_file_stays();
+  a_writer_that_does_not_finish_leaves_nothing();
+  a_process_that_is_ended_leaves_nothing();
+  litter_that_nobody_has_open_is_removed_by_the_next_writer();
+  a_path_beyond_260_characters_is_written_and_read();
+  a_path_is_utf8();
+  what_is_no_file_is_named();
+  a_handle_keeps_its_position();
+  every_use_of_the_cache_reads_the_same();
+  a_shard_never_leaves_its_folder();
+  test_leave_folder();
+  return test_result();
+}
