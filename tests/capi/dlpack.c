@@ -236,7 +236,7 @@ static void a_tensor_of_a_shard_holds_the_model(void) {
   test_bytes second = test_file("{\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3);
   versioned *made = NULL;
   st_file *file = NULL;
-  CHECK(mkdir("model", 0700) == 0);
+  CHECK(test_mkdir("model") == 0);
   test_save("model/m-00001-of-00002.safetensors", first.data, first.size);
   test_save("model/m-00002-of-00002.safetensors", second.data, second.size);
   CHECK(st_open("model", NULL, &file, NULL) == ST_OK && st_count_shards(file) == 2);

@@ -10,13 +10,14 @@
 #include "io/win32/edit_lock.hpp"
 #include "io/win32/identity.hpp"
 #include "io/win32/target.hpp"
-#include "io/win32/transfer.hpp"
+#include "io/win32/write_all.hpp"
 
 namespace st::io {
 
 namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+constexpr int kMostAttempts = 20;
 
 }  // namespace
 
@@ -29,11 +30,10 @@ class AtomicFile::State {
   void commit(const Identity* only_over);
 
  private:
-  void sync(const char* what) const;
   void take_over_access() const;
   void publish(const Identity* only_over);
   void require_unchanged(const Identity* only_over) const;
-  int rename() const;
+  int rename(EditLock& lock, bool may_release) const;
 
   Target target_;
   CreateOptions options_;
@@ -41,7 +41,7 @@ class AtomicFile::State {
   mutable std::uint64_t position_ = 0;  // of a stream
 };
 
-// ---- what everybody sees ---------------------------------------------------------------------------------------------
+// ---- the public class ---------------------------------------------------------------------------------------------
 
 AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
   AtomicFile file;
@@ -89,8 +89,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     file_ = std::move(target_.stream);
     return;
   }
-  sweep_siblings(target_.place);
-  file_ = create_sibling(target_.place);
+  sweep_temp_files(target_.place);
+  file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file beside {}", target_.shown);
 }
 
@@ -106,41 +106,31 @@ void AtomicFile::State::set_size(std::uint64_t size) const {
 void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
   int error = 0;
   if (!in_order()) {
-    error = io::write_at(file_.get(), offset, data, n);
+    error = write_all_at(file_.get(), offset, data, n);
   } else if (offset != position_) {
     fail_at(Status::state, offset, "{} takes its bytes in order: {} come next, not {}", target_.shown, position_,
             offset);
   } else {
-    error = write_next(file_.get(), data, n);
+    error = write_all(file_.get(), data, n);
     position_ += n;
   }
   if (error != 0) {
     throw Error{Status::write, error, offset,
-                fmt::format("{}: writing {} bytes at {}: {}", target_.shown, n, offset, os_error_text(error))};
+                formatted("{}: writing {} bytes at {}: {}", target_.shown, n, offset, os_error_text(error))};
   }
 }
 
 // ---- taking the target's place -----------------------------------------------------------------------------------
 
 void AtomicFile::State::commit(const Identity* only_over) {
-  if (in_order()) {
-    if (options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK) sync("syncing");
-    file_.close();
-    return;
+  const bool synced =
+      options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK;  // pipes and consoles have nothing to
+  if (!in_order()) take_over_access();
+  if (const int error = synced ? sync_now(file_.get()) : 0; error != 0) {
+    fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
-  take_over_access();
-  if (options_.sync) sync("syncing");
-  publish(only_over);
-  // Its new name is in the log of the filesystem, which this writes to the disk: folders cannot be synced.
-  if (options_.sync && FlushFileBuffers(file_.get()) == FALSE) {
-    fail_os(Status::write, last_error(), "{} is complete and in its place, but its name could not be synced",
-            target_.shown);
-  }
+  if (!in_order()) publish(only_over);
   file_.close();
-}
-
-void AtomicFile::State::sync(const char* what) const {
-  if (FlushFileBuffers(file_.get()) == FALSE) fail_os(Status::write, last_error(), "{}: {}", target_.shown, what);
 }
 
 void AtomicFile::State::take_over_access() const {
@@ -149,20 +139,42 @@ void AtomicFile::State::take_over_access() const {
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // So that no save comes between an edit's last look at its target and its rename.
-  const Handle lock = lock_path(target_.place.path(), only_over != nullptr);
+  // If the lock cannot be had, the rename goes ahead: a save replaces whatever is there.
+  EditLock lock = EditLock::of_path(target_.place.path(), only_over != nullptr);
   require_unchanged(only_over);
-  set_deleted(file_.get(), false);
-  const int error = rename();
-  if (error == 0) return;
-  set_deleted(file_.get(), true);
-  fail_os(Status::write, error, "{}", target_.shown);
+  take_over_access();                           // once more, for the syncing may have taken long
+  int error = set_deleted(file_.get(), false);  // else the file would go with its handle
+  if (error == 0) error = rename(lock, only_over == nullptr);
+  if (error != 0) {
+    set_deleted(file_.get(), true);
+    fail_os(Status::write, error, "{}", target_.shown);
+  }
+  // Its new name is in the log of the filesystem, which this writes to the disk: folders cannot be synced.
+  error = options_.sync ? sync_now(file_.get()) : 0;
+  if (error != 0) {
+    fail_os(Status::write, error, "{} is complete and in its place, but its name could not be synced", target_.shown);
+  }
 }
 
-int AtomicFile::State::rename() const {
-  const int error = rename_open(file_.get(), target_.place.path(), options_.replace);
-  const bool refused = error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION;
-  return refused && options_.replace ? rename_over_open(file_.get(), target_.place) : error;
+// Where a file that is open cannot be replaced in one step, our lock's handle counts as well. An edit keeps it: no save
+// may come between its last look and its rename.
+int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
+  const auto is_refusal = [](int error) {
+    return error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION || error == ERROR_USER_MAPPED_FILE;
+  };
+  const std::wstring path = target_.place.path();
+  int error = rename_temp_file(file_.get(), path, options_.replace);
+  if (!options_.replace || !is_refusal(error)) return error;
+  if (may_release && lock.held()) {
+    lock.release();
+    error = rename_temp_file(file_.get(), path, true);
+  }
+  for (int attempt = 0; is_refusal(error) && attempt < kMostAttempts; ++attempt) {
+    error = rename_over_open_file(file_.get(), target_.place);
+    // Another writer's file is aside at this moment, or was put there.
+    if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, true);
+  }
+  return error;
 }
 
 void AtomicFile::State::require_unchanged(const Identity* only_over) const {

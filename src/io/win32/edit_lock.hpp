@@ -1,27 +1,26 @@
-// Locks that editors and writers take on a file to keep out of one another's way. They are on single bytes far behind all
-// data, which nobody reads or writes, since a lock keeps others from the bytes that it is on. The system drops them with
-// the handle.
+// Keeps saves out between an edit's last look at its target and its rename. There are no edits in place on Windows, from
+// which readers would have to be kept.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <string>
 
 #include "io/win32/handle.hpp"
 
 namespace st::io {
 
-enum class LockedByte : std::uint8_t {
-  edit,     // for as long as an edit takes
-  replace,  // from the last look at a file to its replacement
+class EditLock {
+ public:
+  // Of the regular file that has this path once the lock is held. Not held where there is none, where locks are refused,
+  // or after two seconds.
+  static EditLock of_path(const std::wstring& path, bool exclusive);
+
+  bool held() const { return static_cast<bool>(file_); }
+  // Gives up the file, too.
+  void release() { file_.close(); }
+
+ private:
+  Handle file_;
 };
-
-// Returns 0, ERROR_LOCK_VIOLATION if somebody else holds the lock for longer than this, or another error.
-int lock_byte(HANDLE file, LockedByte byte, bool exclusive, std::chrono::milliseconds patience);
-
-// A handle that holds the lock on the regular file that has this path once the lock is held. Empty if there is none, or
-// locks are refused.
-Handle lock_path(const std::wstring& path, bool exclusive);
 
 }  // namespace st::io

@@ -4,7 +4,7 @@
 #include "io/edited_file.hpp"
 
 #include "base/error.hpp"
-#include "io/win32/edit_lock.hpp"
+#include "io/win32/byte_lock.hpp"
 #include "io/win32/file_source.hpp"
 #include "io/win32/identity.hpp"
 #include "io/win32/path.hpp"

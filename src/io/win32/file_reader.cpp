@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "io/win32/transfer.hpp"
+#include "io/win32/read_all.hpp"
 
 namespace st::io {
 
@@ -52,7 +52,7 @@ bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint
 // After a short answer the next call begins inside a sector, which is refused: what matters is what arrived by then.
 bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
   std::size_t got = 0;
-  const int error = io::read_at(direct_.get(), read.offset, read.dst, read.bytes, got);
+  const int error = read_all_at(direct_.get(), read.offset, read.dst, read.bytes, got);
   const std::uint64_t end = std::min(read.offset + read.bytes, needed_end);
   if (read.offset + got >= end) return true;
   if (error != 0) {

@@ -26,6 +26,7 @@ class FileSource final : public Source {
   // Handles are many, so that this one is kept however many files are open.
   void prepare(Mode mode, bool may_keep_open) override;
   const std::byte* view() const override;
+  bool view_is_writable() const override { return mapping_.writable(); }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
 
   const PlainFile& file() const { return file_; }

@@ -112,7 +112,7 @@ std::unique_ptr<Folder> open_folder(const std::string& path) {
   constexpr DWORD kFlags = FILE_FLAG_BACKUP_SEMANTICS | kNotActedFor;  // without the first, folders cannot be opened
   Handle handle(CreateFileW(native.c_str(), FILE_LIST_DIRECTORY, kShareAll, nullptr, OPEN_EXISTING, kFlags, nullptr));
   if (!handle) fail_os(Status::open, last_error(), "{}", in_quotes(path));
-  if (!is_folder(native)) fail_os(Status::open, ERROR_DIRECTORY, "{}", in_quotes(path));
+  if (!is_folder(handle.get())) fail_os(Status::open, ERROR_DIRECTORY, "{}", in_quotes(path));
   return std::make_unique<DiskFolder>(std::move(handle), std::move(native), path);
 }
 

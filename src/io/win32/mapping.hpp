@@ -35,6 +35,7 @@ class Mapping {
   std::byte* data() const { return data_.load(std::memory_order_acquire); }
   // Makes what was to be made later, unless another thread was first. nullptr when the system refuses. Any thread.
   std::byte* made(HANDLE file, std::uint64_t offset) const;
+  bool writable() const { return kind_ == MapKind::copy_on_write; }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
  private:

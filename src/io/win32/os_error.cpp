@@ -16,7 +16,7 @@ std::string st::os_error_text(int os_error) {
                                     static_cast<DWORD>(words.size()), nullptr);
   std::string text = io::to_utf8({words.data(), size}).value_or("");
   text.erase(text.find_last_not_of(" .\r\n") + 1);
-  return text.empty() ? fmt::format("error {} of the system", os_error) : text;
+  return text.empty() ? formatted("error {} of the system", os_error) : text;
 }
 
 namespace st::io {

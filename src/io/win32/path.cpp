@@ -52,6 +52,11 @@ bool is_folder(const std::wstring& path) {
   return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
 }
 
+bool is_folder(void* file) {
+  FILE_STANDARD_INFO info{};
+  return GetFileInformationByHandleEx(file, FileStandardInfo, &info, sizeof info) != FALSE && info.Directory != FALSE;
+}
+
 std::wstring final_path(void* file) {
   std::wstring path(512, L'\0');
   for (int attempt = 0; attempt < 3; ++attempt) {

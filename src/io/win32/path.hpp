@@ -15,6 +15,7 @@ std::wstring native_path(std::string_view path);
 std::wstring below(const std::wstring& folder, std::wstring_view name);
 
 bool is_folder(const std::wstring& path);
+bool is_folder(void* file);
 
 // Where the open file lies, links resolved. Empty if the system does not say, as older versions of wine beyond 260
 // characters.

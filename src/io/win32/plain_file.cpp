@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "io/win32/identity.hpp"
 #include "io/win32/path.hpp"
-#include "io/win32/transfer.hpp"
+#include "io/win32/read_all.hpp"
 
 namespace st::io {
 
@@ -31,6 +31,8 @@ PlainFile PlainFile::adopt(Handle handle, std::string path) {
   file.path_ = std::move(path);
   const DWORD type = GetFileType(file.handle());
   if (type != FILE_TYPE_DISK) fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(type));
+  // Of the paths that lead to folders none comes here, but a handle may.
+  if (is_folder(file.handle())) fail(Status::open, "{} is a folder, not a file of tensors", file.shown());
   const std::optional<Identity> identity = identity_of(file.handle());  // disks and volumes have none
   if (!identity) fail_os(Status::open, last_error(), "{}", file.shown());
   file.identity_ = *identity;
@@ -82,9 +84,9 @@ std::string PlainFile::shown() const { return path_.empty() ? "the handle's file
 
 void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   std::size_t got = 0;
-  if (const int error = io::read_at(handle(), offset, dst, n, got); error != 0) {
+  if (const int error = read_all_at(handle(), offset, dst, n, got); error != 0) {
     throw Error{Status::read, error, offset,
-                fmt::format("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(error))};
+                formatted("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(error))};
   }
   if (got != n) {
     fail_at(Status::truncated, offset + got, "{} ends at byte {}: it has become shorter since it was opened", shown(),

@@ -10,6 +10,8 @@ namespace st::io {
 
 namespace {
 
+constexpr int kMostAttempts = 20;
+
 Handle copy_of_standard(DWORD which, const std::string& shown) {
   const HANDLE process = GetCurrentProcess();
   HANDLE copy = nullptr;
@@ -31,6 +33,25 @@ Place split(const std::wstring& path) {
 Handle look_at(const std::wstring& path, DWORD flags) {
   return Handle(CreateFileW(path.c_str(), FILE_READ_ATTRIBUTES, kShareAll, nullptr, OPEN_EXISTING,
                             FILE_FLAG_BACKUP_SEMANTICS | kNotActedFor | flags, nullptr));
+}
+
+// Empty where there is nothing. A path that leads nowhere at one moment and is no link at the next has been replaced
+// meanwhile (rename_over_open_file).
+Handle look_through_links(const std::wstring& path, const std::string& shown) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Handle file = look_at(path, 0);
+    if (file) return file;
+    const int error = last_error();
+    if (error != ERROR_FILE_NOT_FOUND) fail_os(Status::open, error, "{}", shown);
+    const Handle itself = look_at(path, FILE_FLAG_OPEN_REPARSE_POINT);
+    if (!itself) return {};
+    FILE_BASIC_INFO info{};
+    GetFileInformationByHandleEx(itself.get(), FileBasicInfo, &info, sizeof info);
+    if ((info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
+      fail_os(Status::open, error, "{} is a link to nothing", shown);
+    }
+  }
+  return {};
 }
 
 bool is_pipe_or_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); }
@@ -67,14 +88,10 @@ Target find_target(const char* path) {
     target.kind = Target::Kind::stream;
     return target;
   }
-  if (const Handle file = look_at(native, 0)) {
+  if (const Handle file = look_through_links(native, target.shown)) {
     require_replaceable(file.get(), target);
     if (std::wstring real = final_path(file.get()); !real.empty()) native = std::move(real);
     target.kind = Target::Kind::regular;
-  } else if (const int error = last_error(); error != ERROR_FILE_NOT_FOUND) {
-    fail_os(Status::open, error, "{}", target.shown);
-  } else if (look_at(native, FILE_FLAG_OPEN_REPARSE_POINT)) {
-    fail_os(Status::open, error, "{} is a link to nothing", target.shown);
   }
   target.place = split(native);
   if (target.place.name.empty()) fail_os(Status::open, ERROR_INVALID_NAME, "{}", target.shown);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/win32/temp_file.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include <fmt/core.h>
-
+#include "base/formatted.hpp"
 #include "io/random.hpp"
 #include "io/win32/path.hpp"
 #include "io/win32/text.hpp"
@@ -25,10 +25,23 @@ constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);
 constexpr DWORD kReplaceIfExists = 1;
 constexpr DWORD kPosixSemantics = 2;
 
-std::wstring beginning(const Place& target) { return L"." + target.name.substr(0, kMostOfName) + std::wstring(kMark); }
+bool is_first_of_pair(wchar_t c) { return (c & 0xFC00) == 0xD800; }
 
-bool is_sibling_name(std::wstring_view name, std::wstring_view beginning_of_target) {
-  if (!name.starts_with(beginning_of_target)) return false;
+// Targets whose long names begin alike share this. That is harmless: only what nobody has open is removed.
+std::wstring beginning(const Place& target) {
+  std::size_t kept = std::min(target.name.size(), kMostOfName);
+  if (kept < target.name.size() && kept > 0 && is_first_of_pair(target.name[kept - 1])) --kept;
+  return L"." + target.name.substr(0, kept) + std::wstring(kMark);
+}
+
+// The case of a name's letters is that of its first writer.
+bool is_same_name(std::wstring_view a, std::wstring_view b) {
+  return CompareStringOrdinal(a.data(), static_cast<int>(a.size()), b.data(), static_cast<int>(b.size()), TRUE) ==
+         CSTR_EQUAL;
+}
+
+bool is_temp_name(std::wstring_view name, std::wstring_view beginning_of_target) {
+  if (!is_same_name(name.substr(0, beginning_of_target.size()), beginning_of_target)) return false;
   const std::wstring_view digits = name.substr(beginning_of_target.size());
   return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
 }
@@ -56,42 +69,47 @@ int set_name(HANDLE file, const std::wstring& path, bool posix, bool replace) {
 
 std::wstring Place::path() const { return below(folder, name); }
 
-void sweep_siblings(const Place& target) {
+void sweep_temp_files(const Place& target) {
   const std::wstring wanted = beginning(target);
   WIN32_FIND_DATAW entry{};
   const HANDLE search = FindFirstFileW(below(target.folder, wanted + L"*").c_str(), &entry);
   if (search == INVALID_HANDLE_VALUE) return;
   for (int i = 0; i < kMostEntries; ++i) {
-    if (is_sibling_name(entry.cFileName, wanted)) remove(below(target.folder, entry.cFileName), 0);
+    if (is_temp_name(entry.cFileName, wanted)) remove(below(target.folder, entry.cFileName), 0);
     if (FindNextFileW(search, &entry) == FALSE) break;
   }
   FindClose(search);
 }
 
-std::wstring sibling_path(const Place& target) {
-  const std::wstring digits = to_wide(fmt::format("{:016x}", random_seed())).value_or(L"");
+std::wstring temp_path(const Place& target) {
+  const std::wstring digits = to_wide(formatted("{:016x}", random_seed())).value_or(L"");
   return below(target.folder, beginning(target) + digits);
 }
 
-Handle create_sibling(const Place& target) {
+Handle create_temp_file(const Place& target) {
   // READ_CONTROL and WRITE_DAC to hand on who may do what with the file that is replaced.
   constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;
   for (int i = 0; i < kMostTries; ++i) {
-    Handle file(CreateFileW(sibling_path(target).c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED,
-                            nullptr));
-    if (file) set_deleted(file.get(), true);
-    if (file || GetLastError() != ERROR_FILE_EXISTS) return file;
+    const std::wstring path = temp_path(target);
+    Handle file(CreateFileW(path.c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED, nullptr));
+    if (!file && GetLastError() == ERROR_FILE_EXISTS) continue;
+    const int error = file ? set_deleted(file.get(), true) : 0;
+    if (error == 0) return file;
+    file.close();
+    DeleteFileW(path.c_str());
+    SetLastError(static_cast<DWORD>(error));
+    return {};
   }
   return {};
 }
 
-void set_deleted(HANDLE file, bool deleted) {
+int set_deleted(HANDLE file, bool deleted) {
   FILE_DISPOSITION_INFO info{};
   info.DeleteFile = deleted ? TRUE : FALSE;
-  SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info);
+  return SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : last_error();
 }
 
-int rename_open(HANDLE file, const std::wstring& path, bool replace) {
+int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
   const int error = set_name(file, path, /*posix=*/true, replace);
   const bool unknown = error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED ||
                        error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED ||
@@ -99,19 +117,18 @@ int rename_open(HANDLE file, const std::wstring& path, bool replace) {
   return unknown ? set_name(file, path, /*posix=*/false, replace) : error;
 }
 
-int rename_over_open(HANDLE file, const Place& target) {
+int rename_over_open_file(HANDLE file, const Place& target) {
   const std::wstring path = target.path();
   const Handle old(CreateFileW(path.c_str(), DELETE | SYNCHRONIZE, kShareAll, nullptr, OPEN_EXISTING,
                                FILE_FLAG_OPEN_REPARSE_POINT | kNotActedFor, nullptr));
   if (!old) return last_error();
-  const std::wstring aside = sibling_path(target);
-  if (const int error = rename_open(old.get(), aside, false); error != 0) return error;
-  const int error = rename_open(file, path, false);
-  if (error == 0) {
-    remove(aside, kShareAll);  // not by this handle: a file that is mapped cannot be marked for deletion
-  } else {
-    rename_open(old.get(), path, false);
-  }
+  const std::wstring aside = temp_path(target);
+  if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
+  // Another writer may have put a file there meanwhile.
+  const int error = rename_temp_file(file, path, true);
+  const int error_of_return = error == 0 ? 0 : rename_temp_file(old.get(), path, false);
+  const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
+  if (replaced) remove(aside, kShareAll);  // not by this handle: a file that is mapped cannot be marked for deletion
   return error;
 }
 

@@ -21,22 +21,25 @@ struct Place {
   std::wstring path() const;
 };
 
-// Removes what dead writers of this target left behind.
-void sweep_siblings(const Place& target);
+// Removes what dead writers of this target left behind. A folder of many files is not read to its end.
+void sweep_temp_files(const Place& target);
 
 // A free name beside the target.
-std::wstring sibling_path(const Place& target);
+std::wstring temp_path(const Place& target);
 
-// Leaves the system's last error where there is none.
-Handle create_sibling(const Place& target);
+// Marked for deletion. Leaves the system's last error where there is none.
+Handle create_temp_file(const Place& target);
+
+// Each of these returns 0 or the error.
 
 // Whether the file goes when its last handle does.
-void set_deleted(HANDLE file, bool deleted);
+int set_deleted(HANDLE file, bool deleted);
 
-// 0 or the error.
-int rename_open(HANDLE file, const std::wstring& path, bool replace);
+// The one step that changes what the target is.
+int rename_temp_file(HANDLE file, const std::wstring& path, bool replace);
+
 // The same over a file that is open elsewhere, on systems that refuse to replace such a file in one step: the old file
 // steps aside first, and back if the new one cannot take its place.
-int rename_over_open(HANDLE file, const Place& target);
+int rename_over_open_file(HANDLE file, const Place& target);
 
 }  // namespace st::io

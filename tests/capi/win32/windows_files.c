@@ -1,9 +1,10 @@
 /* What Windows does otherwise with files: who may replace or delete what is open, long paths, names that are not ASCII,
- * files that another program keeps for itself, names that lead out of a folder.
+ * files that another program keeps for itself, names that lead out of a folder, lengths beyond 32 bits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../folder.h"
 
 #include <wchar.h>
+#include <winioctl.h>
 
 enum { TENSOR_BYTES = 3 * 1024 * 1024 + 5 }; /* some pages, some blocks of 64 KiB, and some bytes more */
 
@@ -193,7 +194,7 @@ static void a_process_that_is_ended_leaves_nothing(void) {
 
 /* Left by a process that was ended in the one moment in which that is possible. */
 static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
-  static const char kLitter[] = ".model.st-new-0123456789abcdef", kOther[] = ".model.st-new-notes";
+  static const char kLitter[] = ".MODEL.st-new-0123456789abcdef", kOther[] = ".model.st-new-notes"; /* case is one */
   HANDLE held;
   test_save(kLitter, "x", 1);
   test_save(kOther, "x", 1);
@@ -207,6 +208,176 @@ static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
   CloseHandle(held);
   CHECK(DeleteFileA(kLitter) && DeleteFileA(kOther) && DeleteFileA("model"));
 }
+
+/* The name of the new file has the first 200 units of this one, of which the last is half of a character. */
+static void a_long_name_is_cut_between_characters(void) {
+  char name[220];
+  wchar_t wide[220];
+  st_file *file;
+  memset(name, 'n', 199);
+  strcpy(name + 199, "\xF0\x9F\xA4\x97x");
+  if (save(name, 1, 0, NULL) != ST_OK || save(name, 2, 0, NULL) != ST_OK) {
+    CHECK(!"a name with half of a character");
+    return;
+  }
+  file = opened(name, ST_IO_READ);
+  CHECK(reads_as(file, 2) && count_litter() == 0);
+  st_free(file);
+  CHECK(MultiByteToWideChar(CP_UTF8, 0, name, -1, wide, 220) != 0 && DeleteFileW(wide));
+}
+
+/* ---- many at once ------------------------------------------------------------------------------------------------ */
+
+enum { SAVERS = 4, SAVES = 20 };
+
+static st_status save_number(uint64_t number, st_error *err) {
+  const uint64_t shape = 1;
+  st_writer *writer = NULL;
+  st_status status;
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "n", ST_U64, 1, &shape, &number, NULL, NULL) == ST_OK);
+  status = st_writer_begin(writer, "model", NULL, err);
+  if (status == ST_OK) status = st_writer_finish(writer, err);
+  st_writer_free(writer);
+  return status;
+}
+
+static DWORD WINAPI save_again_and_again(void *faults) {
+  int i;
+  for (i = 0; i < SAVES; ++i) {
+    st_error err = ST_INIT(st_error);
+    if (save_number((uint64_t)i, &err) == ST_OK) continue;
+    fprintf(stderr, "%s\n", err.message);
+    InterlockedIncrement((volatile LONG *)faults);
+  }
+  return 0;
+}
+
+static void saves_at_once_over_an_open_file_all_succeed(void) {
+  HANDLE savers[SAVERS];
+  volatile LONG faults = 0;
+  st_file *before, *after = NULL;
+  uint64_t number = SAVES;
+  int i;
+  CHECK(save_number(SAVES, NULL) == ST_OK);
+  before = opened("model", ST_IO_MAP);
+  for (i = 0; i < SAVERS; ++i) savers[i] = CreateThread(NULL, 0, save_again_and_again, (void *)&faults, 0, NULL);
+  WaitForMultipleObjects(SAVERS, savers, TRUE, INFINITE);
+  for (i = 0; i < SAVERS; ++i) CloseHandle(savers[i]);
+  CHECK(faults == 0);
+  after = opened("model", ST_IO_READ);
+  CHECK(st_tensor_read(st_get_tensor(after, "n"), &number, sizeof number, NULL) == ST_OK && number == SAVES - 1);
+  CHECK(st_tensor_read(st_get_tensor(before, "n"), &number, sizeof number, NULL) == ST_OK && number == SAVES);
+  st_free(before);
+  st_free(after);
+  CHECK(DeleteFileA("model") && count_litter() == 0);
+}
+
+/* What happens in a folder, from begin_to_watch() on. */
+typedef struct watch {
+  HANDLE folder;
+  OVERLAPPED call;
+  DWORD changes[4096];
+} watch;
+
+static void ask_again(watch *seen) {
+  memset(&seen->call, 0, sizeof seen->call);
+  CHECK(ReadDirectoryChangesW(seen->folder, seen->changes, sizeof seen->changes, FALSE, FILE_NOTIFY_CHANGE_FILE_NAME,
+                              NULL, &seen->call, NULL));
+}
+
+static void begin_to_watch(watch *seen) {
+  seen->folder = CreateFileA(".", FILE_LIST_DIRECTORY, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                             OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OVERLAPPED, NULL);
+  CHECK(seen->folder != INVALID_HANDLE_VALUE);
+  ask_again(seen);
+}
+
+static int is_named(const FILE_NOTIFY_INFORMATION *change, const wchar_t *name) {
+  const size_t length = change->FileNameLength / sizeof(wchar_t);
+  return length == wcslen(name) && wcsncmp(change->FileName, name, length) == 0;
+}
+
+/* Whether its name was taken from the model until a file "end" was made. */
+static int model_lost_its_name(watch *seen) {
+  int lost = 0;
+  for (;;) {
+    const FILE_NOTIFY_INFORMATION *change = (const FILE_NOTIFY_INFORMATION *)seen->changes;
+    DWORD size = 0;
+    CHECK(GetOverlappedResult(seen->folder, &seen->call, &size, TRUE));
+    if (size == 0) return -1;
+    for (;;) {
+      if (is_named(change, L"end")) return lost;
+      lost |= is_named(change, L"model") && change->Action == FILE_ACTION_RENAMED_OLD_NAME;
+      if (change->NextEntryOffset == 0) break;
+      change = (const FILE_NOTIFY_INFORMATION *)((const char *)change + change->NextEntryOffset);
+    }
+    ask_again(seen);
+  }
+}
+
+/* Also where no open file is replaced in one step, as on FAT: the handle that holds the lock is one. */
+static void a_file_that_nobody_has_open_is_replaced_in_one_step(void) {
+  static watch seen;
+  CHECK(save_number(1, NULL) == ST_OK);
+  begin_to_watch(&seen);
+  CHECK(save_number(2, NULL) == ST_OK);
+  test_save("end", "x", 1);
+  CHECK(model_lost_its_name(&seen) == 0);
+  CloseHandle(seen.folder);
+  CHECK(DeleteFileA("model") && DeleteFileA("end"));
+}
+
+/* ---- beyond 32 bits ---------------------------------------------------------------------------------------------- */
+
+static void put(HANDLE file, uint64_t at, const void *data, DWORD size) {
+  OVERLAPPED place = {0};
+  DWORD written = 0;
+  place.Offset = (DWORD)at;
+  place.OffsetHigh = (DWORD)(at >> 32);
+  CHECK(WriteFile(file, data, size, &written, &place) && written == size);
+}
+
+/* Tensor 'b' begins below 4 GiB, ends behind, and is longer than what one call of the system is asked for. */
+static void a_tensor_across_4_gib_is_read_and_mapped(void) {
+  static const char kText[] = "0123456789abcdef";
+  const uint64_t begin = (UINT64_C(4) << 30) - (UINT64_C(100) << 20), size = (UINT64_C(257) << 20) + 3;
+  const uint64_t marks[] = {0, 100 << 20, (UINT64_C(256) << 20) - 8, size - 16};
+  unsigned char *const room = test_alloc((size_t)size);
+  LARGE_INTEGER end;
+  char header[200];
+  uint64_t length;
+  DWORD ignored;
+  HANDLE file;
+  st_io io;
+  size_t i;
+  snprintf(header, sizeof header,
+           "{\"a\":{\"dtype\":\"U8\",\"shape\":[%" PRIu64 "],\"data_offsets\":[0,%" PRIu64
+           "]},\"b\":{\"dtype\":\"U8\",\"shape\":[%" PRIu64 "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}}",
+           begin, begin, size, begin, begin + size);
+  length = strlen(header);
+  end.QuadPart = (LONGLONG)(8 + length + begin + size);
+  file = CreateFileA("model", GENERIC_WRITE, 0, NULL, CREATE_NEW, 0, NULL);
+  DeviceIoControl(file, FSCTL_SET_SPARSE, NULL, 0, NULL, 0, &ignored, NULL); /* else NTFS takes the space */
+  CHECK(SetFilePointerEx(file, end, NULL, FILE_BEGIN) && SetEndOfFile(file));
+  put(file, 0, &length, 8);
+  put(file, 8, header, (DWORD)length);
+  for (i = 0; i < 4; ++i) put(file, 8 + length + begin + marks[i], kText, 16);
+  CloseHandle(file);
+  for (io = ST_IO_AUTO; io <= ST_IO_READ; io += io == ST_IO_MAP ? 2 : 1) { /* a copy counts against the memory */
+    st_file *const model = opened("model", io);
+    const st_tensor *const b = st_get_tensor(model, "b");
+    const unsigned char *const data = io == ST_IO_READ ? room : (const unsigned char *)st_tensor_data(b);
+    if (io == ST_IO_READ) CHECK(st_tensor_read(b, room, (size_t)size, NULL) == ST_OK);
+    CHECK_FOR(kModes[io], data != NULL);
+    for (i = 0; data != NULL && i < 4; ++i) CHECK_FOR(kModes[io], memcmp(data + marks[i], kText, 16) == 0);
+    st_free(model);
+  }
+  free(room);
+  CHECK(DeleteFileA("model"));
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static void a_path_beyond_260_characters_is_written_and_read(void) {
   static const char kPart[] = "a-folder-with-a-name-of-fifty-characters-or-so-0123";
@@ -302,6 +473,17 @@ static void what_is_no_file_is_named(void) {
     CHECK_FOR(err.message, strstr(err.message, kCases[i].words) != NULL);
   }
   CloseHandle(pipe);
+}
+
+static void a_folder_is_no_file_of_tensors_by_its_handle_either(void) {
+  const HANDLE folder = CreateFileA(".", GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                                    OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+  st_error err = ST_INIT(st_error);
+  st_file *file = NULL;
+  CHECK(folder != INVALID_HANDLE_VALUE);
+  CHECK(st_open_fd((intptr_t)folder, 0, 0, NULL, &file, &err) == ST_ERR_OPEN && file == NULL);
+  CHECK_FOR(err.message, strstr(err.message, "is a folder") != NULL);
+  CloseHandle(folder);
 }
 
 static void a_handle_keeps_its_position(void) {
@@ -419,9 +601,14 @@ int main(int argc, char **argv) {
   a_writer_that_does_not_finish_leaves_nothing();
   a_process_that_is_ended_leaves_nothing();
   litter_that_nobody_has_open_is_removed_by_the_next_writer();
+  a_long_name_is_cut_between_characters();
+  saves_at_once_over_an_open_file_all_succeed();
+  a_file_that_nobody_has_open_is_replaced_in_one_step();
+  a_tensor_across_4_gib_is_read_and_mapped();
   a_path_beyond_260_characters_is_written_and_read();
   a_path_is_utf8();
   what_is_no_file_is_named();
+  a_folder_is_no_file_of_tensors_by_its_handle_either();
   a_handle_keeps_its_position();
   every_use_of_the_cache_reads_the_same();
   a_shard_never_leaves_its_folder();
