@@ -19,9 +19,8 @@ std::optional<FileNumber> number_of(HANDLE file) {
 }
 
 std::optional<FileNumber> number_of(const std::string& path) {
-  constexpr DWORD kShareAll = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-  const Handle file = handle_of(CreateFileW(wide(path).c_str(), FILE_READ_ATTRIBUTES, kShareAll, nullptr, OPEN_EXISTING,
-                                            FILE_FLAG_BACKUP_SEMANTICS, nullptr));
+  const Handle file = handle_of(CreateFileW(native_path(path).c_str(), FILE_READ_ATTRIBUTES, kShareAll, nullptr,
+                                            OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, nullptr));
   return file ? number_of(file.get()) : std::nullopt;
 }
 
@@ -29,10 +28,10 @@ std::optional<FileNumber> number_of(const std::string& path) {
 std::vector<std::string> indexes_in(const std::string& path) {
   std::vector<std::string> found;
   WIN32_FIND_DATAW entry{};
-  const HANDLE search = FindFirstFileW(wide(path + "\\*.index.json").c_str(), &entry);
+  const HANDLE search = FindFirstFileW(native_path(path + "\\*.index.json").c_str(), &entry);
   if (search == INVALID_HANDLE_VALUE) return found;
   do {
-    found.push_back(path + "\\" + utf8(entry.cFileName));
+    if (const auto name = utf8(entry.cFileName)) found.push_back(path + "\\" + *name);
   } while (FindNextFileW(search, &entry) != FALSE);
   FindClose(search);
   return found;

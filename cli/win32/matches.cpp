@@ -1,6 +1,8 @@
 // What fnmatch() says in the locale "C", of patterns in which fault_of_pattern() finds no fault.
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "pattern.hpp"
@@ -23,39 +25,69 @@ bool is_in_class(std::string_view name, int c) {
   return false;
 }
 
-// One byte of a bracket expression, also as [.c.] or [=c=]; `at` moves behind it.
-unsigned char member(std::string_view pattern, std::size_t& at) {
-  const bool named = pattern[at] == '[' && at + 4 < pattern.size() && (pattern[at + 1] == '.' || pattern[at + 1] == '=');
-  const auto byte = static_cast<unsigned char>(pattern[named ? at + 2 : at]);
-  at += named ? 5 : 1;
-  return byte;
+// What [:, [. or [= opens at `at`, up to its end; empty where it is none, and the [ is an ordinary member.
+std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
+  if (pattern.substr(at, 2) != std::string{'[', kind}) return {};
+  const std::size_t close = pattern.find(std::string{kind, ']'}, at + 2);
+  return close == pattern.npos ? std::string_view() : pattern.substr(at, close + 2 - at);
 }
 
-// `at` is behind the [, and moves behind the ].
-bool fits_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
-  const bool inverted = pattern[at] == '!' || pattern[at] == '^';
+// One byte of a bracket expression, also as [.c.]; `at` moves behind it. nullopt for a name of more than one byte, which
+// no byte fits.
+std::optional<unsigned char> member(std::string_view pattern, std::size_t& at) {
+  const std::string_view named = named_at(pattern, at, '.');
+  const std::size_t place = named.empty() ? at : at + 2;
+  at += named.empty() ? 1 : named.size();
+  if (!named.empty() && named.size() != 5) return std::nullopt;
+  return static_cast<unsigned char>(pattern[place]);
+}
+
+char byte_at(std::string_view pattern, std::size_t at) { return at < pattern.size() ? pattern[at] : '\0'; }
+
+// Whether the member that begins at `at` holds c; `at` moves behind it.
+std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsigned char c) {
+  if (const std::string_view named = named_at(pattern, at, ':'); !named.empty()) {
+    at += named.size();
+    return is_in_class(named.substr(2, named.size() - 4), c);
+  }
+  if (const std::string_view named = named_at(pattern, at, '='); !named.empty()) {
+    at += named.size();
+    if (named.size() != 5) return std::nullopt;
+    return static_cast<unsigned char>(named[2]) == c;
+  }
+  const auto low = member(pattern, at);
+  if (!low) return std::nullopt;
+  if (byte_at(pattern, at) != '-' || at + 1 >= pattern.size() || pattern[at + 1] == ']') return *low == c;
+  const auto high = member(pattern, ++at);
+  if (!high) return std::nullopt;
+  return *low <= c && c <= *high;
+}
+
+// `at` is behind the [, and moves behind the ]. nullopt if there is no ].
+std::optional<bool> fits_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
+  const bool inverted = byte_at(pattern, at) == '!' || byte_at(pattern, at) == '^';
   if (inverted) ++at;
   bool found = false;
-  for (bool first = true; first || pattern[at] != ']'; first = false) {
-    if (pattern.substr(at).starts_with("[:")) {
-      const std::size_t end = pattern.find(":]", at + 2);
-      found |= is_in_class(pattern.substr(at + 2, end - at - 2), c);
-      at = end + 2;
-      continue;
-    }
-    const unsigned char low = member(pattern, at);
-    unsigned char high = low;
-    if (pattern[at] == '-' && pattern[at + 1] != ']') high = member(pattern, ++at);
-    found |= low <= c && c <= high;
+  bool impossible = false;
+  for (bool first = true; first || byte_at(pattern, at) != ']'; first = false) {
+    if (at >= pattern.size()) return std::nullopt;
+    const auto holds = member_holds(pattern, at, c);
+    impossible |= !holds;
+    found |= holds.value_or(false);
   }
   ++at;
-  return found != inverted;
+  return !impossible && found != inverted;
 }
 
 bool fits_one(std::string_view pattern, std::size_t& at, char c) {
   const char wanted = pattern[at++];
   if (wanted == '?') return true;
-  return wanted == '[' ? fits_bracket(pattern, at, static_cast<unsigned char>(c)) : wanted == c;
+  if (wanted != '[') return wanted == c;
+  std::size_t end = at;
+  const auto fits = fits_bracket(pattern, end, static_cast<unsigned char>(c));
+  if (!fits) return c == '[';  // stands for itself
+  at = end;
+  return *fits;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "failure.hpp"
+#include "permissions.hpp"
 #include "system.hpp"
 
 namespace cli {
@@ -26,44 +27,55 @@ std::string random_name(const std::string& name) {
   return fmt::format(".{}.{:08x}{:08x}", name.substr(0, kept), random(), random());
 }
 
-std::wstring full_path(const std::string& path) {
-  std::wstring full(32768, L'\0');
-  full.resize(GetFullPathNameW(wide(path).c_str(), 32768, full.data(), nullptr));
-  return full;
-}
+bool is_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); }
 
 }  // namespace
 
 OutputFile::OutputFile(const std::string& path, const Inputs& inputs)
-    : inputs_(inputs), path_(path == "/dev/stdout" ? "" : path), name_(file_name(path_)) {
-  if (path_.empty()) {
-    refuse_terminal();
-    if (inputs_.contain_standard_output()) throw Failure{kUsage, "standard output: is the file that is read"};
+    : inputs_(inputs), path_(path == "/dev/stdout" ? "" : path) {
+  if (!path_.empty()) {
+    const std::wstring native = native_path(path_);
+    is_device(native) ? open_device(native) : open_beside(native);
     return;
   }
+  refuse_terminal();
+  if (inputs_.contain_standard_output()) throw Failure{kUsage, "standard output: is the file that is read"};
+}
+
+void OutputFile::open_device(const std::wstring& path) {
+  file_ = handle_of(CreateFileW(path.c_str(), GENERIC_WRITE, kShareAll, nullptr, OPEN_EXISTING,
+                                SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, nullptr));
+  if (!file_) fail(GetLastError());
+  if (GetFileType(file_.get()) == FILE_TYPE_DISK) throw Failure{kUsage, path_ + ": is a disk"};
+}
+
+void OutputFile::open_beside(const std::wstring& target) {
+  name_ = file_name(path_);
   if (name_.empty() || is_folder(path_)) throw Failure{kUnreadable, path_ + ": Is a directory"};
   if (inputs_.contain_path(path_)) throw Failure{kUsage, path_ + ": is the file that is read"};
-  const DWORD attributes = GetFileAttributesW(wide(path_).c_str());
+  const DWORD attributes = GetFileAttributesW(target.c_str());
   if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_READONLY) != 0) fail(ERROR_ACCESS_DENIED);
-  folder_ = path_.substr(0, path_.size() - name_.size());
-  open_beside();
+  create_beside();
+  if (const DWORD error = hand_on_permissions(target, file_.get()); error != 0) fail(error);
 }
 
-void OutputFile::open_beside() {
+void OutputFile::create_beside() {
+  const std::string folder = path_.substr(0, path_.size() - name_.size());
   for (int i = 0; i < kMostNames; ++i) {
-    const std::wstring path = wide(folder_ + random_name(name_));
-    file_ = handle_of(
-        CreateFileW(path.c_str(), GENERIC_WRITE | DELETE, FILE_SHARE_DELETE, nullptr, CREATE_NEW, 0, nullptr));
-    if (file_) return mark_deleted(true);
-    if (GetLastError() != ERROR_FILE_EXISTS) break;
+    const std::wstring path = native_path(folder + random_name(name_));
+    file_ = handle_of(CreateFileW(path.c_str(), GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC, FILE_SHARE_DELETE,
+                                  nullptr, CREATE_NEW, 0, nullptr));
+    const DWORD error = file_ ? mark_deleted(true) : GetLastError();
+    if (error == 0) return;
+    if (error != ERROR_FILE_EXISTS) fail(error);
   }
-  fail(GetLastError());
+  fail(ERROR_FILE_EXISTS);
 }
 
-void OutputFile::mark_deleted(bool deleted) {
+DWORD OutputFile::mark_deleted(bool deleted) {
   FILE_DISPOSITION_INFO info{};
   info.DeleteFile = deleted ? TRUE : FALSE;
-  SetFileInformationByHandle(file_.get(), FileDispositionInfo, &info, sizeof info);
+  return SetFileInformationByHandle(file_.get(), FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : GetLastError();
 }
 
 void OutputFile::write(const void* data, std::size_t size) {
@@ -78,21 +90,24 @@ void OutputFile::write(const void* data, std::size_t size) {
 }
 
 void OutputFile::finish() {
-  if (file_) publish();
+  if (!name_.empty()) publish();
 }
 
 // Refuses if an input was moved to this path while the bytes were written.
 void OutputFile::publish() {
   if (inputs_.contain_path(path_)) throw Failure{kUsage, path_ + ": is the file that is read"};
-  const std::wstring path = full_path(path_);
+  const std::wstring path = native_path(path_);
   std::vector<char> memory(sizeof(FILE_RENAME_INFO) + path.size() * sizeof(wchar_t));
   auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(memory.data());
   info->ReplaceIfExists = TRUE;
   info->FileNameLength = static_cast<DWORD>(path.size() * sizeof(wchar_t));
   std::memcpy(info->FileName, path.data(), info->FileNameLength);
-  mark_deleted(false);
-  if (SetFileInformationByHandle(file_.get(), FileRenameInfo, info, static_cast<DWORD>(memory.size())) == FALSE) {
-    const DWORD error = GetLastError();
+  DWORD error = mark_deleted(false);  // else the file would go with its handle
+  const auto size = static_cast<DWORD>(memory.size());
+  if (error == 0 && SetFileInformationByHandle(file_.get(), FileRenameInfo, info, size) == FALSE) {
+    error = GetLastError();
+  }
+  if (error != 0) {
     mark_deleted(true);
     fail(error);
   }

@@ -1,4 +1,4 @@
-// The output for the bytes of a tensor: standard output or a regular file.
+// The output for the bytes of a tensor: standard output, a named pipe, a device or a regular file.
 //
 // A regular file appears at its path whole or not at all: its bytes go to a new file in the same folder, which is marked
 // for deletion until it is complete, and then renamed. If the process ends, the system removes it.
@@ -24,16 +24,17 @@ class OutputFile {
   void finish();
 
  private:
-  void open_beside();
+  void open_device(const std::wstring& path);
+  void open_beside(const std::wstring& target);
+  void create_beside();
   void publish();
-  void mark_deleted(bool deleted);
+  DWORD mark_deleted(bool deleted);  // 0 or the error
   [[noreturn]] void fail(DWORD error) const;
 
   const Inputs& inputs_;
   const std::string path_;
-  std::string folder_;  // with its end; empty: the working directory
-  std::string name_;
-  Handle file_;  // none: standard output
+  std::string name_;  // of a regular file
+  Handle file_;       // none: standard output
 };
 
 }  // namespace cli

@@ -8,6 +8,9 @@
 #include <shellapi.h>
 
 #include <cstdio>
+#include <utility>
+
+#include "failure.hpp"
 
 namespace cli {
 namespace {
@@ -33,7 +36,12 @@ std::vector<std::string> arguments(int argc, char** argv) {
   wchar_t** const given = CommandLineToArgvW(GetCommandLineW(), &count);
   if (given == nullptr) return {argv, argv + argc};
   std::vector<std::string> texts;
-  for (int i = 0; i < count; ++i) texts.push_back(utf8(given[i]));
+  for (int i = 0; i < count; ++i) {
+    // Not put into other characters, which may be the name of another file.
+    std::optional<std::string> text = utf8(given[i]);
+    if (!text) throw Failure{kUsage, "argument " + std::to_string(i) + " holds half of a character"};
+    texts.push_back(std::move(*text));
+  }
   LocalFree(given);
   return texts;
 }
@@ -42,7 +50,7 @@ bool output_is_terminal() { return is_console(STD_OUTPUT_HANDLE); }
 bool error_is_terminal() { return is_console(STD_ERROR_HANDLE); }
 
 bool is_folder(const std::string& path) {
-  const DWORD attributes = GetFileAttributesW(wide(path).c_str());
+  const DWORD attributes = GetFileAttributesW(native_path(path).c_str());
   return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
 }
 

@@ -5,13 +5,16 @@
 #include <windows.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace cli {
 
-// Text that is not UTF-8 becomes a path that no file has.
-std::wstring wide(const std::string& text);
-std::string utf8(const std::wstring& text);
+// The absolute path, of any length. Text that is not UTF-8 becomes a path that no file has.
+std::wstring native_path(const std::string& path);
+
+// nullopt if the text is not UTF-16: names of files may be any 16-bit numbers.
+std::optional<std::string> utf8(const std::wstring& text);
 
 std::string system_words(DWORD error);
 
@@ -22,5 +25,7 @@ struct CloseHandles {
 using Handle = std::unique_ptr<HANDLE, CloseHandles>;
 
 inline Handle handle_of(HANDLE opened) { return Handle(opened == INVALID_HANDLE_VALUE ? nullptr : opened); }
+
+inline constexpr DWORD kShareAll = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
 }  // namespace cli

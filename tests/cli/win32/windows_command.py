@@ -1,0 +1,102 @@
+"""The command on Windows, where its own code differs: arguments, standard output, paths, files that it makes.
+
+usage: windows_command.py WINE COMMAND
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WINE, COMMAND = sys.argv[1:3]
+USAGE, UNREADABLE = 2, 3
+DATA = bytes(range(256))  # with what a text stream would change: 10, 13, 26
+HEADER = b'{"w":{"dtype":"U8","shape":[256],"data_offsets":[0,256]}}'
+MODEL = len(HEADER).to_bytes(8, "little") + HEADER + DATA
+NAME = "\u043c\u043e\u0434\u0435\u043b\u044c \u6a21\u578b \U0001f917.safetensors"
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="safetensors_windows_")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.model = self.folder / "model.safetensors"
+        self.model.write_bytes(MODEL)
+
+    def run_command(self, *arguments):
+        return subprocess.run([WINE, COMMAND, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=120)
+
+    def succeeds(self, *arguments):
+        done = self.run_command(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return done.stdout
+
+    def fails(self, code, words, *arguments):
+        done = self.run_command(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (code, b""), done.stderr)
+        self.assertRegex(done.stderr.decode(), r"\Asafetensors: [^\r\n]+\n\Z")
+        self.assertIn(words, done.stderr.decode())
+
+    def only_these_are_there(self, *names):
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"model.safetensors", *names})
+
+    def test_a_name_that_no_code_page_has(self):
+        self.model.rename(self.folder / NAME)
+        self.assertIn(b'"w"', self.succeeds("show", NAME, "--json"))
+        self.assertIn(NAME.encode(), self.succeeds("hash", NAME))
+        self.fails(UNREADABLE, NAME + "2", "show", NAME + "2")
+
+    def test_bytes_and_lines_are_those_of_every_system(self):
+        self.assertEqual(self.succeeds("cat", "model.safetensors", "w"), DATA)
+        self.assertNotIn(b"\r", self.succeeds("show", "model.safetensors"))
+        self.assertTrue(self.succeeds("show", "model.safetensors", "--json").endswith(b"}\n"))
+
+    def test_a_file_appears_whole_and_replaces_another(self):
+        self.succeeds("extract", "model.safetensors", "w", "out.bin")
+        (self.folder / "out.bin").write_bytes(b"old")
+        self.succeeds("extract", "model.safetensors", "w", "OUT.BIN")  # which is the same file
+        self.assertEqual((self.folder / "out.bin").read_bytes(), DATA)
+        self.only_these_are_there("out.bin")
+
+    def test_the_file_that_is_read_is_not_overwritten(self):
+        for path in ("model.safetensors", "MODEL.SAFETENSORS", ".\\model.safetensors", "./x/../model.safetensors"):
+            self.fails(USAGE, "is the file that is read", "extract", "model.safetensors", "w", path)
+        self.assertEqual(self.model.read_bytes(), MODEL)
+        self.only_these_are_there()
+
+    def test_a_path_beyond_260_characters(self):
+        far = self.folder / "/".join(["a-folder-with-a-name-of-fifty-characters-or-so-0123"] * 6)
+        far.mkdir(parents=True)
+        (far / "model.safetensors").write_bytes(MODEL)
+        path = str(far.relative_to(self.folder))
+        self.succeeds("extract", path + "/model.safetensors", "w", path + "/out.bin")
+        self.assertEqual((far / "out.bin").read_bytes(), DATA)
+        self.fails(USAGE, "is the file that is read", "extract", path + "/model.safetensors", "w",
+                   path + "/./model.safetensors")
+        self.assertEqual((far / "model.safetensors").read_bytes(), MODEL)
+
+    def test_a_device_is_written_to_and_a_folder_is_not(self):
+        self.succeeds("extract", "model.safetensors", "w", "NUL")
+        (self.folder / "sub").mkdir()
+        self.fails(UNREADABLE, "sub", "extract", "model.safetensors", "w", "sub")
+        self.only_these_are_there("sub")
+
+    def test_a_pattern_is_not_taken_for_names_of_files(self):
+        (self.folder / "v").touch()
+        for pattern, count in (("[uvw]", 1), ("*", 1), ("[!w]*", 0), ("v", 0)):
+            listed = json.loads(self.succeeds("show", "model.safetensors", "--json", "--filter", pattern))
+            self.assertEqual(len(listed["tensors"]), count, pattern)
+
+    def test_a_converted_file_comes_back(self):
+        self.succeeds("convert", "model.safetensors", "model.bt")
+        self.succeeds("convert", "model.bt", "again.safetensors")
+        self.assertEqual(self.succeeds("cat", "again.safetensors", "w"), DATA)
+        self.only_these_are_there("model.bt", "again.safetensors")
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)
