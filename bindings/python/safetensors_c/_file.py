@@ -149,13 +149,8 @@ class File:
 
     def call(self, function, *arguments) -> None:
         """Calls a function that reads from this file."""
-        try:
-            call(function, *arguments)
-        except SafetensorError as error:
-            problem = getattr(self._owner.keep, "problem", None)
-            if problem is None:
-                raise
-            raise error from problem
+        keep = self._owner.keep
+        (keep.call if isinstance(keep, FileObject) else call)(function, *arguments)
 
 
 class Table:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctypes import byref, c_void_p
 
-from . import _library
+from . import _callbacks, _library
 from ._library import call, quick, st
 
 
@@ -31,21 +31,27 @@ def read(file, destinations, threads: int | None = None, progress=None) -> None:
 
 
 def _run(file, plan, threads: int, progress) -> None:
-    raised = []
+    options = _library.new(_library.ReadOptions, threads=threads)
+    if not progress:
+        file.call(st.st_plan_run, plan, byref(options))
+        return
+    raised: list[BaseException] = []
 
     def report(_, done: int, total: int) -> int:
         try:
-            progress(done, total)
-            return 0
-        except BaseException as problem:  # ends the run, and is raised again behind it
+            if not raised:
+                progress(done, total)
+        except BaseException as problem:
             raised.append(problem)
-            return 1
+        return 1 if raised else 0  # 1 ends the run
 
-    options = _library.new(_library.ReadOptions, threads=threads)
-    if progress:
-        options.progress = _library.PROGRESS(report)
+    options.progress = _library.PROGRESS(report)
     try:
-        file.call(st.st_plan_run, plan, byref(options))
+        with _callbacks.kept(raised):
+            file.call(st.st_plan_run, plan, byref(options))
     finally:
         if raised:
-            raise raised[0]
+            try:
+                raise raised[0]
+            finally:
+                raised.clear()  # its traceback holds this frame

@@ -8,8 +8,8 @@ import io
 import threading
 from ctypes import addressof, byref, c_uint8, c_void_p, memmove
 
-from . import _library
-from ._library import call, st
+from . import _callbacks, _library
+from ._library import call, quick, st
 
 
 class Descriptor:
@@ -44,20 +44,46 @@ class FileObject:
     """Lets the library read an object that has `read` and `seek`, one call at a time."""
 
     def __init__(self, file):
-        self._file, self._lock, self.problem = file, threading.Lock(), None
+        reader = _Reader(file)
+        self._raised, self._read_at = reader.raised, _library.READ_AT(reader.copy)
         size = file.seek(0, io.SEEK_END)
         size = file.tell() if size is None else size
-        self._read_at = _library.READ_AT(self._copy)
-        self._source = _library.new(_library.Source, size=size, read_at=self._read_at)
+        flags = _library.SOURCE_SERIAL if hasattr(quick, "st_list_tensors") else 0  # which came with the same version
+        self._source = _library.new(_library.Source, flags=flags, size=size, read_at=self._read_at)
 
     def open(self, options, out: c_void_p) -> None:
-        try:
-            call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
-                 size=self._source.size)
-        except Exception as error:
-            raise error from self.problem
+        self.call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
+                  size=self._source.size)
 
-    def _copy(self, _, offset: int, destination: int, count: int) -> int:
+    def call(self, function, *arguments, **context) -> None:
+        """Calls a function that reads the file. What the file raises is the cause of the error, or raised itself if it
+        is to end the program.
+        """
+        error = None
+        try:
+            with _callbacks.kept(self._raised):
+                call(function, *arguments, **context)
+        except Exception as problem:
+            error = problem
+        try:
+            cause = self._raised.pop() if self._raised else None
+            self._raised.clear()
+            if cause is not None and (error is None or not isinstance(cause, Exception)):
+                raise cause
+            if error is not None:
+                raise error from cause
+        finally:
+            error = cause = None  # which hold this frame by their tracebacks
+
+
+class _Reader:
+    """Apart from FileObject, which would hold itself by its callback."""
+
+    def __init__(self, file):
+        self._file, self._lock = file, threading.Lock()
+        self.raised: list[BaseException] = []
+
+    def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
             with self._lock:
                 self._file.seek(offset)
@@ -68,6 +94,6 @@ class FileObject:
                     memmove(destination, data, len(data))
                     destination, count = destination + len(data), count - len(data)
             return 0
-        except BaseException as problem:  # the library's threads cannot carry it: it becomes the cause of their error
-            self.problem = problem
+        except BaseException as problem:
+            self.raised.append(problem)
             return 1

@@ -1,0 +1,159 @@
+"""Python functions that the library calls, and exceptions that come at bad times.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import gc
+import io
+import signal
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from safetensors_c import numpy as mine
+from safetensors_c import safe_open
+
+
+class Alarm(BaseException):
+    """What the handler of a signal raises, like KeyboardInterrupt."""
+
+
+@pytest.fixture
+def alarms():
+    """Raises Alarm after a number of seconds, and counts how often."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("needs timers")
+    raised = []
+
+    def handle(*_):
+        raised.append(True)
+        raise Alarm
+
+    @contextlib.contextmanager
+    def after(seconds):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    before = signal.signal(signal.SIGALRM, handle)
+    yield after, raised
+    signal.signal(signal.SIGALRM, before)
+
+
+class Reading:
+    def __init__(self, content):
+        self._file = io.BytesIO(content)
+
+    def seek(self, *arguments):
+        return self._file.seek(*arguments)
+
+    def read(self, count):
+        return self._file.read(count)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_signal_before_a_read_begins_neither_passes_for_data_nor_is_lost(alarms):
+    after, raised = alarms
+    files = [safe_open(Reading(mine.save({"a": np.full(1 << 16, value, np.uint8)})), "np") for value in range(1, 5)]
+    caught = 0
+    for i in range(600):
+        try:
+            with after(1e-6 * (i % 60 + 1)):
+                array = files[i % 4].get_tensor("a")
+            assert (array == i % 4 + 1).all()
+        except Alarm:
+            caught += 1
+    assert caught == len(raised)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_signal_before_a_progress_function_begins_ends_the_load(alarms, tmp_path):
+    after, raised = alarms
+    mine.save_file({"a": np.ones(1 << 18)}, tmp_path / "m")
+    caught = 0
+    for i in range(50):
+        try:
+            with after(2e-5 * (i % 30 + 1)):
+                mine.load_file(tmp_path / "m", progress=lambda done, total: None, threads=1)
+        except Alarm:
+            caught += 1
+    assert caught == len(raised)
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_is_no_error_of_a_file(problem):
+    class Interrupted(Reading):
+        def read(self, count):
+            raise problem("now")
+    with pytest.raises(problem, match="now"):
+        safe_open(Interrupted(mine.save({"a": np.zeros(1)})), "np")
+
+
+def test_file_object_is_read_on_the_thread_that_asks():
+    threads = set()
+
+    class Watched(Reading):
+        def read(self, count):
+            threads.add(threading.get_ident())
+            return super().read(count)
+    arrays = {f"t{n}": np.zeros(1 << 17) for n in range(40)}
+    safe_open(Watched(mine.save(arrays)), "np").get_tensors()
+    assert threads == {threading.get_ident()}
+
+
+def test_cause_of_an_earlier_error_is_not_that_of_a_later_one(path):
+    class Failing(Reading):
+        fails = False
+
+        def read(self, count):
+            if self.fails:
+                raise OSError("the cable was pulled")
+            return super().read(count)
+    source = Failing(mine.save({"a": np.zeros(8, np.uint8)}))
+    opened = safe_open(source, "np")
+    source.fails = True
+    with pytest.raises(Exception) as error:
+        opened.get_tensor("a")
+    assert str(error.value.__cause__) == "the cable was pulled"
+    source.fails = False
+    with pytest.raises(Exception) as error:  # any error of the library will do
+        opened._file.call(__import__("safetensors_c._library")._library.st.st_tensor_read, None, None, 0)
+    assert error.value.status == "ST_ERR_ARGUMENT" and error.value.__cause__ is None
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_file_object_is_given_back_at_once(no_collector):
+    source = Reading(mine.save({"a": np.zeros(8)}))
+    there = weakref.ref(source)
+    opened = safe_open(source, "np")
+    opened.get_tensors()
+    del source, opened
+    assert there() is None
+
+
+def test_what_a_progress_function_raised_holds_nothing(no_collector, path):
+    mine.save_file({"a": np.zeros(8)}, path)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total):
+        raise Stop
+    opened = safe_open(path, "np")
+    there = weakref.ref(opened._file)
+    try:
+        opened.get_tensors(progress=stop)
+    except Stop:
+        pass
+    del opened
+    assert there() is None
