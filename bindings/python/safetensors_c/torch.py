@@ -9,6 +9,7 @@ from collections import defaultdict
 
 import torch
 
+from ._dtypes import BITS, SPELLING
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
@@ -92,6 +93,16 @@ def load_model(model: torch.nn.Module, filename, strict: bool = True, device="cp
             said += "\n    Unexpected key(s) in state_dict: " + ", ".join(f'"{name}"' for name in sorted(unexpected))
         raise RuntimeError(said)
     return missing, unexpected
+
+
+# ---- dtypes by the format's names, which vLLM and torch.distributed.checkpoint import -------------------------------------
+
+_TYPES = {name: getattr(torch, spelling) for name, spelling in SPELLING.items() if hasattr(torch, spelling)}
+_SIZE = {kind: BITS[name] // 8 or 1 for name, kind in _TYPES.items()}  # of an element of torch; two F4 are one
+
+
+def _getdtype(dtype_str: str) -> torch.dtype:
+    return _TYPES[dtype_str]
 
 
 # ---- tensors that share memory: these names are imported by other packages ----------------------------------------------
@@ -194,7 +205,8 @@ def _flatten(tensors) -> tuple[dict[str, TensorSpec], list]:
                 " trying to save tensors which are reference of each other in which case it's recommended to save only"
                 " the full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to pack it"
                 " before saving.")
-        tensor = tensor.detach().cpu()
+        # What a view of torch conjugates or negates is not so in memory.
+        tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
         held.append(tensor)
         specs[name] = TensorSpec(dtype=str(tensor.dtype).split(".")[-1], shape=tensor.shape,
                                  data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import gc
+import importlib
 import os
 
 import pytest
@@ -83,6 +84,21 @@ class Index:
 
 i = Index()
 A = torch.arange(60).reshape(3, 4, 5)
+
+
+@pytest.mark.parametrize("view", [lambda t: t.conj(), lambda t: torch._neg_view(t.real.clone())], ids=["conj", "neg"])
+def test_view_that_conjugates_or_negates_is_written_as_it_reads(view):
+    from safetensors_c import torch as ours
+    tensor = view(torch.tensor([1 + 2j, 3 - 4j]))
+    assert torch.equal(ours.load(ours.save({"a": tensor}))["a"], tensor)
+
+
+def test_names_that_other_packages_import(pt_module, reference):
+    theirs = importlib.import_module("safetensors.torch")
+    assert theirs._TYPES.items() <= pt_module._TYPES.items() and pt_module._SIZE == theirs._SIZE
+    assert pt_module._getdtype("BF16") is torch.bfloat16
+    with pytest.raises(KeyError):
+        pt_module._getdtype("F6_E2M3")
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
