@@ -30,8 +30,9 @@ def edit_metadata(filename: str | os.PathLike, changes: dict[str, str | None], *
     Tensors stay as they are. The file is changed in place if its header has room, else replaced in one step; with
     `sync` it is on the disk when the call returns.
     """
+    from ._library import path_of
     from ._writer import edit
-    edit(os.fsencode(filename), changes, sync)
+    edit(path_of(filename), changes, sync)
 
 
 def library_version() -> str:

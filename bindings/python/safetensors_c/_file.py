@@ -13,7 +13,7 @@ from functools import cached_property
 from . import _library
 from ._dtypes import NAMES
 from ._errors import SafetensorError
-from ._library import call, quick, st
+from ._library import call, path_of, quick, st
 from ._source import Descriptor, FileObject, memory_of
 
 TYPE_CHECKING = False
@@ -76,9 +76,7 @@ class File:
             call(st.st_open_fd, source.number, 0, 0, byref(options), byref(out), context="header",
                  size=os.fstat(source.number).st_size)
         elif isinstance(source, (str, os.PathLike)):
-            path = os.fsencode(source)
-            if b"\0" in path:
-                raise ValueError("embedded null byte")
+            path = path_of(source)
             call(st.st_open, path, byref(options), byref(out), context="header", path=path)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             address, size, self._owner.keep = memory_of(source)

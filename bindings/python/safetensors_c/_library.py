@@ -158,6 +158,14 @@ def address_of_bytes(data: bytes) -> int:
     return cast(c_char_p(data), c_void_p).value or 0
 
 
+def path_of(given) -> bytes:
+    """A path as the library takes it: up to a NUL, behind which nothing must be lost."""
+    path = os.fsencode(given)
+    if b"\0" in path:
+        raise ValueError("embedded null byte")
+    return path
+
+
 def failure(error: Error, context: str = "", size: int | None = None, path: bytes | None = None) -> Exception:
     """The exception for a call that filled `error`."""
     offset = None if error.offset == (1 << 64) - 1 else error.offset

@@ -22,6 +22,8 @@ class TensorSpec:
     __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
 
     def __init__(self, *, dtype: str, shape, data_ptr: int, data_len: int):
+        if not isinstance(dtype, str):
+            raise TypeError(f"argument 'dtype': '{type(dtype).__name__}' object is not an instance of 'str'")
         if dtype not in SPELLED:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(_SUPPORTED))
         if isinstance(shape, (str, bytes)):
@@ -94,9 +96,10 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
     if not isinstance(filename, (str, os.PathLike)):
         raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                         + type(filename).__name__)
+    from ._library import path_of
     from ._writer import write
     write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
-          os.fsencode(filename), metadata, format, sync, header_reserve)
+          path_of(filename), metadata, format, sync, header_reserve)
 
 
 def _check(tensor_dict, metadata) -> None:

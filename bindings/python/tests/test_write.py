@@ -48,6 +48,7 @@ def test_spec_shows_itself_and_cannot_be_changed(package):
 
 @pytest.mark.parametrize("changes, problem, message", [
     ({"dtype": "nonsense"}, "SafetensorError", 'Unknown dtype "nonsense". Supported dtypes: bool, int8, '),
+    ({"dtype": 3}, TypeError, "argument 'dtype'"), ({"dtype": []}, TypeError, "argument 'dtype'"),
     ({"shape": [-1]}, OverflowError, "can't convert negative int to unsigned"),
     ({"data_ptr": -1}, OverflowError, "can't convert negative int to unsigned"),
     ({"data_len": -1}, OverflowError, "can't convert negative int to unsigned"),
@@ -93,6 +94,16 @@ def test_wrong_arguments(package, path, tensors, metadata):
 def test_path_that_cannot_be_written(package, tmp_path, where):
     with pytest.raises(package.SafetensorError, match="^Error while serializing: "):
         package.serialize_file({"a": spec(package)}, str(tmp_path / where))
+
+
+def test_path_with_a_nul_is_not_cut_there(ours, tmp_path):
+    there = tmp_path / "there"
+    ours.serialize_file({}, there)
+    before = there.read_bytes()
+    for change in (lambda path: ours.serialize_file({"a": spec(ours)}, path), lambda path: ours.edit_metadata(path, {"a": "b"})):
+        with pytest.raises(ValueError, match="null byte"):
+            change(f"{there}\0.safetensors")
+    assert there.read_bytes() == before and os.listdir(tmp_path) == ["there"]
 
 
 @pytest.mark.parametrize("filename", [3, None])
