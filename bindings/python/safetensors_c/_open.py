@@ -2,6 +2,8 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+from operator import index as as_integer
+
 from ._errors import SafetensorError
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",
@@ -22,9 +24,13 @@ def _device(given):
     """The device in the words that frameworks take: "cpu", "mps", "cuda:0", or a number as it is."""
     if given is None:
         return "cpu"
-    if isinstance(given, int) and given >= 0:
-        return given
     if not isinstance(given, str):
+        try:
+            number = as_integer(given)
+        except TypeError:
+            number = -1
+        if 0 <= number < 1 << 63:
+            return number
         if not hasattr(given, "type"):  # a torch.device has one
             raise SafetensorError(f"device {given!r} is invalid")
         given = str(given)
@@ -32,12 +38,21 @@ def _device(given):
     if given in ("cpu", "mps"):
         return given
     if kind == "mps" and len(number) == 1:
-        if int(number[0]):
+        if _unsigned(number[0]):
             raise SafetensorError(f"device {given} is invalid: only mps or mps:0 is supported")
         return "mps"
     if kind not in _INDEXED or len(number) > 1:
         raise SafetensorError(f"device {given} is invalid")
-    return f"{kind}:{int(number[0]) if number else 0}"
+    return f"{kind}:{_unsigned(number[0]) if number else 0}"
+
+
+def _unsigned(text: str) -> int:
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):  # int() takes signs, spaces and underscores
+        raise ValueError("invalid digit found in string" if text else "cannot parse integer from empty string")
+    if int(digits) >> 64:
+        raise ValueError("number too large to fit in target type")
+    return int(digits)
 
 
 def _maker(framework: str, device, backend: str):
@@ -144,7 +159,10 @@ class safe_open:
             row = self._rows.get(name)
             if row is None:
                 raise self._missing(name)
-        return PySafeSlice(self, self._table, row)
+        table, file = self._table, self._opened  # in this order: a thread that closes the file takes them the other way
+        if file is None:
+            raise SafetensorError("File is closed")
+        return PySafeSlice(file, self._make, table, row)
 
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of all tensors by name, in the order of their data."""
@@ -167,6 +185,9 @@ class safe_open:
     def __enter__(self):
         return self
 
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
     def __exit__(self, *_) -> None:
         self._opened, self._table, self._rows = None, None, {}
 
@@ -187,8 +208,8 @@ class PySafeSlice:
     __module__ = "safetensors_c"
     __slots__ = ("_file", "_make", "_table", "_row")
 
-    def __init__(self, opened: safe_open, table, row: int):
-        self._file, self._make, self._table, self._row = opened._opened, opened._make, table, row
+    def __init__(self, file, make, table, row: int):
+        self._file, self._make, self._table, self._row = file, make, table, row
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
@@ -198,6 +219,9 @@ class PySafeSlice:
     def get_dtype(self) -> str:
         """The dtype of the tensor, as the format spells it: "F32"."""
         return self._table.dtype(self._row)
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def __getitem__(self, index):
         return self._make.slice(self._file, self._table.row(self._row), index)

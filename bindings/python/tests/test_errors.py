@@ -2,8 +2,11 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import copy
 import os
+import pickle
 
+import numpy
 import pytest
 
 
@@ -74,7 +77,15 @@ def test_missing_file(package):
     (("np", -1), {}, "SafetensorError", "device -1 is invalid"),
     (("pt", "mps:1"), {}, "SafetensorError", "device mps:1 is invalid: only mps or mps:0 is supported"),
     (("pt", "cuda:1:2"), {}, "SafetensorError", "device cuda:1:2 is invalid"),
-    (("pt", "cuda:x"), {}, ValueError, ""),
+    (("pt", "cuda:x"), {}, ValueError, "invalid digit found in string"),
+    (("pt", "cuda:-1"), {}, ValueError, "invalid digit found in string"),
+    (("pt", "cuda: 1"), {}, ValueError, "invalid digit found in string"),
+    (("pt", "cuda:1_0"), {}, ValueError, "invalid digit found in string"),
+    (("pt", "cuda:"), {}, ValueError, "cannot parse integer from empty string"),
+    (("pt", "cuda:99999999999999999999"), {}, ValueError, "number too large to fit in target type"),
+    (("np", 1 << 70), {}, "SafetensorError", "device 1180591620717411303424 is invalid"),
+    (("np", True), {}, "SafetensorError", "Device 1 is not supported for framework numpy"),
+    (("np", numpy.int64(2)), {}, "SafetensorError", "Device 2 is not supported for framework numpy"),
     (("np",), {"backend": "x"}, "SafetensorError", 'backend "x" is invalid'),
     (("np",), {"backend": 3}, TypeError, "argument 'backend'"),
     ((), {}, TypeError, "framework"),
@@ -101,6 +112,30 @@ def test_absent_tensor(package, np_module, path):
                 ask("nope")
             with pytest.raises(TypeError, match="argument 'name'"):
                 ask(3)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("what", ["safe_open", "PySafeSlice"])
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_what_is_open_is_not_copied(package, np_module, path, copied, what):
+    np_module.save_file({"a": numpy.zeros(1)}, path)
+    with package.safe_open(path, framework="np") as file:
+        with pytest.raises(TypeError, match=f"cannot pickle '(builtins.)?{what}' object"):
+            copied(file if what == "safe_open" else file.get_slice("a"))
+
+
+def test_file_that_is_closed_while_a_slice_is_asked_for(ours, path):
+    import safetensors_c.numpy
+    safetensors_c.numpy.save_file({"a": numpy.zeros(1)}, path)
+    file = ours.safe_open(path, framework="np")
+    file.get_slice("a")
+
+    class Closing(str):
+        def __hash__(self):
+            file.__exit__(None, None, None)
+            return str.__hash__(self)
+    with pytest.raises(ours.SafetensorError, match="File is closed"):
+        file.get_slice(Closing("a"))[:]
 
 
 def test_closed_file(package, np_module, path):
