@@ -1,7 +1,7 @@
 """safetensors.h compiles without a warning, of padding or conversions too, in every language version that it promises, with
 each compiler found; so does every ST_INIT, which C and C++ spell differently, every use of a constant where it belongs, and
 the example in its first comment. No constant but 64-bit ones and versions is a macro, and the enumerators of a type are as
-signed as the type. No line of the public headers is longer than 100 columns.
+signed as the type. Nothing is said to be there since a later version. No line of the public headers is longer than 100 columns.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -62,6 +62,19 @@ def wrong_constants():
             yield f"the type of {names[0]} and its like is not {integer or 'uint32_t'}"
 
 
+def later_versions():
+    """What the header and the package of Python say of versions beyond the version of the header."""
+    version = ".".join(re.findall(r"^#define ST_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", text, re.MULTILINE))
+    if f'"{version} (simdjson ' not in text:
+        yield f"{api.HEADER.name}: the example of st_version_string is not {version}"
+    for named in re.findall(r"[Ss]ince version[\s*]+(\d+\.\d+\.\d+)", text):
+        if [int(part) for part in named.split(".")] > [int(part) for part in version.split(".")]:
+            yield f"{api.HEADER.name}: something is there since version {named}, and this is {version}"
+    package = api.HEADER.parents[2] / "bindings" / "python" / "pyproject.toml"
+    if f'\nversion = "{version}"\n' not in package.read_text():
+        yield f"{package.name} has another version than {version}"
+
+
 def example():
     """The program in the header's first comment, where its lines are indented by five spaces."""
     program = re.search(r"^ \* {5}#include.*?^ \* {5}\}$", text, re.MULTILINE | re.DOTALL)
@@ -78,7 +91,7 @@ def long_lines():
 
 
 passed = 0
-faults = list(long_lines()) + list(wrong_constants())
+faults = [*long_lines(), *wrong_constants(), *later_versions()]
 for language, standard in LANGUAGES:
     for pair in COMPILERS:
         compiler = shutil.which(pair[language == "c++"])
