@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -189,9 +190,9 @@ void odd_float_from_double(const std::byte* __restrict src, std::byte* __restric
     const auto value = load<double>(src, i);
     const auto nearest = static_cast<float>(value);
     const auto back = static_cast<double>(nearest);
-    const bool beyond = value < 0 ? back < value : back > value;
-    const Bits inside = as_bits(nearest) - (beyond ? 1 : 0);
-    store(dst, i, back == value ? inside : inside | 1);
+    const bool beyond = std::fabs(back) > std::fabs(value);
+    const bool exact = back == value;
+    store(dst, i, (as_bits(nearest) - static_cast<Bits>(beyond)) | static_cast<Bits>(!exact));
   }
 }
 
@@ -204,22 +205,42 @@ struct Loops {
   Loop from_float = nullptr;
 };
 
+#if defined(__x86_64__) && defined(__GNUC__)
+bool has_long_vectors() { return __builtin_cpu_supports("avx2") != 0; }
+#define ST_LONG_VECTORS __attribute__((target("avx2"), flatten))
+#else
+bool has_long_vectors() { return false; }
+#define ST_LONG_VECTORS
+#endif
+
+// The same loops, compiled for processors whose vectors are twice as long.
 template <class Format>
-constexpr Loops loops() {
+ST_LONG_VECTORS void widen_by_long_vectors(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  widen<Format>(src, dst, n);
+}
+
+template <class Format>
+ST_LONG_VECTORS void narrow_by_long_vectors(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  narrow<Format>(src, dst, n);
+}
+
+template <class Format>
+Loops loops(bool long_vectors) {
+  if (long_vectors) return {widen_by_long_vectors<Format>, narrow_by_long_vectors<Format>};
   return {widen<Format>, narrow<Format>};
 }
 
-constexpr Loops loops_of(Dtype dtype) {
+Loops loops_of(Dtype dtype, bool long_vectors) {
   switch (dtype) {
     case Dtype::F64: return {odd_float_from_double, double_from_float};
     case Dtype::F32: return {copy, copy};
-    case Dtype::F16: return loops<SmallFloat<std::uint16_t, kF16>>();
-    case Dtype::BF16: return loops<BFloat>();
-    case Dtype::F8_E4M3: return loops<SmallFloat<std::uint8_t, kE4M3>>();
-    case Dtype::F8_E5M2: return loops<SmallFloat<std::uint8_t, kE5M2>>();
-    case Dtype::F8_E8M0: return loops<PowerOfTwo>();
-    case Dtype::F8_E4M3FNUZ: return loops<SmallFloat<std::uint8_t, kE4M3Fnuz>>();
-    case Dtype::F8_E5M2FNUZ: return loops<SmallFloat<std::uint8_t, kE5M2Fnuz>>();
+    case Dtype::F16: return loops<SmallFloat<std::uint16_t, kF16>>(long_vectors);
+    case Dtype::BF16: return loops<BFloat>(long_vectors);
+    case Dtype::F8_E4M3: return loops<SmallFloat<std::uint8_t, kE4M3>>(long_vectors);
+    case Dtype::F8_E5M2: return loops<SmallFloat<std::uint8_t, kE5M2>>(long_vectors);
+    case Dtype::F8_E8M0: return loops<PowerOfTwo>(long_vectors);
+    case Dtype::F8_E4M3FNUZ: return loops<SmallFloat<std::uint8_t, kE4M3Fnuz>>(long_vectors);
+    case Dtype::F8_E5M2FNUZ: return loops<SmallFloat<std::uint8_t, kE5M2Fnuz>>(long_vectors);
     default: return {};
   }
 }
@@ -228,9 +249,10 @@ std::size_t width(Dtype dtype) { return info(dtype).bits / 8; }
 
 }  // namespace
 
-void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::size_t n) {
-  const Loop to_float = loops_of(from).to_float;
-  const Loop from_float = loops_of(to).from_float;
+void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::size_t n, Vectors vectors) {
+  const bool long_vectors = vectors == Vectors::best && has_long_vectors();
+  const Loop to_float = loops_of(from, long_vectors).to_float;
+  const Loop from_float = loops_of(to, long_vectors).from_float;
   const bool from_double = from == Dtype::F64;
   if (to_float == nullptr || from_float == nullptr) {
     fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);

@@ -159,6 +159,40 @@ TEST_P(EachFormat, RoundsRandomFloatsToTheNearest) {
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
 // Rounded once it would be 0x3F81, and 0x39.
+// Every pattern of 16 bits, and F32 and F64 of any exponent.
+std::vector<std::byte> many_values(std::size_t count) {
+  std::mt19937 random(1);
+  std::vector<std::byte> bytes(count * sizeof(double));
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint32_t)) {
+    const auto pattern = static_cast<std::uint32_t>(random());
+    std::memcpy(&bytes[i], &pattern, sizeof pattern);
+  }
+  for (std::uint32_t i = 0; i < 1U << 16; ++i) std::memcpy(&bytes[i * 2], &i, 2);
+  return bytes;
+}
+
+TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
+  constexpr std::size_t kCount = (1U << 16) + 13;
+  const std::vector<std::byte> values = many_values(kCount);
+  std::vector<Dtype> dtypes{Dtype::F64, Dtype::F32, Dtype::F8_E8M0};
+  for (const Format& format : kFormats) dtypes.push_back(format.dtype);
+  for (const Dtype from : dtypes) {
+    for (const Dtype to : dtypes) {
+      const std::size_t width = info(to).bits / 8;
+      std::vector<std::byte> best(kCount * width);
+      std::vector<std::byte> plain(kCount * width);
+      std::vector<std::byte> single(kCount * width);
+      convert(from, values.data(), to, best.data(), kCount);
+      convert(from, values.data(), to, plain.data(), kCount, Vectors::of_every_processor);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        convert(from, &values[i * info(from).bits / 8], to, &single[i * width], 1, Vectors::of_every_processor);
+      }
+      EXPECT_TRUE(best == plain) << info(from).name << " to " << info(to).name;
+      EXPECT_TRUE(best == single) << info(from).name << " to " << info(to).name;
+    }
+  }
+}
+
 TEST(Convert, ADoubleBecomesAFloatBeforeItBecomesWhatIsNoF16) {
   EXPECT_EQ(converted(1 + std::ldexp(1, -8) + std::ldexp(1, -40), Dtype::F64, Dtype::BF16), 0x3F80U);
   EXPECT_EQ(converted(1 + std::ldexp(1, -4) + std::ldexp(1, -40), Dtype::F64, Dtype::F8_E4M3), 0x38U);
