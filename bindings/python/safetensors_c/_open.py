@@ -182,7 +182,7 @@ class safe_open:
         """What is odd about the checkpoint, such as tensors that its index does not list."""
         return self._file.warnings()
 
-    def __enter__(self):
+    def __enter__(self) -> "safe_open":
         return self
 
     def __reduce__(self):

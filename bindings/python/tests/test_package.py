@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -81,3 +82,7 @@ def test_names_of_the_reference_are_all_there(reference, ours):
 
 def test_version(ours):
     assert ours.library_version().split()[0].count(".") == 2
+
+
+def test_type_of_what_with_gives(ours):
+    assert typing.get_type_hints(ours.safe_open.__enter__) == {"return": ours.safe_open}  # without it, Any
