@@ -31,7 +31,8 @@ def read(file, destinations, threads: int | None = None, progress=None) -> None:
 
 
 def _run(file, plan, threads: int, progress) -> None:
-    options = _library.new(_library.ReadOptions, threads=threads)
+    # The library takes no more than 1024, and ctypes the last 32 bits of a number.
+    options = _library.new(_library.ReadOptions, threads=min(threads, 1024))
     if not progress:
         file.call(st.st_plan_run, plan, byref(options))
         return

@@ -99,7 +99,7 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
     from ._library import path_of
     from ._writer import write
     write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
-          path_of(filename), metadata, format, sync, header_reserve)
+          path_of(filename), metadata, format, sync, _unsigned(header_reserve))
 
 
 def _check(tensor_dict, metadata) -> None:

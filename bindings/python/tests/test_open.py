@@ -287,3 +287,16 @@ def test_frameworks_by_every_name(package, np_module, path):
     np_module.save_file(ARRAYS, path)
     for name in ("np", "numpy"):
         assert isinstance(package.safe_open(path, framework=name).get_tensor("a"), np.ndarray)
+
+
+def test_number_of_threads_is_not_cut_to_its_last_bits(model, monkeypatch):
+    from safetensors_c import _library
+    given, new = [], _library.new
+
+    def watched(struct, **members):
+        options = new(struct, **members)
+        given.append(getattr(options, "threads", None))
+        return options
+    monkeypatch.setattr(_library, "new", watched)
+    mine.load_file(model, threads=(1 << 32) + 1)
+    assert 1024 in given and 1 not in given

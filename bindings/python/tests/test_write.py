@@ -187,3 +187,10 @@ def test_bintensors_are_written_and_read(ours, path):
 def test_unknown_format(ours, path):
     with pytest.raises(ValueError, match="format is 'gguf'"):
         ours.serialize_file({}, path, format="gguf")
+
+
+@pytest.mark.parametrize("reserve, problem", [(-1, OverflowError), (1 << 64, OverflowError), (1.5, TypeError)])
+def test_room_that_no_header_has(ours, path, reserve, problem):
+    with pytest.raises(problem):
+        ours.serialize_file({}, path, header_reserve=reserve)
+    assert not os.path.exists(path)
