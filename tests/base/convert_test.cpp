@@ -167,7 +167,10 @@ std::vector<std::byte> many_values(std::size_t count) {
     const auto pattern = static_cast<std::uint32_t>(random());
     std::memcpy(&bytes[i], &pattern, sizeof pattern);
   }
-  for (std::uint32_t i = 0; i < 1U << 16; ++i) std::memcpy(&bytes[i * 2], &i, 2);
+  for (std::size_t i = 0; i < 1U << 16; ++i) {
+    const auto pattern = static_cast<std::uint16_t>(i);
+    std::memcpy(&bytes[i * sizeof pattern], &pattern, sizeof pattern);
+  }
   return bytes;
 }
 
