@@ -1,0 +1,3 @@
+module example.org/model
+
+go 1.21
