@@ -118,12 +118,6 @@ def c_with(command, package, *flags):
     return build
 
 
-def cpp(place):
-    compiler = need("c++", "g++")
-    run([compiler, "-std=c++17", HERE / "cpp/model.cpp", "-o", place.work / "model", *place.link()])
-    return version(compiler, "--version"), [place.work / "model"]
-
-
 def ctypes(place):
     return version(sys.executable, "--version"), [sys.executable, HERE / "ctypes/model.py"]
 
@@ -154,15 +148,6 @@ def rust(place):
     return version(compiler, "--version"), [place.work / "model"]
 
 
-def java(place):
-    compiler, jar = need("javac", "default-jdk-headless"), pathlib.Path("/usr/share/java/jna.jar")
-    if not jar.exists():
-        raise Skip("no JNA; Debian has it in libjna-java")
-    run([compiler, "-encoding", "UTF-8", "-cp", jar, "-d", place.work, HERE / "java/Model.java"])
-    return version(compiler, "-version"), ["java", "-Dstdout.encoding=UTF-8", "-Dfile.encoding=UTF-8", "-cp",
-                                           f"{jar}:{place.work}", "Model"]
-
-
 def node(place):
     program = need("node", "nodejs")
     if not (FETCHED / "node_modules/koffi").exists():
@@ -190,54 +175,9 @@ def php(place):
     return version(program, "--version"), [program, "-d", "ffi.enable=1", HERE / "php/model.php"]
 
 
-def perl(place):
-    program = need("perl", "perl")
-    if subprocess.run([program, "-MFFI::Platypus", "-e", "1"], capture_output=True).returncode:
-        raise Skip("no FFI::Platypus; Debian has it in libffi-platypus-perl")
-    return version(program, "--version"), [program, HERE / "perl/model.pl"]
-
-
-def r(place):
-    program = need("Rscript", "r-base-core")
-    shim = place.work / "shim.so"
-    r_include = run([need("R", "r-base-core"), "CMD", "config", "--cppflags"]).split()
-    run([need("cc", "gcc"), "-shared", "-fPIC", HERE / "r/shim.c", "-o", shim, *r_include, *place.link()])
-    place.env["SAFETENSORS_SHIM"] = str(shim)
-    return version(program, "--version"), [program, HERE / "r/model.R"]
-
-
-def zig(place):
-    python = FETCHED / "py/bin/python"
-    if shutil.which("zig"):
-        compiler = ["zig"]
-    elif python.exists() and subprocess.run([python, "-m", "ziglang", "version"], capture_output=True).returncode == 0:
-        compiler = [python, "-m", "ziglang"]
-    else:
-        raise Skip("no zig; PyPI has it: .deps/consumers/py/bin/pip install ziglang")
-    run([*compiler, "build-exe", HERE / "zig/model.zig", "-lc", *place.link(), f"-femit-bin={place.work / 'model'}"],
-        cwd=place.work)
-    return version(*compiler, "version"), [place.work / "model"]
-
-
-def csharp(place):
-    compiler = need("mcs", "mono-mcs")
-    run([compiler, "-unsafe", f"-out:{place.work / 'model.exe'}", HERE / "csharp/Model.cs"])
-    return version(need("mono", "mono-runtime"), "--version"), ["mono", place.work / "model.exe"]
-
-
-def ocaml(place):
-    compiler = need("ocamlopt", "ocaml-nox")
-    for name in ["model.ml", "stubs.c"]:
-        shutil.copy(HERE / "ocaml" / name, place.work)
-    run([compiler, "-I", "+unix", "unix.cmxa", "-ccopt", f"-I{place.include}", "stubs.c", "model.ml", "-o", "model",
-         "-ccopt", f"-L{place.library.parent}", "-cclib", "-lsafetensors"], cwd=place.work)
-    return version(compiler, "-version"), [place.work / "model"]
-
-
 LANGUAGES = {"c-gcc": c_with("gcc", "gcc", "-std=c11"), "c-clang": c_with("clang", "clang", "-std=c11"),
-             "c-tcc": c_with("tcc", "tcc"), "cpp": cpp, "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust,
-             "java": java, "node": node, "luajit": luajit, "ruby": ruby, "php": php, "perl": perl, "r": r, "zig": zig,
-             "csharp": csharp, "ocaml": ocaml}
+             "c-tcc": c_with("tcc", "tcc"), "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust, "node": node,
+             "luajit": luajit, "ruby": ruby, "php": php}
 
 
 def check(name, prefix, work):
