@@ -175,9 +175,16 @@ def php(place):
     return version(program, "--version"), [program, "-d", "ffi.enable=1", HERE / "php/model.php"]
 
 
+def csharp(place):
+    compiler = need("mcs", "mono-mcs")
+    run([compiler, "-unsafe", f"-out:{place.work / 'model.exe'}", HERE / "csharp/Model.cs"])
+    return version(need("mono", "mono-runtime"), "--version"), ["mono", place.work / "model.exe"]
+
+
 LANGUAGES = {"c-gcc": c_with("gcc", "gcc", "-std=c11"), "c-clang": c_with("clang", "clang", "-std=c11"),
              "c-tcc": c_with("tcc", "tcc"), "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust, "node": node,
-             "luajit": luajit, "ruby": ruby, "php": php}
+             "luajit": luajit, "ruby": ruby, "php": php,
+             "csharp": csharp}
 
 
 def check(name, prefix, work):
