@@ -181,10 +181,26 @@ def csharp(place):
     return version(need("mono", "mono-runtime"), "--version"), ["mono", place.work / "model.exe"]
 
 
+def perl(place):
+    program = need("perl", "perl")
+    if subprocess.run([program, "-MFFI::Platypus", "-e", "1"], capture_output=True).returncode:
+        raise Skip("no FFI::Platypus; Debian has it in libffi-platypus-perl")
+    return version(program, "--version"), [program, HERE / "perl/model.pl"]
+
+
+def ocaml(place):
+    compiler = need("ocamlopt", "ocaml-nox")
+    for name in ["model.ml", "stubs.c"]:
+        shutil.copy(HERE / "ocaml" / name, place.work)
+    run([compiler, "-ccopt", f"-I{place.include}", "stubs.c", "model.ml", "-o", "model",
+         "-ccopt", f"-L{place.library.parent}", "-cclib", "-lsafetensors"], cwd=place.work)
+    return version(compiler, "-version"), [place.work / "model"]
+
+
 LANGUAGES = {"c-gcc": c_with("gcc", "gcc", "-std=c11"), "c-clang": c_with("clang", "clang", "-std=c11"),
              "c-tcc": c_with("tcc", "tcc"), "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust, "node": node,
              "luajit": luajit, "ruby": ruby, "php": php,
-             "csharp": csharp}
+             "csharp": csharp, "perl": perl, "ocaml": ocaml}
 
 
 def check(name, prefix, work):
