@@ -197,10 +197,19 @@ def ocaml(place):
     return version(compiler, "-version"), [place.work / "model"]
 
 
+def java(place):
+    compiler, jar = need("javac", "default-jdk-headless"), pathlib.Path("/usr/share/java/jna.jar")
+    if not jar.exists():
+        raise Skip("no JNA; Debian has it in libjna-java")
+    run([compiler, "-encoding", "UTF-8", "-cp", jar, "-d", place.work, HERE / "java/Model.java"])
+    return version(compiler, "-version"), ["java", "-Dstdout.encoding=UTF-8", "-Dfile.encoding=UTF-8", "-cp",
+                                           f"{jar}:{place.work}", "Model"]
+
+
 LANGUAGES = {"c-gcc": c_with("gcc", "gcc", "-std=c11"), "c-clang": c_with("clang", "clang", "-std=c11"),
              "c-tcc": c_with("tcc", "tcc"), "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust, "node": node,
              "luajit": luajit, "ruby": ruby, "php": php,
-             "csharp": csharp, "perl": perl, "ocaml": ocaml}
+             "csharp": csharp, "perl": perl, "ocaml": ocaml, "java": java}
 
 
 def check(name, prefix, work):
