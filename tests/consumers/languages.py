@@ -229,7 +229,8 @@ def check(name, prefix, work):
 def main(prefix, work, *names):
     prefix, work = pathlib.Path(prefix).resolve(), pathlib.Path(work).resolve()
     unknown = set(names) - set(LANGUAGES)
-    assert not unknown, f"{', '.join(unknown)}: not one of {' '.join(LANGUAGES)}"
+    if unknown:
+        return f"{', '.join(sorted(unknown))}: not one of {' '.join(LANGUAGES)}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     make_many(work / "many.safetensors")
