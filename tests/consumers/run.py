@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+from languages import tally
+
 HERE = pathlib.Path(__file__).parent
 PREFIX, WORK = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 SELF_CONTAINED = sys.argv[3] == "self-contained"
@@ -145,5 +147,5 @@ for way in WAYS:
     except AssertionError as problem:
         failed += 1
         print(f"FAILED  {way.__name__}: {problem}")
-print(f"consumers of the {sys.argv[3]} build: {len(WAYS) - failed} passed, {failed} failed")
-sys.exit(failed != 0)
+print(f"{sys.argv[3]} build: ", end="")
+sys.exit(tally(len(WAYS) - failed, failed, 0))

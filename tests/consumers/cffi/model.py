@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import sys
+import threading
 import time
 
 import cffi
@@ -148,8 +149,50 @@ def time_listing(path):
     print(f"getters {(middle - start) * 1e3:.1f} ms, columns {(end - middle) * 1e3:.1f} ms")
 
 
+def run_on(path, threads):
+    """Reads through a function of Python. With several threads, its call on this thread waits for one on another."""
+    with open(path, "rb") as stream:
+        content = stream.read()
+    caller, called, running, elsewhere = threading.get_ident(), set(), False, threading.Event()
+
+    @ffi.callback("int32_t(void *, uint64_t, void *, size_t)", error=1)
+    def read_at(_, offset, dst, n):
+        called.add(threading.get_ident())
+        ffi.memmove(dst, content[offset:offset + n], n)
+        if threading.get_ident() != caller:
+            elsewhere.set()
+        elif running and threads > 1:
+            elsewhere.wait()
+        return 0
+
+    @ffi.callback("int32_t(void *, uint64_t, uint64_t)", error=1)
+    def progress(_, done, total):
+        assert threading.get_ident() == caller
+        return 0
+
+    source, options = fresh("st_source"), fresh("st_read_options")
+    source.size, source.read_at = len(content), read_at  # the function lives as long as the file
+    file = make(st.st_free, "st_file", st.st_open_source, source, NULL)
+    data = st.st_get_tensor(file, b"data")
+    values = ffi.new("char[]", st.st_tensor_bytes(data))
+    options.threads, options.chunk_bytes, options.progress = threads, 1 << 16, progress
+    plan = make(st.st_plan_free, "st_plan", st.st_plan_new, file)
+    check(st.st_plan_add, plan, data, NULL, NULL, NULL, values, len(values))
+    running = True
+    check(st.st_plan_run, plan, options)
+    assert ffi.buffer(values)[:] == content[-len(values):]
+    return called - {caller}
+
+
+def show_threads(path):
+    print(f"threads = 1: calls on {'other threads too' if run_on(path, 1) else 'the calling thread'}")
+    print(f"threads = 4: calls on {'other threads too' if run_on(path, 4) else 'the calling thread'}")
+
+
 sys.stdout.reconfigure(encoding="utf-8")
 if sys.argv[1:2] == ["--list"]:
     time_listing(sys.argv[2])
+elif sys.argv[1:2] == ["--threads"]:
+    show_threads(sys.argv[2])
 else:
     tour()

@@ -8,6 +8,7 @@ using System.Globalization;
 using System.Linq;
 using System.Runtime.InteropServices;
 using System.Text;
+using System.Threading;
 
 [StructLayout(LayoutKind.Sequential)]
 unsafe struct StError {
@@ -20,6 +21,17 @@ unsafe struct StError {
 
 [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
 delegate int Progress(IntPtr ctx, ulong done, ulong total);
+
+[UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+unsafe delegate int ReadAt(IntPtr ctx, ulong offset, byte* dst, UIntPtr n);
+
+[StructLayout(LayoutKind.Sequential)]
+struct Source {
+  public uint struct_size, flags;
+  public IntPtr ctx;
+  public ulong size;
+  public IntPtr read_at, close;
+}
 
 [StructLayout(LayoutKind.Sequential)]
 struct ReadOptions {
@@ -60,6 +72,7 @@ static unsafe class St {
   [DllImport(Lib)] public static extern ulong* st_tensor_shape(IntPtr tensor);
   [DllImport(Lib)] public static extern ulong st_tensor_bytes(IntPtr tensor);
   [DllImport(Lib)] public static extern ulong st_tensor_offset(IntPtr tensor);
+  [DllImport(Lib)] public static extern int st_open_source(ref Source source, IntPtr options, out IntPtr file, ref StError e);
   [DllImport(Lib)] public static extern int st_list_tensors(IntPtr file, uint flags, out TensorList* list, ref StError e);
   [DllImport(Lib)] public static extern void st_tensor_list_free(TensorList* list);
   [DllImport(Lib)] public static extern int st_tensor_read(IntPtr tensor, void* dst, UIntPtr size, ref StError e);
@@ -249,8 +262,46 @@ static unsafe class Model {
     St.st_free(file);
   }
 
+  // Reads through a method. With several threads, its call on this thread waits for one on another.
+  static string RunOn(string path, uint threads) {
+    byte[] content = System.IO.File.ReadAllBytes(path);
+    int caller = Thread.CurrentThread.ManagedThreadId, strangers = 0;
+    bool running = false;
+    var elsewhere = new ManualResetEventSlim();
+    ReadAt readAt = (ctx, offset, dst, n) => {
+      Marshal.Copy(content, (int)offset, (IntPtr)dst, (int)n);
+      if (Thread.CurrentThread.ManagedThreadId != caller) {
+        Interlocked.Increment(ref strangers);
+        elsewhere.Set();
+      } else if (running && threads > 1) {
+        elsewhere.Wait();
+      }
+      return 0;
+    };
+    var source = new Source { struct_size = (uint)sizeof(Source), size = (ulong)content.Length,
+                              read_at = Marshal.GetFunctionPointerForDelegate(readAt) };
+    IntPtr file, plan;
+    Check(St.st_open_source(ref source, IntPtr.Zero, out file, ref error));
+    IntPtr data = Find(file, "data");
+    var values = new byte[St.st_tensor_bytes(data)];
+    GCHandle pinned = GCHandle.Alloc(values, GCHandleType.Pinned);
+    var options = new ReadOptions { struct_size = (uint)sizeof(ReadOptions), threads = threads, chunk_bytes = 1 << 16 };
+    Check(St.st_plan_new(file, out plan, ref error));
+    Check(St.st_plan_add(plan, data, null, null, null, pinned.AddrOfPinnedObject(), Size(values.Length), ref error));
+    running = true;
+    Check(St.st_plan_run(plan, ref options, ref error));
+    St.st_plan_free(plan);
+    St.st_free(file);
+    pinned.Free();
+    GC.KeepAlive(readAt);  // the file had it
+    if (!content.Skip(content.Length - values.Length).SequenceEqual(values)) throw new Exception("other bytes were read");
+    return strangers > 0 ? "other threads too" : "the calling thread";
+  }
+
   static void Main(string[] arguments) {
     if (arguments.Length == 2 && arguments[0] == "--list") TimeListing(arguments[1]);
+    else if (arguments.Length == 2 && arguments[0] == "--threads")
+      foreach (uint threads in new uint[] { 1, 4 }) Console.WriteLine("threads = {0}: calls on {1}", threads, RunOn(arguments[1], threads));
     else Tour();
   }
 }

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 import ctypes as c
 import os
 import sys
+import threading
 import time
 
 
@@ -21,6 +22,14 @@ class ReadOptions(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("threads", c.c_uint32), ("cache", c.c_int32),
                 ("chunk_bytes", c.c_uint64), ("gap_bytes", c.c_uint64), ("ctx", c.c_void_p), ("progress", Progress),
                 ("parallel_for", c.c_void_p)]
+
+
+ReadAt = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
+
+
+class Source(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("ctx", c.c_void_p), ("size", c.c_uint64),
+                ("read_at", ReadAt), ("close", c.c_void_p)]
 
 
 class List(c.Structure):
@@ -72,6 +81,7 @@ declare("st_tensor_list_free", None, c.POINTER(List))
 declare("st_plan_free", None, ptr)
 declare("st_writer_free", None, ptr)
 declare_failing("st_open", c.c_char_p, ptr, c.POINTER(ptr))
+declare_failing("st_open_source", c.POINTER(Source), ptr, c.POINTER(ptr))
 declare_failing("st_list_tensors", ptr, c.c_uint32, c.POINTER(c.POINTER(List)))
 declare_failing("st_tensor_read", ptr, ptr, size)
 declare_failing("st_tensor_slice", ptr, ptr, ptr, ptr, ptr, c.POINTER(u64), ptr)
@@ -214,8 +224,50 @@ def time_listing(path):
     lib.st_free(file)
 
 
+def run_on(path, threads):
+    """Reads through a function of Python. With several threads, its call on this thread waits for one on another."""
+    with open(path, "rb") as stream:
+        content = stream.read()
+    caller, called, running, elsewhere = threading.get_ident(), set(), False, threading.Event()
+
+    def read_at(_, offset, dst, n):
+        called.add(threading.get_ident())
+        c.memmove(dst, content[offset:offset + n], n)
+        if threading.get_ident() != caller:
+            elsewhere.set()
+        elif running and threads > 1:
+            elsewhere.wait()
+        return 0
+
+    def progress(_, done, total):
+        assert threading.get_ident() == caller
+        return 0
+
+    source = Source(c.sizeof(Source), size=len(content), read_at=ReadAt(read_at))  # lives as long as the file
+    file, plan = ptr(), ptr()
+    lib.st_open_source(c.byref(source), None, c.byref(file))
+    data = lib.st_get_tensor(file, b"data")
+    values = c.create_string_buffer(lib.st_tensor_bytes(data))
+    options = ReadOptions(c.sizeof(ReadOptions), threads=threads, chunk_bytes=1 << 16, progress=Progress(progress))
+    lib.st_plan_new(file, c.byref(plan))
+    lib.st_plan_add(plan, data, None, None, None, values, len(values))
+    running = True
+    lib.st_plan_run(plan, c.byref(options))
+    lib.st_plan_free(plan)
+    lib.st_free(file)
+    assert values.raw == content[-len(values):]
+    return called - {caller}
+
+
+def show_threads(path):
+    print(f"threads = 1: calls on {'other threads too' if run_on(path, 1) else 'the calling thread'}")
+    print(f"threads = 4: calls on {'other threads too' if run_on(path, 4) else 'the calling thread'}")
+
+
 sys.stdout.reconfigure(encoding="utf-8")
 if sys.argv[1:2] == ["--list"]:
     time_listing(sys.argv[2])
+elif sys.argv[1:2] == ["--threads"]:
+    show_threads(sys.argv[2])
 else:
     tour()

@@ -8,25 +8,39 @@ package main
 #include <stdlib.h>
 
 int32_t goProgress(void *ctx, uint64_t done, uint64_t total);
+int32_t goReadAt(void *ctx, uint64_t offset, void *dst, size_t n);
 
 // A struct of Go must not hold a Go pointer when C gets it, so that C makes the options.
-static st_status run_plan(st_plan *plan, uintptr_t handle, st_error *error) {
+static st_status run_plan(st_plan *plan, uintptr_t handle, uint32_t threads, st_error *error) {
   st_read_options options = ST_INIT(st_read_options);
-  options.threads = 1;
+  options.threads = threads;
+  options.chunk_bytes = 1 << 16;
   options.ctx = (void *)handle;
   options.progress = goProgress;
   return st_plan_run(plan, &options, error);
+}
+
+static st_status open_source(uintptr_t handle, uint64_t size, st_file **out, st_error *error) {
+  st_source source = ST_INIT(st_source);
+  source.ctx = (void *)handle;
+  source.size = size;
+  source.read_at = goReadAt;
+  return st_open_source(&source, NULL, out, error);
 }
 */
 import "C"
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"reflect"
 	"runtime"
 	"runtime/cgo"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 )
@@ -156,7 +170,7 @@ func readMany(file *C.st_file) {
 	var last progress
 	handle := cgo.NewHandle(&last)
 	defer handle.Delete()
-	check(C.run_plan(plan, C.uintptr_t(handle), e), e)
+	check(C.run_plan(plan, C.uintptr_t(handle), 1, e), e)
 	fmt.Printf("plan: %d of %d bytes, the last weight is %g\n", last.done, last.total, weight[11])
 }
 
@@ -223,10 +237,73 @@ func timeListing(path string) {
 	fmt.Printf("getters %.1f ms, columns %.1f ms\n", ms(middle.Sub(start)), ms(end.Sub(middle)))
 }
 
+// source is read by goReadAt, on whichever thread the library calls it.
+type source struct {
+	progress
+	content   []byte
+	caller    int
+	waits     bool // the calling thread waits for a call on another
+	strangers atomic.Int32
+	once      sync.Once
+	elsewhere chan struct{}
+}
+
+//export goReadAt
+func goReadAt(ctx unsafe.Pointer, offset C.uint64_t, dst unsafe.Pointer, n C.size_t) C.int32_t {
+	s := cgo.Handle(uintptr(ctx)).Value().(*source)
+	copy(unsafe.Slice((*byte)(dst), n), s.content[offset:])
+	if syscall.Gettid() != s.caller {
+		s.strangers.Add(1)
+		s.once.Do(func() { close(s.elsewhere) })
+	} else if s.waits {
+		<-s.elsewhere
+	}
+	return 0
+}
+
+func runOn(path string, threads uint32) string {
+	runtime.LockOSThread() // so that the thread has one number
+	defer runtime.UnlockOSThread()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	s := &source{content: content, caller: syscall.Gettid(), elsewhere: make(chan struct{})}
+	handle, last := cgo.NewHandle(s), cgo.NewHandle(&s.progress)
+	defer handle.Delete()
+	defer last.Delete()
+	var file *C.st_file
+	var plan *C.st_plan
+	e := newError()
+	check(C.open_source(C.uintptr_t(handle), C.uint64_t(len(content)), &file, e), e)
+	defer C.st_free(file)
+	check(C.st_plan_new(file, &plan, e), e)
+	defer C.st_plan_free(plan)
+	values := make([]byte, C.st_tensor_bytes(find(file, "data")))
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	pinner.Pin(&values[0])
+	at, size := address(values)
+	check(C.st_plan_add(plan, find(file, "data"), nil, nil, nil, at, size, e), e)
+	s.waits = threads > 1
+	check(C.run_plan(plan, C.uintptr_t(last), C.uint32_t(threads), e), e)
+	if !bytes.HasSuffix(content, values) || s.done != uint64(size) {
+		panic("other bytes were read")
+	}
+	if s.strangers.Load() > 0 {
+		return "other threads too"
+	}
+	return "the calling thread"
+}
+
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "--list" {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "--list":
 		timeListing(os.Args[2])
-	} else {
+	case len(os.Args) == 3 && os.Args[1] == "--threads":
+		fmt.Println("threads = 1: calls on", runOn(os.Args[2], 1))
+		fmt.Println("threads = 4: calls on", runOn(os.Args[2], 4))
+	default:
 		tour()
 	}
 }

@@ -12,8 +12,12 @@ import com.sun.jna.Structure;
 import com.sun.jna.ptr.LongByReference;
 import com.sun.jna.ptr.PointerByReference;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 public final class Model {
   @Structure.FieldOrder({"structSize", "status", "osError", "reserved", "offset", "message"})
@@ -36,6 +40,19 @@ public final class Model {
     public Pointer parallelFor;
   }
 
+  public interface ReadAt extends Callback {
+    int invoke(Pointer ctx, long offset, Pointer dst, long n);
+  }
+
+  @Structure.FieldOrder({"structSize", "flags", "ctx", "size", "readAt", "close"})
+  public static class Source extends Structure {
+    public int structSize = 40, flags;
+    public Pointer ctx;
+    public long size;
+    public ReadAt readAt;
+    public Pointer close;
+  }
+
   static final int BF16 = 11, F32 = 12;
 
   // size_t and uint64_t are long: this program is for machines of 64 bits.
@@ -53,6 +70,7 @@ public final class Model {
   static native Pointer st_tensor_shape(Pointer tensor);
   static native long st_tensor_bytes(Pointer tensor);
   static native long st_tensor_offset(Pointer tensor);
+  static native int st_open_source(Source source, Pointer options, PointerByReference out, StError e);
   static native int st_list_tensors(Pointer file, int flags, PointerByReference out, StError e);
   static native void st_tensor_list_free(Pointer list);
   static native int st_tensor_read(Pointer tensor, Pointer dst, long size, StError e);
@@ -224,9 +242,54 @@ public final class Model {
     st_free(file);
   }
 
-  public static void main(String[] arguments) {
+  /** Reads through a method. With several threads, its call on this thread waits for one on another. */
+  static String runOn(String path, int threads) throws Exception {
+    byte[] content = Files.readAllBytes(Path.of(path));
+    Thread caller = Thread.currentThread();
+    var running = new AtomicBoolean();
+    var elsewhere = new CountDownLatch(1);
+    var source = new Source(); // refers to the callback until the file is freed
+    source.size = content.length;
+    source.readAt = (ctx, offset, dst, n) -> {
+      dst.write(0, content, (int) offset, (int) n);
+      if (Thread.currentThread() != caller) elsewhere.countDown();
+      else if (running.get() && threads > 1) awaitLatch(elsewhere);
+      return 0;
+    };
+    var out = new PointerByReference();
+    check(st_open_source(source, null, out, error));
+    Pointer file = out.getValue(), data = st_get_tensor(file, "data");
+    var values = new Memory(st_tensor_bytes(data));
+    var options = new ReadOptions();
+    options.threads = threads;
+    options.chunkBytes = 1 << 16;
+    check(st_plan_new(file, out, error));
+    Pointer plan = out.getValue();
+    check(st_plan_add(plan, data, null, null, null, values, values.size(), error));
+    running.set(true);
+    check(st_plan_run(plan, options, error));
+    st_plan_free(plan);
+    st_free(file);
+    byte[] got = values.getByteArray(0, (int) values.size());
+    if (!Arrays.equals(got, Arrays.copyOfRange(content, content.length - got.length, content.length)))
+      throw new AssertionError("other bytes were read");
+    java.lang.ref.Reference.reachabilityFence(source);
+    return elsewhere.getCount() == 0 ? "other threads too" : "the calling thread";
+  }
+
+  static void awaitLatch(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException problem) {
+      throw new IllegalStateException(problem);
+    }
+  }
+
+  public static void main(String[] arguments) throws Exception {
     System.setOut(new java.io.PrintStream(System.out, true, StandardCharsets.UTF_8));
     if (arguments.length == 2 && arguments[0].equals("--list")) timeListing(arguments[1]);
+    else if (arguments.length == 2 && arguments[0].equals("--threads"))
+      for (int threads : new int[] {1, 4}) System.out.println("threads = " + threads + ": calls on " + runOn(arguments[1], threads));
     else tour();
   }
 }

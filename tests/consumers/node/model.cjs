@@ -11,6 +11,9 @@ koffi.proto("int32_t Progress(void *ctx, uint64_t done, uint64_t total)");
 const ReadOptions = koffi.struct("st_read_options", {
   struct_size: "uint32_t", flags: "uint32_t", threads: "uint32_t", cache: "int32_t", chunk_bytes: "uint64_t",
   gap_bytes: "uint64_t", ctx: "void *", progress: "Progress *", parallel_for: "void *" });
+koffi.proto("int32_t ReadAt(void *ctx, uint64_t offset, void *dst, size_t n)");
+const Source = koffi.struct("st_source", { struct_size: "uint32_t", flags: "uint32_t", ctx: "void *", size: "uint64_t",
+                                           read_at: "ReadAt *", close: "void *" });
 const List = koffi.struct("st_tensor_list", {
   struct_size: "uint32_t", flags: "uint32_t", count: "uint64_t", names: "void *", name_offsets: "void *", dtypes: "void *",
   ranks: "void *", dims: "void *", dim_offsets: "void *", offsets: "void *", sizes: "void *", shards: "void *",
@@ -23,10 +26,20 @@ const declare = (text) => { const f = lib.func(text); st[/(st_\w+)\(/.exec(text)
 // A function whose last parameter is an st_error, which is added here: it throws.
 const declareFailing = (name, parameters) => {
   const f = lib.func(`int32_t ${name}(${parameters}, _Inout_ st_error *err)`);
+  const fresh = () => ({ struct_size: 256, status: 0, os_error: 0, reserved: 0, offset: 0, message: "" });
+  const failure = (error) => new Error(`${st.st_status_name(error.status)}: ${error.message}`);
   st[name] = (...values) => {
-    const error = { struct_size: 256, status: 0, os_error: 0, reserved: 0, offset: 0, message: "" };
-    if (f(...values, error) !== 0) throw new Error(`${st.st_status_name(error.status)}: ${error.message}`);
+    const error = fresh();
+    if (f(...values, error) !== 0) throw failure(error);
   };
+  // Runs it on a thread of koffi, while this one is free to be called back.
+  st[name].async = (...values) => new Promise((resolve, reject) => {
+    const error = fresh();
+    f.async(...values, error, (problem, status) => {
+      if (problem || status !== 0) reject(problem || failure(error));
+      else resolve();
+    });
+  });
 };
 for (const text of [
   "const char *st_status_name(int32_t)", "const char *st_dtype_name(int32_t)", "void st_free(void *)",
@@ -37,6 +50,7 @@ for (const text of [
   "void st_tensor_list_free(void *)", "void st_plan_free(void *)", "void st_writer_free(void *)",
 ]) declare(text);
 declareFailing("st_open", "const char *, void *, _Out_ void **");
+declareFailing("st_open_source", "st_source *, void *, _Out_ void **");
 declareFailing("st_list_tensors", "void *, uint32_t, _Out_ void **");
 declareFailing("st_tensor_read", "void *, void *, size_t");
 declareFailing("st_tensor_slice", "void *, int64_t *, int64_t *, int64_t *, void *, _Out_ uint64_t *, void *");
@@ -183,5 +197,39 @@ function timeListing(path) {
   st.st_free(file);
 }
 
+// Reads through a function of JavaScript, which only the main thread may enter. A call on another thread waits until the
+// main thread is free: a plan with several threads must therefore run asynchronously, or both wait for ever.
+async function runOn(path, threads, wait) {
+  const content = require("fs").readFileSync(path);
+  const readAt = koffi.register((ctx, offset, dst, n) => {
+    Buffer.from(koffi.view(dst, Number(n))).set(content.subarray(Number(offset), Number(offset) + Number(n)));
+    return 0;
+  }, "ReadAt *");
+  const source = { struct_size: koffi.sizeof(Source), flags: 0, ctx: null, size: content.length, read_at: readAt, close: null };
+  const file = make("st_open_source", source, null);
+  const data = st.st_get_tensor(file, "data");
+  const bytes = Number(st.st_tensor_bytes(data));
+  const values = koffi.alloc("uint8_t", bytes);
+  const options = { struct_size: koffi.sizeof(ReadOptions), flags: 0, threads, cache: 0, chunk_bytes: 1 << 16, gap_bytes: 0,
+                    ctx: null, progress: null, parallel_for: null };
+  const plan = make("st_plan_new", file);
+  st.st_plan_add(plan, data, null, null, null, values, bytes);
+  await wait(plan, options);
+  const right = content.subarray(content.length - bytes).equals(Buffer.from(koffi.view(values, bytes)));
+  st.st_plan_free(plan);
+  st.st_free(file);
+  koffi.unregister(readAt);
+  koffi.free(values);
+  if (!right) throw new Error("other bytes were read");
+}
+
+async function showThreads(path) {
+  await runOn(path, 1, st.st_plan_run);
+  console.log("threads = 1: calls on the calling thread");
+  await runOn(path, 4, st.st_plan_run.async);
+  console.log("threads = 4, asynchronous: calls on the main thread");
+}
+
 if (process.argv[2] === "--list") timeListing(process.argv[3]);
+else if (process.argv[2] === "--threads") showThreads(process.argv[3]);
 else tour();

@@ -23,6 +23,7 @@ module ST
   extern "void *st_tensor_shape(void *)"
   extern "u64 st_tensor_bytes(void *)"
   extern "u64 st_tensor_offset(void *)"
+  extern "i32 st_open_source(void *, void *, void *, void *)"
   extern "i32 st_list_tensors(void *, i32, void *, void *)"
   extern "void st_tensor_list_free(void *)"
   extern "i32 st_tensor_read(void *, void *, size_t, void *)"
@@ -171,4 +172,31 @@ def time_listing(path)
   ST.st_free(file)
 end
 
-ARGV[0] == "--list" ? time_listing(ARGV[1]) : tour
+# Reads through a function of Ruby. Ruby ends the process when a thread that it does not know calls it, so that only one
+# thread may read.
+def show_threads(path)
+  content, caller, called = File.binread(path), Thread.current, []
+  types = [Fiddle::TYPE_VOIDP, -Fiddle::TYPE_LONG_LONG, Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T]
+  read_at = Fiddle::Closure::BlockCaller.new(Fiddle::TYPE_INT, types) do |_, offset, to, n|
+    called |= [Thread.current]
+    to[0, n] = content.byteslice(offset, n)
+    0
+  end
+  source = [40, 0, 0, content.bytesize, read_at.to_i, 0].pack("LLQQQQ")
+  file = make(:st_open_source, source, nil)
+  data = ST.st_get_tensor(file, "data")
+  values = Fiddle::Pointer.malloc(ST.st_tensor_bytes(data), Fiddle::RUBY_FREE)
+  plan = make(:st_plan_new, file)
+  check(:st_plan_add, plan, data, nil, nil, nil, values, values.size)
+  check(:st_plan_run, plan, [56, 0, 1, 0, 1 << 16, 0, 0, 0, 0].pack("LLLlQQQQQ"))
+  ST.st_plan_free(plan)
+  ST.st_free(file)
+  raise "other bytes were read" unless content.end_with?(values[0, values.size])
+  puts "threads = 1: calls on #{called == [caller] ? 'the calling thread' : 'other threads too'}"
+end
+
+case ARGV[0]
+when "--list" then time_listing(ARGV[1])
+when "--threads" then show_threads(ARGV[1])
+else tour
+end
