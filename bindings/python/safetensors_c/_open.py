@@ -93,7 +93,7 @@ class safe_open:
     """
 
     __module__ = "safetensors_c"
-    __slots__ = ("_opened", "_make", "_table", "_rows", "__weakref__")
+    __slots__ = ("_opened", "_make", "_of", "_rows", "__weakref__")
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
         self._opened = None
@@ -152,17 +152,25 @@ class safe_open:
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor that is read only where it is indexed: `get_slice(name)[:, ::8]`."""
-        row = self._rows.get(name)
-        if row is None:
-            self._table = self._file.table
-            self._rows = self._table.index
-            row = self._rows.get(name)
-            if row is None:
-                raise self._missing(name)
-        table, file = self._table, self._opened  # in this order: a thread that closes the file takes them the other way
-        if file is None:
+        try:
+            row = self._rows[name]
+        except KeyError:
+            row = self._row(name)
+        of = self._of
+        if of is None:  # another thread closes the file
             raise SafetensorError("File is closed")
-        return PySafeSlice(file, self._make, table, row)
+        part = PySafeSlice()
+        part._of, part._row = of, row
+        return part
+
+    def _row(self, name) -> int:
+        """The row of a tensor, and from then on `_rows` for all of them."""
+        file = self._file
+        table = file.table
+        if name not in table.index:
+            raise self._missing(name)
+        self._of, self._rows = _Sliced(file, self._make, table), table.index
+        return table.index[name]
 
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of all tensors by name, in the order of their data."""
@@ -189,7 +197,7 @@ class safe_open:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def __exit__(self, *_) -> None:
-        self._opened, self._table, self._rows = None, None, {}
+        self._opened, self._of, self._rows = None, None, {}
 
 
 class _safe_open_handle(safe_open):
@@ -202,26 +210,35 @@ class _safe_open_handle(safe_open):
         super().__init__(Descriptor(f.fileno()), framework, device, backend=backend)
 
 
+class _Sliced:
+    """What all slices of one open checkpoint share."""
+
+    __slots__ = ("file", "make", "table", "dims", "ends")
+
+    def __init__(self, file, make, table):
+        self.file, self.make, self.table, self.dims, self.ends = file, make, table, table.dims, table.ends
+
+
 class PySafeSlice:
     """A tensor that is read only where it is indexed. It keeps the file open."""
 
+    # Set by get_slice: a constructor would take longer than all else that get_slice does.
     __module__ = "safetensors_c"
-    __slots__ = ("_file", "_make", "_table", "_row")
-
-    def __init__(self, file, make, table, row: int):
-        self._file, self._make, self._table, self._row = file, make, table, row
+    __slots__ = ("_of", "_row")
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
-        row, ends = self._row, self._table.ends
-        return self._table.dims[ends[row]:ends[row + 1]]
+        of, row = self._of, self._row
+        ends = of.ends
+        return of.dims[ends[row]:ends[row + 1]]
 
     def get_dtype(self) -> str:
         """The dtype of the tensor, as the format spells it: "F32"."""
-        return self._table.dtype(self._row)
+        return self._of.table.dtype(self._row)
 
     def __reduce__(self):
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def __getitem__(self, index):
-        return self._make.slice(self._file, self._table.row(self._row), index)
+        of = self._of
+        return of.make.slice(of.file, of.table.row(self._row), index)
