@@ -102,6 +102,17 @@ def pkg_config_static():
     linked_static(with_pkg_config("pkg-static", "--static", prefix=prefix, link=link))
 
 
+def packages_of_one_library():
+    only = copy_of_prefix("archive-only")
+    for file in [*library_of(only).parent.glob("libsafetensors.so*"), *only.rglob("safetensorsSharedTargets*")]:
+        file.unlink()
+    linked_static(with_cmake("c", "cmake-archive-only", prefix=only))
+    only = copy_of_prefix("shared-only")
+    for file in [*only.rglob("libsafetensors.a"), *only.rglob("safetensorsStaticTargets*")]:
+        file.unlink()
+    linked_shared(with_cmake("c", "cmake-shared-only", prefix=only))
+
+
 def moved_prefix():
     first = copy_of_prefix("moved-from")
     moved = first.rename(WORK / "moved to")  # with a space, as in "Program Files"
@@ -135,7 +146,8 @@ def other_version_is_refused():
 
 
 WAYS = [cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static,
-        pkg_config_shared, pkg_config_static, moved_prefix, dlopen_and_dlclose, what_it_loads, other_version_is_refused]
+        pkg_config_shared, pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose, what_it_loads,
+        other_version_is_refused]
 
 shutil.rmtree(WORK, ignore_errors=True)
 WORK.mkdir(parents=True)
