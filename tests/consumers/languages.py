@@ -43,6 +43,7 @@ THREADS = {"ctypes": ANY_THREAD, "cffi": ANY_THREAD, "go": ANY_THREAD, "go-pureg
            "java": ANY_THREAD, "java-ffm": ANY_THREAD, "ruby": ONE_THREAD,
            "node": ONE_THREAD + "threads = 4, asynchronous: calls on the main thread\n"}
 SECONDS = 120  # after which a program hangs
+BUILDERS = {"cmake", "conan", "ninja"}  # which take longer
 
 
 class Skip(Exception):
@@ -53,7 +54,7 @@ def run(command, cwd=None, env=None):
     command = [str(part) for part in command]
     try:
         done = subprocess.run(command, cwd=cwd, env=env, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=10 * SECONDS if command[0].endswith("cmake") else SECONDS)
+                              timeout=SECONDS if pathlib.Path(command[0]).name not in BUILDERS else 10 * SECONDS)
     except subprocess.TimeoutExpired as problem:
         raise AssertionError(f"{' '.join(command)}: hangs") from problem
     assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}"

@@ -22,11 +22,10 @@ static void check(st_status status, const st_error *error) {
 /* A file is a custom block, which the garbage collector finalises. */
 #define File_val(v) (*(st_file **)Data_custom_val(v))
 static void finalize(value file) { st_free(File_val(file)); }
-static struct custom_operations file_operations = {
-    "safetensors.file",         finalize,
-    custom_compare_default,     custom_hash_default,
-    custom_serialize_default,   custom_deserialize_default,
-    custom_compare_ext_default, custom_fixed_length_default};
+static struct custom_operations file_operations = {"safetensors.file",         finalize,
+                                                   custom_compare_default,     custom_hash_default,
+                                                   custom_serialize_default,   custom_deserialize_default,
+                                                   custom_compare_ext_default, custom_fixed_length_default};
 
 static const st_tensor *tensor_of(value file, value name) {
   const st_tensor *tensor = st_get_tensor_n(File_val(file), String_val(name), caml_string_length(name));
@@ -113,7 +112,8 @@ value ml_read(value file, value name, value array) {
   CAMLparam3(file, name, array);
   st_error error = ST_INIT(st_error);
   check(st_tensor_read(tensor_of(file, name), Caml_ba_data_val(array), caml_ba_byte_size(Caml_ba_array_val(array)),
-                       &error), &error);
+                       &error),
+        &error);
   CAMLreturn(Val_unit);
 }
 
@@ -123,7 +123,8 @@ value ml_read_backwards(value file, value name, value from, value to, value arra
   const int64_t begin[] = {Long_val(from), ST_SLICE_END}, end[] = {Long_val(to), ST_SLICE_BEGIN}, step[] = {1, -1};
   st_error error = ST_INIT(st_error);
   check(st_tensor_read_slice(tensor_of(file, name), begin, end, step, Caml_ba_data_val(array),
-                             caml_ba_byte_size(Caml_ba_array_val(array)), &error), &error);
+                             caml_ba_byte_size(Caml_ba_array_val(array)), &error),
+        &error);
   CAMLreturn(Val_unit);
 }
 
@@ -161,7 +162,8 @@ value ml_bf16_to_f32(value from, value to) {
   CAMLparam2(from, to);
   st_error error = ST_INIT(st_error);
   check(st_convert(ST_BF16, Caml_ba_data_val(from), ST_F32, Caml_ba_data_val(to),
-                   (size_t)Caml_ba_array_val(from)->dim[0], &error), &error);
+                   (size_t)Caml_ba_array_val(from)->dim[0], &error),
+        &error);
   CAMLreturn(Val_unit);
 }
 
