@@ -260,7 +260,7 @@ def perl(place):
 
 
 def ocaml(place):
-    compiler = need("ocamlopt", "ocaml-nox")
+    compiler = need("ocamlopt", "ocaml")
     for name in ["model.ml", "stubs.c"]:
         shutil.copy(HERE / "ocaml" / name, place.work)
     run([compiler, "-ccopt", f"-I{place.include}", "stubs.c", "model.ml", "-o", "model",
