@@ -13,6 +13,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "inputs.hpp"
+#include "legacy/legacy.hpp"
 #include "system.hpp"
 
 namespace cli {
@@ -22,13 +23,16 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  safetensors convert model.safetensors model.bt\n"
     "  safetensors convert model.bt model.safetensors\n"
-    "  safetensors convert model.bt - --to safetensors | ssh host 'cat > model.safetensors'";
+    "  safetensors convert model.bt - --to safetensors | ssh host 'cat > model.safetensors'\n"
+    "  safetensors convert pytorch_model.bin model.safetensors\n"
+    "  safetensors convert old/pytorch_model.bin.index.json new/";
 
 struct ConvertOptions {
   std::string from;
   std::string into;
   std::string format;
   bool no_replace = false;
+  bool keep_shared = false;
 };
 
 struct NamedFormat {
@@ -67,11 +71,20 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
 }
 
 void run(const ConvertOptions& options) {
+  const bool is_index = legacy::is_legacy_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
-  write.format = format_of(options);
+  if (!is_index) write.format = format_of(options);
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   std::string at = options.from;
   try {
+    if (is_index && options.format == "bintensors") throw Failure{kUsage, "--to bintensors: shards become safetensors"};
+    if (is_index) return legacy::convert_index({options.from, options.into, write, options.keep_shared});
+    if (legacy::is_legacy(options.from)) {
+      at = options.into == "-" ? "/dev/stdout" : options.into;
+      check_output(at, Inputs({options.from}), /*is_model=*/true);
+      legacy::convert_file({options.from, at, write, options.keep_shared});
+      return;
+    }
     const safetensors::SafeOpen file(options.from);
     at = options.into == "-" ? "/dev/stdout" : options.into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
@@ -87,13 +100,18 @@ void run(const ConvertOptions& options) {
 void add_convert(CLI::App& app) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write the same tensors and metadata in another format");
-  command->add_option("A", options->from, "A safetensors or bintensors file")->required();
-  command->add_option("B", options->into, "What to write: .safetensors, .bt or .bintensors; - for standard output")
+  command->add_option("A", options->from, "A file of safetensors, bintensors, torch, numpy or GGUF, or an index")
+      ->required();
+  command
+      ->add_option("B", options->into,
+                   "What to write: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
       ->required();
   command->add_option("--to", options->format, "The format, whatever B is called")
       ->option_text("FORMAT")
       ->check(CLI::IsMember({"safetensors", "bintensors"}));
   command->add_flag("--no-replace", options->no_replace, "An existing B is an error");
+  command->add_flag("--keep-shared", options->keep_shared,
+                    "Of a torch file, write also the tensors that share their elements with others");
   command->footer(kExamples);
   command->callback([options] { run(*options); });
 }

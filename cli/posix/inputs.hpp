@@ -17,6 +17,7 @@ class Inputs {
  public:
   // The path that was opened, and the shards that it led to.
   Inputs(const std::string& path, const safetensors::SafeOpen& file);
+  explicit Inputs(const std::vector<std::string>& paths);
 
   bool contain(const struct stat& status) const;
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "legacy.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "refusal.hpp"
+#include "shared.hpp"
+#include "write.hpp"
+
+namespace cli::legacy {
+namespace {
+
+void say(const std::string& path, const std::string& what) { complain({kSuccess, path + ": " + what}); }
+
+// What a user would miss.
+void say_what_is_missing(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
+  if (checkpoint.left_out > 0) {
+    say(path, fmt::format("left out what is no tensor: {} values, '{}' first", checkpoint.left_out,
+                          checkpoint.first_left_out));
+  }
+  if (dropped.views > 0) {
+    say(path, fmt::format("left out {} tensors that show parts of others or in another shape, '{}' first; "
+                          "--keep-shared writes them, too",
+                          dropped.views, dropped.first_view));
+  }
+}
+
+}  // namespace
+
+Written convert_file(const Conversion& conversion) {
+  try {
+    Checkpoint checkpoint = read_checkpoint(std::make_unique<const Input>(conversion.from),
+                                            std::filesystem::path(conversion.from).stem().string());
+    const Dropped dropped = conversion.keep_shared ? Dropped{} : drop_shared(checkpoint);
+    check_growth(checkpoint);
+    write_checkpoint(checkpoint, conversion.into, conversion.write);
+    say_what_is_missing(conversion.from, checkpoint, dropped);
+    Written written;
+    written.dropped = checkpoint.metadata;
+    for (const Tensor& tensor : checkpoint.tensors) {
+      written.names.push_back(tensor.name);
+      written.bytes += tensor.bytes;
+    }
+    return written;
+  } catch (const Refusal& refusal) {
+    throw failure_in(conversion.from, refusal);
+  }
+}
+
+}  // namespace cli::legacy

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "../inputs.hpp"
+#include "../output_file.hpp"
+#include "legacy.hpp"
+#include "refusal.hpp"
+
+namespace cli::legacy {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kIndex = ".index.json";
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::uint64_t kLongestIndex = 100'000'000;
+
+std::string read_text(const std::string& path) {
+  const Input file(path);
+  if (file.size() > kLongestIndex) throw Failure{kBadFile, path + ": is too long for an index"};
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, text.data(), text.size());
+  return text;
+}
+
+// Returns null if it is no index.
+Json read_index(const std::string& path) {
+  Json index = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return nullptr;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string()) return nullptr;
+  }
+  return index;
+}
+
+// Sorted, each once.
+std::set<std::string> files_of(const Json& index) {
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
+  return files;
+}
+
+// As the converter of the reference calls them: pytorch_model-00001-of-00002.bin is model-00001-of-00002.safetensors.
+std::string written_name(const std::string& file) {
+  constexpr std::string_view kOld = "pytorch_model";
+  std::string name = fs::path(file).stem().string() + std::string(kExtension);
+  const std::size_t at = name.find(kOld);
+  if (at != name.npos) name.replace(at, kOld.size(), "model");
+  return name;
+}
+
+struct Target {
+  fs::path folder;
+  fs::path index;
+};
+
+Target target_of(const Conversion& conversion) {
+  const std::string& into = conversion.into;
+  if (into.ends_with(kIndex)) return {fs::path(into).parent_path(), into};
+  if (into == "-" || into.ends_with(kExtension)) {
+    throw Failure{kUsage, into + ": of a model of several files, B is a folder or ends in .index.json"};
+  }
+  std::error_code error;
+  fs::create_directory(into, error);
+  if (!fs::is_directory(into)) throw Failure{kUnreadable, into + ": " + std::strerror(error ? error.value() : ENOTDIR)};
+  std::string name = fs::path(conversion.from).filename().string();
+  name.resize(name.size() - kIndex.size());
+  return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
+}
+
+class Shards {
+ public:
+  explicit Shards(const Conversion& conversion)
+      : conversion_(conversion),
+        index_(read_index(conversion.from)),
+        source_(fs::path(conversion.from).parent_path()) {}
+
+  void convert();
+
+ private:
+  std::vector<std::string> paths() const;
+  void check(const Target& target) const;
+  void convert_shard(const std::string& file, const Target& target);
+  void check_listed(const std::string& file, const Written& written) const;
+  void write_index(const fs::path& path);
+
+  const Conversion& conversion_;
+  Json index_;
+  fs::path source_;
+  std::map<std::string, std::string> places_;  // by tensor
+  std::uint64_t bytes_ = 0;
+};
+
+std::vector<std::string> Shards::paths() const {
+  std::vector<std::string> paths{conversion_.from};
+  for (const std::string& file : files_of(index_)) paths.push_back((source_ / file).string());
+  return paths;
+}
+
+// Before anything is written.
+void Shards::check(const Target& target) const {
+  const Inputs inputs(paths());
+  std::set<fs::path> outputs{target.index};
+  for (const std::string& file : files_of(index_)) {
+    if (file.empty() || fs::path(file).filename() != file) {
+      throw Failure{kBadFile, fmt::format("{}: shard '{}' does not lie beside it", conversion_.from, file)};
+    }
+    if (!outputs.insert(target.folder / written_name(file)).second) {
+      throw Failure{kBadFile, fmt::format("{}: two shards would be called {}", conversion_.from, written_name(file))};
+    }
+  }
+  for (const fs::path& path : outputs) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) continue;
+    if (inputs.contain(status)) throw Failure{kUsage, path.string() + ": is a file that is read"};
+    if ((conversion_.write.flags & ST_WRITE_NO_REPLACE) != 0) {
+      throw Failure{kUnreadable, path.string() + ": " + std::strerror(EEXIST)};
+    }
+  }
+}
+
+void Shards::check_listed(const std::string& file, const Written& written) const {
+  const std::set<std::string> names(written.names.begin(), written.names.end());
+  for (const auto& [tensor, shard] : index_["weight_map"].items()) {
+    if (shard != file || names.count(tensor) != 0 || written.dropped.count(tensor) != 0) continue;
+    throw Failure{kBadFile, fmt::format("{}: tensor '{}' is not in {}", conversion_.from, tensor, file)};
+  }
+}
+
+void Shards::convert_shard(const std::string& file, const Target& target) {
+  Conversion shard = conversion_;
+  shard.from = (source_ / file).string();
+  shard.into = (target.folder / written_name(file)).string();
+  const Written written = convert_file(shard);
+  check_listed(file, written);
+  bytes_ += written.bytes;
+  for (const std::string& name : written.names) {
+    if (places_.emplace(name, written_name(file)).second) continue;
+    throw Failure{kBadFile, fmt::format("{}: tensor '{}' is in two shards", conversion_.from, name)};
+  }
+}
+
+void Shards::write_index(const fs::path& path) {
+  Json map = Json::object();
+  for (const auto& [tensor, file] : index_["weight_map"].items()) {
+    const auto place = places_.find(tensor);
+    if (place != places_.end()) map[tensor] = place->second;
+  }
+  for (const auto& [tensor, file] : places_) {
+    if (!index_["weight_map"].contains(tensor)) map[tensor] = file;
+  }
+  index_["weight_map"] = std::move(map);
+  index_["metadata"]["total_size"] = bytes_;
+  const std::string text = index_.dump(4) + "\n";
+  const Inputs inputs(paths());
+  OutputFile output(path.string(), inputs);
+  output.write(text.data(), text.size());
+  output.finish();
+}
+
+void Shards::convert() {
+  const Target target = target_of(conversion_);
+  check(target);
+  for (const std::string& file : files_of(index_)) convert_shard(file, target);
+  write_index(target.index);
+}
+
+}  // namespace
+
+bool is_legacy_index(const std::string& path) {
+  std::error_code ignored;
+  if (!path.ends_with(kIndex) || !fs::is_regular_file(path, ignored)) return false;
+  try {
+    const Json index = read_index(path);
+    if (index.is_null()) return false;
+    const std::set<std::string> files = files_of(index);
+    return !files.empty() && is_legacy((fs::path(path).parent_path() / *files.begin()).string());
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
+void convert_index(const Conversion& conversion) { Shards(conversion).convert(); }
+
+}  // namespace cli::legacy

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pickle_machine.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "refusal.hpp"
+
+namespace cli::legacy {
+namespace {
+
+constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
+
+}  // namespace
+
+// ---- values and the stack -------------------------------------------------------------------------------------------------
+
+ValueId Machine::add(Kind kind, std::int64_t integer, std::vector<ValueId> items) {
+  if (pickle_.values.size() == kMostValues) refuse(opcode_, "pickle makes more than {} values", kMostValues);
+  pickle_.values.push_back({kind, opcode_, integer, {}, std::move(items)});
+  return static_cast<ValueId>(pickle_.values.size() - 1);
+}
+
+void Machine::push_text(Kind kind, std::uint64_t bytes) {
+  const std::string& text = pickle_.texts.emplace_back(cursor_.text(bytes));
+  const ValueId id = add(kind);
+  pickle_.values[id].text = text;
+  push(id);
+}
+
+void Machine::push_long(std::uint64_t bytes) {
+  if (bytes > sizeof(std::int64_t)) return push_text(Kind::big, bytes);
+  std::uint64_t value = 0;
+  for (unsigned i = 0; i < bytes; ++i) value |= std::uint64_t{cursor_.u8()} << (8 * i);
+  const auto unused = static_cast<unsigned>(64 - 8 * bytes);
+  push_number(bytes == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+ValueId Machine::pop() {
+  const ValueId id = top();
+  stack_.pop_back();
+  return id;
+}
+
+ValueId Machine::top() const {
+  if (stack_.size() <= floor()) refuse(opcode_, "pickle takes a value from an empty stack");
+  return stack_.back();
+}
+
+std::vector<ValueId> Machine::pop_to_mark() {
+  if (marks_.empty()) refuse(opcode_, "pickle goes back to a mark that it did not set");
+  const auto mark = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  std::vector<ValueId> items(mark, stack_.end());
+  stack_.erase(mark, stack_.end());
+  marks_.pop_back();
+  return items;
+}
+
+// ---- the memo -------------------------------------------------------------------------------------------------------------
+
+void Machine::put(std::uint64_t index) {
+  if (index >= kMostValues) refuse(opcode_, "pickle memoizes number {}, {} is the limit", index, kMostValues);
+  if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, kUnset);
+  ValueId& slot = memo_[static_cast<std::size_t>(index)];
+  if (slot == kUnset) ++memoized_;
+  slot = top();
+}
+
+void Machine::get(std::uint64_t index) {
+  if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == kUnset) {
+    refuse(opcode_, "pickle recalls number {}, which it did not memoize", index);
+  }
+  push(memo_[static_cast<std::size_t>(index)]);
+}
+
+// ---- names, and what is done with them --------------------------------------------------------------------------------------
+
+void Machine::name(std::string_view module, std::string_view name) {
+  const auto known = std::ranges::find_if(
+      globals_, [&](const Global& global) { return global.module == module && global.name == name; });
+  if (known == globals_.end()) {
+    refuse(opcode_, "pickle names {}.{}, which is no part of a checkpoint; nothing was imported", module, name);
+  }
+  push(add(Kind::global, known - globals_.begin()));
+}
+
+void Machine::name_from_stack() {
+  const Value& function = pickle_.values[pop()];
+  const Value& module = pickle_.values[pop()];
+  if (function.kind != Kind::text || module.kind != Kind::text) {
+    refuse(opcode_, "pickle names a global by a {} and a {}", name_of(module.kind), name_of(function.kind));
+  }
+  name(module.text.substr(0, Cursor::kLongestLine), function.text.substr(0, Cursor::kLongestLine));
+}
+
+void Machine::reduce() {
+  const ValueId arguments = pop();
+  const Value& function = pickle_.values[pop()];
+  if (function.kind != Kind::global) refuse(opcode_, "pickle calls a {}", name_of(function.kind));
+  const Global& global = globals_[static_cast<std::size_t>(function.integer)];
+  if (global.role == Role::constant) refuse(opcode_, "pickle calls {}.{}", global.module, global.name);
+  if (pickle_.values[arguments].kind != Kind::tuple) {
+    refuse(opcode_, "pickle calls {}.{} with a {}", global.module, global.name,
+           name_of(pickle_.values[arguments].kind));
+  }
+  if (global.role == Role::function) return push(add(Kind::call, function.integer, {arguments}));
+  if (!pickle_.values[arguments].items.empty()) {
+    refuse(opcode_, "pickle calls {}.{} with arguments", global.module, global.name);
+  }
+  push(add(Kind::dict));
+}
+
+// Attributes of a dictionary, as torch gives one to a state dict, are left out.
+void Machine::build() {
+  const Value& state = pickle_.values[pop()];
+  const Value& object = pickle_.values[top()];
+  if (object.kind == Kind::dict && state.kind == Kind::dict) return;
+  refuse(opcode_, "pickle sets the state of a {} by a {}", name_of(object.kind), name_of(state.kind));
+}
+
+void Machine::append(std::vector<ValueId> items) {
+  Value& list = pickle_.values[top()];
+  if (list.kind != Kind::list) refuse(opcode_, "pickle appends to a {}", name_of(list.kind));
+  list.items.insert(list.items.end(), items.begin(), items.end());
+}
+
+void Machine::set_items(std::vector<ValueId> items) {
+  Value& dict = pickle_.values[top()];
+  if (dict.kind != Kind::dict) refuse(opcode_, "pickle sets items of a {}", name_of(dict.kind));
+  if (items.size() % 2 != 0) refuse(opcode_, "pickle sets a key without a value");
+  dict.items.insert(dict.items.end(), items.begin(), items.end());
+}
+
+}  // namespace cli::legacy

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "torch_types.hpp"
+
+#include <array>
+#include <cstddef>
+
+namespace cli::legacy {
+namespace {
+
+struct Entry {
+  Global global;
+  TorchName meaning;
+  st_dtype dtype = ST_DTYPE_UNKNOWN;
+  unsigned bytes = 0;
+};
+
+constexpr Entry function(std::string_view module, std::string_view name, TorchName meaning) {
+  return {{module, name, Role::function}, meaning};
+}
+constexpr Entry storage(std::string_view name, st_dtype dtype, unsigned bytes) {
+  return {{"torch", name, Role::constant}, TorchName::storage, dtype, bytes};
+}
+constexpr Entry dtype(std::string_view name, st_dtype dtype, unsigned bytes) {
+  return {{"torch", name, Role::constant}, TorchName::dtype, dtype, bytes};
+}
+
+// Types without a dtype are known, so that the message says what is missing. An x2 has two elements in a byte.
+constexpr std::array kEntries{
+    Entry{{"collections", "OrderedDict", Role::dict}, TorchName::ordered_dict},
+    function("torch._utils", "_rebuild_tensor_v2", TorchName::rebuild_tensor),
+    function("torch._utils", "_rebuild_tensor_v3", TorchName::rebuild_tensor_v3),
+    function("torch._utils", "_rebuild_parameter", TorchName::rebuild_parameter),
+    function("torch", "Size", TorchName::size),
+    Entry{{"torch.storage", "UntypedStorage", Role::constant}, TorchName::untyped, ST_U8, 1},
+    storage("DoubleStorage", ST_F64, 8),
+    storage("FloatStorage", ST_F32, 4),
+    storage("HalfStorage", ST_F16, 2),
+    storage("BFloat16Storage", ST_BF16, 2),
+    storage("LongStorage", ST_I64, 8),
+    storage("IntStorage", ST_I32, 4),
+    storage("ShortStorage", ST_I16, 2),
+    storage("CharStorage", ST_I8, 1),
+    storage("ByteStorage", ST_U8, 1),
+    storage("BoolStorage", ST_BOOL, 1),
+    storage("ComplexFloatStorage", ST_C64, 8),
+    storage("ComplexDoubleStorage", ST_DTYPE_UNKNOWN, 16),
+    storage("QInt32Storage", ST_DTYPE_UNKNOWN, 4),
+    storage("QInt8Storage", ST_DTYPE_UNKNOWN, 1),
+    storage("QUInt8Storage", ST_DTYPE_UNKNOWN, 1),
+    dtype("float64", ST_F64, 8),
+    dtype("float32", ST_F32, 4),
+    dtype("float16", ST_F16, 2),
+    dtype("bfloat16", ST_BF16, 2),
+    dtype("int64", ST_I64, 8),
+    dtype("int32", ST_I32, 4),
+    dtype("int16", ST_I16, 2),
+    dtype("int8", ST_I8, 1),
+    dtype("uint64", ST_U64, 8),
+    dtype("uint32", ST_U32, 4),
+    dtype("uint16", ST_U16, 2),
+    dtype("uint8", ST_U8, 1),
+    dtype("bool", ST_BOOL, 1),
+    dtype("float8_e4m3fn", ST_F8_E4M3, 1),
+    dtype("float8_e5m2", ST_F8_E5M2, 1),
+    dtype("float8_e8m0fnu", ST_F8_E8M0, 1),
+    dtype("float8_e4m3fnuz", ST_F8_E4M3FNUZ, 1),
+    dtype("float8_e5m2fnuz", ST_F8_E5M2FNUZ, 1),
+    dtype("float4_e2m1fn_x2", ST_F4, 1),
+    dtype("complex64", ST_C64, 8),
+    dtype("complex128", ST_DTYPE_UNKNOWN, 16),
+    dtype("complex32", ST_DTYPE_UNKNOWN, 4),
+    dtype("qint32", ST_DTYPE_UNKNOWN, 4),
+    dtype("qint8", ST_DTYPE_UNKNOWN, 1),
+    dtype("quint8", ST_DTYPE_UNKNOWN, 1),
+};
+
+constexpr auto kGlobals = [] {
+  std::array<Global, kEntries.size()> globals{};
+  for (std::size_t i = 0; i < globals.size(); ++i) globals[i] = kEntries[i].global;
+  return globals;
+}();
+
+}  // namespace
+
+std::span<const Global> torch_globals() { return kGlobals; }
+
+TorchGlobal torch_global(std::int64_t number) {
+  const Entry& entry = kEntries[static_cast<std::size_t>(number)];
+  return {entry.meaning, entry.global.name, entry.dtype, entry.bytes};
+}
+
+}  // namespace cli::legacy
