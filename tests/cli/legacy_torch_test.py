@@ -1,0 +1,202 @@
+"""`safetensors convert` of what torch itself writes, beside the reference's own conversion of it: the same bytes.
+
+The reference's converter is torch.load, the choice of a name among those that share a storage, and save_file: that is
+done here. Its metadata has no fixed order, ours is sorted, so that files are compared after sorting.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from sample import run
+
+try:
+    import numpy
+    import safetensors.torch
+    import torch
+except ImportError as error:
+    torch = None
+    MISSING = str(error)
+
+
+def unsorted(raw):
+    """A file's bytes, with the keys of its metadata sorted."""
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + raw[8 + length :]
+
+
+def reference(path):
+    """As convert_file of the reference's convert.py."""
+    loaded = torch.load(path, map_location="cpu", weights_only=False)
+    loaded = loaded.get("state_dict", loaded)
+    metadata = {"format": "pt"}
+    for group in safetensors.torch._find_shared_tensors(loaded):
+        complete = sorted(name for name in group if safetensors.torch._is_complete(loaded[name]))
+        if not complete and len(group) > 1:
+            raise RuntimeError("none is complete")
+        for name in sorted(group):
+            if complete and name != complete[0]:
+                metadata.setdefault(name, complete[0])
+                del loaded[name]
+    # clone: save_file refuses also a single tensor that shows a part of its storage
+    loaded = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in loaded.items()}
+    return safetensors.torch.save(loaded, metadata)
+
+
+def dtypes():
+    """Each once, although some have two names."""
+    known = {value for value in vars(torch).values() if isinstance(value, torch.dtype) and value in safetensors.torch._SIZE}
+    return sorted(known, key=str)
+
+
+def values(dtype, *shape):
+    size = torch.empty(0, dtype=dtype).element_size()
+    count = size
+    for dimension in shape:
+        count *= dimension
+    return (torch.arange(count) % (2 if dtype == torch.bool else 251)).to(torch.uint8).view(dtype).reshape(shape)
+
+
+class Module(torch.nn.Module if torch else object):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(11, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.conv = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        self.head = torch.nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+
+@unittest.skipUnless(torch, f"torch and the reference are not there: {'' if torch else MISSING}")
+class Torch(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_torch_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        torch.manual_seed(0)
+
+    def check(self, state, said=False, protocols=(2,)):
+        """Both forms against the reference's conversion of the zip: torch 2 cannot read every dtype back from the other."""
+        torch.save(state, self.folder / "z.bin")
+        expected = unsorted(reference(self.folder / "z.bin"))
+        for zipped in (True, False):
+            for protocol in protocols:
+                with self.subTest(zipped=zipped, protocol=protocol):
+                    path, out = self.folder / "a.bin", self.folder / "a.safetensors"
+                    torch.save(state, path, _use_new_zipfile_serialization=zipped, pickle_protocol=protocol)
+                    result = run("convert", str(path), str(out))
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    self.assertEqual(bool(result.stderr), said, result.stderr)
+                    self.assertEqual(out.read_bytes(), expected)
+
+    def test_every_dtype(self):
+        names = []
+        for dtype in dtypes():
+            names.append(str(dtype))
+            with self.subTest(dtype):
+                self.check({"a": values(dtype, 3, 5), "scalar": values(dtype), "empty": values(dtype, 0, 2)} if
+                           dtype != getattr(torch, "float4_e2m1fn_x2", None) else {"a": values(dtype, 3, 5)})
+        print(len(names), "dtypes:", " ".join(names))
+        self.assertGreater(len(names), 12)
+
+    def test_all_dtypes_in_one_file(self):
+        self.check({f"{name}.{dtype}": values(dtype, 4, 3) for name in "zaM" for dtype in dtypes()})
+
+    def test_dtypes_that_the_format_lacks(self):
+        for dtype in (torch.complex128, torch.complex32):
+            path = self.folder / "a.bin"
+            torch.save({"a": torch.zeros(2, dtype=dtype)}, path)
+            result = run("convert", str(path), str(self.folder / "a.safetensors"))
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(b"tensor 'a': safetensors has no dtype for torch's", result.stderr)
+        torch.save({"a": torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8)}, path)
+        result = run("convert", str(path), str(self.folder / "a.safetensors"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"torch._utils._rebuild_qtensor", result.stderr)
+
+    def test_every_protocol(self):
+        self.check({"a": torch.randn(3, 4), "b": torch.nn.Parameter(torch.randn(2))}, protocols=(2, 3, 4, 5))
+
+    def test_strides(self):
+        base = torch.randn(4, 5, 6)
+        self.check({"t": torch.randn(5, 4).t(), "permuted": torch.randn(2, 3, 4, 5).permute(3, 1, 0, 2), "slice": base[1:3, ::2, 1:4],
+                    "expanded": torch.randn(3, 1).expand(3, 7), "channels": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+                    "reversed": torch.randn(9).flip(0), "diagonal": torch.randn(6, 6).diagonal(), "column": torch.randn(300, 1000)[:, 3],
+                    "halves": torch.randn(64, 33).half().t(), "bytes": torch.arange(200).to(torch.uint8).reshape(10, 20).t()})
+
+    def test_shared(self):
+        a = torch.randn(4, 6)
+        flat = torch.randn(24)
+        self.check({"b": a, "a": a, "c": flat[:12].view(3, 4), "d": flat[12:], "e": torch.randn(2)})
+        self.check({"whole": flat, "part": flat[:6], "later": flat[3:9]}, said=True)
+
+    def test_modules(self):
+        module = Module()
+        self.check(module.state_dict())
+        self.check(collections.OrderedDict(module.named_parameters(remove_duplicate=False)))
+
+    def test_a_state_dict_in_a_checkpoint(self):
+        module = Module()
+        optimizer = torch.optim.AdamW(module.parameters())
+        module.head(torch.randn(3, 8)).sum().backward()
+        optimizer.step()
+        self.check({"state_dict": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 7, "loss": 0.25, "name": "x"})
+
+    def test_an_optimizer_is_flattened(self):
+        module = Module()
+        optimizer = torch.optim.AdamW(module.parameters())
+        module.head(torch.randn(3, 8)).sum().backward()
+        optimizer.step()
+        path, out = self.folder / "a.ckpt", self.folder / "a.safetensors"
+        torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 7}, path)
+        self.assertEqual(run("convert", str(path), str(out)).returncode, 0)
+        loaded = safetensors.torch.load_file(out)
+        self.assertTrue(torch.equal(loaded["optimizer.state.0.exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"]))
+        self.assertTrue(torch.equal(loaded["model.conv.weight"], module.conv.weight))
+
+    def test_empty(self):
+        self.check({})
+        self.check({"a": torch.zeros(0), "b": torch.zeros(3, 0, 2), "c": torch.zeros(0)[:0]})
+
+    def test_many_small(self):
+        self.check({f"layer.{i}.\u00e9": torch.full((i % 5,), i) for i in range(2000)})
+
+    def test_larger_than_a_block(self):
+        self.check({"a": torch.arange(3_000_001), "b": torch.arange(1_500_000, dtype=torch.int32).reshape(1000, 1500).t()})
+
+    def test_arrays_of_numpy(self):
+        arrays = {"a": numpy.arange(12.0).reshape(3, 4), "f": numpy.asfortranarray(numpy.arange(12).reshape(3, 4)), "s": numpy.float32(3),
+                  "b": numpy.array([True, False]), "h": numpy.zeros((0, 3), numpy.float16), "c": numpy.ones(2, numpy.complex64)}
+        for save in (numpy.savez, numpy.savez_compressed):
+            path, out = self.folder / "a.npz", self.folder / "a.safetensors"
+            save(path, **arrays)
+            self.assertEqual(run("convert", str(path), str(out)).returncode, 0)
+            for name, tensor in safetensors.torch.load_file(out).items():
+                self.assertEqual(tensor.numpy().tobytes(), numpy.ascontiguousarray(arrays[name]).tobytes(), name)
+                self.assertEqual(tensor.numpy().dtype, arrays[name].dtype)
+                self.assertEqual(tensor.numpy().shape, arrays[name].shape)
+
+    def test_nothing_else_of_torch(self):
+        sparse = torch.eye(3).to_sparse()
+        for name, value, words in (("sparse", {"a": sparse}, "_rebuild_sparse_tensor"), ("module", Module(), "__main__.Module"),
+                                   ("device", {"a": torch.device("cpu")}, "torch.device"),
+                                   ("counter", {"a": collections.Counter()}, "collections.Counter")):
+            with self.subTest(name):
+                path = self.folder / "a.pt"
+                torch.save(value, path)
+                result = run("convert", str(path), str(self.folder / "a.safetensors"))
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(words, result.stderr.decode())
+                self.assertEqual(os.listdir(self.folder), ["a.pt"])
+
+
+if __name__ == "__main__":
+    unittest.main()
