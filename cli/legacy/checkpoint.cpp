@@ -2,6 +2,7 @@
 #include "checkpoint.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "refusal.hpp"
 
@@ -70,6 +71,14 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape) {
   std::vector<std::uint64_t> strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   return strides;
+}
+
+void check_names(const Checkpoint& checkpoint) {
+  std::vector<std::string_view> names;
+  for (const Tensor& tensor : checkpoint.tensors) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) refuse(kNowhere, "has two tensors called '{}'", *twice);
 }
 
 void check_growth(const Checkpoint& checkpoint) {

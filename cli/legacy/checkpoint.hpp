@@ -62,6 +62,9 @@ bool is_contiguous(const Tensor& tensor);
 
 std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape);
 
+// Refuses two tensors of one name, as dictionaries that hold others can give.
+void check_names(const Checkpoint& checkpoint);
+
 // Refuses a file that would become so much longer that it must be meant to fill the disk.
 void check_growth(const Checkpoint& checkpoint);
 

@@ -32,6 +32,7 @@ Written convert_file(const Conversion& conversion) {
   try {
     Checkpoint checkpoint = read_checkpoint(std::make_unique<const Input>(conversion.from),
                                             std::filesystem::path(conversion.from).stem().string());
+    check_names(checkpoint);
     const Dropped dropped = conversion.keep_shared ? Dropped{} : drop_shared(checkpoint);
     check_growth(checkpoint);
     write_checkpoint(checkpoint, conversion.into, conversion.write);

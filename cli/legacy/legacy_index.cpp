@@ -158,6 +158,7 @@ void Shards::write_index(const fs::path& path) {
     if (!index_["weight_map"].contains(tensor)) map[tensor] = file;
   }
   index_["weight_map"] = std::move(map);
+  if (!index_["metadata"].is_object()) index_["metadata"] = Json::object();
   index_["metadata"]["total_size"] = bytes_;
   const std::string text = index_.dump(4) + "\n";
   const Inputs inputs(paths());

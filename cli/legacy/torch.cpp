@@ -58,6 +58,8 @@ void Collector::collect() {
     const Value& key = pickle_[root->items[i]];
     if (key.kind == Kind::text && key.text == kStateDict) id = root->items[i + 1];
   }
+  if (pickle_[id].kind != Kind::dict)
+    refuse(pickle_[id].offset, "has a {} as its state_dict", name_of(pickle_[id].kind));
   visit(id, "", 0);
   if (checkpoint_.tensors.empty() && checkpoint_.left_out > 0) {
     refuse(root->offset, "holds no tensor, but {} other values, '{}' first", checkpoint_.left_out,

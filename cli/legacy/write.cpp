@@ -10,6 +10,7 @@
 
 #include <xxhash.h>
 
+#include "../inputs.hpp"
 #include "../progress.hpp"
 #include "gather.hpp"
 #include "refusal.hpp"
@@ -51,7 +52,9 @@ std::vector<Output> in_order(const Checkpoint& checkpoint) {
   return outputs;
 }
 
+// A descriptor is written where it stands, also that of a regular file.
 bool is_stream(const std::string& path) {
+  if (descriptor_of(path) >= 0) return true;
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
 }

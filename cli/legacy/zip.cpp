@@ -12,12 +12,10 @@ namespace {
 
 constexpr std::uint32_t kLocalMark = 0x04034b50;
 constexpr std::uint32_t kEntryMark = 0x02014b50;
-constexpr std::uint32_t kEndMark = 0x06054b50;
 constexpr std::uint32_t kEnd64Mark = 0x06064b50;
 constexpr std::uint32_t kLocator64Mark = 0x07064b50;
 
 constexpr std::uint64_t kLocalBytes = 30;
-constexpr std::uint64_t kEntryBytes = 46;
 constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kEnd64Bytes = 56;
 constexpr std::uint64_t kLocator64Bytes = 20;

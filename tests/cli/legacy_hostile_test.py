@@ -156,7 +156,9 @@ PICKLES = [
      "parameter made of a parameter"),
     ("a parameter of nothing", of(call("torch._utils", "_rebuild_parameter")), "_rebuild_parameter has 0 arguments"),
     ("a parameter of a string", of(call("torch._utils", "_rebuild_parameter", RAN, b"\x88", ORDERED)), "made of a string"),
-    ("two tensors of one name", dict_of([("w", GOOD), ("w", tensor(storage("1", 6), [6], [1]))]), "w"),
+    ("two tensors of one name", dict_of([("w", GOOD), ("w", tensor(storage("1", 6), [6], [1]))]), "two tensors called 'w'"),
+    ("two tensors of one name by ways of their own", dict_of([("a.b", GOOD), ("a", dict_of([("b", GOOD)]))]), "two tensors called 'a.b'"),
+    ("a state_dict that is a tensor", dict_of([("state_dict", GOOD)]), "has a call as its state_dict"),
     ("a list", list_of(GOOD), "holds a list"),
     ("no tensor", dict_of([("epoch", number(1))]), "holds no tensor"),
 ]

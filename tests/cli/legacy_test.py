@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 import zipfile
@@ -15,7 +16,7 @@ import zlib
 
 from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
-from sample import run
+from sample import COMMAND, run
 
 
 def floats(*values):
@@ -201,6 +202,15 @@ class Torch(Case):
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
 
+    def test_standard_output_in_a_file_is_written_in_order(self):
+        """It is a regular file, and yet a stream."""
+        content = archive(dict_of([("f", tensor(storage("0", 6), [6], [1])), ("i", tensor(storage("1", 1, "LongStorage"), [1], [1]))]),
+                          {"0": ABC, "1": struct.pack("<q", 1)})
+        self.convert(content)
+        with open(self.folder / "redirected", "wb") as file:
+            subprocess.run([COMMAND, "convert", str(self.folder / "a.bin"), "-", "--to", "safetensors"], stdout=file, check=True, timeout=60)
+        self.assertEqual((self.folder / "redirected").read_bytes(), pathlib.Path(self.out).read_bytes())
+
     def test_to_bintensors(self):
         self.file("a.bin", archive(SHARED, {"0": ABC}))
         self.assertEqual(run("convert", str(self.folder / "a.bin"), str(self.folder / "a.bt")).returncode, 0)
@@ -305,6 +315,14 @@ class Shards(Case):
         self.assertEqual(result.returncode, 1)
         self.assertIn("'ghost' is not in pytorch_model-00002-of-00002.bin", result.stderr.decode())
         self.assertFalse((self.folder / "new" / "model.safetensors.index.json").exists())
+
+    def test_an_index_with_other_metadata(self):
+        for metadata in (None, "text", [1]):
+            self.index["metadata"] = metadata
+            self.write_index()
+            self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 0)
+            index = json.loads((self.folder / "new" / "model.safetensors.index.json").read_text())
+            self.assertEqual(index["metadata"], {"total_size": 28})
 
     def test_a_shard_outside_of_the_folder(self):
         (self.folder / "evil.bin").write_bytes((self.source / "pytorch_model-00002-of-00002.bin").read_bytes())
