@@ -37,7 +37,7 @@ Container container_of(const Input& input) {
 
 Checkpoint read_zip(std::unique_ptr<const Input> input) {
   if (!reads_zip()) {
-    throw Refusal{kNowhere, "is a zip archive, which this build of the command does not read (ST_ZIP was off)", kUsage};
+    refuse_type(kNowhere, "is a zip archive, which this build of the command does not read (ST_ZIP was off)");
   }
   const std::vector<ZipEntry> entries = read_zip_directory(*input);
   for (const ZipEntry& entry : entries) {

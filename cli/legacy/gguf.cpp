@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "cursor.hpp"
 #include "refusal.hpp"
 

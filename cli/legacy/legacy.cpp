@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "refusal.hpp"
 #include "shared.hpp"
 #include "write.hpp"

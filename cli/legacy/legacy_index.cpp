@@ -6,6 +6,7 @@
 #include <set>
 #include <system_error>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "../inputs.hpp"

@@ -1,14 +1,14 @@
 // What a reader of a legacy checkpoint throws when it does not take the bytes: the place, and one line that names them.
 //
 // The readers know no path. Whoever called them makes a Failure of it (failure_in), with the file that was read.
+// The values of a message are handed to one function, since fmt::format has all of fmt translated where it is called.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "../failure.hpp"
 
@@ -22,22 +22,20 @@ struct Refusal {
   ExitCode code = kBadFile;
 };
 
+[[noreturn]] void throw_refusal(ExitCode code, std::uint64_t offset, fmt::string_view text, fmt::format_args args);
+
 template <class... Args>
-[[noreturn]] void refuse(std::uint64_t offset, fmt::format_string<Args...> text, Args&&... args) {
-  throw Refusal{offset, fmt::format(text, std::forward<Args>(args)...)};
+[[noreturn]] void refuse(std::uint64_t offset, fmt::format_string<Args...> text, const Args&... args) {
+  throw_refusal(kBadFile, offset, text, fmt::make_format_args(args...));
 }
 
-// For what the file may hold and safetensors cannot: complex128, quantised types.
+// For what the file may hold and the command cannot write: complex128, quantised types.
 template <class... Args>
-[[noreturn]] void refuse_type(std::uint64_t offset, fmt::format_string<Args...> text, Args&&... args) {
-  throw Refusal{offset, fmt::format(text, std::forward<Args>(args)...), kUsage};
+[[noreturn]] void refuse_type(std::uint64_t offset, fmt::format_string<Args...> text, const Args&... args) {
+  throw_refusal(kUsage, offset, text, fmt::make_format_args(args...));
 }
 
-// "model.bin: global os.system is no part of a checkpoint (byte 93)"
-inline Failure failure_in(const std::string& path, const Refusal& refusal) {
-  std::string line = path + ": " + refusal.message;
-  if (refusal.offset != kNowhere) line += fmt::format(" (byte {})", refusal.offset);
-  return {refusal.code, line};
-}
+// "model.bin: pickle names os.system, which is no part of a checkpoint; nothing was imported (byte 93)"
+Failure failure_in(const std::string& path, const Refusal& refusal);
 
 }  // namespace cli::legacy

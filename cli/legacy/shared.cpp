@@ -44,11 +44,10 @@ const Tensor& choose(const Checkpoint& checkpoint, const Group& group) {
     if (is_whole && (kept == nullptr || tensor->name < kept->name)) kept = tensor;
   }
   if (kept != nullptr) return *kept;
-  throw Refusal{kNowhere,
-                fmt::format("tensors '{}' and '{}' share elements, and none is all of their storage: --keep-shared "
-                            "writes each of them",
-                            group[0]->name, group[1]->name),
-                kUsage};
+  refuse_type(
+      kNowhere,
+      "tensors '{}' and '{}' share elements, and none is all of their storage: --keep-shared writes each of them",
+      group[0]->name, group[1]->name);
 }
 
 bool same_view(const Tensor& a, const Tensor& b) {

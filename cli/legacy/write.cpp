@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "../inputs.hpp"
