@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../descriptor.hpp"
+#include "descriptor.hpp"
 
 namespace cli::legacy {
 

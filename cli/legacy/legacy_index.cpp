@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "../inputs.hpp"
-#include "../output_file.hpp"
+#include "inputs.hpp"
+#include "output_file.hpp"
 #include "legacy.hpp"
 #include "refusal.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "../failure.hpp"
+#include "failure.hpp"
 
 namespace cli::legacy {
 

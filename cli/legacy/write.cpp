@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "../inputs.hpp"
-#include "../progress.hpp"
+#include "inputs.hpp"
+#include "progress.hpp"
 #include "gather.hpp"
 #include "refusal.hpp"
 #include "storage_reader.hpp"
