@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "inputs.hpp"
-#include "output_file.hpp"
 #include "legacy.hpp"
+#include "output_file.hpp"
 #include "refusal.hpp"
 
 namespace cli::legacy {

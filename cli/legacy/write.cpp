@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "gather.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
-#include "gather.hpp"
 #include "refusal.hpp"
 #include "storage_reader.hpp"
 

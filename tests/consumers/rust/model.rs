@@ -1,7 +1,10 @@
 //! Uses libsafetensors from Rust, bound by hand and without crates: see ../c/model.c for what it does.
 //!
+//! Rust 1.63, which Debian 12 has, is enough.
 //! SPDX-License-Identifier: Apache-2.0
-use std::ffi::{c_char, c_void, CStr, CString};
+use std::ffi::{c_void, CStr, CString};
+use std::os::raw::c_char;
+use std::ptr::addr_of_mut;
 use std::ptr::{null, null_mut};
 
 #[repr(C)]
@@ -100,8 +103,8 @@ fn check(call: impl FnOnce(*mut StError) -> i32) -> Result<(), String> {
     let mut error = StError { struct_size: std::mem::size_of::<StError>() as u32, status: 0, os_error: 0, reserved: 0,
                               offset: 0, message: [0; 232] };
     if call(&mut error) == 0 { return Ok(()); }
-    let message = CStr::from_bytes_until_nul(&error.message).unwrap().to_string_lossy();
-    Err(format!("{}: {}", unsafe { string(st_status_name(error.status)) }, message))
+    // The library ends every message with a NUL.
+    Err(unsafe { format!("{}: {}", string(st_status_name(error.status)), string(error.message.as_ptr().cast())) })
 }
 
 struct Model(*mut StFile);
@@ -194,12 +197,12 @@ fn read_many(model: &Model) -> Result<(), String> {
     let (mut weight, mut bias, mut last, mut plan) = ([0f32; 12], [0f32; 3], (0u64, 0u64), null_mut());
     check(|e| unsafe { st_plan_new(model.0, &mut plan, e) })?;
     let options = ReadOptions { struct_size: std::mem::size_of::<ReadOptions>() as u32, flags: 0, threads: 1, cache: 0,
-                                chunk_bytes: 0, gap_bytes: 0, ctx: (&raw mut last).cast(), progress: Some(progress),
+                                chunk_bytes: 0, gap_bytes: 0, ctx: addr_of_mut!(last).cast(), progress: Some(progress),
                                 parallel_for: null() };
     let done = unsafe {
         let whole = null();
-        check(|e| st_plan_add(plan, model.find("weight").0, whole, whole, whole, (&raw mut weight).cast(), 48, e))
-            .and_then(|_| check(|e| st_plan_add(plan, model.find("bias").0, whole, whole, whole, (&raw mut bias).cast(), 12, e)))
+        check(|e| st_plan_add(plan, model.find("weight").0, whole, whole, whole, addr_of_mut!(weight).cast(), 48, e))
+            .and_then(|_| check(|e| st_plan_add(plan, model.find("bias").0, whole, whole, whole, addr_of_mut!(bias).cast(), 12, e)))
             .and_then(|_| check(|e| st_plan_run(plan, &options, e)))
     };
     unsafe { st_plan_free(plan) };
@@ -209,7 +212,7 @@ fn read_many(model: &Model) -> Result<(), String> {
 }
 
 fn write_and_read_back(model: &Model) -> Result<(), String> {
-    let (doubled, shape, name, path) = ([1f32, -2.5, 4.0], [3u64], "doubled", c"written.safetensors");
+    let (doubled, shape, name, path) = ([1f32, -2.5, 4.0], [3u64], "doubled", CString::new("written.safetensors").unwrap());
     let (mut writer, mut index) = (null_mut(), 0);
     check(|e| unsafe { st_writer_new(&mut writer, e) })?;
     let written = (|| unsafe {
