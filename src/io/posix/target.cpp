@@ -19,8 +19,8 @@ constexpr int kMostLinks = 40;  // as the kernel
 // Opening these again would give a second place in a redirected file, at its beginning: `>>` would overwrite.
 bool is_descriptor(std::string_view path, std::string& number) {
   number.clear();
-  if (path == "/dev/stdout") number = "1";
-  if (path == "/dev/stderr") number = "2";
+  if (path == "/dev/stdout") number = '1';  // a character: of a string g++ 12 warns, at -O3, that it overlaps
+  if (path == "/dev/stderr") number = '2';
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
     if (path.starts_with(folder)) number = path.substr(folder.size());
   }
