@@ -34,8 +34,8 @@ class StorageReader {
   const Storage& storage_;
   std::uint64_t at_;
   std::uint64_t end_;
-  std::uint64_t packed_at_ = 0;
-  std::uint32_t crc_ = 0;
+  [[maybe_unused]] std::uint64_t packed_at_ = 0;  // both: without ST_ZIP
+  [[maybe_unused]] std::uint32_t crc_ = 0;
   std::unique_ptr<Inflater> inflater_;
 };
 

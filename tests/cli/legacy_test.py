@@ -16,7 +16,10 @@ import zlib
 
 from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
-from sample import COMMAND, run
+from sample import COMMAND, READS_ZIP, run
+
+
+needs_zip = unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
 
 
 def floats(*values):
@@ -61,10 +64,19 @@ class Case(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["a.bin"])
 
 
+@unittest.skipIf(READS_ZIP, "the command was built with ST_ZIP")
+class WithoutZip(Case):
+    def test_archives_are_refused_by_name_and_the_older_form_is_read(self):
+        self.refused(archive(b"}", {}), 2, "is a zip archive, which this build of the command does not read")
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1]))])
+        self.assertEqual(self.convert(stacked(body, {"0": ABC}))[0], {"w": ("F32", [6], ABC)})
+
+
 ABC = floats(0, 1, 2, 3, 4, 5)
 SHARED = dict_of([("b", tensor(storage("0", 6), [2, 3], [3, 1])), ("a", tensor(storage("0", 6), [6], [1]))])
 
 
+@needs_zip
 class Torch(Case):
     def both(self, body, storages, *options, **more):
         """Converts the zip form and the stacked one, which must give the same file."""
@@ -233,6 +245,7 @@ class Torch(Case):
 
 
 
+@needs_zip
 class LargeArchive(Case):
     def test_an_archive_beyond_4_gib(self):
         """The storage is a hole, so that the file takes no room; its CRC is that of zeros. Only the small one is used."""
@@ -276,6 +289,7 @@ class LargeArchive(Case):
         self.assertEqual(read(self.out)[0], {"w": ("F32", [6], ABC)})
 
 
+@needs_zip
 class Shards(Case):
     def setUp(self):
         super().setUp()
@@ -368,6 +382,7 @@ class Numpy(Case):
             tensors, _ = self.convert(npy("<f4", (3, 2), ABC, fortran=True, version=version), called="w.npy")
             self.assertEqual(tensors, {"w": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
 
+    @needs_zip
     def test_npz_plain_and_packed(self):
         for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             file = io.BytesIO()

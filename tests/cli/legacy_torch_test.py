@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import unittest
 
-from sample import run
+from sample import READS_ZIP, run
 
 try:
     import numpy
@@ -76,6 +76,7 @@ class Module(torch.nn.Module if torch else object):
         self.head.weight = self.embed.weight
 
 
+@unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
 @unittest.skipUnless(torch, f"torch and the reference are not there: {'' if torch else MISSING}")
 class Torch(unittest.TestCase):
     def setUp(self):

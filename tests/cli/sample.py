@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 COMMAND = os.environ["ST_COMMAND"]
+READS_ZIP = os.environ.get("ST_ZIP", "1") != "0"
 NOBODY = 65534
 
 
