@@ -63,16 +63,19 @@ def wrong_constants():
 
 
 def later_versions():
-    """What the header and the package of Python say of versions beyond the version of the header."""
+    """What the header says of versions beyond its own, and what packages say of another than that."""
     version = ".".join(re.findall(r"^#define ST_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", text, re.MULTILINE))
     if f'"{version} (simdjson ' not in text:
         yield f"{api.HEADER.name}: the example of st_version_string is not {version}"
     for named in re.findall(r"[Ss]ince version[\s*]+(\d+\.\d+\.\d+)", text):
         if [int(part) for part in named.split(".")] > [int(part) for part in version.split(".")]:
             yield f"{api.HEADER.name}: something is there since version {named}, and this is {version}"
-    package = api.HEADER.parents[2] / "bindings" / "python" / "pyproject.toml"
-    if f'\nversion = "{version}"\n' not in package.read_text():
-        yield f"{package.name} has another version than {version}"
+    top = api.HEADER.parents[2]
+    for place, written in (("bindings/python/pyproject.toml", f'version = "{version}"'),
+                           ("packaging/vcpkg/vcpkg.json", f'"version": "{version}"'),
+                           ("README.md", f'requires("libsafetensors/{version}")')):
+        if written not in (top / place).read_text():
+            yield f"{place} has another version than {version}"
 
 
 def example():
