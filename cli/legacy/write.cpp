@@ -105,7 +105,7 @@ class Copier {
   void copy(std::size_t storage, const std::vector<Output*>& outputs);
 
  private:
-  void stream(const Storage& storage, std::vector<TensorSink*> sinks, std::uint64_t begin, std::uint64_t end);
+  void stream(const Storage& storage, const std::vector<TensorSink*>& sinks, std::uint64_t begin, std::uint64_t end);
 
   const Checkpoint& checkpoint_;
   const safetensors::Writer& writer_;
@@ -140,7 +140,8 @@ void Copier::copy(std::size_t number, const std::vector<Output*>& outputs) {
   }
 }
 
-void Copier::stream(const Storage& storage, std::vector<TensorSink*> sinks, std::uint64_t begin, std::uint64_t end) {
+void Copier::stream(const Storage& storage, const std::vector<TensorSink*>& sinks, std::uint64_t begin,
+                    std::uint64_t end) {
   StorageReader reader(*checkpoint_.input, storage, begin, end);
   for (;;) {
     const std::uint64_t at = reader.position();
