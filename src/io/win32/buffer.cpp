@@ -24,6 +24,13 @@ void touch(std::byte* begin, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += kPage) const_cast<volatile std::byte&>(begin[at]) = std::byte{0};
 }
 
+// With the paging files. Asked for first: some versions of wine promise more, and take minutes to note it down.
+std::uint64_t machine_memory() {
+  MEMORYSTATUSEX status{};
+  status.dwLength = sizeof status;
+  return GlobalMemoryStatusEx(&status) != FALSE ? status.ullTotalPageFile : UINT64_MAX;
+}
+
 struct FreeBuffer {
   void operator()(std::byte* buffer) const { free_buffer(buffer); }
 };
@@ -31,7 +38,9 @@ struct FreeBuffer {
 }  // namespace
 
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
-  if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
+  if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
+    fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
+  }
   const auto size = std::max(static_cast<std::size_t>(bytes), std::size_t{1});
   void* const reserved = VirtualAlloc(nullptr, size + kBufferAlignment, MEM_RESERVE, PAGE_NOACCESS);
   if (reserved == nullptr) fail_os(Status::no_memory, last_error(), "a buffer of {} bytes", bytes);
