@@ -13,7 +13,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "inputs.hpp"
-#include "legacy/legacy.hpp"
+#include "legacy/conversion.hpp"
 #include "system.hpp"
 
 namespace cli {

@@ -45,6 +45,10 @@ Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) {
   for (std::size_t i = 0; i < file.count_shards(); ++i) add(std::string(file.shard_path(i)));
 }
 
+Inputs::Inputs(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) add(path);
+}
+
 void Inputs::add(const std::string& path) {
   if (const auto number = number_of(path)) files_.push_back(*number);
 }

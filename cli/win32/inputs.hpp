@@ -18,6 +18,7 @@ class Inputs {
  public:
   // The path that was opened, and the shards that it led to.
   Inputs(const std::string& path, const safetensors::SafeOpen& file);
+  explicit Inputs(const std::vector<std::string>& paths);
 
   bool contain_path(const std::string& path) const;
   bool contain_standard_output() const;

@@ -1,6 +1,6 @@
 // The readers of cli/legacy use POSIX calls: on Windows, convert takes what the library reads.
 // SPDX-License-Identifier: Apache-2.0
-#include "legacy/legacy.hpp"
+#include "legacy/conversion.hpp"
 
 #include "failure.hpp"
 
