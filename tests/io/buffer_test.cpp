@@ -32,7 +32,7 @@ TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
 }
 
 TEST(Buffer, HasItsPagesAtOnceUnlessTheyAreToComeAsTheyAreTouched) {
-  constexpr std::size_t kBytes = 1 << 20;
+  constexpr std::size_t kBytes = 64 << 20;  // so much that calloc() asks the system for it, whatever was freed before
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
     std::byte* const buffer = new_buffer(kBytes, pages, 2);
