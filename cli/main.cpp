@@ -53,6 +53,7 @@ int run(const std::vector<std::string>& arguments) {
   cli::add_hash(app);
 
   std::vector<const char*> given;
+  given.reserve(arguments.size());
   for (const std::string& argument : arguments) given.push_back(argument.c_str());
   try {
     app.parse(static_cast<int>(given.size()), given.data());

@@ -55,9 +55,9 @@ std::string visible(std::string_view character) {
 }  // namespace
 
 void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_view text, fmt::format_args args) {
-  Error error{status, os_error, offset, formatted_text(text, args)};
-  if (os_error != 0) error.message += ": " + os_error_text(os_error);
-  throw error;
+  std::string message = formatted_text(text, args);
+  if (os_error != 0) message += ": " + os_error_text(os_error);
+  throw Error{status, os_error, offset, std::move(message)};
 }
 
 std::string in_quotes(std::string_view name) {
