@@ -1,7 +1,8 @@
 """Puts the self-contained C library into the wheel, which then serves every Python 3 of one platform.
 
 SAFETENSORS_C_LIBRARY names a library that is built; without it CMake builds one from the checkout that this folder is
-in, with the options in CMAKE_ARGS (where the network is closed: -DFETCHCONTENT_SOURCE_DIR_SIMDJSON=FOLDER).
+in, with the options in CMAKE_ARGS. simdjson's sources are those that `./dev deps` has fetched; without them CMake fetches
+the pinned release.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -37,6 +38,9 @@ class BuildWithLibrary(build_py):
         folder = pathlib.Path(self.get_finalized_command("build").build_temp, "libsafetensors").resolve()
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DST_SELF_CONTAINED=ON", "-DST_STATIC_RUNTIME=ON",
                    *(f"-DST_BUILD_{part}=OFF" for part in ("TESTS", "CLI", "BENCH", "FUZZ"))]
+        simdjson = CHECKOUT / ".deps" / "simdjson"
+        if (simdjson / "singleheader").is_dir():
+            options.append(f"-DFETCHCONTENT_SOURCE_DIR_SIMDJSON={simdjson}")
         subprocess.run(["cmake", "-S", CHECKOUT, "-B", folder, *options, *shlex.split(os.environ.get("CMAKE_ARGS", ""))],
                        check=True)
         subprocess.run(["cmake", "--build", folder, "--target", "safetensors", "--config", "Release", "--parallel"],
