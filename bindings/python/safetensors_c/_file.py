@@ -8,7 +8,8 @@ import os
 import threading
 from array import array
 from ctypes import byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 
 from . import _library
 from ._dtypes import NAMES
@@ -49,29 +50,30 @@ def open_file(source, writable: bool) -> File:
 
 
 class _Handle:
-    """Owns what the library opened, and what the library refers to meanwhile. Freed when nothing refers to it."""
+    """Owns what the library opened, and what the library refers to meanwhile. Freed when nothing refers to it.
 
-    __slots__ = ("value", "keep", "_free")
+    All of `__del__` is C. At the first line of a Python function the handler of a signal may run, such as Ctrl-C: its
+    exception would be lost there, and the memory too.
+    """
 
-    def __init__(self):
-        self.value: int = 0
+    __slots__ = ("keep", "_free")
+
+    def __init__(self, opened: c_void_p):
+        self._free = partial(st.st_free, opened)
         self.keep: object = None
-        self._free = st.st_free
 
-    def __del__(self):
-        if self.value:
-            self._free(self.value)
+    __del__ = property(attrgetter("_free"))
 
 
 class File:
     """An open checkpoint. Arrays that lie in its mapping keep it open."""
 
     def __init__(self, source, io: int = _library.IO_AUTO):
-        self._owner = _Handle()
         self._regions: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._writable = io == _library.IO_COPY
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
+        self._owner = _Handle(out)
         if isinstance(source, Descriptor):
             call(st.st_open_fd, source.number, 0, 0, byref(options), byref(out), context="header",
                  size=os.fstat(source.number).st_size)
@@ -87,7 +89,7 @@ class File:
         else:
             raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                             + type(source).__name__)
-        self.handle = self._owner.value = out.value or 0
+        self.handle = out.value or 0
 
     @cached_property
     def table(self) -> Table:
