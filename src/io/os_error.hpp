@@ -9,4 +9,6 @@ namespace st::io {
 int no_such_file();
 bool is_no_such_file(int os_error);
 
+int out_of_memory();
+
 }  // namespace st::io

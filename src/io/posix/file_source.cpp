@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "io/posix/edit_lock.hpp"
 #include "io/posix/file_reader.hpp"
+#include "io/posix/pages.hpp"
 
 namespace st::io {
 
@@ -41,7 +42,7 @@ void FileSource::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
     // The path now leads elsewhere, as after a save over it: the mapping still holds the file that was opened.
     const Mapping& kept = mapping_.writable() ? original_ : mapping_;
     const bool elsewhere = error.status == Status::read && file_.descriptor() < 0 && kept.data() != nullptr;
-    if (!elsewhere || !kept.copy_out(offset, dst, n)) throw;
+    if (!elsewhere || !copy_from_pages(kept.data() + offset, dst, n)) throw;
   }
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "io/file_source.hpp"
-#include "io/posix/mapping.hpp"
+#include "io/mapping.hpp"
 #include "io/posix/plain_file.hpp"
 #include "io/source.hpp"
 

@@ -13,4 +13,6 @@ namespace st::io {
 int no_such_file() { return ENOENT; }
 bool is_no_such_file(int os_error) { return os_error == ENOENT; }
 
+int out_of_memory() { return ENOMEM; }
+
 }  // namespace st::io

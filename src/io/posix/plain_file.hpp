@@ -18,8 +18,8 @@
 
 #include "io/advice.hpp"
 #include "io/identity.hpp"
+#include "io/mapping.hpp"
 #include "io/posix/descriptor.hpp"
-#include "io/posix/mapping.hpp"
 
 struct stat;
 

@@ -49,13 +49,13 @@ void FileSource::prepare(Mode mode, bool /*may_keep_open*/) {
   }
   const MapKind kind = mode == Mode::copy_on_write ? MapKind::copy_on_write : MapKind::read_only;
   int os_error = 0;
-  mapping_ = Mapping::of(file_.handle(), base_, size(), kind, os_error);
+  mapping_ = Mapping::of(file_.number(), base_, size(), kind, os_error);
   if (mapping_.data() == nullptr) fail_os(Status::map, os_error, "mapping {} bytes", size());
 }
 
 const std::byte* FileSource::view() const {
   const std::byte* const mapped = mapping_.data();
-  return mapped != nullptr || !maps_later_ ? mapped : mapping_.made(file_.handle(), base_);
+  return mapped != nullptr || !maps_later_ ? mapped : mapping_.made(file_.number(), base_);
 }
 
 void FileSource::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {

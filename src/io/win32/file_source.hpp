@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "io/mapping.hpp"
 #include "io/source.hpp"
-#include "io/win32/mapping.hpp"
 #include "io/win32/plain_file.hpp"
 
 namespace st::io {

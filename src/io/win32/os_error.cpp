@@ -24,4 +24,6 @@ namespace st::io {
 int no_such_file() { return ERROR_FILE_NOT_FOUND; }
 bool is_no_such_file(int os_error) { return os_error == ERROR_FILE_NOT_FOUND || os_error == ERROR_PATH_NOT_FOUND; }
 
+int out_of_memory() { return ERROR_NOT_ENOUGH_MEMORY; }
+
 }  // namespace st::io

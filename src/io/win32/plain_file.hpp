@@ -26,10 +26,11 @@ class PlainFile {
   static PlainFile duplicate(std::intptr_t handle);
 
   HANDLE handle() const { return handle_.get(); }
-  const std::string& path() const { return path_; }       // as given; empty for a duplicate
-  std::uint64_t size() const { return identity_.size; }   // when it was opened
-  const Identity& identity() const { return identity_; }  // when it was opened
-  bool remote() const { return remote_; }                 // of a network, where mapping is slow
+  std::intptr_t number() const { return reinterpret_cast<std::intptr_t>(handle()); }  // the handle, as Mapping takes it
+  const std::string& path() const { return path_; }                                   // as given; empty for a duplicate
+  std::uint64_t size() const { return identity_.size; }                               // when it was opened
+  const Identity& identity() const { return identity_; }                              // when it was opened
+  bool remote() const { return remote_; }  // of a network, where mapping is slow
   std::string shown() const;
 
   // All n bytes or an error: Status::truncated when the file ends before, Status::read otherwise. Any thread.
