@@ -19,4 +19,9 @@ enum class Pages : std::uint8_t { at_once, as_they_are_touched };
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads);
 void free_buffer(std::byte* buffer) noexcept;  // null is fine
 
+// What each system does for new_buffer(): memory that is zeroed and aligned, whose pages come when they are touched; and
+// pages without touching them, false if they have to be touched.
+std::byte* reserve_buffer(std::uint64_t bytes);
+bool populate_buffer(std::byte* begin, std::size_t bytes);
+
 }  // namespace st::io

@@ -8,18 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
-#include "base/parallel_for.hpp"
 
 namespace st::io {
 
 namespace {
-
-constexpr std::uint64_t kPopulateBytes = std::uint64_t{64} << 20;
-constexpr unsigned kMostThreads = 16;
 
 struct Front {
   void* mapping;
@@ -33,22 +28,9 @@ std::uint64_t machine_memory() {
   return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
 }
 
-struct FreeBuffer {
-  void operator()(std::byte* buffer) const { free_buffer(buffer); }
-};
-
-// Every page is there afterwards, or its first touch will bring it: a kernel that cannot do it at once is no error.
-void populate(std::byte* begin, std::size_t bytes) {
-#if defined(MADV_POPULATE_WRITE)
-  if (madvise(begin, bytes, MADV_POPULATE_WRITE) == 0) return;
-#endif
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  for (std::size_t at = 0; at < bytes; at += page) const_cast<volatile std::byte&>(begin[at]) = std::byte{0};
-}
-
 }  // namespace
 
-std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
+std::byte* reserve_buffer(std::uint64_t bytes) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
     fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
@@ -63,15 +45,16 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
   const std::uint64_t skipped = align_up(address + page, kBufferAlignment) - address;
   std::byte* const begin = static_cast<std::byte*>(mapping) + skipped;
   *reinterpret_cast<Front*>(begin - page) = {mapping, mapped};
-  std::unique_ptr<std::byte, FreeBuffer> buffer(begin);
   madvise(begin, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-  if (pages == Pages::as_they_are_touched) return buffer.release();
-  const auto pieces = static_cast<std::size_t>((size + kPopulateBytes - 1) / kPopulateBytes);
-  parallel_for(pieces, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
-    const std::uint64_t at = i * kPopulateBytes;
-    populate(begin + at, static_cast<std::size_t>(std::min(kPopulateBytes, size - at)));
-  });
-  return buffer.release();
+  return begin;
+}
+
+bool populate_buffer([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+  return madvise(begin, bytes, MADV_POPULATE_WRITE) == 0;  // older kernels do not know it
+#else
+  return false;
+#endif
 }
 
 void free_buffer(std::byte* buffer) noexcept {

@@ -6,23 +6,13 @@
 #include <windows.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "base/error.hpp"
-#include "base/parallel_for.hpp"
 #include "io/win32/handle.hpp"
 
 namespace st::io {
 
 namespace {
-
-constexpr std::uint64_t kTouchedBytes = std::uint64_t{64} << 20;
-constexpr unsigned kMostThreads = 16;
-constexpr std::size_t kPage = 4096;  // no system has shorter ones
-
-void touch(std::byte* begin, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += kPage) const_cast<volatile std::byte&>(begin[at]) = std::byte{0};
-}
 
 // With the paging files. Asked for first: some versions of wine promise more, and take minutes to note it down.
 std::uint64_t machine_memory() {
@@ -31,13 +21,9 @@ std::uint64_t machine_memory() {
   return GlobalMemoryStatusEx(&status) != FALSE ? status.ullTotalPageFile : UINT64_MAX;
 }
 
-struct FreeBuffer {
-  void operator()(std::byte* buffer) const { free_buffer(buffer); }
-};
-
 }  // namespace
 
-std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
+std::byte* reserve_buffer(std::uint64_t bytes) {
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
     fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
   }
@@ -51,15 +37,10 @@ std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads) {
     VirtualFree(reserved, 0, MEM_RELEASE);
     fail_os(Status::no_memory, error, "a buffer of {} bytes", bytes);
   }
-  std::unique_ptr<std::byte, FreeBuffer> buffer(begin);
-  if (pages == Pages::as_they_are_touched) return buffer.release();
-  const auto parts = static_cast<std::size_t>((bytes + kTouchedBytes - 1) / kTouchedBytes);
-  parallel_for(parts, threads != 0 ? threads : std::min(hardware_threads(), kMostThreads), [&](std::size_t i) {
-    const std::uint64_t at = i * kTouchedBytes;
-    touch(begin + at, static_cast<std::size_t>(std::min(kTouchedBytes, bytes - at)));
-  });
-  return buffer.release();
+  return begin;
 }
+
+bool populate_buffer(std::byte* /*begin*/, std::size_t /*bytes*/) { return false; }
 
 void free_buffer(std::byte* buffer) noexcept {
   MEMORY_BASIC_INFORMATION region{};
