@@ -152,15 +152,25 @@ struct PowerOfTwo {
   }
 };
 
+// Elements are little-endian in memory, as in files, on every machine.
+template <class T>
+T little_endian(T value) {
+  if constexpr (std::endian::native == std::endian::little) return value;
+  auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<T>(bytes);
+}
+
 template <class T>
 T load(const std::byte* src, std::size_t i) {
   T value;
   std::memcpy(&value, src + i * sizeof value, sizeof value);
-  return value;
+  return little_endian(value);
 }
 
 template <class T>
 void store(std::byte* dst, std::size_t i, T value) {
+  value = little_endian(value);
   std::memcpy(dst + i * sizeof value, &value, sizeof value);
 }
 

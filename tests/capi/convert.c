@@ -72,8 +72,44 @@ static void any_length_and_alignment(void) {
   }
 }
 
+/* Of bytes, so that the test is the same on a big-endian machine. */
+static void elements_are_little_endian(void) {
+  const unsigned char f16[] = {0x00, 0x3C, 0x00, 0xC1}; /* 1, -2.5 */
+  const unsigned char f32[] = {0x00, 0x00, 0x80, 0x3F, 0x00, 0x00, 0x20, 0xC0};
+  const unsigned char f64[] = {0, 0, 0, 0, 0, 0, 0xF0, 0x3F, 0, 0, 0, 0, 0, 0, 0x04, 0xC0};
+  const unsigned char bf16[] = {0x80, 0x3F, 0x20, 0xC0};
+  const struct {
+    st_dtype dtype;
+    const unsigned char *bytes;
+    size_t size;
+  } kForms[] = {{ST_F16, f16, 4}, {ST_F32, f32, 8}, {ST_F64, f64, 16}, {ST_BF16, bf16, 4}};
+  size_t a, b;
+  for (a = 0; a < 4; ++a) {
+    for (b = 0; b < 4; ++b) {
+      unsigned char got[16] = {0};
+      CHECK(st_convert(kForms[a].dtype, kForms[a].bytes, kForms[b].dtype, got, 2, NULL) == ST_OK);
+      CHECK_FOR(st_dtype_name(kForms[b].dtype), memcmp(got, kForms[b].bytes, kForms[b].size) == 0);
+    }
+  }
+}
+
+/* Between the machine's order and that of elements. */
+static void turn(void *elements, size_t n, size_t width) {
+  const uint16_t probe = 1;
+  unsigned char *const bytes = (unsigned char *)elements;
+  size_t i, k;
+  if (*(const unsigned char *)&probe == 1) return;
+  for (i = 0; i < n; ++i) {
+    for (k = 0; k < width / 2; ++k) {
+      const unsigned char kept = bytes[i * width + k];
+      bytes[i * width + k] = bytes[i * width + width - 1 - k];
+      bytes[i * width + width - 1 - k] = kept;
+    }
+  }
+}
+
 static void values_as_the_header_says(void) {
-  const float given[] = {1.0F, -2.5F, 0.0F, -0.0F, 464.0F, 465.0F, INFINITY, -INFINITY, NAN, 6e-8F, 1e-30F};
+  const float numbers[] = {1.0F, -2.5F, 0.0F, -0.0F, 464.0F, 465.0F, INFINITY, -INFINITY, NAN, 6e-8F, 1e-30F};
   const unsigned char e4m3[] = {0x38, 0xC2, 0x00, 0x80, 0x7E, 0x7F, 0x7F, 0xFF, 0x7F, 0x00, 0x00};
   const unsigned char e5m2[] = {0x3C, 0xC1, 0x00, 0x80, 0x5F, 0x5F, 0x7C, 0xFC, 0x7E, 0x00, 0x00};
   const unsigned char e8m0[] = {0x7F, 0xFF, 0xFF, 0xFF, 0x88, 0x88, 0xFF, 0xFF, 0xFF, 0x67, 0x1B};
@@ -83,21 +119,30 @@ static void values_as_the_header_says(void) {
   unsigned char bytes[11];
   uint16_t words[11];
   double doubles[11];
+  float given[11];
   size_t i;
+  memcpy(given, numbers, sizeof given);
+  turn(given, 11, 4);
   CHECK(st_convert(ST_F32, given, ST_F8_E4M3, bytes, 11, NULL) == ST_OK && memcmp(bytes, e4m3, 11) == 0);
   CHECK(st_convert(ST_F32, given, ST_F8_E5M2, bytes, 11, NULL) == ST_OK && memcmp(bytes, e5m2, 11) == 0);
   CHECK(st_convert(ST_F32, given, ST_F8_E8M0, bytes, 11, NULL) == ST_OK && memcmp(bytes, e8m0, 11) == 0);
   CHECK(st_convert(ST_F32, given, ST_F8_E4M3FNUZ, bytes, 11, NULL) == ST_OK && memcmp(bytes, fnuz, 11) == 0);
-  CHECK(st_convert(ST_F32, given, ST_F16, words, 11, NULL) == ST_OK && memcmp(words, f16, sizeof f16) == 0);
-  CHECK(st_convert(ST_F32, given, ST_BF16, words, 11, NULL) == ST_OK && memcmp(words, bf16, sizeof bf16) == 0);
+  CHECK(st_convert(ST_F32, given, ST_F16, words, 11, NULL) == ST_OK);
+  turn(words, 11, 2);
+  CHECK(memcmp(words, f16, sizeof f16) == 0);
+  CHECK(st_convert(ST_F32, given, ST_BF16, words, 11, NULL) == ST_OK);
+  turn(words, 11, 2);
+  CHECK(memcmp(words, bf16, sizeof bf16) == 0);
   CHECK(st_convert(ST_F32, given, ST_F64, doubles, 11, NULL) == ST_OK);
-  for (i = 0; i < 11; ++i) CHECK(doubles[i] == (double)given[i] || i == 8);
+  turn(doubles, 11, 8);
+  for (i = 0; i < 11; ++i) CHECK(doubles[i] == (double)numbers[i] || i == 8);
 }
 
 int main(void) {
   only_floats_of_whole_bytes_are_converted();
   wrong_arguments();
   any_length_and_alignment();
+  elements_are_little_endian();
   values_as_the_header_says();
   return test_result();
 }
