@@ -3,10 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "ways.hpp"
 
@@ -88,6 +90,13 @@ TEST(Bintensors, TheRawHeaderIsWhatTheFileHas) {
 
 // ---- the worked example: the same two tensors in three files -------------------------------------------------------------
 
+// Elements are little-endian in memory too, whatever the machine is.
+std::uint64_t number_at(const std::vector<unsigned char>& bytes, std::size_t offset, std::size_t size) {
+  std::uint64_t number = 0;
+  for (std::size_t i = size; i-- > 0;) number = number << 8 | bytes[offset + i];
+  return number;
+}
+
 void expect_worked_example(const st_file* file) {
   ASSERT_EQ(st_count_tensors(file), 2u);
   EXPECT_EQ(st_has_metadata(file), 1);
@@ -101,13 +110,16 @@ void expect_worked_example(const st_file* file) {
   EXPECT_EQ(st_tensor_dtype(weight), ST_F32);
   ASSERT_EQ(st_tensor_rank(weight), 2u);
   EXPECT_EQ(st_tensor_shape(weight)[1], 150u);
-  std::int64_t biases[2] = {};
-  EXPECT_EQ(st_tensor_read(bias, biases, sizeof biases, nullptr), ST_OK);
-  EXPECT_EQ(biases[0], 1);
-  EXPECT_EQ(biases[1], -1);
-  float weights[300] = {};
-  EXPECT_EQ(st_tensor_read(weight, weights, sizeof weights, nullptr), ST_OK);
-  for (int i = 0; i < 300; ++i) EXPECT_EQ(weights[i], static_cast<float>(i));
+  std::vector<unsigned char> bytes(2 * 8);
+  EXPECT_EQ(st_tensor_read(bias, bytes.data(), bytes.size(), nullptr), ST_OK);
+  EXPECT_EQ(number_at(bytes, 0, 8), 1u);
+  EXPECT_EQ(number_at(bytes, 8, 8), UINT64_MAX);  // -1
+  bytes.resize(300 * 4);
+  EXPECT_EQ(st_tensor_read(weight, bytes.data(), bytes.size(), nullptr), ST_OK);
+  for (std::size_t i = 0; i < 300; ++i) {
+    const auto bits = static_cast<std::uint32_t>(number_at(bytes, i * 4, 4));
+    EXPECT_EQ(std::bit_cast<float>(bits), static_cast<float>(i));
+  }
 }
 
 TEST(Bintensors, TheWorkedExampleSaysTheSameInEveryFormat) {
