@@ -78,6 +78,7 @@ static void test_copy_and_rename(const char *from, const char *to) {
 
 static void test_refused(const char *path) {
   st_writer *writer = NULL;
+  st_error refusal = ST_INIT(st_error);
   st_write_options options = ST_INIT(st_write_options);
   CHECK_OK(st_writer_new(&writer, &err));
   CHECK_OK(st_writer_add(writer, "a", ST_U8, 0, NULL, "x", NULL, &err));
@@ -92,6 +93,9 @@ static void test_refused(const char *path) {
   options.flags = 0;
   options.format = 77;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_UNSUPPORTED);
+  options.format = 256 + ST_FORMAT_BINTENSORS; /* of which a byte is a known one */
+  CHECK(st_writer_begin(writer, path, &options, &refusal) == ST_ERR_UNSUPPORTED);
+  CHECK_FOR(refusal.message, strstr(refusal.message, "there is no format 258") != NULL);
   options.format = 0;
   options.data_alignment = 24;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
@@ -172,6 +176,21 @@ static void test_abandoned(const char *path) {
   CHECK_OK(st_writer_begin(writer, path, NULL, &err));
   st_writer_free(writer);
   CHECK(weight(path, "whole", 0) == 1);
+}
+
+static void test_edit_of_bintensors(const char *path) {
+  const char *const keys[] = {"note"};
+  const char *const values[] = {"hello"};
+  st_write_options options = ST_INIT(st_write_options);
+  st_writer *writer = NULL;
+  st_error refusal = ST_INIT(st_error);
+  CHECK_OK(st_writer_new(&writer, &err));
+  options.format = ST_FORMAT_BINTENSORS;
+  CHECK_OK(st_writer_begin(writer, path, &options, &err));
+  CHECK_OK(st_writer_finish(writer, &err));
+  st_writer_free(writer);
+  CHECK(st_edit_metadata(path, keys, values, 1, NULL, &refusal) == ST_ERR_UNSUPPORTED);
+  CHECK_FOR(refusal.message, strstr(refusal.message, "the metadata of bintensors files cannot be edited") != NULL);
 }
 
 static void test_edit(const char *path) {
@@ -259,6 +278,7 @@ int main(void) {
   test_refused(a);
   test_abandoned(a);
   test_edit(a);
+  test_edit_of_bintensors(b);
   test_edit_options(b);
   test_empty_map_is_not_none(b);
   test_flags(b);
