@@ -128,6 +128,13 @@ def dlopen_and_dlclose():
     run(sys.executable, HERE / "loaded.py", library_of(PREFIX))
 
 
+def exceptions_of_callbacks():
+    program = WORK / "exceptions"
+    run(os.environ.get("CXX", "c++"), "-std=c++20", f"-I{PREFIX}/include", HERE.parent / "capi/exceptions.cpp",
+        "-o", program, library_of(PREFIX))
+    run(program, env={"LD_LIBRARY_PATH": str(library_of(PREFIX).parent)})
+
+
 def what_it_loads():
     runtime = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
     beside = {name.split(".so")[0] for name in needed(library_of(PREFIX)) - runtime}
@@ -146,7 +153,8 @@ def other_version_is_refused():
 
 
 WAYS = [cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static,
-        pkg_config_shared, pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose, what_it_loads,
+        pkg_config_shared, pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose,
+        exceptions_of_callbacks, what_it_loads,
         other_version_is_refused]
 
 shutil.rmtree(WORK, ignore_errors=True)

@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -16,6 +17,7 @@
 #include "faults.hpp"
 #include "files.hpp"
 #include "io/posix/edit_lock.hpp"
+#include "io/posix/pages.hpp"
 #include "system.hpp"
 
 namespace st::io {
@@ -89,6 +91,24 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
       EXPECT_EQ(files(), 1U);
     }
   }
+}
+
+// Sandboxes refuse the call that reads a process's memory; emulators do not have it.
+TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
+  const std::string text(100'000, 't');
+  void* const gone = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  for (const int error : {EPERM, ENOSYS}) {
+    const int result = in_child([&] {
+      if (!refuse({SYS_process_vm_readv}, error)) return 255;
+      std::string copy(text.size(), '-');
+      return (copy_from_pages(text.data(), copy.data(), copy.size()) && copy == text ? 0 : 1) +
+             (copy_from_pages(gone, copy.data(), 1) ? 2 : 0);
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(result, 0) << error;
+  }
+  munmap(gone, 4096);
 }
 
 // Who may not link copies instead, but an error of the disk is one.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace st::io {
 
@@ -23,6 +24,7 @@ bool copy_from_pages(const void* from, void* to, std::size_t n) {
     const iovec local{target, std::min(n, kMostAtOnce)};
     const iovec remote{source, std::min(n, kMostAtOnce)};
     const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got < 0 && (errno == ENOSYS || errno == EPERM)) return copy_through_pipe(source, target, n);  // a sandbox
     if (got <= 0) return false;
     target += got;
     source += got;

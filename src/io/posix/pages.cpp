@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/pages.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <climits>
-
-#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 
@@ -18,29 +11,6 @@ void advise_pages(void* begin, std::size_t bytes, Advice advice) {
   posix_madvise(begin, bytes, advice == Advice::will_need ? POSIX_MADV_WILLNEED : POSIX_MADV_DONTNEED);
 }
 
-// Through a pipe, whose two ends are ours. So much fits into an empty one.
-bool copy_from_pages(const void* from, void* to, std::size_t n) {
-#if defined(PIPE_BUF)
-  constexpr std::size_t kAtOnce = PIPE_BUF;
-#else
-  constexpr std::size_t kAtOnce = _POSIX_PIPE_BUF;
-#endif
-  int ends[2];
-  if (pipe(ends) != 0) return false;
-  const Descriptor out(ends[0]);
-  const Descriptor in(ends[1]);
-  for (const int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
-  const auto* source = static_cast<const std::byte*>(from);
-  auto* target = static_cast<std::byte*>(to);
-  while (n > 0) {
-    const std::size_t some = std::min(n, kAtOnce);
-    const auto wanted = static_cast<ssize_t>(some);
-    if (write(in.get(), source, some) != wanted || read(out.get(), target, some) != wanted) return false;
-    source += some;
-    target += some;
-    n -= some;
-  }
-  return true;
-}
+bool copy_from_pages(const void* from, void* to, std::size_t n) { return copy_through_pipe(from, to, n); }
 
 }  // namespace st::io

@@ -17,5 +17,6 @@ void advise_pages(void* begin, std::size_t bytes, Advice advice);
 // Copies from mapped pages; false instead of SIGBUS when they are gone. The kernel copies, and so meets a missing page
 // as an error (EFAULT) where our own load would be a signal.
 bool copy_from_pages(const void* from, void* to, std::size_t n);
+bool copy_through_pipe(const void* from, void* to, std::size_t n);  // the same where there is nothing better
 
 }  // namespace st::io
