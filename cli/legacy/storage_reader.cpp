@@ -30,42 +30,49 @@ struct StorageReader::Inflater {
   std::array<unsigned char, 1 << 16> packed;
 };
 
-// Reads exactly n bytes. What follows the end of the packed bytes is never reached.
-void StorageReader::inflate(void* to, std::size_t n) {
+// Leaves the inflater without packed bytes where there are no more.
+void StorageReader::load() {
+  const std::uint64_t left = storage_.packed - packed_at_;
+  const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, inflater_->packed.size()));
+  input_.read(storage_.begin + packed_at_, inflater_->packed.data(), bytes);
+  packed_at_ += bytes;
+  inflater_->stream.next_in = inflater_->packed.data();
+  inflater_->stream.avail_in = static_cast<uInt>(bytes);
+}
+
+// Returns how many bytes it has unpacked: n, or fewer where the packed bytes end.
+std::size_t StorageReader::unpack(void* to, std::size_t n) {
   z_stream& stream = inflater_->stream;
   stream.next_out = static_cast<Bytef*>(to);
   stream.avail_out = static_cast<uInt>(n);
-  while (stream.avail_out > 0 && !inflater_->ended) {
-    if (stream.avail_in == 0) {
-      const std::uint64_t left = storage_.packed - packed_at_;
-      const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, inflater_->packed.size()));
-      if (bytes == 0) break;
-      input_.read(storage_.begin + packed_at_, inflater_->packed.data(), bytes);
-      packed_at_ += bytes;
-      stream.next_in = inflater_->packed.data();
-      stream.avail_in = static_cast<uInt>(bytes);
-    }
+  bool is_last = false;
+  while (stream.avail_out > 0 && !inflater_->ended && !is_last) {
+    if (stream.avail_in == 0) load();
+    is_last = stream.avail_in == 0;  // and yet the inflater may hold some bits
     const int result = ::inflate(&stream, Z_NO_FLUSH);
     inflater_->ended = result == Z_STREAM_END;
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
       refuse(storage_.begin, "zip: the packed bytes of '{}' are damaged", storage_.name);
     }
   }
-  if (stream.avail_out == 0) return;
-  refuse(storage_.begin, "zip: '{}' unpacks to {} bytes, {} are announced", storage_.name, at_ + n - stream.avail_out,
+  return n - stream.avail_out;
+}
+
+void StorageReader::inflate(void* to, std::size_t n) {
+  const std::size_t unpacked = unpack(to, n);
+  if (unpacked == n) return;
+  refuse(storage_.begin, "zip: '{}' unpacks to {} bytes, {} are announced", storage_.name, at_ + unpacked,
          storage_.bytes);
 }
 
+// The mark of the end may lie in packed bytes that are still to be loaded.
 void StorageReader::check_end() {
+  unsigned char extra = 0;
+  if (inflater_ && unpack(&extra, 1) > 0) {
+    refuse(storage_.begin, "zip: '{}' unpacks to more than the {} bytes announced", storage_.name, storage_.bytes);
+  }
   if (inflater_ && !inflater_->ended) {
-    unsigned char extra = 0;
-    z_stream& stream = inflater_->stream;
-    stream.next_out = &extra;
-    stream.avail_out = 1;
-    const int result = ::inflate(&stream, Z_NO_FLUSH);
-    if (result != Z_STREAM_END || stream.avail_out == 0) {
-      refuse(storage_.begin, "zip: '{}' unpacks to more than the {} bytes announced", storage_.name, storage_.bytes);
-    }
+    refuse(storage_.begin, "zip: the packed bytes of '{}' have no end", storage_.name);
   }
   if (!storage_.crc || *storage_.crc == crc_) return;
   refuse(storage_.begin, "zip: the bytes of '{}' have the CRC {:08x}, {:08x} is announced", storage_.name, crc_,

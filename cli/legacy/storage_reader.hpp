@@ -27,6 +27,8 @@ class StorageReader {
  private:
   struct Inflater;
 
+  void load();
+  std::size_t unpack(void* to, std::size_t n);
   void inflate(void* to, std::size_t n);
   void check_end();
 
