@@ -6,12 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <vector>
 
-#include "refusal.hpp"
-#include "storage_reader.hpp"
+#include "failure.hpp"
 
 namespace cli::legacy {
 namespace {
@@ -110,37 +108,12 @@ void pack(const char* first, const Tensor& tensor, const TakeBytes& take) {
   packer.flush();
 }
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// Unpacks a storage to a file without a name.
-std::unique_ptr<std::FILE, CloseFile> spill(const Input& input, const Storage& storage) {
-  std::unique_ptr<std::FILE, CloseFile> file(std::tmpfile());
-  StorageReader reader(input, storage, 0, storage.bytes);
-  std::vector<char> block(kBlock);
-  while (file) {
-    const std::size_t n = reader.read(block.data(), block.size());
-    if (n == 0 && std::fflush(file.get()) == 0) return file;
-    if (n == 0 || std::fwrite(block.data(), 1, n, file.get()) != n) break;
-  }
-  throw Failure{kUnreadable, std::string("a temporary file: ") + std::strerror(errno)};
-}
-
 }  // namespace
 
 void gather(const Input& input, const Storage& storage, const Tensor& tensor, const TakeBytes& take) {
   if (tensor.bytes == 0) return;
-  if (storage.deflated) {
-    const auto file = spill(input, storage);
-    const Mapping mapping(fileno(file.get()), tensor.begin, tensor.end);
-    pack(mapping.bytes(), tensor, take);
-  } else if (input.descriptor() < 0) {
-    pack(input.memory() + storage.begin + tensor.begin, tensor, take);
-  } else {
-    const Mapping mapping(input.descriptor(), storage.begin + tensor.begin, storage.begin + tensor.end);
-    pack(mapping.bytes(), tensor, take);
-  }
+  const Mapping mapping(input.descriptor(), storage.begin + tensor.begin, storage.begin + tensor.end);
+  pack(mapping.bytes(), tensor, take);
 }
 
 }  // namespace cli::legacy

@@ -11,8 +11,8 @@ namespace cli::legacy {
 
 using TakeBytes = std::function<void(const char* bytes, std::size_t n)>;
 
-// The file, or what a packed storage unpacks to, is mapped, since elements may lie anywhere in it. Its bytes have been
-// checked before. Memory does not grow with the tensor.
+// The file is mapped, since elements may lie anywhere in it. The storage is not packed, and its bytes have been checked
+// before. Memory does not grow with the tensor.
 void gather(const Input& input, const Storage& storage, const Tensor& tensor, const TakeBytes& take);
 
 }  // namespace cli::legacy

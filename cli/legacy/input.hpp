@@ -25,7 +25,6 @@ class Input {
   std::uint64_t size() const { return size_; }
   const std::string& path() const { return path_; }
   int descriptor() const { return file_.get(); }  // -1: memory
-  const char* memory() const { return memory_.data(); }
 
   // Throws a Refusal if the file ends before, and a Failure if the system cannot read it.
   void read(std::uint64_t offset, void* to, std::size_t n) const;

@@ -18,11 +18,12 @@ namespace cli::legacy {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // sorted: in the one that keeps the order, each name is searched from the first
 
 constexpr std::string_view kIndex = ".index.json";
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
+constexpr int kDeepest = 100;  // the library writes a value by functions that call themselves
 
 std::string read_text(const std::string& path) {
   const Input file(path);
@@ -34,7 +35,11 @@ std::string read_text(const std::string& path) {
 
 // Returns null if it is no index.
 Json read_index(const std::string& path) {
-  Json index = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  const auto check_depth = [&](int depth, Json::parse_event_t, const Json&) {
+    if (depth <= kDeepest) return true;
+    throw Failure{kBadFile, fmt::format("{}: has more than {} arrays and objects in each other", path, kDeepest)};
+  };
+  Json index = Json::parse(read_text(path), check_depth, /*allow_exceptions=*/false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return nullptr;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     if (!file.is_string()) return nullptr;
@@ -69,12 +74,16 @@ Target target_of(const Conversion& conversion) {
   if (into == "-" || into.ends_with(kExtension)) {
     throw Failure{kUsage, into + ": of a model of several files, B is a folder or ends in .index.json"};
   }
-  std::error_code error;
-  fs::create_directory(into, error);
-  if (!fs::is_directory(into)) throw Failure{kUnreadable, into + ": " + std::strerror(error ? error.value() : ENOTDIR)};
   std::string name = fs::path(conversion.from).filename().string();
   name.resize(name.size() - kIndex.size());
   return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
+}
+
+void create_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  if (fs::create_directory(folder, error)) return;
+  throw Failure{kUnreadable, folder.string() + ": " + std::strerror(error ? error.value() : ENOTDIR)};
 }
 
 class Shards {
@@ -111,9 +120,10 @@ void Shards::check(const Target& target) const {
   const Inputs inputs(paths());
   std::set<fs::path> outputs{target.index};
   for (const std::string& file : files_of(index_)) {
-    if (file.empty() || fs::path(file).filename() != file) {
+    if (file.empty() || fs::path(file).filename() != file || file.find('\0') != file.npos) {
       throw Failure{kBadFile, fmt::format("{}: shard '{}' does not lie beside it", conversion_.from, file)};
     }
+    const Input can_be_read((source_ / file).string());
     if (!outputs.insert(target.folder / written_name(file)).second) {
       throw Failure{kBadFile, fmt::format("{}: two shards would be called {}", conversion_.from, written_name(file))};
     }
@@ -171,6 +181,7 @@ void Shards::write_index(const fs::path& path) {
 void Shards::convert() {
   const Target target = target_of(conversion_);
   check(target);
+  if (!conversion_.into.ends_with(kIndex)) create_folder(target.folder);
   for (const std::string& file : files_of(index_)) convert_shard(file, target);
   write_index(target.index);
 }
@@ -180,14 +191,12 @@ void Shards::convert() {
 bool is_legacy_index(const std::string& path) {
   std::error_code ignored;
   if (!path.ends_with(kIndex) || !fs::is_regular_file(path, ignored)) return false;
-  try {
-    const Json index = read_index(path);
-    if (index.is_null()) return false;
-    const std::set<std::string> files = files_of(index);
-    return !files.empty() && is_legacy((fs::path(path).parent_path() / *files.begin()).string());
-  } catch (const Failure&) {
-    return false;
-  }
+  const Json index = read_index(path);
+  if (index.is_null()) return false;
+  const fs::path folder = fs::path(path).parent_path();
+  const std::set<std::string> files = files_of(index);
+  return std::any_of(files.begin(), files.end(),
+                     [&](const std::string& file) { return is_legacy((folder / file).string()); });
 }
 
 void convert_index(const Conversion& conversion) { Shards(conversion).convert(); }

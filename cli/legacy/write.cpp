@@ -15,6 +15,7 @@
 #include "inputs.hpp"
 #include "progress.hpp"
 #include "refusal.hpp"
+#include "source.hpp"
 #include "storage_reader.hpp"
 
 namespace cli::legacy {
@@ -99,24 +100,42 @@ class TensorSink {
 class Copier {
  public:
   Copier(const Checkpoint& checkpoint, const safetensors::Writer& writer, std::uint64_t total)
-      : checkpoint_(checkpoint), writer_(writer), total_(total), block_(kBlock) {}
+      : checkpoint_(checkpoint), writer_(writer), total_(total), views_(checkpoint.storages.size()), block_(kBlock) {
+    for (const Tensor& tensor : checkpoint.tensors) ++views_[tensor.storage];
+  }
 
-  // Reads a storage once for all of these tensors, which are views of it.
+  // Reads a storage for these tensors, which are some of its views, or all.
   void copy(std::size_t storage, const std::vector<Output*>& outputs);
 
  private:
-  void stream(const Storage& storage, const std::vector<TensorSink*>& sinks, std::uint64_t begin, std::uint64_t end);
+  const Source& source_of(std::size_t storage, const std::vector<Output*>& outputs);
+  void stream(const Source& source, const std::vector<TensorSink*>& sinks, std::uint64_t begin, std::uint64_t end);
 
   const Checkpoint& checkpoint_;
   const safetensors::Writer& writer_;
   Progress progress_{"convert"};
   std::uint64_t done_ = 0;
   std::uint64_t total_;
+  std::vector<std::size_t> views_;  // by storage: how many are not written yet
+  std::map<std::size_t, Source> sources_;
   std::vector<char> block_;
 };
 
-void Copier::copy(std::size_t number, const std::vector<Output*>& outputs) {
+// A storage that is read again for each of its views is checked and unpacked the first time only.
+const Source& Copier::source_of(std::size_t number, const std::vector<Output*>& outputs) {
+  const auto [place, is_new] = sources_.try_emplace(number);
+  if (!is_new) return place->second;
   const Storage& storage = checkpoint_.storages[number];
+  const bool is_last = outputs.size() == views_[number];
+  const bool is_mapped =
+      !std::all_of(outputs.begin(), outputs.end(), [](const Output* output) { return is_contiguous(*output->tensor); });
+  const bool once = is_last && !(storage.deflated && is_mapped);
+  place->second = once ? Source{checkpoint_.input.get(), storage, nullptr} : prepare(*checkpoint_.input, storage);
+  return place->second;
+}
+
+void Copier::copy(std::size_t number, const std::vector<Output*>& outputs) {
+  const Source& source = source_of(number, outputs);
   std::vector<std::unique_ptr<TensorSink>> sinks;
   std::vector<TensorSink*> streamed;
   std::uint64_t begin = UINT64_MAX;
@@ -128,21 +147,23 @@ void Copier::copy(std::size_t number, const std::vector<Output*>& outputs) {
     begin = std::min(begin, output->tensor->begin);
     end = std::max(end, output->tensor->end);
   }
-  stream(storage, streamed, std::min(begin, end), end);
+  stream(source, streamed, std::min(begin, end), end);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& tensor = *outputs[i]->tensor;
     if (!is_contiguous(tensor)) {
-      gather(*checkpoint_.input, storage, tensor, [&](const char* bytes, std::size_t n) { sinks[i]->add(bytes, n); });
+      gather(*source.input, source.storage, tensor, [&](const char* bytes, std::size_t n) { sinks[i]->add(bytes, n); });
     }
     sinks[i]->finish();
     done_ += tensor.bytes;
     progress_.show(done_, total_);
   }
+  views_[number] -= outputs.size();
+  if (views_[number] == 0) sources_.erase(number);
 }
 
-void Copier::stream(const Storage& storage, const std::vector<TensorSink*>& sinks, std::uint64_t begin,
+void Copier::stream(const Source& source, const std::vector<TensorSink*>& sinks, std::uint64_t begin,
                     std::uint64_t end) {
-  StorageReader reader(*checkpoint_.input, storage, begin, end);
+  StorageReader reader(*source.input, source.storage, begin, end);
   for (;;) {
     const std::uint64_t at = reader.position();
     const std::size_t n = reader.read(block_.data(), block_.size());

@@ -2,14 +2,17 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import json
 import os
 import pathlib
 import random
 import shutil
 import tempfile
 import unittest
+import zipfile
 
-from sample import file_bytes, run
+from pickles import archive, dict_of, stacked, storage, tensor
+from sample import READS_ZIP, file_bytes, run
 
 COUNTER = os.environ.get("ST_COUNT_WORK", "")
 KEYS = 4000
@@ -22,9 +25,9 @@ class Cost(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_cost_"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def count(self, content, *arguments):
-        """-> bytes moved, bytes compared, most bytes held."""
-        path, counts = self.folder / "model.safetensors", self.folder / "counts"
+    def count(self, content, *arguments, called="model.safetensors"):
+        """-> bytes moved, bytes compared, most bytes held, bytes read."""
+        path, counts = self.folder / called, self.folder / "counts"
         path.write_bytes(content)
         words = [str(path) if word == "FILE" else word for word in arguments]
         result = run(*words, env={**os.environ, "LD_PRELOAD": COUNTER, "ST_COUNTS": str(counts)})
@@ -52,6 +55,28 @@ class Cost(unittest.TestCase):
         content = file_bytes([("a", "U8", [1] * 300_000, 1)])
         row = self.count(content, "show", "FILE")[2]
         self.assertLess(self.count(content, "show", "FILE", "--json")[2], row + 2 * len(content) + SLACK)  # the header is shown, too
+
+    @unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
+    def test_a_storage_is_checked_and_unpacked_once_for_all_of_its_views(self):
+        size, views = 4 << 20, 50
+        data = random.Random(1).randbytes(size // 16) * 16
+        for stride in (1, 3):
+            body = dict_of([(f"w{i:02}", tensor(storage("0", size // 4), [2], [stride], first=10 * i)) for i in range(views)])
+            for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                content = archive(body, {"0": data}, compression)
+                for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors")]):
+                    moved, _, _, was_read = self.count(content, "convert", "FILE", *out)
+                    self.assertLess(moved + was_read, 5 * size, (stride, compression, out))
+
+    def test_an_index_of_many_tensors(self):
+        def index(n):
+            names = [f"layer.{i:06}" for i in range(n)]
+            body = dict_of([(name, tensor(storage("0", n), [1], [1], first=i)) for i, name in enumerate(names)])
+            (self.folder / "a.bin").write_bytes(stacked(body, {"0": bytes(4 * n)}))
+            return json.dumps({"weight_map": {name: "a.bin" for name in names}}).encode()
+        once, twice = (self.count(index(n), "convert", "FILE", str(self.folder / "new"), called="m.bin.index.json") for n in (KEYS, 2 * KEYS))
+        for what, a, b in zip(("moved", "compared", "held", "read"), once, twice):
+            self.assertLess(b, 2.3 * a + SLACK, (what, a))
 
 
 if __name__ == "__main__":

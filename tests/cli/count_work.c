@@ -1,4 +1,5 @@
-// Counts what a process does with its memory: bytes moved and compared, and the most that was allocated at once.
+// Counts what a process does: bytes moved and compared, the most memory that was allocated at once, and bytes read from
+// files by position.
 //
 // Loaded before the C library by cost_test.py, so that cost is a number that is the same in every run, and no time.
 // SPDX-License-Identifier: Apache-2.0
@@ -8,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
-static unsigned long long moved, compared;
+static unsigned long long moved, compared, was_read;
 static long long held, most_held;
 
 extern void *__libc_malloc(size_t size);
@@ -72,10 +74,18 @@ int memcmp(const void *a, const void *b, size_t n) {
   return next(a, b, n);
 }
 
+ssize_t pread(int file, void *to, size_t n, off_t offset) {
+  static ssize_t (*next)(int, void *, size_t, off_t);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "pread");
+  const ssize_t got = next(file, to, n, offset);
+  if (got > 0) __atomic_add_fetch(&was_read, (unsigned long long)got, __ATOMIC_RELAXED);
+  return got;
+}
+
 __attribute__((destructor)) static void tell(void) {
   const char *path = getenv("ST_COUNTS");
   FILE *file = path == NULL ? NULL : fopen(path, "w");
   if (file == NULL) return;
-  fprintf(file, "%llu %llu %lld\n", moved, compared, most_held);
+  fprintf(file, "%llu %llu %lld %llu\n", moved, compared, most_held, was_read);
   fclose(file);
 }
