@@ -22,6 +22,7 @@ constexpr std::uint64_t kLocator64Bytes = 20;
 constexpr std::uint64_t kLongestComment = 0xFFFF;
 
 constexpr std::uint16_t kEncrypted = 1 << 0;
+constexpr std::uint16_t kSizesBehind = 1 << 3;  // the local header has none
 constexpr std::uint16_t kStored = 0;
 constexpr std::uint16_t kDeflated = 8;
 constexpr std::uint16_t kIn64 = 1;  // the extra field that has the numbers which 32 bits cannot hold
@@ -48,6 +49,11 @@ std::uint64_t find_end(const Input& archive) {
     if (record.u16() == record.left()) return begin + at;
   }
   refuse(archive.size(), "is a zip archive without its end: the file is not complete");
+}
+
+// Without it, 65535 entries are just as many.
+bool has_locator(const Input& archive, std::uint64_t end) {
+  return end >= kLocator64Bytes && Cursor(archive, end - kLocator64Bytes, end).u32() == kLocator64Mark;
 }
 
 // Replaces what does not fit the record by the numbers of the 64-bit record before it, and returns where that begins.
@@ -81,7 +87,8 @@ Directory find_directory(const Input& archive) {
   directory.bytes = record.u32();
   directory.begin = record.u32();
   if (here != directory.entries) refuse(end, "zip: the archive has several parts");
-  const bool is_64 = directory.entries == kFull16 || directory.bytes == kFull32 || directory.begin == kFull32;
+  const bool is_64 = (directory.entries == kFull16 && has_locator(archive, end)) || directory.bytes == kFull32 ||
+                     directory.begin == kFull32;
   const std::uint64_t behind = is_64 ? read_end64(archive, end, directory) : end;
   if (directory.begin > behind || directory.bytes > behind - directory.begin) {
     refuse(end, "zip: a directory of {} bytes at byte {} does not lie before its end", directory.bytes,
@@ -151,7 +158,17 @@ ZipEntry read_entry(Cursor& cursor) {
   return entry;
 }
 
-// Finds where the bytes begin. The sizes are taken from the directory alone: here they may be missing.
+// Whether the CRC and the sizes of a local header are those of the directory, unless it leaves them to others.
+bool same_sizes(Cursor& cursor, std::uint16_t flags, const ZipEntry& entry) {
+  const std::uint32_t crc = cursor.u32();
+  const std::uint32_t packed = cursor.u32();
+  const std::uint32_t bytes = cursor.u32();
+  if ((flags & kSizesBehind) != 0) return true;
+  return crc == entry.crc && (packed == kFull32 || packed == entry.packed) &&
+         (bytes == kFull32 || bytes == entry.bytes);
+}
+
+// Finds where the bytes begin. Their number is that of the directory.
 void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
   const std::uint64_t at = entry.header;
   if (at > limit || limit - at < kLocalBytes) {
@@ -159,13 +176,15 @@ void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
   }
   Cursor cursor(archive, at, limit);
   if (cursor.u32() != kLocalMark) refuse(at, "zip: '{}' has no header here", entry.name);
+  cursor.skip(2);
+  const std::uint16_t flags = cursor.u16();
+  const bool same_method = cursor.u16() == (entry.deflated ? kDeflated : kStored) && (flags & kEncrypted) == 0;
   cursor.skip(4);
-  const bool deflated = cursor.u16() == kDeflated;
-  cursor.skip(16);
+  const bool is_same = same_sizes(cursor, flags, entry) && same_method;
   const std::uint16_t name = cursor.u16();
   const std::uint16_t extra = cursor.u16();
-  if (cursor.text(name) != entry.name || deflated != entry.deflated) {
-    refuse(at, "zip: '{}' is called or packed otherwise in its own header", entry.name);
+  if (cursor.text(name) != entry.name || !is_same) {
+    refuse(at, "zip: '{}' has another name, method, size or CRC in its own header", entry.name);
   }
   cursor.skip(extra);
   entry.begin = cursor.position();

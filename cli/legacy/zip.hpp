@@ -2,8 +2,8 @@
 //
 // This is a reader of its own, on zlib's inflate and crc32, because the archive libraries hide where an entry's bytes
 // lie: only with these ranges can entries be found to overlap, and tensors be read from the archive in place.
-// It is stricter than they are. The directory must end where the archive ends, each entry must have the same name and
-// method in both of its headers, and no name may occur twice, so that every reader sees the same entries.
+// It is stricter than they are. The directory must end where the archive ends, each entry must have the same name,
+// method, size and CRC in both of its headers, and no name may occur twice, so that every reader sees the same entries.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
