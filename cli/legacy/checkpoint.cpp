@@ -19,6 +19,11 @@ bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
 }
 bool add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) { return !__builtin_add_overflow(a, b, &sum); }
 
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t result = 0;
+  return add(a, b, result) ? result : UINT64_MAX;
+}
+
 bool count_elements(const Tensor& tensor, std::uint64_t& elements) {
   elements = 1;
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0U) != tensor.shape.end()) {
@@ -44,6 +49,9 @@ bool find_last(const Tensor& tensor, std::uint64_t first, std::uint64_t& last) {
 void place(Tensor& tensor, std::uint64_t first, const Storage& storage, std::uint64_t at) {
   if (tensor.shape.size() > kMostDimensions || tensor.shape.size() != tensor.strides.size()) {
     refuse(at, "tensor '{}' has {} dimensions and {} strides", tensor.name, tensor.shape.size(), tensor.strides.size());
+  }
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] == 1) tensor.strides[i] = 0;  // it leads nowhere, and may be any number
   }
   std::uint64_t elements = 0;
   if (!count_elements(tensor, elements) || !multiply(elements, tensor.element, tensor.bytes)) {
@@ -82,10 +90,11 @@ void check_names(const Checkpoint& checkpoint) {
 }
 
 void check_growth(const Checkpoint& checkpoint) {
-  std::uint64_t bytes = 0;
-  for (const Tensor& tensor : checkpoint.tensors) {
-    if (!add(bytes, tensor.bytes, bytes)) bytes = UINT64_MAX;
-  }
+  std::uint64_t written = 0;
+  for (const Tensor& tensor : checkpoint.tensors) written = sum(written, tensor.bytes);
+  std::uint64_t unpacked = 0;
+  for (const Storage& storage : checkpoint.storages) unpacked = sum(unpacked, storage.bytes);
+  const std::uint64_t bytes = std::max(written, unpacked);
   const std::uint64_t size = checkpoint.input->size();
   if (bytes <= kFreeGrowth || bytes / kMostGrowth <= size) return;
   refuse(kNowhere, "has {} bytes, and {} once unpacked: more than {} times as many are not written", size, bytes,

@@ -19,6 +19,8 @@
 
 namespace cli::legacy {
 
+constexpr std::size_t kMostTensors = 1'000'000;  // which no header could list
+
 struct Storage {
   std::string name;          // for messages
   std::uint64_t begin = 0;   // in the input
@@ -65,7 +67,7 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape);
 // Refuses two tensors of one name, as dictionaries that hold others can give.
 void check_names(const Checkpoint& checkpoint);
 
-// Refuses a file that would become so much longer that it must be meant to fill the disk.
+// Refuses a file whose tensors, or whose unpacked storages, are so much longer that it must be meant to fill the disk.
 void check_growth(const Checkpoint& checkpoint);
 
 }  // namespace cli::legacy

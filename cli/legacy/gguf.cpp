@@ -16,7 +16,6 @@ namespace cli::legacy {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46554747;
-constexpr std::uint64_t kMostTensors = 1'000'000;
 constexpr std::uint64_t kMostPairs = 1'000'000;
 constexpr std::uint32_t kMostDimensions = 8;
 constexpr std::uint64_t kLongestMetadata = 50'000'000;  // half of what a header may have

@@ -72,7 +72,7 @@ bool Machine::step_scalar(std::uint8_t code) {
 
 bool Machine::step_container(std::uint8_t code) {
   switch (code) {
-    case op::kMark: marks_.push_back(stack_.size()); return true;
+    case op::kMark: mark(); return true;
     case op::kPop: pop(); return true;
     case op::kPopMark: pop_to_mark(); return true;
     case op::kEmptyList: push(add(Kind::list)); return true;

@@ -12,6 +12,7 @@ namespace cli::legacy {
 namespace {
 
 constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
+constexpr std::size_t kMostMarks = 10'000;  // Python sets one for each container that it is in, and those are few
 
 }  // namespace
 
@@ -36,6 +37,16 @@ void Machine::push_long(std::uint64_t bytes) {
   for (unsigned i = 0; i < bytes; ++i) value |= std::uint64_t{cursor_.u8()} << (8 * i);
   const auto unused = static_cast<unsigned>(64 - 8 * bytes);
   push_number(bytes == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+void Machine::push(ValueId id) {
+  if (stack_.size() == kMostValues) refuse(opcode_, "pickle has more than {} values on its stack", kMostValues);
+  stack_.push_back(id);
+}
+
+void Machine::mark() {
+  if (marks_.size() == kMostMarks) refuse(opcode_, "pickle sets more than {} marks", kMostMarks);
+  marks_.push_back(stack_.size());
 }
 
 ValueId Machine::pop() {

@@ -27,7 +27,8 @@ class Machine {
   [[noreturn]] void refuse_opcode(std::uint8_t code) const;
 
   ValueId add(Kind kind, std::int64_t integer = 0, std::vector<ValueId> items = {});
-  void push(ValueId id) { stack_.push_back(id); }
+  void push(ValueId id);
+  void mark();
   void push_number(std::int64_t value) { push(add(Kind::integer, value)); }
   void push_text(Kind kind, std::uint64_t bytes);
   void push_long(std::uint64_t bytes);

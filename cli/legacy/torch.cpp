@@ -91,7 +91,7 @@ void Collector::visit_call(const Value& value, const std::string& name) {
   const Value* call = &value;
   if (torch_global(call->integer).meaning == TorchName::rebuild_parameter) {
     const Value& arguments = arguments_of(*call);
-    if (arguments.items.size() != 3) {
+    if (arguments.items.size() != 3 && arguments.items.size() != 4) {  // the fourth: attributes, which are left out
       refuse(call->offset, "_rebuild_parameter has {} arguments", arguments.items.size());
     }
     call = &pickle_[arguments.items.front()];
@@ -156,6 +156,7 @@ void Collector::add_tensor(const Value& call, const std::string& name) {
   if (type.dtype == ST_DTYPE_UNKNOWN) {
     refuse_type(call.offset, "tensor '{}': safetensors has no dtype for torch's {}", name, type.name);
   }
+  if (checkpoint_.tensors.size() == kMostTensors) refuse(call.offset, "has more than {} tensors", kMostTensors);
   Tensor tensor;
   tensor.name = name;
   tensor.dtype = type.dtype;

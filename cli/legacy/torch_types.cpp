@@ -30,6 +30,7 @@ constexpr std::array kEntries{
     function("torch._utils", "_rebuild_tensor_v2", TorchName::rebuild_tensor),
     function("torch._utils", "_rebuild_tensor_v3", TorchName::rebuild_tensor_v3),
     function("torch._utils", "_rebuild_parameter", TorchName::rebuild_parameter),
+    function("torch._utils", "_rebuild_parameter_with_state", TorchName::rebuild_parameter),
     function("torch", "Size", TorchName::size),
     Entry{{"torch.storage", "UntypedStorage", Role::constant}, TorchName::untyped, ST_U8, 1},
     storage("DoubleStorage", ST_F64, 8),
