@@ -48,6 +48,9 @@ Written convert_file(const Conversion& conversion) {
     return written;
   } catch (const Refusal& refusal) {
     throw failure_in(conversion.from, refusal);
+  } catch (const safetensors::Error& error) {
+    // Names and metadata that the library does not write came from the file that is read.
+    throw cli::failure_in(error.os_error() == 0 ? conversion.from : conversion.into, error);
   }
 }
 

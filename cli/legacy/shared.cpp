@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "refusal.hpp"
@@ -37,11 +38,28 @@ std::vector<Group> find_groups(const Checkpoint& checkpoint) {
   return groups;
 }
 
+// Whether it shows all elements of its storage. With a stride of 0, or with two that meet, it is as long and shows some
+// of them again instead of others.
+bool is_whole(const Tensor& tensor, const Storage& storage) {
+  if (tensor.begin != 0 || tensor.bytes != storage.bytes) return false;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> dimensions;  // stride and size
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] != 1) dimensions.emplace_back(tensor.strides[i], tensor.shape[i]);
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  std::uint64_t next = 1;
+  for (const auto& [stride, size] : dimensions) {
+    if (stride != next) return false;
+    next *= size;
+  }
+  return true;
+}
+
 const Tensor& choose(const Checkpoint& checkpoint, const Group& group) {
   const Tensor* kept = nullptr;
   for (const Tensor* tensor : group) {
-    const bool is_whole = tensor->begin == 0 && tensor->bytes == checkpoint.storages[tensor->storage].bytes;
-    if (is_whole && (kept == nullptr || tensor->name < kept->name)) kept = tensor;
+    if (!is_whole(*tensor, checkpoint.storages[tensor->storage])) continue;
+    if (kept == nullptr || tensor->name < kept->name) kept = tensor;
   }
   if (kept != nullptr) return *kept;
   refuse_type(

@@ -16,7 +16,8 @@ struct Dropped {
 
 // Keeps one tensor of those that share elements and removes the others, which metadata then names: "dropped": "kept".
 // Which one is kept is what the converter of the reference decides: the first by name of those that are the whole
-// storage. Throws a Refusal where none is.
+// storage. One that shows elements twice instead of others is none of these, since elements would be lost. Throws a
+// Refusal where none is.
 Dropped drop_shared(Checkpoint& checkpoint);
 
 }  // namespace cli::legacy
