@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import pathlib
+import random
 import resource
 import shutil
 import struct
@@ -68,6 +69,10 @@ PICKLES = [
      "names torch._utils._rebuild_tensor_v2, which is no part"),
     ("STACK_GLOBAL through an attribute", of(short("torch._utils") + short("_rebuild_tensor_v2.__globals__") + b"\x93"),
      "names torch._utils._rebuild_tensor_v2.__globals__"),
+    ("a torch name of another module", of(call("os", "_rebuild_tensor_v2", storage("0", 6))), "names os._rebuild_tensor_v2"),
+    ("a storage of another module", of(tensor(storage("0", 6, module="posix"), [6], [1])), "names posix.FloatStorage"),
+    ("a negative size in four bytes", rebuild(storage("0", 6), b"J\xff\xff\xff\xff", b")", b")", b"\x89", ORDERED), "the size -1"),
+    ("the memo at 4000000", b"}r" + struct.pack("<I", 4_000_000), "memoizes number 4000000"),
     ("STACK_GLOBAL of numbers", of(number(1) + number(2) + b"\x93"), "by a integer and a integer"),
     ("STACK_GLOBAL of an empty stack", b"\x93", "empty stack"),
     ("a name with a line break in it", of(b"cos\nsystem\r\n"), "names os.system\\r"),
@@ -113,6 +118,9 @@ PICKLES = [
      "names of more than 100000000 bytes"),
     ("arguments that are called again", of(tuple_of(*[b"N"] * 100_000) + b"q\x00" + (name("torch", "Size") + b"h\x00R0") * 30_000),
      "holds no tensor"),
+    ("marks without end", b"(" * 20_000, "sets more than 10000 marks"),
+    ("a stack without end", b"}q\x00" + b"h\x00" * 4_000_001, "more than 4000000 values on its stack"),
+    ("one tensor four million times", of(GOOD + b"q\x000](" + b"h\x00" * 3_900_000 + b"e"), "more than 1000000 tensors"),
     ("a text of 4 GiB", b"X\xff\xff\xff\xff", "where 4294967295 are expected"),
     ("a text of 2^63 bytes", b"\x8d" + struct.pack("<Q", 1 << 63), "where 9223372036854775808 are expected"),
     ("bytes of 2^64 - 1", b"\x8e" + b"\xff" * 8, "where 18446744073709551615 are expected"),
@@ -154,6 +162,8 @@ PICKLES = [
     ("a parameter of a parameter", of(call("torch._utils", "_rebuild_parameter",
                                            call("torch._utils", "_rebuild_parameter", GOOD, b"\x88", ORDERED), b"\x88", ORDERED)),
      "parameter made of a parameter"),
+    ("a parameter with a state and more", of(call("torch._utils", "_rebuild_parameter_with_state", GOOD, b"\x88", ORDERED, b"}", b"N")),
+     "_rebuild_parameter has 5 arguments"),
     ("a parameter of nothing", of(call("torch._utils", "_rebuild_parameter")), "_rebuild_parameter has 0 arguments"),
     ("a parameter of a string", of(call("torch._utils", "_rebuild_parameter", RAN, b"\x88", ORDERED)), "made of a string"),
     ("two tensors of one name", dict_of([("w", GOOD), ("w", tensor(storage("1", 6), [6], [1]))]), "two tensors called 'w'"),
@@ -197,6 +207,37 @@ def with_field(content, called, offset, layout, value):
     return bytes(content)
 
 
+def with_local(content, called, offset, layout, value):
+    """Changes a field of the header in front of an entry's bytes."""
+    content = bytearray(content)
+    at = content.index(called) - 30
+    assert content[at : at + 4] == b"PK\x03\x04"
+    struct.pack_into(layout, content, at + offset, value)
+    return bytes(content)
+
+
+def with_both(content, called, offset, value):
+    """Changes the packed size, or 4 bytes on the size, in the directory and in the entry's own header."""
+    return with_local(with_field(content, called, 20 + offset, "<I", value), called, 18 + offset, "<I", value)
+
+
+def with_extra(content, called, extra):
+    """Puts an extra field behind an entry's name in the directory."""
+    at = entry_at(content, called) + 46 + len(called)
+    content = with_field(content, called, 30, "<H", len(extra))
+    content = content[:at] + extra + content[at:]
+    return at_end(content, 12, "<I", directory_of(content)[1] - directory_of(content)[0])
+
+
+def with_end64(content, here=None, parts=0, size=44, gap=b"", needed=True):
+    """Puts a 64-bit end before the end, whose place of the directory is then full if that is needed."""
+    begin, end = directory_of(content)
+    entries, directory = struct.unpack_from("<HI", content, end + 10)
+    record = struct.pack("<IQHHIIQQQQ", 0x06064B50, size, 45, 45, 0, 0, entries if here is None else here, entries, directory, begin)
+    content = content[:end] + gap + record + struct.pack("<IIQI", 0x07064B50, parts, end + len(gap), 1) + content[end:]
+    return at_end(content, 16, "<I", 0xFFFFFFFF) if needed else content
+
+
 def at_end(content, offset, layout, value):
     content = bytearray(content)
     struct.pack_into(layout, content, directory_of(bytes(content))[1] + offset, value)
@@ -220,7 +261,20 @@ def bomb(announced):
     """A storage of zeros, packed a thousand times smaller, that announces less, or all of it."""
     content = archive(of(tensor(storage("0", announced // 4), [announced // 4], [1])), {"0": bytes(100 << 20)},
                       compression=zipfile.ZIP_DEFLATED)
-    return with_field(content, b"archive/data/0", 24, "<I", announced)
+    return with_both(content, b"archive/data/0", 4, announced)
+
+
+def unwritten_bomb():
+    """A storage that unpacks to a hundred times the limit, of which two elements are written."""
+    return archive(of(tensor(storage("0", 25 << 20), [2], [1000])), {"0": bytes(100 << 20)}, compression=zipfile.ZIP_DEFLATED)
+
+
+def without_end_mark():
+    """The last packed byte, which says that there are no more, is not counted in the directory."""
+    data = bytes(random.Random(1).choices(b"abcdefghijklmnop", k=4000))
+    content = archive(of(tensor(storage("0", 1000), [1000], [1])), {"0": data}, zipfile.ZIP_DEFLATED)
+    packed = struct.unpack_from("<I", content, entry_at(content, b"archive/data/0") + 20)[0] - 1
+    return with_both(content, b"archive/data/0", 0, packed)
 
 
 def pickle_bomb():
@@ -233,16 +287,26 @@ ARCHIVES = [
     ("a bomb", lambda: bomb(100 << 20), "more than 200 times as many"),
     ("a bomb that announces little", lambda: bomb(24), "unpacks to more than the 24 bytes"),
     ("a bomb that announces more", lambda: bomb(101 << 20), "times as many"),
+    ("a bomb of which little is written", unwritten_bomb, "more than 200 times as many"),
+    ("packed bytes without their end", without_end_mark, "have no end"),
     ("a packed pickle of 65 MiB", pickle_bomb, "67108864 are the limit"),
     ("the CRC of a storage", lambda: changed(plain(), b"\x01" * 24, b"\x01" * 23 + b"\x03"), "have the CRC"),
     ("the CRC of the pickle", lambda: changed(plain(), text("w"), text("v")), "have the CRC"),
     ("damaged packed bytes", lambda: (lambda c: c[:60] + bytes([c[60] ^ 0xFF]) + c[61:])(archive(BODY, {"0": DATA}, zipfile.ZIP_DEFLATED)), "zip: "),
     ("encrypted", lambda: with_field(plain(), b"archive/data/0", 8, "<H", 1), "is encrypted"),
     ("method 12", lambda: with_field(plain(), b"archive/data/0", 10, "<H", 12), "method 12"),
-    ("two names for an entry", lambda: changed(plain(), b"archive/data/0", b"archive/data/9", 1), "otherwise in its own header"),
+    ("two names for an entry", lambda: changed(plain(), b"archive/data/0", b"archive/data/9", 1), "in its own header"),
+    ("an own header that says encrypted", lambda: with_local(plain(), b"archive/data/0", 6, "<H", 1), "in its own header"),
+    ("an own header with another method", lambda: with_local(plain(), b"archive/data/0", 8, "<H", 12), "in its own header"),
+    ("an own header with another CRC", lambda: with_local(plain(), b"archive/data/0", 14, "<I", 1), "in its own header"),
+    ("an own header with another packed size", lambda: with_local(plain(), b"archive/data/0", 18, "<I", 20), "in its own header"),
+    ("an own header with another size", lambda: with_local(plain(), b"archive/data/0", 22, "<I", 25), "in its own header"),
     ("an entry behind the directory", lambda: with_field(plain(), b"archive/data/0", 42, "<I", 1 << 30), "not before the directory"),
+    ("an entry whose header is cut off", lambda: with_field(plain(), b"archive/data/0", 42, "<I", directory_of(plain())[0] - 29),
+     "not before the directory"),
+    ("an extra field beyond its room", lambda: with_extra(plain(), b"archive/data/0", struct.pack("<HH", 7, 1)), "is too long"),
     ("an entry that is no entry", lambda: with_field(plain(), b"archive/data/0", 42, "<I", 7), "has no header here"),
-    ("an entry beyond the directory", lambda: with_field(with_field(plain(), b"archive/data/1", 20, "<I", 1 << 20), b"archive/data/1", 24, "<I", 1 << 20),
+    ("an entry beyond the directory", lambda: with_both(with_both(plain(), b"archive/data/1", 0, 1 << 20), b"archive/data/1", 4, 1 << 20),
      "are left"),
     ("sizes that differ", lambda: with_field(plain(), b"archive/data/0", 20, "<I", 20), "24 bytes"),
     ("a directory behind the end", lambda: at_end(plain(), 16, "<I", 1 << 30), "does not lie before its end"),
@@ -250,6 +314,14 @@ ARCHIVES = [
     ("fewer entries than said", lambda: at_end(at_end(plain(), 8, "<H", 9), 10, "<H", 9), "ends 0 bytes on"),
     ("more entries than said", lambda: at_end(at_end(plain(), 8, "<H", 2), 10, "<H", 2), "bytes too many"),
     ("several parts", lambda: at_end(plain(), 8, "<H", 1), "several parts"),
+    ("another part", lambda: at_end(plain(), 4, "<H", 1), "several parts"),
+    ("a directory in another part", lambda: at_end(plain(), 6, "<H", 1), "several parts"),
+    ("several parts in the 64-bit end", lambda: with_end64(plain(), here=2), "several parts"),
+    ("a 64-bit end of another size", lambda: with_end64(plain(), size=45), "a wrong size"),
+    ("bytes before the 64-bit end", lambda: with_end64(plain(), gap=b"gap"), "3 bytes lie between"),
+    ("bytes before the end", lambda: plain()[:-22] + b"gap" + plain()[-22:], "3 bytes lie between"),
+    ("bytes behind the end", lambda: plain() + b"x", "without its end"),
+    ("a comment with more behind it", lambda: at_end(plain(), 20, "<H", 1) + b"xy", "without its end"),
     ("a 64-bit end that is not there", lambda: at_end(plain(), 16, "<I", 0xFFFFFFFF), "64-bit end"),
     ("no end", lambda: plain()[:-22], "without its end"),
     ("half of it", lambda: plain()[: len(plain()) // 2], "not complete"),

@@ -2,10 +2,12 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import bisect
 import io
 import json
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -175,6 +177,48 @@ class Torch(Case):
         tensors, _ = self.both(body, {"0": ABC})
         self.assertEqual(list(tensors), ["w"])
 
+    def test_a_parameter_with_attributes(self):
+        """Of which torch keeps the state as a fourth argument."""
+        parameter = call("torch._utils", "_rebuild_parameter_with_state", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED,
+                         dict_of([("tag", number(1))]))
+        self.assertEqual(self.both(dict_of([("w", parameter)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_tensor_that_repeats_elements_is_not_kept_for_all_of_them(self):
+        """It is as long as the storage, and comes first by name."""
+        body = dict_of([("a", tensor(storage("0", 6), [2, 3], [0, 1])), ("b", tensor(storage("0", 6), [6], [1]))])
+        tensors, metadata = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual((tensors, metadata), ({"b": ("F32", [6], ABC)}, {"format": "pt", "a": "b"}))
+        for file in self.folder.iterdir():
+            file.unlink()
+        body = dict_of([("a", tensor(storage("0", 4), [2, 2], [0, 3])), ("b", tensor(storage("0", 4), [2, 2], [0, 1]))])
+        self.refused(stacked(body, {"0": ABC[:16]}), 2, "'b' and 'a' share elements")
+
+    def test_a_transposed_tensor_is_all_of_its_storage(self):
+        body = dict_of([("a", tensor(storage("0", 6), [3, 1, 2], [1, 0, 3])), ("b", tensor(storage("0", 6), [2], [1]))])
+        tensors, _ = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual(tensors, {"a": ("F32", [3, 1, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    def test_the_stride_of_a_single_element_says_nothing(self):
+        body = dict_of([("a", tensor(storage("0", 6), [6, 1], [1, 1])), ("b", tensor(storage("0", 6), [6, 1], [1, (1 << 63) - 1]))])
+        _, metadata = self.both(body, {"0": ABC}, said=b"")
+        self.assertEqual(metadata, {"format": "pt", "b": "a"})
+
+    def test_a_name_that_cannot_be_written_is_of_the_file_that_is_read(self):
+        for called, code in ((b"\xff", 1), (b"\xed\xa0\x80", 1), (b"__metadata__", 2)):
+            self.refused(archive(dict_of([(called, tensor(storage("0", 6), [6], [1]))]), {"0": ABC}), code, "a tensor")
+
+    def test_numbers_and_values_that_are_thrown_away(self):
+        """Every spelling of an integer; POP, POP_MARK, SETITEM; a memo that is written twice and then counted on."""
+        first = b"J\x01\x00\x00\x00"
+        item = tensor(storage("0", 6), [], []).replace(number(0), first, 1)
+        thrown = b"J\xff\xff\xff\xff0" + b"(K\x01M\x02\x011" + b"B\x02\x00\x00\x00ab0" + b"\x8e\x02" + bytes(7) + b"ab0"
+        body = b"}" + thrown + text("w") + item + b"s" + text("n") + b"J\xff\xff\xff\xffs"
+        tensors, _ = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual(tensors, {"w": ("F32", [], floats(1))})
+        body = b"}" + text("w") + b"\x94\x94" + text("v") + b"q\x000" + text("u") + b"\x940h\x00" + b"0h\x020" + NONE + b"s"
+        body += text("w") + item + b"s"
+        self.assertEqual(self.convert(archive(body, {"0": ABC}), said=None)[0], {"w": ("F32", [], floats(1))})
+
     def test_protocol_4_with_frames_and_names_from_the_stack(self):
         def short(value):
             return b"\x8c" + bytes([len(value)]) + value.encode()
@@ -198,6 +242,25 @@ class Torch(Case):
         body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("t", tensor(storage("1", 6), [3, 2], [1, 3]))])
         tensors, _ = self.convert(archive(body, {"0": ABC, "1": ABC}, zipfile.ZIP_DEFLATED))
         self.assertEqual((tensors["w"][2], tensors["t"][2]), (ABC, floats(0, 3, 1, 4, 2, 5)))
+
+    def test_a_packed_storage_without_elements(self):
+        body = dict_of([("w", tensor(storage("0", 0), [0], [1]))])
+        self.assertEqual(self.convert(archive(body, {"0": b""}, zipfile.ZIP_DEFLATED))[0], {"w": ("F32", [0], b"")})
+
+    def test_views_of_a_packed_storage_in_a_stream(self):
+        body = dict_of([("c", tensor(storage("0", 6), [2], [1], first=4)), ("a", tensor(storage("0", 6), [2], [2])),
+                        ("b", tensor(storage("0", 6), [2], [1], first=3))])
+        for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            tensors, _ = self.convert(archive(body, {"0": ABC}, compression), "--keep-shared")
+            self.assertEqual({key: value[2] for key, value in tensors.items()}, {"a": floats(0, 2), "b": floats(3, 4), "c": floats(4, 5)})
+            result = run("convert", str(self.folder / "a.bin"), "-", "--to", "safetensors", "--keep-shared")
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
+
+    def test_an_archive_with_a_comment(self):
+        content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
+        comment = b"PK\x05\x06 and words"
+        self.assertEqual(self.convert(content[:-2] + struct.pack("<H", len(comment)) + comment)[0], {"w": ("F32", [6], ABC)})
 
     def test_a_type_that_safetensors_lacks(self):
         body = dict_of([("w", tensor(storage("0", 1, "ComplexDoubleStorage"), [1], [1]))])
@@ -243,8 +306,6 @@ class Torch(Case):
         self.assertEqual(tensors, {"a": ("U8", [0], b"")})
 
 
-
-
 @needs_zip
 class LargeArchive(Case):
     def test_an_archive_beyond_4_gib(self):
@@ -257,9 +318,9 @@ class LargeArchive(Case):
                 target.writestr("archive/data.pkl", pickle(body))
             small = path.read_bytes()
         # By hand: local header of the hole, the hole, the small storage, a directory with 64-bit numbers.
-        def local(called, size):
+        def local(called, size, crc):
             extra = struct.pack("<HHQQ", 1, 16, size, size)
-            return struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF, len(called),
+            return struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(called),
                                len(extra)) + called + extra
         def entry(called, size, crc, at):
             extra = struct.pack("<HHQQQ", 1, 24, size, size, at)
@@ -273,9 +334,10 @@ class LargeArchive(Case):
         with open(path, "wb") as file:
             for called, size, data in parts:
                 at = file.tell()
-                file.write(local(called, size))
+                crc = 0 if data is None else zlib.crc32(data)
+                file.write(local(called, size, crc))
                 file.seek(hole, os.SEEK_CUR) if data is None else file.write(data)
-                directory += entry(called, size, 0 if data is None else zlib.crc32(data), at)
+                directory += entry(called, size, crc, at)
             begin = file.tell()
             file.write(directory)
             end = file.tell()
@@ -346,11 +408,29 @@ class Shards(Case):
         self.assertEqual(result.returncode, 1)
         self.assertIn("'../evil.bin' does not lie beside it", result.stderr.decode())
 
-    def test_a_missing_shard(self):
-        os.remove(self.source / "pytorch_model-00002-of-00002.bin")
+    def test_a_missing_shard_is_named_before_anything_is_written(self):
+        for missing in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"):
+            os.rename(self.source / missing, self.source / "elsewhere")
+            result = run("convert", str(self.path), str(self.folder / "new"))
+            self.assertEqual(result.returncode, 3)
+            self.assertIn(f"{missing}: No such file", result.stderr.decode())
+            self.assertFalse((self.folder / "new").exists())
+            os.rename(self.source / "elsewhere", self.source / missing)
+
+    def test_a_shard_with_a_zero_byte_in_its_name(self):
+        """The system would cut the name there, both that which is read and that which is written."""
+        self.index["weight_map"] = {"c": "pytorch_model-00002-of-00002.bin\0.bin"}
+        self.write_index()
         result = run("convert", str(self.path), str(self.folder / "new"))
-        self.assertEqual(result.returncode, 3)
-        self.assertIn("pytorch_model-00002-of-00002.bin", result.stderr.decode())
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("does not lie beside it", result.stderr.decode())
+
+    def test_an_index_as_deep_as_the_stack(self):
+        self.path.write_text(json.dumps(self.index)[:-1] + ', "more": ' + "[" * 200_000 + "]" * 200_000 + "}")
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("more than 100 arrays and objects in each other", result.stderr.decode())
+        self.assertFalse((self.folder / "new").exists())
 
     def test_a_file_as_the_output(self):
         self.assertEqual(run("convert", str(self.path), self.out).returncode, 2)
@@ -393,6 +473,37 @@ class Numpy(Case):
             tensors, _ = self.convert(file.getvalue(), called="a.npz")
             self.assertEqual(tensors, {"a": ("F32", [6], ABC), "b": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5)),
                                        "s": ("I64", [], struct.pack("<q", 5))})
+
+    @needs_zip
+    def test_npz_whose_packed_bytes_are_a_little_more_than_a_block(self):
+        """The last element comes out of the first 64 KiB, and the mark of the end lies behind them."""
+        values = random.Random(1).choices(b"abcdefghijklmnop", k=120_000)
+
+        def packed(n):
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+                target.writestr("a.npy", npy("|u1", (n,), bytes(values[:n])))
+                return file, target.infolist()[0].compress_size
+        first = bisect.bisect_left(range(120_000), (1 << 16) + 1, key=lambda n: packed(n)[1])
+        for n in range(first - 3, first + 3):
+            file, size = packed(n)
+            with self.subTest(size):
+                self.assertEqual(self.convert(file.getvalue(), called="a.npz")[0], {"a": ("U8", [n], bytes(values[:n]))})
+
+    @needs_zip
+    def test_65535_entries_need_no_64_bit_end(self):
+        """All but one are folders."""
+        entries = [(f"{i}/".encode(), b"") for i in range(65534)] + [(b"w.npy", npy("<f4", (6,), ABC))]
+        files, directory = [], []
+        at = 0
+        for called, data in entries:
+            sizes = struct.pack("<IIIHH", zlib.crc32(data), len(data), len(data), len(called), 0)
+            directory.append(struct.pack("<IHHHHHH", 0x02014B50, 20, 20, 0, 0, 0, 0) + sizes + bytes(10) + struct.pack("<I", at) + called)
+            files.append(struct.pack("<IHHHHH", 0x04034B50, 20, 0, 0, 0, 0) + sizes + called + data)
+            at += len(files[-1])
+        directory = b"".join(directory)
+        content = b"".join(files) + directory + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 65535, 65535, len(directory), at, 0)
+        self.assertEqual(self.convert(content, called="a.npz")[0], {"w": ("F32", [6], ABC)})
 
     def test_types_that_safetensors_lacks(self):
         for descr in ("<c16", "|V2", "<U3", "<M8[ns]", "<f16"):

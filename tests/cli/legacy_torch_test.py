@@ -144,6 +144,11 @@ class Torch(unittest.TestCase):
         self.check(module.state_dict())
         self.check(collections.OrderedDict(module.named_parameters(remove_duplicate=False)))
 
+    def test_a_parameter_with_attributes(self):
+        parameter = torch.nn.Parameter(torch.randn(3))
+        parameter.tag = {"of": [1, 2.5, None]}
+        self.check({"w": parameter})
+
     def test_a_state_dict_in_a_checkpoint(self):
         module = Module()
         optimizer = torch.optim.AdamW(module.parameters())
