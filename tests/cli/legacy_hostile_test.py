@@ -14,7 +14,7 @@ import unittest
 import zipfile
 import zlib
 
-from pickles import (ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
+from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
 from sample import COMMAND, READS_ZIP
 
@@ -45,6 +45,20 @@ def doubled(levels):
     for level in range(1, levels):
         body += b"](h" + bytes([level - 1]) + b"h" + bytes([level - 1]) + b"eq" + bytes([level]) + b"0"
     return body + b"h" + bytes([levels - 1])
+
+
+def nameless(levels):
+    """A dictionary that holds one twice under an empty name, and so on: the names stay empty."""
+    body = NONE + b"q\x000"
+    for level in range(1, levels):
+        held = text("") + b"h" + bytes([level - 1])
+        body += b"}(" + held + held + b"uq" + bytes([level]) + b"0"
+    return body + b"h" + bytes([levels - 1])
+
+
+def rebuild_typed(size, kind):
+    return of(call("torch._utils", "_rebuild_tensor_v3", storage("0", 24, "UntypedStorage", "torch.storage"), b"K\x00", tuple_of(*map(number, size)),
+                   tuple_of(*[number(1) for _ in size]), b"\x89", ORDERED, kind))
 
 
 # Name, body of the pickle, words of the message.
@@ -114,6 +128,10 @@ PICKLES = [
     ("dictionaries in dictionaries", b"".join(b"}" + text("a") for _ in range(100_000)) + b"N" + b"s" * 100_000, "more than 64"),
     ("a list that holds itself", of(b"]q\x00h\x00a"), "more than 64"),
     ("lists that double", of(doubled(60)), "names of more than 100000000 bytes"),
+    ("dictionaries that double under an empty name", nameless(25), "more than 4000000 values"),
+    ("a tensor of bytes without a type", of(tensor(storage("0", 24, "UntypedStorage", "torch.storage"), [24], [1])), "a storage without a type"),
+    ("a tensor whose dtype is a storage", rebuild_typed([6], name("torch", "FloatStorage")), "has a global where a dtype is expected"),
+    ("a pair of values without a size", rebuild_typed([], name("torch", "float4_e2m1fn_x2")), "has two values and no size"),
     ("names that grow", text(b"k" * 1_000_000) + b"q\x000}q\x01(" + b"".join(b"h\x00}(h\x00Nu" for _ in range(90)) + b"u",
      "names of more than 100000000 bytes"),
     ("arguments that are called again", of(tuple_of(*[b"N"] * 100_000) + b"q\x00" + (name("torch", "Size") + b"h\x00R0") * 30_000),
