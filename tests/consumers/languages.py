@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -42,6 +43,7 @@ ANY_THREAD = ONE_THREAD + "threads = 4: calls on other threads too\n"
 THREADS = {"ctypes": ANY_THREAD, "cffi": ANY_THREAD, "go": ANY_THREAD, "go-purego": ANY_THREAD, "csharp": ANY_THREAD,
            "java": ANY_THREAD, "java-ffm": ANY_THREAD, "ruby": ONE_THREAD,
            "node": ONE_THREAD + "threads = 4, asynchronous: calls on the main thread\n"}
+NO_NUL_IN_STRINGS = {"r"}  # which says so, and lists nothing
 HANGS, BUILD_HANGS = 180, 1800  # seconds
 
 
@@ -78,6 +80,10 @@ def make_files(folder):
     (folder / "model.safetensors").write_bytes(model)
     (folder / "truncated.safetensors").write_bytes(model[:-1])
     data = bytes((i * 7 + i // 251) % 256 for i in range(1 << 20))  # many chunks of 64 KiB, no two alike
+    # Names that are easily cut or lost, and shapes without elements.
+    (folder / "empty.safetensors").write_bytes(checkpoint([]))
+    (folder / "odd.safetensors").write_bytes(checkpoint([("a\0b", "F32", [1], bytes(4)), ("a", "I64", [], bytes(8)),
+                                                         ("", "F4", [2, 3], bytes(3)), ("\U0001f600", "U8", [0, 3], b"")]))
     (folder / "threads.safetensors").write_bytes(checkpoint([("data", "U8", [len(data)], data)]))
 
 
@@ -167,7 +173,7 @@ def cpp_find_package(place):
 def cpp_pkg_config(place):
     compiler, binary = need("c++", "g++"), place.work / "model"
     env = {**place.env, "PKG_CONFIG_PATH": str(place.library.parent / "pkgconfig")}
-    flags = run([need("pkg-config", "pkg-config"), "--cflags", "--libs", "safetensors"], env=env).split()
+    flags = shlex.split(run([need("pkg-config", "pkg-config"), "--cflags", "--libs", "safetensors"], env=env))
     run([compiler, "-std=c++17", HERE / "cpp/model.cpp", "-o", binary, *flags])
     return version(compiler, "--version"), [binary]
 
@@ -200,8 +206,8 @@ def go_with(place, folder, **env):
 
 
 def go(place):
-    return go_with(place, "go", CGO_ENABLED="1", CGO_CFLAGS=f"-I{place.include}",
-                   CGO_LDFLAGS=f"-L{place.library.parent} -lsafetensors")
+    return go_with(place, "go", CGO_ENABLED="1", CGO_CFLAGS=f"'-I{place.include}'",
+                   CGO_LDFLAGS=f"'-L{place.library.parent}' -lsafetensors")
 
 
 def go_purego(place):
@@ -262,8 +268,9 @@ def ocaml(place):
     compiler = need("ocamlopt", "ocaml")
     for name in ["model.ml", "stubs.c"]:
         shutil.copy(HERE / "ocaml" / name, place.work)
-    run([compiler, "-ccopt", f"-I{place.include}", "stubs.c", "model.ml", "-o", "model",
-         "-ccopt", f"-L{place.library.parent}", "-cclib", "-lsafetensors"], cwd=place.work)
+    include, folder = (shlex.quote(f"-{letter}{path}") for letter, path in [("I", place.include), ("L", place.library.parent)])
+    run([compiler, "-ccopt", include, "stubs.c", "model.ml", "-o", "model", "-ccopt", folder, "-cclib", "-lsafetensors"],
+        cwd=place.work)
     return version(compiler, "-version"), [place.work / "model"]
 
 
@@ -334,9 +341,10 @@ def check(name, prefix, work, many, measured):
     if name in THREADS:
         printed = run([*command, "--threads", place.work / "threads.safetensors"], cwd=place.work, env=place.env, limit=HANGS)
         assert printed == THREADS[name], f"printed\n{printed}"
-    listing = run([*command, "--list", many], cwd=place.work, env=place.env, limit=HANGS).strip()
-    times = re.fullmatch(r"getters ([\d.]+) ms, columns ([\d.]+) ms", listing)
-    assert times, listing
+    for file in ["empty.safetensors", *(["odd.safetensors"] if name not in NO_NUL_IN_STRINGS else []), many]:
+        listing = run([*command, "--list", file], cwd=place.work, env=place.env, limit=HANGS).strip()
+        times = re.fullmatch(r"getters ([\d.]+) ms, columns ([\d.]+) ms", listing)
+        assert times, f"{file}: {listing}"
     return f"{found}  {listing}, {float(times[1]) / max(float(times[2]), 0.1):.1f} x" if measured else found
 
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def run(*command, **environment):
 
 def flags(folder, *arguments):
     # pkgconf takes other prefixes for the system's, and adds those of the build machine.
-    return run("pkg-config", *arguments, "--cflags", "--libs", "safetensors", PKG_CONFIG_LIBDIR=folder).split()
+    return shlex.split(run("pkg-config", *arguments, "--cflags", "--libs", "safetensors", PKG_CONFIG_LIBDIR=folder))
 
 
 with tempfile.TemporaryDirectory(prefix="safetensors_mingw_") as folder:

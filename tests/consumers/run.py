@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,8 +55,8 @@ def with_cmake(project, name, *arguments, prefix=PREFIX):
 def with_pkg_config(name, *arguments, prefix=PREFIX, link=()):
     pkg = {"PKG_CONFIG_PATH": str(library_of(PREFIX).parent.relative_to(PREFIX) / "pkgconfig")}
     pkg["PKG_CONFIG_PATH"] = str(prefix / pkg["PKG_CONFIG_PATH"])
-    cflags = run("pkg-config", "--cflags", *arguments, "safetensors", env=pkg).split()
-    libs = run("pkg-config", "--libs", *arguments, "safetensors", env=pkg).split()
+    cflags = shlex.split(run("pkg-config", "--cflags", *arguments, "safetensors", env=pkg))
+    libs = shlex.split(run("pkg-config", "--libs", *arguments, "safetensors", env=pkg))
     binary = WORK / name
     run(CC, *cflags, HERE / "c/main.c", "-o", binary, *link, *libs)
     run(binary, env={"LD_LIBRARY_PATH": str(prefix / library_of(PREFIX).parent.relative_to(PREFIX))})
@@ -118,9 +119,8 @@ def moved_prefix():
     moved = first.rename(WORK / "moved to")  # with a space, as in "Program Files"
     linked_shared(with_cmake("c", "cmake-c-moved", prefix=moved))
     run(moved / "bin/safetensors", "--version")
-    plain = moved.rename(WORK / "moved-again")
-    linked_shared(with_pkg_config("pkg-moved", prefix=plain))
-    for text in [*plain.rglob("*.cmake"), *plain.rglob("*.pc")]:
+    linked_shared(with_pkg_config("pkg-moved", prefix=moved))
+    for text in [*moved.rglob("*.cmake"), *moved.rglob("*.pc")]:
         assert str(PREFIX) not in text.read_text(), f"{text.name} names the prefix that it was installed to"
 
 

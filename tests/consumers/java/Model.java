@@ -95,7 +95,10 @@ public final class Model {
     Native.register(Model.class, NativeLibrary.getInstance(path, Map.of(Library.OPTION_STRING_ENCODING, "UTF-8")));
   }
 
-  record Row(String name, int dtype, long[] shape, long bytes, long offset) {}
+  record Row(String name, int dtype, long[] shape, long bytes, long offset) {
+    @Override
+    public String toString() { return name + " " + dtype + Arrays.toString(shape) + bytes + " " + offset; }
+  }
 
   static final StError error = new StError();
 
@@ -183,6 +186,8 @@ public final class Model {
       check(st_plan_run(plan, options, error));
     } finally {
       st_plan_free(plan);
+      java.lang.ref.Reference.reachabilityFence(weight); // else their memory may be freed while the plan writes to it
+      java.lang.ref.Reference.reachabilityFence(bias);
     }
     System.out.printf("plan: %d of %d bytes, the last weight is %s%n", last[0], last[1], text(weight.getFloatArray(44, 1)));
   }
@@ -235,9 +240,7 @@ public final class Model {
     long middle = System.nanoTime();
     Row[] columns = byColumns(file);
     long end = System.nanoTime();
-    for (int i = 0; i < columns.length; ++i)
-      if (!getters[i].name.equals(columns[i].name) || getters[i].offset != columns[i].offset)
-        throw new AssertionError("the lists differ");
+    if (!Arrays.deepToString(getters).equals(Arrays.deepToString(columns))) throw new AssertionError("the lists differ");
     System.out.printf("getters %.1f ms, columns %.1f ms%n", (middle - start) / 1e6, (end - middle) / 1e6);
     st_free(file);
   }

@@ -100,7 +100,8 @@ function byGetters(file) {
   return Array.from({ length: Number(st.st_count_tensors(file)) }, (_, i) => {
     const tensor = st.st_get_tensor_at(file, i);
     const length = [0];
-    const name = koffi.decode(st.st_tensor_name(tensor, length), "char", Number(length[0]));
+    const bytes = st.st_tensor_name(tensor, length); // which may hold a NUL: koffi's strings end there
+    const name = Buffer.from(koffi.decode(bytes, "uint8_t", Number(length[0]))).toString("utf8");
     const rank = Number(st.st_tensor_rank(tensor));
     const shape = rank === 0 ? [] : Array.from(koffi.decode(st.st_tensor_shape(tensor), "uint64_t", rank), Number);
     return { name, dtype: st.st_tensor_dtype(tensor), shape, bytes: Number(st.st_tensor_bytes(tensor)),

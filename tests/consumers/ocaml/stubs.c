@@ -91,8 +91,10 @@ value ml_count(value file) { return Val_long((intnat)st_count_tensors(File_val(f
 value ml_row(value file, value i) {
   CAMLparam2(file, i);
   const st_tensor *tensor = st_get_tensor_at(File_val(file), (size_t)Long_val(i));
+  const char *name;
   size_t len;
-  const char *name = st_tensor_name(tensor, &len);
+  if (tensor == NULL) caml_invalid_argument("there is no tensor of this number");
+  name = st_tensor_name(tensor, &len);
   CAMLreturn(row_of(name, len, st_tensor_dtype(tensor), st_tensor_shape(tensor), st_tensor_rank(tensor),
                     st_tensor_bytes(tensor), st_tensor_offset(tensor)));
 }
@@ -161,6 +163,8 @@ value ml_run(value file, value items, value callback) {
 value ml_bf16_to_f32(value from, value to) {
   CAMLparam2(from, to);
   st_error error = ST_INIT(st_error);
+  if (Caml_ba_array_val(from)->dim[0] != Caml_ba_array_val(to)->dim[0])
+    caml_invalid_argument("the vectors are not of one length"); /* st_convert knows only one */
   check(st_convert(ST_BF16, Caml_ba_data_val(from), ST_F32, Caml_ba_data_val(to),
                    (size_t)Caml_ba_array_val(from)->dim[0], &error),
         &error);

@@ -3,7 +3,10 @@
 //
 // SAFETENSORS_CDEF names the header as `cc -E -P -DST_API= safetensors.h` prints it.
 // SPDX-License-Identifier: Apache-2.0
-$st = FFI::cdef(file_get_contents(getenv('SAFETENSORS_CDEF')), getenv('SAFETENSORS_LIBRARY') ?: 'libsafetensors.so.0');
+// As `const char *` a name would become a string that ends at its first NUL.
+$header = str_replace('const char *st_tensor_name(', 'const unsigned char *st_tensor_name(',
+                      file_get_contents(getenv('SAFETENSORS_CDEF')));
+$st = FFI::cdef($header, getenv('SAFETENSORS_LIBRARY') ?: 'libsafetensors.so.0');
 
 function fresh(string $struct) {
     global $st;
@@ -54,19 +57,21 @@ function by_columns($file): array {
 
 function by_getters($file): array {
     global $st;
-    $rows = [];
+    [$rows, $length] = [[], $st->new('size_t')];
     for ($i = 0; $i < $st->st_count_tensors($file); ++$i) {
         $tensor = $st->st_get_tensor_at($file, $i);
         $shape = [];
         for ($d = 0; $d < $st->st_tensor_rank($tensor); ++$d) $shape[] = $st->st_tensor_shape($tensor)[$d];
-        $rows[] = [$st->st_tensor_name($tensor, null), $st->st_tensor_dtype($tensor), $shape,
+        $name = $st->st_tensor_name($tensor, FFI::addr($length));
+        $rows[] = [FFI::string($name, $length->cdata), $st->st_tensor_dtype($tensor), $shape,
                    $st->st_tensor_bytes($tensor), $st->st_tensor_offset($tensor)];
     }
     return $rows;
 }
 
 function pair(int $first, int $second) {
-    $values = FFI::new('int64_t[2]');
+    global $st;
+    $values = $st->new('int64_t[2]');
     [$values[0], $values[1]] = [$first, $second];
     return $values;
 }

@@ -16,9 +16,8 @@ by_columns <- function(file) {
 
 by_getters <- function(file) {
   rows <- lapply(seq_len(.Call("r_count", file)), function(i) .Call("r_tensor", file, i))
-  column <- function(k) lapply(rows, `[[`, k)
-  list(name = unlist(column(1)), dtype = unlist(column(2)), shape = column(3), bytes = unlist(column(4)),
-       offset = unlist(column(5)))
+  column <- function(k, kind) vapply(rows, `[[`, kind, k)
+  list(name = column(1, ""), dtype = column(2, ""), shape = lapply(rows, `[[`, 3), bytes = column(4, 0), offset = column(5, 0))
 }
 
 tour <- function() {

@@ -27,11 +27,13 @@ static const st_file *file_of(SEXP file) {
 
 static const char *text_of(SEXP text) { return Rf_translateCharUTF8(STRING_ELT(text, 0)); }
 
-static const st_tensor *tensor_of(SEXP file, SEXP name) {
-  const st_tensor *tensor = st_get_tensor(file_of(file), text_of(name));
-  if (tensor == NULL) Rf_error("no tensor '%s'", text_of(name));
+static const st_tensor *tensor_called(SEXP file, const char *name) {
+  const st_tensor *tensor = st_get_tensor(file_of(file), name);
+  if (tensor == NULL) Rf_error("no tensor '%s'", name);
   return tensor;
 }
+
+static const st_tensor *tensor_of(SEXP file, SEXP name) { return tensor_called(file, text_of(name)); }
 
 SEXP r_open(SEXP path) {
   st_error error = ST_INIT(st_error);
@@ -61,9 +63,12 @@ static SEXP doubles(const uint64_t *values, size_t n) {
 /* list(name, dtype, shape, bytes, offset) of one tensor */
 SEXP r_tensor(SEXP file, SEXP i) {
   const st_tensor *tensor = st_get_tensor_at(file_of(file), (size_t)Rf_asReal(i) - 1);
-  SEXP row = PROTECT(Rf_allocVector(VECSXP, 5));
+  const char *name;
   size_t length;
-  const char *name = st_tensor_name(tensor, &length);
+  SEXP row;
+  if (tensor == NULL) Rf_error("there is no tensor %g", Rf_asReal(i));
+  row = PROTECT(Rf_allocVector(VECSXP, 5));
+  name = st_tensor_name(tensor, &length);
   SET_VECTOR_ELT(row, 0, Rf_ScalarString(Rf_mkCharLenCE(name, (int)length, CE_UTF8)));
   SET_VECTOR_ELT(row, 1, Rf_mkString(st_tensor_dtype_name(tensor)));
   SET_VECTOR_ELT(row, 2, doubles(st_tensor_shape(tensor), st_tensor_rank(tensor)));
@@ -139,10 +144,11 @@ SEXP r_read_backwards(SEXP file, SEXP name, SEXP from, SEXP to) {
 
 /* An error of R must not jump over the library: R_tryEvalSilent keeps it inside, and the run is cancelled. */
 static int32_t progress(void *ctx, uint64_t done, uint64_t total) {
-  SEXP call = PROTECT(Rf_lang3(ctx, Rf_ScalarReal((double)done), Rf_ScalarReal((double)total)));
+  SEXP now = PROTECT(Rf_ScalarReal((double)done)), all = PROTECT(Rf_ScalarReal((double)total));
+  SEXP call = PROTECT(Rf_lang3(ctx, now, all));
   int failed = 0;
   R_tryEvalSilent(call, R_GlobalEnv, &failed);
-  UNPROTECT(1);
+  UNPROTECT(3);
   return failed;
 }
 
@@ -159,7 +165,7 @@ SEXP r_read_all(SEXP file, SEXP names, SEXP callback) {
   SEXP result;
   R_xlen_t i;
   for (i = 0; i < n; ++i) {
-    tensors[i] = st_get_tensor(file_of(file), Rf_translateCharUTF8(STRING_ELT(names, i)));
+    tensors[i] = tensor_called(file, Rf_translateCharUTF8(STRING_ELT(names, i)));
     values[i] = (float *)R_alloc((size_t)st_tensor_elements(tensors[i]), sizeof(float));
   }
   options.threads = 1;
@@ -167,7 +173,8 @@ SEXP r_read_all(SEXP file, SEXP names, SEXP callback) {
   options.ctx = callback;
   status = st_plan_new(file_of(file), &plan, &error);
   for (i = 0; status == ST_OK && i < n; ++i)
-    status = st_plan_add(plan, tensors[i], NULL, NULL, NULL, values[i], (size_t)st_tensor_bytes(tensors[i]), &error);
+    status = st_plan_add(plan, tensors[i], NULL, NULL, NULL, values[i],
+                         (size_t)st_tensor_elements(tensors[i]) * sizeof(float), &error);
   if (status == ST_OK) status = st_plan_run(plan, &options, &error);
   st_plan_free(plan);
   check(status, &error);
