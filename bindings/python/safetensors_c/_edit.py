@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 
+from ._errors import not_an_instance
+
 
 def deserialize(bytes) -> list[tuple[str, dict]]:
     """The tensors of a file that lies in memory: pairs of a name and a dictionary of "shape", "dtype" and "data"."""
     if not isinstance(bytes, _bytes):
-        raise TypeError(f"argument 'bytes': '{type(bytes).__name__}' object is not an instance of 'bytes'")
+        raise not_an_instance("bytes", bytes, "bytes")
     from ._file import File
     from ._library import quick
     file, content, found = File(bytes), memoryview(bytes), []
@@ -32,6 +34,12 @@ def edit_metadata(filename: str | os.PathLike, changes: dict[str, str | None], *
     """
     from ._library import path_of
     from ._writer import edit
+    if not isinstance(changes, dict):
+        raise not_an_instance("changes", changes, "dict")
+    for key, value in changes.items():
+        for text in (key, "" if value is None else value):
+            if not isinstance(text, str):
+                raise not_an_instance("changes", text)
     edit(path_of(filename), changes, sync)
 
 

@@ -20,6 +20,12 @@ class SafetensorError(Exception):
     offset: int | None = None
 
 
+def not_an_instance(argument: str, value, kind: str = "str") -> TypeError:
+    """What the reference says of an argument of another type."""
+    given = "'None'" if value is None else f"'{type(value).__name__}' object"
+    return TypeError(f"argument '{argument}': {given} is not an instance of '{kind}'")
+
+
 # The reference's words for a header that is refused, by status, and what of the library's message belongs into them.
 _HEADER = {
     "ST_ERR_HEADER_SIZE": ("header too large", None),

@@ -4,7 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from operator import index as as_integer
 
-from ._errors import SafetensorError
+from ._errors import SafetensorError, not_an_instance
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",
                "tf": "tensorflow", "tensorflow": "tensorflow", "jax": "flax", "flax": "flax", "mlx": "mlx",
@@ -14,7 +14,7 @@ _INDEXED = ("cuda", "musa", "npu", "xpu", "xla", "mlu", "hpu")
 
 def _framework(given) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"argument 'framework': '{type(given).__name__}' object is not an instance of 'str'")
+        raise not_an_instance("framework", given)
     if given not in _FRAMEWORKS:
         raise SafetensorError(f"framework {given} is invalid")
     return _FRAMEWORKS[given]
@@ -99,7 +99,7 @@ class safe_open:
         self._opened = None
         framework, device = _framework(framework), _device(device)
         if not isinstance(backend, str):
-            raise TypeError(f"argument 'backend': '{type(backend).__name__}' object is not an instance of 'str'")
+            raise not_an_instance("backend", backend)
         if backend not in ("mmap", "pread"):
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         if device != "cpu" and framework not in ("pytorch", "paddle"):
@@ -119,7 +119,7 @@ class safe_open:
     def _missing(name) -> Exception:
         if isinstance(name, str):
             return SafetensorError(f"File does not contain tensor {name}")
-        return TypeError(f"argument 'name': '{type(name).__name__}' object is not an instance of 'str'")
+        return not_an_instance("name", name)
 
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
@@ -154,7 +154,7 @@ class safe_open:
         """A tensor that is read only where it is indexed: `get_slice(name)[:, ::8]`."""
         try:
             row = self._rows[name]
-        except KeyError:
+        except (KeyError, TypeError):
             row = self._row(name)
         of = self._of
         if of is None:  # another thread closes the file
@@ -167,7 +167,7 @@ class safe_open:
         """The row of a tensor, and from then on `_rows` for all of them."""
         file = self._file
         table = file.table
-        if name not in table.index:
+        if not isinstance(name, str) or name not in table.index:
             raise self._missing(name)
         self._of, self._rows = _Sliced(file, self._make, table), table.index
         return table.index[name]

@@ -9,6 +9,7 @@ import threading
 from ctypes import addressof, byref, c_uint8, c_void_p, memmove
 
 from . import _callbacks, _library
+from ._errors import not_an_instance
 from ._library import call, quick, st
 
 
@@ -37,7 +38,7 @@ def memory_of(data) -> tuple[int | None, int, object]:
 def check_bytes(data) -> None:
     """For functions that take the content of a file, where a str would be taken for a path."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"argument 'bytes': '{type(data).__name__}' object is not an instance of 'bytes'")
+        raise not_an_instance("bytes", data, "bytes")
 
 
 class FileObject:

@@ -8,7 +8,7 @@ import os
 from operator import index as as_integer
 
 from ._dtypes import BITS, NUMBERS, RANK, SPELLED
-from ._errors import SafetensorError
+from ._errors import SafetensorError, not_an_instance
 
 
 class TensorSpec:
@@ -23,7 +23,7 @@ class TensorSpec:
 
     def __init__(self, *, dtype: str, shape, data_ptr: int, data_len: int):
         if not isinstance(dtype, str):
-            raise TypeError(f"argument 'dtype': '{type(dtype).__name__}' object is not an instance of 'str'")
+            raise not_an_instance("dtype", dtype)
         if dtype not in SPELLED:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(_SUPPORTED))
         if isinstance(shape, (str, bytes)):
@@ -104,19 +104,18 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
 
 def _check(tensor_dict, metadata) -> None:
     if not isinstance(tensor_dict, dict):
-        raise TypeError(f"argument 'tensor_dict': '{type(tensor_dict).__name__}' object is not an instance of 'dict'")
+        raise not_an_instance("tensor_dict", tensor_dict, "dict")
     for name, spec in tensor_dict.items():
         if not isinstance(name, str):
-            raise TypeError(f"argument 'tensor_dict': '{type(name).__name__}' object is not an instance of 'str'")
+            raise not_an_instance("tensor_dict", name)
         if not isinstance(spec, TensorSpec):
-            raise TypeError(
-                f"argument 'tensor_dict': '{type(spec).__name__}' object is not an instance of 'TensorSpec'")
+            raise not_an_instance("tensor_dict", spec, "TensorSpec")
         _check_size(name, spec)
     if metadata is not None and not isinstance(metadata, dict):
-        raise TypeError(f"argument 'metadata': '{type(metadata).__name__}' object is not an instance of 'dict'")
+        raise not_an_instance("metadata", metadata, "dict")
     for text in (text for pair in (metadata or {}).items() for text in pair):
         if not isinstance(text, str):
-            raise TypeError(f"argument 'metadata': '{type(text).__name__}' object is not an instance of 'str'")
+            raise not_an_instance("metadata", text)
 
 
 def _check_size(name: str, spec: TensorSpec) -> None:

@@ -158,3 +158,31 @@ def test_what_a_progress_function_raised_holds_nothing(no_collector, path):
         pass
     del opened
     assert there() is None
+
+
+class Generous(Reading):
+    """Reads more than it is asked for."""
+
+    def read(self, count):
+        return self._file.read(count) + bytes(1 << 16)
+
+
+def test_more_bytes_than_were_asked_for_are_not_copied():
+    with pytest.raises(Exception) as error:
+        safe_open(Generous(mine.save({"a": np.arange(4)})), "np")
+    assert "where" in str(error.value.__cause__) and isinstance(error.value.__cause__, OSError)
+
+
+class Silent(Reading):
+    """Whose seek returns nothing, as that of some objects does, so that only tell knows the size."""
+
+    def seek(self, *arguments):
+        self._file.seek(*arguments)
+
+    def tell(self):
+        return self._file.tell()
+
+
+def test_seek_need_not_return_the_position():
+    with safe_open(Silent(mine.save({"a": np.arange(4)})), "np") as file:
+        assert file.get_tensor("a").tolist() == [0, 1, 2, 3]

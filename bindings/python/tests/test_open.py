@@ -300,3 +300,37 @@ def test_number_of_threads_is_not_cut_to_its_last_bits(model, monkeypatch):
     monkeypatch.setattr(_library, "new", watched)
     mine.load_file(model, threads=(1 << 32) + 1)
     assert 1024 in given and 1 not in given
+
+
+def test_memory_that_is_not_contiguous_is_refused(model):
+    with open(model, "rb") as file:
+        content = file.read()
+    for memory in (bytearray(2 * len(content)), bytes(2 * len(content))):
+        with pytest.raises(ValueError, match="not contiguous"):
+            safe_open(memoryview(memory)[::2], "np")
+
+
+def test_list_of_tensors_is_freed(model, monkeypatch):
+    from safetensors_c import _file
+    if not _file._HAS_LISTS:
+        pytest.skip("the library has no lists")
+    made, freed = [], []
+    make, free = _file.quick.st_list_tensors, _file.quick.st_tensor_list_free
+
+    def counted(file, flags, out, error):
+        status = make(file, flags, out, error)
+        made.append(out._obj.value)
+        return status
+    monkeypatch.setattr(_file.quick, "st_list_tensors", counted)
+    monkeypatch.setattr(_file.quick, "st_tensor_list_free", lambda out: (freed.append(out.value), free(out))[1])
+    safe_open(model, "np").keys()
+    assert made and made == freed
+
+
+@pytest.mark.parametrize("name", [None, 1, b"a", ["a"], ("a",)])
+@pytest.mark.parametrize("method", ["get_tensor", "get_slice"])
+def test_name_of_another_type(package, model, method, name):
+    with package.safe_open(model, framework="np") as file, pytest.raises(TypeError) as error:
+        getattr(file, method)(name)
+    given = "'None'" if name is None else f"'{type(name).__name__}' object"
+    assert str(error.value) == f"argument 'name': {given} is not an instance of 'str'"

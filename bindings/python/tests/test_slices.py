@@ -121,3 +121,11 @@ def test_random_slices_against_numpy(ours, file):
                                   for size in (length, length)), int(random.choice([-3, -2, -1, 1, 2, 3])))
                           for length in A.shape[:random.integers(1, 4)])
             assert np.array_equal(whole[index], A[index]), index
+
+
+@pytest.mark.parametrize("step", [1 << 63, 1 << 64, 1 << 65, -(1 << 64), -(1 << 65)])
+def test_step_of_more_bits_than_the_library_has_is_not_cut(ours, path, step):
+    from safetensors_c import numpy as mine
+    mine.save_file({"a": A}, path)
+    with ours.safe_open(path, "np") as file:
+        np.testing.assert_array_equal(file.get_slice("a")[::step, 1], A[::step, 1])

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import array
 import os
 
+import numpy as np
 import pytest
 
 FLOATS = array.array("f", [1, 2, 3, 4])
@@ -194,3 +195,42 @@ def test_room_that_no_header_has(ours, path, reserve, problem):
     with pytest.raises(problem):
         ours.serialize_file({}, path, header_reserve=reserve)
     assert not os.path.exists(path)
+
+
+def test_sync_reaches_the_library(ours, path, monkeypatch):
+    from safetensors_c import _library
+    from safetensors_c import numpy as mine
+    flags = []
+    for name, at in (("st_writer_begin", 2), ("st_edit_metadata", 4)):
+        def noted(*arguments, _call=getattr(_library.st, name), _at=at):
+            flags.append(arguments[_at]._obj.flags)
+            return _call(*arguments)
+        monkeypatch.setattr(_library.st, name, noted)
+    for sync in (False, True):
+        mine.save_file({"a": np.ones(1)}, path, sync=sync)
+        ours.edit_metadata(path, {"k": "v"}, sync=sync)
+    assert flags == [0, 0, _library.WRITE_SYNC, _library.WRITE_SYNC]
+
+
+@pytest.mark.parametrize("changes, given, kind", [
+    (None, "'None'", "dict"), ([], "'list' object", "dict"), ({"a": b"x"}, "'bytes' object", "str"),
+    ({1: "x"}, "'int' object", "str"), ({"a": 1}, "'int' object", "str")])
+def test_changes_of_another_type_are_named(ours, path, changes, given, kind):
+    with pytest.raises(TypeError) as error:
+        ours.edit_metadata(path, changes)
+    assert str(error.value) == f"argument 'changes': {given} is not an instance of '{kind}'"
+
+
+@pytest.mark.parametrize("problem", [False, True])
+def test_writer_is_freed(ours, path, monkeypatch, problem):
+    from safetensors_c import _library
+    from safetensors_c import numpy as mine
+    made, freed = [], []
+    make, free = _library.quick.st_writer_new, _library.st.st_writer_free
+    monkeypatch.setattr(_library.quick, "st_writer_new", lambda out, error: (make(out, error), made.append(out._obj.value))[0])
+    monkeypatch.setattr(_library.st, "st_writer_free", lambda writer: (freed.append(writer.value), free(writer))[0])
+    try:
+        mine.save_file({"a": np.ones(1)}, path + "/no/folder" if problem else path)
+    except ours.SafetensorError:
+        assert problem
+    assert len(made) == 1 and made == freed
