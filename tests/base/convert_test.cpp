@@ -158,7 +158,6 @@ TEST_P(EachFormat, RoundsRandomFloatsToTheNearest) {
 
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
-// Rounded once it would be 0x3F81, and 0x39.
 // Every pattern of 16 bits, and F32 and F64 of any exponent.
 std::vector<std::byte> many_values(std::size_t count) {
   std::mt19937 random(1);
@@ -196,6 +195,7 @@ TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
   }
 }
 
+// Rounded once the first would be 0x3F81, and the second 0x39.
 TEST(Convert, ADoubleBecomesAFloatBeforeItBecomesWhatIsNoF16) {
   EXPECT_EQ(converted(1 + std::ldexp(1, -8) + std::ldexp(1, -40), Dtype::F64, Dtype::BF16), 0x3F80U);
   EXPECT_EQ(converted(1 + std::ldexp(1, -4) + std::ldexp(1, -40), Dtype::F64, Dtype::F8_E4M3), 0x38U);
