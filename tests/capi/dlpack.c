@@ -82,11 +82,13 @@ typedef struct expected {
   int is_view;
 } expected;
 
-/* 'w' is aligned; 'odd' begins in the middle of an element. */
-#define TWO_PLACES                                                    \
-  "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"  \
-  "\"byte\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[8,9]}," \
-  "\"odd\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9,13]}}"
+/* 'w' is aligned, 'c' as its two floats; 'odd' begins in the middle of an element. */
+#define PLACES                                                           \
+  "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"     \
+  "\"four\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]},"   \
+  "\"c\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[12,20]},"    \
+  "\"byte\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[20,21]},"  \
+  "\"odd\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[21,25]}}"
 
 static const expected kVersioned[] = {
     {"a view that must not be written to", ST_IO_MAP, "w", 0, ST_OK, READ_ONLY, 1},
@@ -99,6 +101,7 @@ static const expected kVersioned[] = {
     {"a copy of what may be written to", ST_IO_COPY, "w", ST_DLPACK_COPY, ST_OK, IS_COPIED, 0},
     {"not aligned", ST_IO_MAP, "odd", 0, ST_OK, IS_COPIED, 0},
     {"not aligned and no copy", ST_IO_MAP, "odd", ST_DLPACK_NO_COPY, ST_ERR_STATE, 0, 0},
+    {"complex numbers are aligned as floats", ST_IO_MAP, "c", ST_DLPACK_NO_COPY, ST_OK, READ_ONLY, 1},
     {"bytes need no alignment", ST_IO_MAP, "byte", ST_DLPACK_NO_COPY, ST_OK, READ_ONLY, 1},
     {"both flags", ST_IO_MAP, "w", ST_DLPACK_COPY | ST_DLPACK_NO_COPY, ST_ERR_ARGUMENT, 0, 0},
     {"an unknown flag", ST_IO_MAP, "w", 4, ST_ERR_UNSUPPORTED, 0, 0},
@@ -127,7 +130,7 @@ static void check_data(const expected *row, const st_tensor *tensor, const seen_
 }
 
 static void files_become_views_or_copies(void) {
-  test_bytes bytes = aligned_file(TWO_PLACES, 13);
+  test_bytes bytes = aligned_file(PLACES, 25);
   size_t i;
   test_save("two.safetensors", bytes.data, bytes.size);
   for (i = 0; i < sizeof kVersioned / sizeof kVersioned[0]; ++i) {

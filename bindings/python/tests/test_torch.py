@@ -298,3 +298,40 @@ def test_progress_is_told_and_a_failure_ends_the_load(path):
     seen = []
     same(mine.load_file(path, progress=lambda done, total: seen.append((done, total)), threads=2), tensors)
     assert seen[-1] == (40000, 40000)
+
+
+@pytest.mark.parametrize("name", ["one", "all", "slice", "backwards"])
+def test_tensors_come_to_the_device(path, name):
+    from safetensors_c import _torch
+    from safetensors_c._file import File
+    mine = pytest.importorskip("safetensors_c.torch")
+    mine.save_file({"a": torch.arange(6.0).reshape(2, 3)}, path)
+    file, tensors = File(path), _torch.Tensors("meta")  # a device that is everywhere
+    row = file.table.get("a")
+    made = {"one": lambda: tensors.tensor(file, row), "all": lambda: tensors.tensors(file)["a"],
+            "slice": lambda: tensors.slice(file, row, slice(1, None)),
+            "backwards": lambda: tensors.slice(file, row, slice(None, None, -1))}[name]()
+    assert made.device.type == "meta" and made.shape[1] == 3
+
+
+def test_groups_stay_below_the_limit_and_report_the_sum(path, monkeypatch):
+    from safetensors_c import _torch
+    from safetensors_c import torch as mine
+    from safetensors_c._file import File
+    mine.save_file({name: torch.zeros(100, dtype=torch.uint8) for name in "abcde"}, path)
+    groups, whole = _torch._groups, []
+    monkeypatch.setattr(_torch, "_groups", lambda rows, limit: (whole.append(group) or group for group in groups(rows, 250)))
+    reports = []
+    _torch.Tensors("meta").tensors(File(path), progress=lambda *report: reports.append(report))
+    assert [len(group) for group in whole] == [2, 2, 1]
+    assert {total for _, total in reports} == {500} and reports[-1] == (500, 500)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+
+
+def test_pairs_of_f4_are_not_taken_apart_backwards(ours, path):
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no F4")
+    from safetensors_c import torch as mine
+    mine.save_file({"a": values("float4_e2m1fn_x2", (4,))}, path)
+    with ours.safe_open(path, "pt") as file, pytest.raises(ValueError):
+        file.get_slice("a")[::-1]
