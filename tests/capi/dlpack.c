@@ -83,11 +83,11 @@ typedef struct expected {
 } expected;
 
 /* 'w' is aligned, 'c' as its two floats; 'odd' begins in the middle of an element. */
-#define PLACES                                                           \
-  "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"     \
-  "\"four\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]},"   \
-  "\"c\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[12,20]},"    \
-  "\"byte\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[20,21]},"  \
+#define PLACES                                                          \
+  "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"    \
+  "\"four\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]},"  \
+  "\"c\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[12,20]},"   \
+  "\"byte\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[20,21]}," \
   "\"odd\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[21,25]}}"
 
 static const expected kVersioned[] = {
