@@ -258,6 +258,7 @@ VIEWS = {
     "inside, then beyond": {"a": BASE[:8], "b": BASE[1:3], "c": BASE[4:]},
     "strided": {"a": BASE[::2], "b": BASE[1::2]},
     "twice": {"a": BASE, "b": BASE, "c": torch.zeros(3)},
+    "a part first": {"a": BASE[:4], "b": BASE, "c": BASE},
     "empty": {"a": BASE[:0], "b": BASE},
     "meta": {"a": torch.empty(3, device="meta"), "b": torch.empty(3, device="meta")},
 }
@@ -280,7 +281,9 @@ def test_tensor_that_begins_inside_an_earlier_one_is_shared(case):
 @pytest.mark.parametrize("state, keywords, expected", [
     ("twice", {}, {"a": ["b"]}), ("twice", {"preferred_names": ["b"]}, {"b": ["a"]}),
     ("twice", {"discard_names": ["a"]}, {"b": ["a"]}), ("twice", {"discard_names": ["a", "b"]}, {"a": ["b"]}),
-    ("meta", {}, {}),
+    # Whatever the caller prefers: a part of the storage is not kept for the whole.
+    ("a part first", {}, {"b": ["a", "c"]}), ("a part first", {"preferred_names": ["a"]}, {"b": ["a", "c"]}),
+    ("a part first", {"discard_names": ["b", "c"]}, {"b": ["a", "c"]}), ("meta", {}, {}),
 ])
 def test_names_that_are_dropped(pt_module, state, keywords, expected):
     assert pt_module._remove_duplicate_names(VIEWS[state], **keywords) == expected
