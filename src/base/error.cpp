@@ -12,7 +12,8 @@ namespace st {
 
 namespace {
 
-constexpr std::size_t kQuotedBytes = 80;  // a message has 231 bytes, and must still hold the numbers
+constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and must still hold the numbers
+constexpr std::size_t kEndBytes = 38;     // of what is longer, of either end: paths differ at theirs
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8, as may be in a path.
 std::optional<char32_t> decoded(std::string_view bytes) {
@@ -52,6 +53,34 @@ std::string visible(std::string_view character) {
   return text;
 }
 
+// The first characters that take at most so many bytes where they are visible, and how many bytes they were.
+std::string beginning_of(std::string_view name, std::size_t most, std::size_t& bytes) {
+  std::string text;
+  for (bytes = 0; bytes < name.size();) {
+    std::size_t next = bytes + 1;
+    while (next < name.size() && continues_character(name[next])) ++next;
+    const std::string shown = visible(name.substr(bytes, next - bytes));
+    if (text.size() + shown.size() > most) break;
+    text += shown;
+    bytes = next;
+  }
+  return text;
+}
+
+// The last ones.
+std::string end_of(std::string_view name, std::size_t most) {
+  std::string text;
+  for (std::size_t end = name.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && continues_character(name[begin])) --begin;
+    const std::string shown = visible(name.substr(begin, end - begin));
+    if (text.size() + shown.size() > most) break;
+    text.insert(0, shown);
+    end = begin;
+  }
+  return text;
+}
+
 }  // namespace
 
 void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_view text, fmt::format_args args) {
@@ -61,16 +90,10 @@ void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_
 }
 
 std::string in_quotes(std::string_view name) {
-  std::string text = "'";
-  for (std::size_t at = 0; at < name.size();) {
-    std::size_t end = at + 1;  // of the character at `at`
-    while (end < name.size() && continues_character(name[end])) ++end;
-    const std::string shown = visible(name.substr(at, end - at));
-    if (text.size() + shown.size() > kQuotedBytes) return text + "...'";
-    text += shown;
-    at = end;
-  }
-  return text + "'";
+  std::size_t shown = 0;
+  const std::string whole = beginning_of(name, kQuotedBytes, shown);
+  if (shown == name.size()) return "'" + whole + "'";
+  return "'" + beginning_of(name, kEndBytes, shown) + "..." + end_of(name, kEndBytes) + "'";
 }
 
 std::string human_bytes(std::uint64_t bytes) {

@@ -50,7 +50,7 @@ template <class... Args>
 
 std::string os_error_text(int os_error);
 
-// A name from a file, fit for one line of a message: quoted, control bytes escaped, cut to about 80 bytes.
+// A name from a file, fit for one line of a message: quoted, control bytes escaped, cut in its middle to about 80 bytes.
 // Not called quoted, which std:: has for strings.
 std::string in_quotes(std::string_view name);
 

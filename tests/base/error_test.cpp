@@ -77,10 +77,14 @@ TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
   }
 }
 
-TEST(Quoted, EightyBytesAreShownAndNoMore) {
+TEST(Quoted, OfWhatIsLongerThan79BytesBothEndsAreShown) {
+  const std::string first(38, 'a');
+  const std::string last(38, 'z');
   EXPECT_EQ(st::in_quotes(std::string(79, 'a')), "'" + std::string(79, 'a') + "'");
-  EXPECT_EQ(st::in_quotes(std::string(80, 'a')), "'" + std::string(79, 'a') + "...'");
-  EXPECT_EQ(st::in_quotes(std::string(78, 'a') + "\xc3\xa9"), "'" + std::string(78, 'a') + "...'");
+  EXPECT_EQ(st::in_quotes(first + "bbbb" + last), "'" + first + "..." + last + "'");
+  EXPECT_EQ(st::in_quotes(first.substr(1) + "\xc3\xa9" + "bbb" + last), "'" + first.substr(1) + "..." + last + "'");
+  EXPECT_EQ(st::in_quotes(first + "bbb" + "\xc3\xa9" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
+  EXPECT_EQ(st::in_quotes(first + "bbb\n" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
 }
 
 TEST(HumanBytes, OneDigitBehindThePointInTheUnitThatFits) {
