@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
 #include "core/checkpoint.hpp"
+#include "core/plan.hpp"
+#include "core/table_device.hpp"
 #include "core/writer.hpp"
 #include "safetensors/safetensors.h"
 
@@ -15,5 +19,13 @@ inline const core::Tensor& tensor_of(const st_tensor* tensor) { return *reinterp
 inline st_writer* handle(core::Writer* writer) { return reinterpret_cast<st_writer*>(writer); }
 inline core::Writer& writer_of(st_writer* writer) { return *reinterpret_cast<core::Writer*>(writer); }
 inline const core::Writer& writer_of(const st_writer* writer) { return *reinterpret_cast<const core::Writer*>(writer); }
+inline core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*>(plan); }
+inline const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
+
+// An st_device is one of the references to the device. Plans have others.
+using DevicePtr = std::shared_ptr<core::TableDevice>;
+inline st_device* handle(DevicePtr* device) { return reinterpret_cast<st_device*>(device); }
+inline DevicePtr* reference_of(st_device* device) { return reinterpret_cast<DevicePtr*>(device); }
+inline const DevicePtr& device_of(const st_device* device) { return *reinterpret_cast<const DevicePtr*>(device); }
 
 }  // namespace st::capi

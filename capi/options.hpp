@@ -33,6 +33,10 @@ inline constexpr std::size_t kFirstBytes<st_read_options> = offsetof(st_read_opt
 template <>
 inline constexpr std::size_t kFirstBytes<st_write_options> = offsetof(st_write_options, header_reserve) +
                                                              sizeof(std::uint64_t);
+template <>
+inline constexpr std::size_t kFirstBytes<st_device_options> = offsetof(st_device_options, library) + sizeof(void*);
+template <>
+inline constexpr std::size_t kFirstBytes<st_device_ops> = offsetof(st_device_ops, close) + sizeof(void*);
 
 template <class Struct>
 bool is_possible_size(std::uint32_t size) {

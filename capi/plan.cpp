@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "guard.hpp"
 #include "handles.hpp"
 #include "io/buffer.hpp"
@@ -10,9 +13,6 @@
 namespace st::capi {
 
 namespace {
-
-core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*>(plan); }
-const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
 
 io::Cache cache_of(st_cache cache) {
   switch (cache) {
@@ -33,6 +33,7 @@ core::ReadOptions read_options(const st_read_options* options) {
   core.gap_bytes = given.gap_bytes;
   core.ctx = given.ctx;
   core.progress = given.progress;
+  core.ready = given.ready;
   core.pool = {given.ctx, given.parallel_for};
   return core;
 }
@@ -78,6 +79,19 @@ void st_plan_progress(const st_plan* plan, uint64_t* done, uint64_t* total) {
 void st_plan_cancel(const st_plan* plan) { plan_of(plan).cancel(); }
 
 int32_t st_plan_is_complete(const st_plan* plan, size_t i) { return plan_of(plan).complete(i) ? 1 : 0; }
+
+void st_plan_get_stats(const st_plan* plan, st_plan_stats* stats) {
+  const core::ReadCounts& counts = plan_of(plan).counts();
+  st_plan_stats full{};
+  full.struct_size = stats->struct_size;
+  full.bytes_wanted = plan_of(plan).total();
+  full.bytes_read = counts.bytes_read;
+  full.reads = counts.reads;
+  full.bytes_copied = counts.bytes_copied;
+  full.copies = counts.copies;
+  full.staging_bytes = plan_of(plan).staging_bytes();
+  std::memcpy(stats, &full, std::min<std::size_t>(stats->struct_size, sizeof full));
+}
 
 void st_plan_free(st_plan* plan) { delete reinterpret_cast<core::Plan*>(plan); }
 

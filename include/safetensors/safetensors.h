@@ -50,7 +50,8 @@
  *     function that ends in _n is the one without it, with a length for each string: what it takes
  *     need not end with a NUL.
  *  7. Structs. Every public struct begins with struct_size, which is set to the size of the struct
- *     as the caller was compiled; ST_INIT does that. A member that is zero stands for its default.
+ *     as the caller was compiled; ST_INIT does that. (But for st_device_copy, of which there are
+ *     arrays, and which never grows.) A member that is zero stands for its default.
  *     Later versions only append members, up to 1024 bytes in all. ST_ERR_STRUCT_SIZE is
  *     returned for a struct_size that no version of the struct has, and for a longer struct with a
  *     non-zero member that this library does not know. Unknown flags, and unknown values of
@@ -117,7 +118,8 @@ typedef int32_t st_status;
 typedef struct st_error {
   uint32_t struct_size; /* Set by ST_INIT, and never changed by the library.                 */
   st_status status;     /* The status that the function returned.                            */
-  int32_t os_error;     /* errno or GetLastError(); 0 if the system reported no error.       */
+  int32_t os_error;     /* errno or GetLastError(); with ST_ERR_DEVICE, the driver's own number; 0
+                           if the system reported no error.                                  */
   uint32_t reserved;    /* 0                                                                 */
   uint64_t offset;      /* Byte of the file at which the fault lies; UINT64_MAX if it has no such
                            place.                                                            */
@@ -597,7 +599,7 @@ typedef struct st_read_options {
   uint64_t gap_bytes;   /* Ranges of a file with at most this many bytes between them are read by
                            one request and the bytes between them are dropped, which is faster
                            than two requests. 0: the library chooses. 1: as good as never.   */
-  void *ctx;            /* Passed on to the two functions below.                             */
+  void *ctx;            /* Passed on to the functions below.                                 */
   /* Is told how many bytes of how many have been read: after a request, but not more often than
    * every 10 ms, and at the end of a run that succeeds. If it returns a number other than 0, the
    * run is cancelled, unless it has read everything. It is never called from two threads at once,
@@ -607,6 +609,11 @@ typedef struct st_read_options {
    * each i from 0 to n - 1, in any order and on any threads, and return after all these calls
    * have. May be NULL. */
   void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
+  /* Is told that destination i is complete, once in a run for each that becomes so, as soon as its
+   * last byte has been read. Several threads call it at once, and in any order; with threads = 1,
+   * only the one that called st_plan_run. The others read on meanwhile, so it should return soon,
+   * and it must not run a plan. May be NULL. Since version 0.2.0. */
+  void (*ready)(void *ctx, size_t i);
 } st_read_options;
 
 /* Reads everything that was added, every time it is called. Starts threads, unless options say
@@ -633,6 +640,23 @@ ST_API int32_t st_plan_is_complete(const st_plan *plan, size_t i);
 /* Frees a plan, which must not be running. */
 ST_API void st_plan_free(st_plan *plan);
 
+/* What the last run of a plan did, also if it failed or was cancelled. Since version 0.2.0. */
+typedef struct st_plan_stats {
+  uint32_t struct_size;
+  uint32_t reserved;      /* 0                                                               */
+  uint64_t bytes_wanted;  /* The bytes of all destinations.                                  */
+  uint64_t bytes_read;    /* Bytes read from files, with gaps and whole blocks of the disk.  */
+  uint64_t reads;         /* Requests for them: the system may answer one in several parts.  */
+  uint64_t bytes_copied;  /* Bytes copied to devices.                                        */
+  uint64_t copies;        /* The copies that this took.                                      */
+  uint64_t staging_bytes; /* Staging memory that the plan's devices had at the end, which is the
+                             most that they have had: see st_device_options.                 */
+} st_plan_stats;
+
+/* Fills *stats, of which only the first struct_size bytes are written. The plan must not be
+ * running. Since version 0.2.0. */
+ST_API void st_plan_get_stats(const st_plan *plan, st_plan_stats *stats);
+
 /* Flags of st_buffer_new. */
 enum {
   /* Do not allocate pages before they are touched. This is faster if a plan fills the buffer at
@@ -650,6 +674,130 @@ ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, 
 
 /* Frees a buffer of st_buffer_new. */
 ST_API void st_buffer_free(void *buffer);
+
+/* ---- Reading into the memory of devices ------------------------------------------------------ */
+
+/* A device, such as a GPU, has memory that the processor cannot write to. A plan reads into staging
+ * memory of the host, which the device can read, and the device copies from there while the next
+ * bytes are read. docs/devices.md tells more. All of this section exists since version 0.2.0.
+ *
+ * An st_device is a device as this process uses it: its driver, its queues of copies and its
+ * staging memory. Any number of plans may use it at the same time, from any threads; they share its
+ * staging memory and keep it open. */
+typedef struct st_device st_device;
+
+typedef struct st_device_options {
+  uint32_t struct_size;
+  uint32_t flags;         /* 0                                                               */
+  int32_t ordinal;        /* Which device, as its driver counts them.                        */
+  uint32_t queues;        /* Queues of copies, 64 at most; 0: 2.                             */
+  uint64_t staging_bytes; /* The most staging memory that the device has at a time: at least 4 MiB;
+                             0: 64 MiB. It is taken slot by slot, as it is first needed, and kept
+                             until the device is closed.                                     */
+  void *context;          /* CUDA only: a CUcontext of the caller, which must outlive the device.
+                             NULL: the primary context, which the CUDA runtime, PyTorch, JAX and
+                             CuPy use; it is retained until the device is closed.            */
+  const char *library;    /* The path of the driver's library. NULL: the one that this process has
+                             loaded already, else the system's: libcuda.so.1, or libamdhip64.so.7,
+                             .6 or .5.                                                       */
+} st_device_options;
+
+/* Opens a device of NVIDIA's CUDA driver, or of AMD's HIP runtime. Neither is linked to: they are
+ * loaded by these functions, and stay loaded. Which context or device is current on the calling
+ * thread does not change, neither here nor in any other function.
+ *
+ * options may be NULL. *out is closed with st_device_free.
+ *
+ * ST_ERR_UNSUPPORTED  no driver is installed, or it is too old, made for linking only (a stub), or
+ *                     without a device.
+ * ST_ERR_RANGE        there is no such ordinal.
+ * ST_ERR_DEVICE       the driver reports another error. */
+ST_API st_status st_device_open_cuda(const st_device_options *options, st_device **out,
+                                     st_error *err);
+ST_API st_status st_device_open_hip(const st_device_options *options, st_device **out,
+                                    st_error *err);
+
+/* One copy from the host to a device. The struct never grows. */
+typedef struct st_device_copy {
+  void *dst;       /* An address in the memory of the device.                                */
+  const void *src; /* In memory of host_alloc.                                               */
+  size_t n;        /* Bytes, at least 1.                                                     */
+} st_device_copy;
+
+/* A device of another kind, as functions of the caller; those of CUDA and HIP are made of the same
+ * functions. A function that returns an int32_t returns 0, or else a number of its own, which ends
+ * the library's call with ST_ERR_DEVICE and becomes its os_error. Several threads call these
+ * functions at once, all but close; threads that the library starts are among them. */
+typedef struct st_device_ops {
+  uint32_t struct_size;
+  uint32_t flags; /* 0                                                                       */
+  void *ctx;      /* Passed on to the functions.                                             */
+  /* Returns size bytes of memory that the device can read, or NULL. Files are read directly from
+   * the disk only into memory at a multiple of 4096. When it returns NULL, the plan works with the
+   * slots that it has; without any, that is ST_ERR_NO_MEMORY. */
+  void *(*host_alloc)(void *ctx, size_t size);
+  void (*host_free)(void *ctx, void *ptr, size_t size);
+  /* Begins n copies, whose dst do not overlap, in a queue below st_device_options.queues, and sets
+   * *mark to a number for wait. It need not wait for them, and they need not keep their order. If
+   * it fails, none of them may still be under way when it returns, and wait is not called. */
+  int32_t (*copy)(void *ctx, uint32_t queue, const st_device_copy *copies, size_t n,
+                  uint64_t *mark);
+  /* Returns when the copies of one call of copy have reached the memory of the device, or one has
+   * failed and none is under way. Called once for each mark, in any order, also after a failure.
+   * Until then the bytes at src stay as they are. */
+  int32_t (*wait)(void *ctx, uint32_t queue, uint64_t mark);
+  /* Makes copies that begin later, in any queue, wait for the work that `stream` has been given so
+   * far. NULL: st_plan_add_device takes no stream. */
+  int32_t (*after)(void *ctx, void *stream);
+  /* Allocates device memory, at a multiple of 256. NULL: st_device_alloc is ST_ERR_UNSUPPORTED. */
+  int32_t (*alloc)(void *ctx, uint64_t size, void **out);
+  void (*release)(void *ctx, void *ptr);
+  /* Returns a name for what another function returned, for messages; it may return NULL, and the
+   * text is not freed. May be NULL. */
+  const char *(*error_name)(void *ctx, int32_t code);
+  /* Called once, after all others, when the device is closed or st_device_new fails. May be
+   * NULL. */
+  void (*close)(void *ctx);
+} st_device_ops;
+
+/* Makes a device of the caller's functions, of which host_alloc, host_free, copy and wait are
+ * needed, and release if there is alloc. The struct is copied. close is called also if this
+ * function fails, unless it returns ST_ERR_STRUCT_SIZE because of ops->struct_size. Of the options,
+ * which may be NULL, only queues and staging_bytes may be set. *out is closed with st_device_free.
+ */
+ST_API st_status st_device_new(const st_device_ops *ops, const st_device_options *options,
+                               st_device **out, st_error *err);
+
+/* Closes a device, as soon as no plan uses it. */
+ST_API void st_device_free(st_device *device);
+
+/* Allocates size bytes of device memory, at a multiple of 256, for programs without an allocator of
+ * their own. *out is freed with st_device_release, before the device is.
+ * ST_ERR_UNSUPPORTED  the device has no such function.
+ * ST_ERR_DEVICE       it failed; too little memory is such a failure. */
+ST_API st_status st_device_alloc(const st_device *device, uint64_t size, void **out, st_error *err);
+ST_API void st_device_release(const st_device *device, void *ptr);
+
+/* Adds one destination in the memory of a device; all else is as for st_plan_add, with which it
+ * shares the numbers of destinations. One plan may fill several devices and memory of the host. It
+ * reads bytes once that several destinations want, if each of them is contiguous in the file.
+ *
+ * stream is a queue of work of the caller: a CUstream or a hipStream_t, of which the numbers 1 and
+ * 2 stand for the default streams, as in DLPack (1: legacy, 2: per thread). The run writes to
+ * dst after the work that the stream has been given when st_plan_run is called. NULL: it may write
+ * at once.
+ *
+ * When st_plan_run returns, also with an error, no copy is under way, and what was copied can be
+ * used in any stream. st_plan_is_complete and ready tell of bytes that have reached the device.
+ * The statuses of running such a plan are those of other plans, and:
+ *
+ * ST_ERR_DEVICE       a function of the device has failed. os_error is what it returned, and the
+ *                     message names the tensor.
+ * ST_ERR_UNSUPPORTED  (of this function) stream is not NULL, and the device takes none. */
+ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void *stream,
+                                    const st_tensor *tensor, const int64_t *begin,
+                                    const int64_t *end, const int64_t *step, void *dst,
+                                    size_t dst_size, st_error *err);
 
 /* ---- Handing tensors to other libraries ------------------------------------------------------ */
 
@@ -912,6 +1060,7 @@ enum {
   ST_ERR_WRITE = 203,       /* The system could not write a file.                            */
   ST_ERR_MAP = 204,         /* The system could not map a file.                              */
   ST_ERR_CALLBACK = 205,    /* A function of the caller reported an error.                   */
+  ST_ERR_DEVICE = 206,      /* A device or its driver failed. Since version 0.2.0.           */
   /* 3xx: the content of a file is wrong. */
   ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or is shorter than it was.   */
   ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */

@@ -67,6 +67,8 @@ class Worker {
  public:
   Worker(ReadScheduler& scheduler, BulkReadListener& listener, bool reports)
       : scheduler_(scheduler), listener_(listener), reports_(reports), executor_(listener) {}
+  Worker(const Worker&) = delete;
+  ~Worker() { listener_.count(executor_.counts()); }
 
   void work() {
     try {

@@ -25,6 +25,7 @@ struct ReadOptions {
   HostPool pool;
   void* ctx = nullptr;
   std::int32_t (*progress)(void* ctx, std::uint64_t done, std::uint64_t total) = nullptr;  // non-zero cancels
+  void (*ready)(void* ctx, std::size_t entry) = nullptr;  // an entry is complete; from any thread
 };
 
 // The callbacks of read_all(). Any thread may call them.
@@ -33,6 +34,7 @@ class BulkReadListener : public ReadListener {
   virtual const Tensor& tensor(std::size_t entry) const = 0;
   virtual void report() = 0;  // called between two batches, by one thread only, to report progress
   virtual void stop() = 0;    // stopped() must return true from now on
+  virtual void count(const ReadCounts& counts) = 0;  // called once by each thread, when it ends
 
  protected:
   ~BulkReadListener() = default;

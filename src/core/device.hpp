@@ -10,12 +10,16 @@
 #include <cstdint>
 #include <span>
 
+#include "device/table.hpp"
+
 namespace st::core {
 
-struct DeviceCopy {
-  std::byte* dst = nullptr;  // an address on the device, which only the device reads or writes
-  const std::byte* src = nullptr;
-  std::size_t bytes = 0;
+using DeviceCopy = device::Copy;
+
+// Copies that have begun together.
+struct DeviceMark {
+  std::uint32_t queue = 0;
+  std::uint64_t number = 0;
 };
 
 class Device {
@@ -29,6 +33,9 @@ class Device {
   // Bytes of every slot: a multiple of kSlotAlignment, and not 0.
   virtual std::size_t slot_bytes() const = 0;
 
+  // Bytes of all slots that the device has.
+  virtual std::uint64_t staging_bytes() const = 0;
+
   // Returns a slot, which the caller gives back. If all staging memory is in use: waits for a slot if `wait` is true,
   // and returns nullptr if not; also if another thread waits already, so that none has two slots while one has none.
   virtual std::byte* take_slot(bool wait) = 0;
@@ -36,10 +43,13 @@ class Device {
 
   // Begins copies from one slot and returns a mark. The slot must stay as it is until wait(mark) has returned. If this
   // or wait(mark) throws, the device reads the slot no more.
-  virtual std::uint64_t begin_copies(std::span<const DeviceCopy> copies) = 0;
+  virtual DeviceMark begin_copies(std::span<const DeviceCopy> copies) = 0;
 
-  // Returns when all copies up to the mark have reached the device's memory.
-  virtual void wait(std::uint64_t mark) = 0;
+  // Returns when the copies of this mark have reached the device's memory. To be called once for each mark.
+  virtual void wait(const DeviceMark& mark) = 0;
+
+  // Later copies begin after the work that the stream has been given so far.
+  virtual void after(void* stream) = 0;
 
  protected:
   Device() = default;

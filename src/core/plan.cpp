@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "core/shared_ranges.hpp"
 
 namespace st::core {
 
@@ -60,6 +62,7 @@ class SliceReading final : public BulkReadListener {
   void stop() override {}
   const Tensor& tensor(std::size_t) const override { return tensor_; }
   void report() override {}
+  void count(const ReadCounts&) override {}
 
  private:
   const Tensor& tensor_;
@@ -79,7 +82,7 @@ Plan::Entry::Entry(Entry&& other) noexcept
 Plan::Plan(const Checkpoint& file) : file_(&file) { file.retain(); }
 
 void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
-               void* dst, std::uint64_t dst_bytes, Device* device) {
+               void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device, void* stream) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
   if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0)) {
@@ -89,7 +92,7 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
-  entry.device = device;
+  entry.device = device.get();
   entry.bytes = tensor.bytes();
   if (begin != nullptr || end != nullptr || step != nullptr) {
     format::Slice slice = format::slice(tensor, begin, end, step);
@@ -101,8 +104,18 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);
+  if (device != nullptr) keep(device, stream);
   entries_.push_back(std::move(entry));
   total_.store(sum, std::memory_order_relaxed);
+}
+
+void Plan::keep(const std::shared_ptr<Device>& device, void* stream) {
+  for (void* const needed : {static_cast<void*>(nullptr), stream}) {
+    const bool kept = std::any_of(streams_.begin(), streams_.end(), [&](const Stream& known) {
+      return known.device == device && known.stream == needed;
+    });
+    if (!kept) streams_.push_back({device, needed});
+  }
 }
 
 // One run of a plan: counts the bytes that were read, reports progress, and says when to stop.
@@ -111,14 +124,23 @@ class Plan::Run final : public BulkReadListener {
   Run(Plan& plan, const ReadOptions& options) : plan_(plan), options_(options) {}
 
   void arrived(std::size_t entry, std::uint64_t bytes) override {
-    plan_.entries_[entry].left.fetch_sub(bytes, std::memory_order_release);
+    // What other threads brought of the entry comes before ready().
+    const std::uint64_t left = plan_.entries_[entry].left.fetch_sub(bytes, std::memory_order_acq_rel);
     plan_.done_.fetch_add(bytes, std::memory_order_relaxed);
+    if (left == bytes && options_.ready != nullptr) options_.ready(options_.ctx, entry);
   }
   bool stopped() const override {
     return stopped_.load(std::memory_order_relaxed) || plan_.cancelled_.load(std::memory_order_relaxed);
   }
   void stop() override { stopped_.store(true, std::memory_order_relaxed); }
   const Tensor& tensor(std::size_t entry) const override { return *plan_.entries_[entry].tensor; }
+  void count(const ReadCounts& counts) override {
+    const std::lock_guard lock(mutex_);
+    plan_.counts_.bytes_read += counts.bytes_read;
+    plan_.counts_.reads += counts.reads;
+    plan_.counts_.bytes_copied += counts.bytes_copied;
+    plan_.counts_.copies += counts.copies;
+  }
   void report() override {
     const Clock::time_point now = Clock::now();
     if (options_.progress == nullptr || now - reported_ < kBetweenReports) return;
@@ -130,28 +152,43 @@ class Plan::Run final : public BulkReadListener {
   Plan& plan_;
   const ReadOptions& options_;
   std::atomic<bool> stopped_{false};
+  std::mutex mutex_;
   Clock::time_point reported_;
 };
 
 void Plan::run(const ReadOptions& options) {
   // A cancel ends the run that it meets, or else the next one, but never two runs.
   struct Listening {
-    const Plan& plan;
-    ~Listening() { plan.cancelled_.store(false, std::memory_order_relaxed); }
+    Plan& plan;
+    ~Listening() {
+      plan.cancelled_.store(false, std::memory_order_relaxed);
+      for (const Stream& one : plan.streams_) {
+        if (one.stream == nullptr) plan.staging_bytes_ += one.device->staging_bytes();
+      }
+    }
   } const listening{*this};
 
   done_.store(0, std::memory_order_relaxed);
+  counts_ = {};
+  staging_bytes_ = 0;
   std::vector<ReadRequest> requests;
   requests.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     entry.left.store(entry.bytes, std::memory_order_relaxed);
-    if (entry.bytes == 0) continue;
+    if (entry.bytes == 0) {
+      if (options.ready != nullptr) options.ready(options.ctx, i);
+      continue;
+    }
     const format::Slice* const slice = entry.strided.get();
     requests.push_back({shard_of(*entry.tensor).number, offset_in_source(*entry.tensor, entry.begin),
-                        slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice, entry.device});
+                        slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice, entry.device, nullptr});
   }
   const Readers readers = open_readers(requests, *file_, options.cache);
+  const OtherDestinations others = share_ranges(requests);
+  for (const Stream& one : streams_) {
+    if (one.stream != nullptr) one.device->after(one.stream);
+  }
   Run reading(*this, options);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;
@@ -176,7 +213,7 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std
     return;
   }
   const std::uint64_t position = source.traits().origin + offset_in_source(tensor, slice.src_begin);
-  const ReadRequest request{0, position, extent(slice), static_cast<std::byte*>(dst), 0, &slice, nullptr};
+  const ReadRequest request{0, position, extent(slice), static_cast<std::byte*>(dst), 0, &slice, nullptr, nullptr};
   Readers readers;
   readers.push_back(source.open_reader(io::Cache::automatic));
   ReadOptions alone;

@@ -22,9 +22,10 @@ class Plan {
   Plan(Plan&&) = delete;
 
   // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice. If `device` is not
-  // null, dst is an address in its memory, and it must live as long as the plan.
+  // null, dst is an address in its memory, and is written to after the work that `stream`, unless that is null, has been
+  // given when the plan is run.
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
-           void* dst, std::uint64_t dst_bytes, Device* device = nullptr);
+           void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device = nullptr, void* stream = nullptr);
 
   // Throws the first error, and Status::cancelled after a cancel. Each call reads everything.
   void run(const ReadOptions& options);
@@ -34,6 +35,10 @@ class Plan {
   std::uint64_t total() const { return total_.load(std::memory_order_relaxed); }
   void cancel() const { cancelled_.store(true, std::memory_order_relaxed); }
   bool complete(std::size_t entry) const;  // all of its bytes were read in the last run
+
+  // Of the last run. Not while run() works.
+  const ReadCounts& counts() const { return counts_; }
+  std::uint64_t staging_bytes() const { return staging_bytes_; }  // that its devices had in the end
 
  private:
   class Run;
@@ -51,8 +56,18 @@ class Plan {
     Entry(Entry&& other) noexcept;
   };
 
+  struct Stream {
+    std::shared_ptr<Device> device;
+    void* stream = nullptr;  // null stands for the device alone
+  };
+
+  void keep(const std::shared_ptr<Device>& device, void* stream);
+
   const std::unique_ptr<const Checkpoint, Release> file_;
   std::vector<Entry> entries_;
+  std::vector<Stream> streams_;  // each once, and each device once without a stream
+  ReadCounts counts_;
+  std::uint64_t staging_bytes_ = 0;
   mutable std::atomic<bool> cancelled_{false};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> total_{0};

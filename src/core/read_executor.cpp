@@ -50,17 +50,30 @@ std::uint64_t alignment_of(const io::SourceReader& reader, io::ReadPath path) {
   return path == io::ReadPath::direct ? reader.alignment() : 1;
 }
 
-// Reads whole blocks around the bytes from block `begin` on. The memory has room for them.
-void read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
-                 std::byte* memory) {
-  const std::uint64_t last = align_up(end, alignment_of(reader, path));
-  const io::Read blocks{begin, static_cast<std::size_t>(last - begin), memory};
-  if (reader.read_many(path, {&blocks, 1}, end)) return;
-  const io::Read bytes{begin, static_cast<std::size_t>(end - begin), memory};
-  (void)reader.read_many(io::ReadPath::wait, {&bytes, 1}, end);
+bool delivered_alike(const ReadRequest& a, const ReadRequest& b) {
+  return a.also != nullptr ? b.also != nullptr : b.also == nullptr && a.device == b.device;
 }
 
 }  // namespace
+
+// Reads whole blocks around the bytes from block `begin` on. The memory has room for them.
+void ReadExecutor::read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
+                               std::byte* memory) {
+  const std::uint64_t last = align_up(end, alignment_of(reader, path));
+  const io::Read blocks{begin, static_cast<std::size_t>(last - begin), memory};
+  if (read_many(reader, path, {&blocks, 1}, end)) return;
+  const io::Read bytes{begin, static_cast<std::size_t>(end - begin), memory};
+  (void)read_many(reader, io::ReadPath::wait, {&bytes, 1}, end);
+}
+
+bool ReadExecutor::read_many(io::SourceReader& reader, io::ReadPath path, std::span<const io::Read> reads,
+                             std::uint64_t needed_end) {
+  if (!reader.read_many(path, reads, needed_end)) return false;
+  const io::Read& last = reads.back();
+  counts_.bytes_read += last.offset + last.bytes - reads.front().offset;
+  counts_.reads += reader.source().traits().joins_reads ? 1 : reads.size();
+  return true;
+}
 
 std::byte* ReadExecutor::scratch(std::uint64_t bytes) {
   if (bytes > pages_bytes_) {
@@ -77,17 +90,18 @@ void ReadExecutor::execute(const ReadBatch& batch) {
   if (batch.ranges.empty()) return read_runs(batch);
   Ranges left = batch.ranges;
   while (!left.empty()) {
-    const Device* const device = left.front().device;
+    const ReadRequest& first = left.front();
     const auto other =
-        std::find_if(left.begin(), left.end(), [device](const auto& range) { return range.device != device; });
+        std::find_if(left.begin(), left.end(), [&first](const auto& range) { return !delivered_alike(first, range); });
     const auto together = static_cast<std::size_t>(other - left.begin());
     deliver(*batch.reader, batch.path, left.first(together));
     left = left.subspan(together);
   }
 }
 
-// The ranges have one device, or none.
+// The ranges are delivered alike.
 void ReadExecutor::deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
+  if (ranges.front().also != nullptr) return share_ranges(reader, path, ranges);
   if (ranges.front().device != nullptr) return stage_ranges(reader, path, ranges);
   read_ranges(reader, path, ranges);
   for (const ReadRequest& range : ranges) listener_.arrived(range.entry, range.bytes);
@@ -115,7 +129,7 @@ bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, Range
   if (!in_place) bounce_ = scratch(end - window_);
   for (const ReadRequest& range : joined_) add_range(range, alignment);
   fill_up_to(end);
-  if (!reader.read_many(path, reads_, needed_end)) return false;
+  if (!read_many(reader, path, reads_, needed_end)) return false;
   for (const Copy& copy : copies_) std::memcpy(copy.dst, bounce_ + (copy.from - window_), copy.bytes);
   return true;
 }
@@ -167,8 +181,8 @@ void ReadExecutor::read_runs(const ReadBatch& batch) {
     const format::Run run = format::run_at(slice, first);
     const std::uint64_t begin = request.begin + (run.src - slice.src_begin);
     if (runs == 1) {
-      one_.assign(
-          1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr, request.device});
+      one_.assign(1, {request.source, begin, slice.run_bytes, request.dst + run.dst, request.entry, nullptr,
+                      request.device, nullptr});
       deliver(*batch.reader, batch.path, one_);
     } else {
       const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - run.src;
@@ -193,8 +207,6 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
     std::byte* const slot = staging_.next_slot(device);
     const std::uint64_t window = align_down(at, alignment_of(reader, path));
     const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
-    device_copies_.clear();
-    arrivals_.clear();
     for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
       const ReadRequest& range = ranges[i];
       at = std::max(at, range.begin);
@@ -206,8 +218,54 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
       if (whole) ++i;
     }
     read_blocks(reader, path, window, at, slot);
-    staging_.begin_copies(device_copies_, arrivals_);
+    begin_copies();
   }
+}
+
+// Reads ranges that each have several destinations to scratch memory, and delivers them from there.
+void ReadExecutor::share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
+  const std::uint64_t begin = ranges.front().begin;
+  const std::byte* const window = read_window(reader, path, begin, ranges.back().begin + ranges.back().bytes - begin);
+  devices_.clear();
+  for (const ReadRequest& range : ranges) {
+    const std::byte* const bytes = window + (range.begin - begin);
+    for (const ReadRequest* to = &range; to != nullptr; to = to->also) {
+      if (to->device == nullptr) {
+        std::memcpy(to->dst + (range.begin - to->begin), bytes, range.bytes);
+        listener_.arrived(to->entry, range.bytes);
+      } else if (std::find(devices_.begin(), devices_.end(), to->device) == devices_.end()) {
+        devices_.push_back(to->device);
+      }
+    }
+  }
+  for (Device* const device : devices_) stage_shared(*device, ranges, window, begin);
+}
+
+// Copies what the device gets of the ranges to its slots, one after another.
+void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin) {
+  const std::size_t room = device.slot_bytes();
+  std::byte* slot = nullptr;
+  std::size_t used = 0;
+  for (const ReadRequest& range : ranges) {
+    for (const ReadRequest* to = &range; to != nullptr; to = to->also) {
+      if (to->device != &device) continue;
+      for (std::uint64_t at = range.begin; at < range.begin + range.bytes && !listener_.stopped();) {
+        if (slot == nullptr) slot = staging_.next_slot(device);
+        const auto bytes =
+            static_cast<std::size_t>(std::min<std::uint64_t>(range.begin + range.bytes - at, room - used));
+        std::memcpy(slot + used, window + (at - begin), bytes);
+        add_device_copy({to->dst + (at - to->begin), slot + used, bytes});
+        arrivals_.push_back({to->entry, bytes});
+        used += bytes;
+        at += bytes;
+        if (used < room) continue;
+        begin_copies();
+        slot = nullptr;
+        used = 0;
+      }
+    }
+  }
+  if (used != 0) begin_copies();
 }
 
 void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs,
@@ -215,7 +273,6 @@ void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, s
   const format::Slice& slice = *request.slice;
   const std::uint64_t window_begin = format::run_at(slice, first).src;
   std::byte* to = staging_.next_slot(*request.device);
-  device_copies_.clear();
   for (const std::uint64_t end = first + runs; first < end;) {
     const format::Row row = format::row_at(slice, first, end - first);
     format::gather(slice, first, row.runs, window + (format::run_at(slice, first).src - window_begin), to, row.dst);
@@ -224,15 +281,25 @@ void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, s
     to += bytes;
     first += row.runs;
   }
-  const Arrival all{request.entry, runs * slice.run_bytes};
-  staging_.begin_copies(device_copies_, {&all, 1});
+  arrivals_.push_back({request.entry, runs * slice.run_bytes});
+  begin_copies();
+}
+
+// Of the slot that was taken last.
+void ReadExecutor::begin_copies() {
+  staging_.begin_copies(device_copies_, arrivals_);
+  counts_.copies += device_copies_.size();
+  for (const Arrival& arrival : arrivals_) counts_.bytes_copied += arrival.bytes;
+  device_copies_.clear();
+  arrivals_.clear();
 }
 
 // Neighbours in both memories make one copy.
 void ReadExecutor::add_device_copy(const DeviceCopy& copy) {
   if (!device_copies_.empty()) {
     DeviceCopy& last = device_copies_.back();
-    if (last.dst + last.bytes == copy.dst && last.src + last.bytes == copy.src) {
+    if (static_cast<std::byte*>(last.dst) + last.bytes == copy.dst &&
+        static_cast<const std::byte*>(last.src) + last.bytes == copy.src) {
       last.bytes += copy.bytes;
       return;
     }

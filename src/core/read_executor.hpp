@@ -15,6 +15,14 @@
 
 namespace st::core {
 
+// What was done to read, as st_plan_stats tells.
+struct ReadCounts {
+  std::uint64_t bytes_read = 0;
+  std::uint64_t reads = 0;
+  std::uint64_t bytes_copied = 0;  // to devices
+  std::uint64_t copies = 0;
+};
+
 // Reads the batches of one thread, and delivers their bytes to the memory of the host or of a device. It keeps its
 // memory from one batch to the next.
 class ReadExecutor {
@@ -28,6 +36,8 @@ class ReadExecutor {
 
   // After an exception: an entry whose bytes a device did not get.
   std::optional<std::size_t> undelivered_entry() const { return staging_.undelivered_entry(); }
+
+  const ReadCounts& counts() const { return counts_; }
 
  private:
   struct Copy {
@@ -44,9 +54,16 @@ class ReadExecutor {
   void add_range(const ReadRequest& range, std::uint64_t alignment);
   void fill_up_to(std::uint64_t end);
   void read_runs(const ReadBatch& batch);
+  bool read_many(io::SourceReader& reader, io::ReadPath path, std::span<const io::Read> reads,
+                 std::uint64_t needed_end);
+  void read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
+                   std::byte* memory);
   const std::byte* read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
   void stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs, const std::byte* window);
+  void share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
+  void stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin);
+  void begin_copies();
   void add_device_copy(const DeviceCopy& copy);
   std::byte* scratch(std::uint64_t bytes);
 
@@ -54,6 +71,8 @@ class ReadExecutor {
   Staging staging_;
   std::vector<DeviceCopy> device_copies_;
   std::vector<Arrival> arrivals_;
+  std::vector<Device*> devices_;
+  ReadCounts counts_;
   std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
   std::uint64_t pages_bytes_ = 0;
 

@@ -111,7 +111,8 @@ void ReadScheduler::take_ranges(ReadBatch& batch, std::uint64_t room) {
     const bool here = request.source == source_ && request.slice == nullptr && begin >= end && begin < limit;
     if (!here || begin - end > gap) break;
     const std::uint64_t bytes = std::min(request.bytes - taken_, limit - begin);
-    batch.ranges.push_back({source_, begin, bytes, request.dst + taken_, request.entry, nullptr, request.device});
+    batch.ranges.push_back(
+        {source_, begin, bytes, request.dst + taken_, request.entry, nullptr, request.device, request.also});
     end = begin + bytes;
     taken_ += bytes;
     if (taken_ < request.bytes) break;
@@ -127,7 +128,7 @@ void ReadScheduler::take_long_run(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t begin = request.begin + (run.src - request.slice->src_begin) + taken_;
   const std::uint64_t bytes = std::min(request.slice->run_bytes - taken_, next_multiple(begin, room) - begin);
   batch.ranges.push_back(
-      {source_, begin, bytes, request.dst + run.dst + taken_, request.entry, nullptr, request.device});
+      {source_, begin, bytes, request.dst + run.dst + taken_, request.entry, nullptr, request.device, nullptr});
   taken_ += bytes;
   if (taken_ < request.slice->run_bytes) return;
   taken_ = 0;

@@ -28,6 +28,8 @@ struct ReadRequest {
   std::size_t entry = 0;                 // number in the plan
   const format::Slice* slice = nullptr;  // null: the whole range
   Device* device = nullptr;              // whose memory `dst` is in; null: in the host's
+  // Another destination of the same bytes, whose `dst` is that of `begin` here; of a whole range only.
+  const ReadRequest* also = nullptr;
 };
 
 using Readers = std::vector<std::unique_ptr<io::SourceReader>>;

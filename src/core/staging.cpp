@@ -33,27 +33,35 @@ void Staging::release() noexcept {
 }
 
 std::byte* Staging::next_slot(Device& device) {
-  if (!slots_.empty() && slots_.front().device != &device) {
+  Slot* slot = take_slot(device);
+  if (slot == nullptr) {
+    // All slots of this device are in use, and the thread has those of another.
     finish();
     release();
+    slot = take_slot(device);
   }
-  Slot& slot = take_slot(device);
-  wait(slot);
-  return slot.memory;
+  current_ = static_cast<std::size_t>(slot - slots_.data());
+  slot->used = ++uses_;
+  wait(*slot);
+  return slot->memory;
 }
 
-// The next of the thread's slots, or a new one. A thread that holds a slot never waits for another, so that threads
-// cannot wait for each other.
-Staging::Slot& Staging::take_slot(Device& device) {
-  if (slots_.size() < kSlotsOfThread) {
-    slots_.reserve(kSlotsOfThread);
-    if (std::byte* const memory = device.take_slot(slots_.empty()); memory != nullptr) {
-      current_ = slots_.size();
-      return slots_.emplace_back(Slot{&device, memory, 0, false, {}});
-    }
+// Returns a new slot, or the one of the thread that was used first, or nullptr if the thread has none of this device
+// and would have to wait for one. A thread that holds a slot never waits for another, so that threads cannot wait for
+// each other.
+Staging::Slot* Staging::take_slot(Device& device) {
+  if (slots_.size() == slots_.capacity()) slots_.reserve(slots_.size() + kSlotsOfThread);  // before there is `first`
+  Slot* first = nullptr;
+  std::size_t own = 0;
+  for (Slot& slot : slots_) {
+    if (slot.device != &device) continue;
+    ++own;
+    if (first == nullptr || slot.used < first->used) first = &slot;
   }
-  current_ = (current_ + 1) % slots_.size();
-  return slots_[current_];
+  if (own == kSlotsOfThread) return first;
+  std::byte* const memory = device.take_slot(slots_.empty());
+  if (memory == nullptr) return own == 0 ? nullptr : first;
+  return &slots_.emplace_back(Slot{&device, memory, 0, {}, false, {}});
 }
 
 void Staging::begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals) {

@@ -35,7 +35,8 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   ~Staging();  // waits for the copies that have begun
 
-  // Returns a slot that may be written to, until begin_copies().
+  // Returns a slot that may be written to, until begin_copies(). Slots of other devices that were returned before may
+  // have been given back by then.
   std::byte* next_slot(Device& device);
 
   // Begins copies from the slot that next_slot() returned last. The listener is told of the arrivals when the bytes
@@ -52,17 +53,19 @@ class Staging {
   struct Slot {
     Device* device = nullptr;
     std::byte* memory = nullptr;
-    std::uint64_t mark = 0;
+    std::uint64_t used = 0;  // when: the least was used first
+    DeviceMark mark;
     bool copying = false;
     std::vector<Arrival> arrivals;
   };
 
-  Slot& take_slot(Device& device);
+  Slot* take_slot(Device& device);
   void wait(Slot& slot);
   void release() noexcept;
 
   ReadListener& listener_;
-  std::vector<Slot> slots_;  // of one device
+  std::vector<Slot> slots_;  // of all devices
+  std::uint64_t uses_ = 0;
   std::size_t current_ = 0;
   std::optional<std::size_t> undelivered_;
 };

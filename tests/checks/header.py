@@ -17,13 +17,14 @@ LANGUAGES = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c", "c2x"),
              ("c++", "c++11"), ("c++", "c++17"), ("c++", "c++20"), ("c++", "c++2b")]
 FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wpadded", "-Werror", "-fsyntax-only"]
 MACROS = {"ST_INIT", "ST_API", "ST_SLICE_BEGIN", "ST_SLICE_END", "ST_VERSION_MAJOR", "ST_VERSION_MINOR", "ST_VERSION_PATCH"}
+ELEMENTS = {"st_device_copy"}  # of arrays, which have no struct_size
 MOST_COLUMNS = 100
 
 text = api.HEADER.read_text()
 
 
 def every_struct():
-    structs = re.findall(r"^typedef struct (st_\w+) \{", text, re.MULTILINE)
+    structs = [name for name in re.findall(r"^typedef struct (st_\w+) \{", text, re.MULTILINE) if name not in ELEMENTS]
     uses = "".join(f"  {{ {name} value = ST_INIT({name}); sum += value.struct_size; }}\n" for name in structs)
     return f"#include <safetensors/safetensors.h>\nint main(void) {{\n  size_t sum = 0;\n{uses}  return (int)sum;\n}}\n"
 

@@ -1,4 +1,4 @@
-"""Dependence points down only: capi -> core -> {format, io} -> base.
+"""Dependence points down only: capi -> core -> {format, device} -> io -> base, where format does without io.
 
 A layer that includes what stands above or beside it cannot be tested, fuzzed or read alone, and the way back is long.
 The system is asked in src/io/SYSTEM only, in src/io/posix for nothing that POSIX.1-2008 does not have, and which folder
@@ -15,13 +15,14 @@ BELOW = {
     "base": {"base"},
     "format": {"format", "base"},
     "io": {"io", "base"},
-    "core": {"core", "format", "io", "base"},
-    "capi": {"capi", "core", "format", "io", "base"},
+    "device": {"device", "io", "base"},
+    "core": {"core", "device", "format", "io", "base"},
+    "capi": {"capi", "core", "device", "format", "io", "base"},
     "cli": set(),  # the command sees the public header only
 }
 CONTAINERS = [p.parent.name for p in sorted((ROOT / "src" / "format").glob("*/container.cpp"))]
 POSIX = {f"{name}.h" for name in (
-    "dirent fcntl poll pthread signal stdio unistd sys/mman sys/resource sys/stat sys/types sys/uio "
+    "dirent dlfcn fcntl poll pthread signal stdio unistd sys/mman sys/resource sys/stat sys/types sys/uio "
     "sys/file"  # flock(), which POSIX does not have, but every system of its family
     .split())}
 LIBRARIES = {"simdjson.h", "xxhash.h", "fmt/core.h"}
@@ -43,7 +44,7 @@ def faults(path, layer, include):
     if container and path.parent.name != container.group(1) and path.name != "containers.cpp":
         yield f"what is not of {container.group(1)} goes through format/containers.hpp"
     system = path.parent.name if path.parent.parent.name == "io" else ""
-    if layer in ("base", "format", "io", "core") and re.search(r"\.h$", include) and include not in LIBRARIES:
+    if layer in ("base", "format", "io", "device", "core") and re.search(r"\.h$", include) and include not in LIBRARIES:
         if not system:
             yield f"{include} belongs into a folder of src/io"
         if system == "posix" and include not in POSIX:

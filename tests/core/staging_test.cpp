@@ -50,6 +50,7 @@ class LateDevice final : public Device {
   }
 
   std::size_t slot_bytes() const override { return slot_bytes_; }
+  std::uint64_t staging_bytes() const override { return 0; }
 
   std::byte* take_slot(bool wait) override {
     std::unique_lock lock(mutex_);
@@ -75,35 +76,37 @@ class LateDevice final : public Device {
     given_back_.notify_one();
   }
 
-  std::uint64_t begin_copies(std::span<const DeviceCopy> copies) override {
+  DeviceMark begin_copies(std::span<const DeviceCopy> copies) override {
     const std::lock_guard lock(mutex_);
     count_call();
     for (const DeviceCopy& copy : copies) {
       ++copies_;
       const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const std::byte* memory) {
-        return copy.src >= memory && copy.src + copy.bytes <= memory + slot_bytes_;
+        return copy.src >= memory && source(copy) + copy.bytes <= memory + slot_bytes_;
       });
       EXPECT_NE(slot, slots_.end()) << "copied from memory that is not the device's";
-      EXPECT_TRUE(copy.dst >= addresses_ && copy.dst + copy.bytes <= addresses_ + kDeviceBytes);
+      EXPECT_TRUE(copy.dst >= addresses_ && target(copy) + copy.bytes <= addresses_ + kDeviceBytes);
     }
     pending_[++mark_].assign(copies.begin(), copies.end());
-    return mark_;
+    return {0, mark_};
   }
 
-  void wait(std::uint64_t mark) override {
+  void wait(const DeviceMark& mark) override {
     const std::lock_guard lock(mutex_);
-    const auto found = pending_.find(mark);
+    const auto found = pending_.find(mark.number);
     ASSERT_NE(found, pending_.end()) << "a mark that was waited for twice, or is none";
     const std::vector<DeviceCopy> copies = std::move(found->second);
     pending_.erase(found);
     count_call();
     for (const DeviceCopy& copy : copies) {
-      if (copy.dst <= refused_ && refused_ < copy.dst + copy.bytes) fail(Status::callback, "the device failed");
+      if (copy.dst <= refused_ && refused_ < target(copy) + copy.bytes) fail(Status::callback, "the device failed");
     }
     for (const DeviceCopy& copy : copies) {
-      std::memcpy(memory_.data() + (copy.dst - addresses_), copy.src, copy.bytes);
+      std::memcpy(memory_.data() + (target(copy) - addresses_), copy.src, copy.bytes);
     }
   }
+
+  void after(void* /*stream*/) override {}
 
   std::byte* address(std::size_t at) { return addresses_ + at; }
   std::byte* contents(std::size_t at) { return memory_.data() + at; }
@@ -117,6 +120,9 @@ class LateDevice final : public Device {
   }
 
  private:
+  static std::byte* target(const DeviceCopy& copy) { return static_cast<std::byte*>(copy.dst); }
+  static const std::byte* source(const DeviceCopy& copy) { return static_cast<const std::byte*>(copy.src); }
+
   void count_call() {
     if (calls_++ == failing_) fail(Status::callback, "the device failed in call {}", failing_);
   }
@@ -136,6 +142,10 @@ class LateDevice final : public Device {
   std::size_t calls_ = 0;
   std::size_t failing_ = SIZE_MAX;
 };
+
+// Devices of these tests outlive their plans.
+std::shared_ptr<Device> borrowed(Device* device) { return {std::shared_ptr<void>(), device}; }
+std::shared_ptr<Device> borrowed(Device& device) { return borrowed(&device); }
 
 using Shape = std::vector<std::uint64_t>;
 const Shape kShapes[] = {{1},         {999},        {300, 64},  {2000, 37}, {5, 40'000},
@@ -218,9 +228,9 @@ class StagingTest : public testing::Test {
   static void add(Plan& plan, const Checkpoint& checkpoint, const Destination& one, void* dst) {
     const Tensor& tensor = *checkpoint.tensor(one.tensor);
     if (one.whole) {
-      plan.add(tensor, nullptr, nullptr, nullptr, dst, one.bytes, one.device);
+      plan.add(tensor, nullptr, nullptr, nullptr, dst, one.bytes, borrowed(one.device));
     } else {
-      plan.add(tensor, one.begin.data(), one.end.data(), one.step.data(), dst, one.bytes, one.device);
+      plan.add(tensor, one.begin.data(), one.end.data(), one.step.data(), dst, one.bytes, borrowed(one.device));
     }
   }
 
@@ -282,7 +292,7 @@ TEST_F(StagingTest, ManyThreadsShareOneSlot) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan plan(*models_.on_disk);
   const Tensor& tensor = *models_.on_disk->tensor("t8");
-  plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), &device);
+  plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), borrowed(device));
   ReadOptions options;
   options.threads = 8;
   options.chunk_bytes = 65536;
@@ -296,7 +306,7 @@ TEST_F(StagingTest, NeighboursInBothMemoriesAreOneCopy) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
     const Tensor& tensor = *models_.in_memory->tensor_at(i);
-    plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+    plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
     at += tensor.bytes();
   }
   ReadOptions options;
@@ -314,7 +324,7 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
     std::size_t at = 0;
     for (const char* name : {"t3", "t5", "t7"}) {
       const Tensor& tensor = *models_.on_disk->tensor(name);
-      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
       at += tensor.bytes();
     }
     device.fail_at(failing);
@@ -344,7 +354,7 @@ TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
     std::size_t at = 0;
     for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
       const Tensor& tensor = *models_.in_memory->tensor_at(i);
-      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), &device);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
       // The first tensor of the slot is named: for the last tensor, which fills many slots, it is the one.
       if (tensor.name() == bad) device.refuse(device.address(at + tensor.bytes() - 1));
       at += tensor.bytes();

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda.hpp"
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "device/library.hpp"
+
+namespace st::device {
+
+namespace {
+
+constexpr const char* kDriver = "CUDA";
+constexpr std::array kNames{"libcuda.so.1", "nvcuda.dll"};
+
+// Of CUresult and CUdevice_attribute.
+constexpr int kStubLibrary = 34;
+constexpr int kNoDevice = 100;
+constexpr int kDriverMismatch = 803;  // the library and the kernel's part are of two versions
+constexpr int kNoCompatibility = 804;
+constexpr int kHostNumaId = 134;
+
+struct CudaCalls {
+#define ST_CUDA_CALL(name, driver, parameters) int(*name) parameters = nullptr;
+#include "device/cuda_calls.def"
+#undef ST_CUDA_CALL
+};
+
+class Cuda final : public Gpu {
+ public:
+  explicit Cuda(const DriverOptions& options) {
+    const Library library(kDriver, options.library, kNames);
+#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls_.name, #cuda);
+#include "device/calls.def"
+#undef ST_DRIVER_CALL
+#define ST_CUDA_CALL(name, driver, parameters) library.find(cuda_.name, #driver);
+#include "device/cuda_calls.def"
+#undef ST_CUDA_CALL
+    start();
+    choose_device(options.ordinal);
+    context_ = options.context;
+    if (context_ != nullptr) return;
+    if (const int code = cuda_.retain_context(&context_, device_); code != 0) fail_call(code, "the primary context");
+    retained_ = true;
+  }
+  Cuda(const Cuda&) = delete;
+  Cuda& operator=(const Cuda&) = delete;
+  ~Cuda() override {
+    if (retained_) cuda_.release_context(device_);
+  }
+
+ private:
+  void start() {
+    const int code = cuda_.init(0);
+    switch (code) {
+      case 0: return;
+      case kStubLibrary: fail(Status::unsupported, "CUDA: the driver's library is a stub, made for linking only");
+      case kNoDevice: fail(Status::unsupported, "CUDA: the driver has no device");
+      case kDriverMismatch:
+      case kNoCompatibility: fail(Status::unsupported, "CUDA: the driver's library does not fit the kernel's part");
+      default: fail_call(code, "cuInit");
+    }
+  }
+
+  void choose_device(int ordinal) {
+    int count = 0;
+    if (const int code = cuda_.device_count(&count); code != 0) fail_call(code, "counting devices");
+    if (count == 0) fail(Status::unsupported, "CUDA: the driver has no device");
+    if (ordinal < 0 || ordinal >= count) fail(Status::range, "CUDA: no device {}, of {}", ordinal, count);
+    if (const int code = cuda_.device_get(&device_, ordinal); code != 0) fail_call(code, "choosing a device");
+    if (cuda_.device_attribute(&node_, kHostNumaId, device_) != 0) node_ = -1;  // older drivers do not know it
+  }
+
+  int enter(std::intptr_t* /*before*/) override { return cuda_.push_context(context_); }
+  int leave(std::intptr_t /*before*/) override {
+    void* own = nullptr;
+    return cuda_.pop_context(&own);
+  }
+  const char* error_name(int code) override {
+    const char* name = nullptr;
+    return cuda_.error_name(code, &name) == 0 ? name : nullptr;
+  }
+
+  CudaCalls cuda_;
+  int device_ = 0;
+  void* context_ = nullptr;
+  bool retained_ = false;
+};
+
+}  // namespace
+
+OwnedTable open_cuda(const DriverOptions& options) {
+  return Gpu::table(std::make_unique<Cuda>(options), options.queues);
+}
+
+}  // namespace st::device

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/gpu.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "io/buffer.hpp"
+#include "io/numa.hpp"
+
+namespace st::device {
+
+namespace {
+
+// Both drivers have the same numbers for these flags.
+constexpr unsigned kNonBlockingStream = 1;  // does not wait for the default stream, nor the default stream for it
+constexpr unsigned kBlockingEvent = 1;      // a thread that waits sleeps: there are more threads than processors
+constexpr unsigned kEventWithoutTime = 2;
+constexpr unsigned kPortable = 1;  // pinned for all contexts
+
+}  // namespace
+
+// The GPU is current on this thread as long as this exists.
+class Gpu::Current {
+ public:
+  // A second attempt is made because what has begun must be waited for, whatever one call said.
+  explicit Current(Gpu& gpu) : gpu_(gpu), first_(gpu.enter(&before_)) {
+    entered_ = first_ == 0 || gpu.enter(&before_) == 0;
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() { leave(); }
+
+  int error() const { return first_; }  // of the first attempt
+
+  int leave() { return std::exchange(entered_, false) ? gpu_.leave(before_) : 0; }
+
+ private:
+  Gpu& gpu_;
+  std::intptr_t before_ = 0;
+  int first_;
+  bool entered_ = false;
+};
+
+void Gpu::fail_call(int code, const char* what) {
+  const char* const name = error_name(code);
+  throw Error{Status::device, code, kNowhere,
+              fmt::format("{} returned {}{}{}", what, code, name == nullptr ? "" : ", ", name == nullptr ? "" : name)};
+}
+
+OwnedTable Gpu::table(std::unique_ptr<Gpu> gpu, std::uint32_t queues) {
+  Table table;
+  table.ctx = gpu.get();
+  table.host_alloc = [](void* ctx, std::size_t size) { return static_cast<Gpu*>(ctx)->new_staging(size); };
+  table.host_free = [](void* ctx, void* memory, std::size_t) { static_cast<Gpu*>(ctx)->free_staging(memory); };
+  table.copy = [](void* ctx, std::uint32_t queue, const Copy* copies, std::size_t n, std::uint64_t* mark) {
+    return static_cast<Gpu*>(ctx)->copy(queue, {copies, n}, mark);
+  };
+  table.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
+    return static_cast<Gpu*>(ctx)->wait(queue, reinterpret_cast<void*>(static_cast<std::uintptr_t>(mark)));
+  };
+  table.after = [](void* ctx, void* stream) { return static_cast<Gpu*>(ctx)->after(stream); };
+  table.alloc = [](void* ctx, std::uint64_t size, void** out) { return static_cast<Gpu*>(ctx)->alloc(size, out); };
+  table.release = [](void* ctx, void* memory) { static_cast<Gpu*>(ctx)->release(memory); };
+  table.error_name = [](void* ctx, std::int32_t code) { return static_cast<Gpu*>(ctx)->error_name(code); };
+  table.close = [](void* ctx) {
+    const std::unique_ptr<Gpu> owned(static_cast<Gpu*>(ctx));
+    owned->close();
+  };
+  Gpu& opening = *gpu.release();
+  OwnedTable owned(table);
+  opening.open(queues);
+  return owned;
+}
+
+void Gpu::open(std::uint32_t queues) {
+  streams_.reserve(queues);
+  Current current(*this);
+  if (current.error() != 0) fail_call(current.error(), "making the device current");
+  while (streams_.size() < queues) {
+    void* stream = nullptr;
+    if (const int code = calls_.stream_create(&stream, kNonBlockingStream); code != 0) fail_call(code, "a new stream");
+    streams_.push_back(stream);
+  }
+  if (const int code = current.leave(); code != 0) fail_call(code, "making another device current");
+}
+
+void Gpu::close() noexcept {
+  Current current(*this);
+  for (void* const event : events_) calls_.event_destroy(event);
+  for (void* const stream : streams_) calls_.stream_destroy(stream);
+}
+
+int Gpu::take_event(void** event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      *event = events_.back();
+      events_.pop_back();
+      return 0;
+    }
+    events_.reserve(++event_count_);  // giving back must not need memory
+  }
+  return calls_.event_create(event, kBlockingEvent | kEventWithoutTime);
+}
+
+void Gpu::give_back(void* event) noexcept {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
+  void* const stream = streams_[queue];
+  for (const Copy& copy : copies) {
+    const int code = calls_.copy(reinterpret_cast<DeviceAddress>(copy.dst), copy.src, copy.bytes, stream);
+    if (code != 0) return code;
+  }
+  return calls_.event_record(event, stream);
+}
+
+// After a call has failed, so that nothing is under way whichever call it was.
+void Gpu::finish(std::uint32_t queue) noexcept {
+  const Current current(*this);
+  calls_.stream_synchronize(streams_[queue]);
+}
+
+int Gpu::copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* mark) {
+  Current current(*this);
+  if (current.error() != 0) return current.error();
+  void* event = nullptr;
+  if (const int code = take_event(&event); code != 0) return code;
+  int code = begin(queue, copies, event);
+  const int left = current.leave();
+  if (code == 0) code = left;
+  if (code != 0) {
+    finish(queue);
+    give_back(event);
+    return code;
+  }
+  *mark = reinterpret_cast<std::uintptr_t>(event);
+  return 0;
+}
+
+int Gpu::wait(std::uint32_t queue, void* event) noexcept {
+  Current current(*this);
+  int code = calls_.event_synchronize(event);
+  const int left = current.leave();
+  if (code != 0) finish(queue);
+  give_back(event);
+  if (code == 0) code = current.error() != 0 ? current.error() : left;
+  return code;
+}
+
+int Gpu::after(void* stream) {
+  Current current(*this);
+  if (current.error() != 0) return current.error();
+  void* event = nullptr;
+  if (const int code = take_event(&event); code != 0) return code;
+  int code = calls_.event_record(event, stream_of(stream));
+  for (std::size_t i = 0; i < streams_.size() && code == 0; ++i) code = calls_.stream_wait(streams_[i], event, 0);
+  give_back(event);
+  return code != 0 ? code : current.leave();
+}
+
+int Gpu::alloc(std::uint64_t bytes, void** out) {
+  Current current(*this);
+  if (current.error() != 0) return current.error();
+  DeviceAddress memory = 0;
+  int code = calls_.mem_alloc(&memory, static_cast<std::size_t>(bytes));
+  if (code != 0) return code;
+  code = current.leave();
+  if (code != 0) {
+    release(reinterpret_cast<void*>(memory));
+    return code;
+  }
+  *out = reinterpret_cast<void*>(memory);
+  return 0;
+}
+
+void Gpu::release(void* memory) {
+  const Current current(*this);
+  calls_.mem_free(reinterpret_cast<DeviceAddress>(memory));
+}
+
+// To allocate and touch memory, and register it then, takes half of the time that the driver takes for its own. Where
+// the system does not let the driver register memory, its own is taken.
+void* Gpu::new_staging(std::size_t bytes) try {
+  std::byte* memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
+  if (node_ >= 0) io::prefer_node(memory, bytes, node_);
+  std::memset(memory, 0, bytes);
+  Current current(*this);
+  if (current.error() == 0 && calls_.host_register(memory, bytes, kPortable) == 0) return memory;
+  io::free_buffer(memory);
+  forget_error();
+  return new_drivers_memory(bytes);
+} catch (...) {
+  return nullptr;
+}
+
+void* Gpu::new_drivers_memory(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  drivers_memory_.reserve(drivers_memory_.size() + 1);
+  void* memory = nullptr;
+  if (calls_.host_alloc(&memory, bytes, kPortable) == 0) {
+    drivers_memory_.push_back(memory);
+    return memory;
+  }
+  forget_error();
+  return nullptr;
+}
+
+void Gpu::free_staging(void* memory) {
+  const Current current(*this);
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::erase(drivers_memory_, memory) != 0) {
+      calls_.host_free(memory);
+      return;
+    }
+  }
+  calls_.host_unregister(memory);
+  io::free_buffer(static_cast<std::byte*>(memory));
+}
+
+}  // namespace st::device

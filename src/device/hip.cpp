@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/hip.hpp"
+
+#include <array>
+#include <memory>
+
+#include "base/error.hpp"
+#include "device/library.hpp"
+
+namespace st::device {
+
+namespace {
+
+constexpr const char* kDriver = "HIP";
+constexpr std::array kNames{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "amdhip64_7.dll",
+                            "amdhip64_6.dll"};
+
+constexpr int kNoDevice = 100;  // hipErrorNoDevice
+constexpr std::uintptr_t kLegacyStream = 1;
+
+struct HipCalls {
+#define ST_HIP_CALL(type, name, runtime, parameters) type(*name) parameters = nullptr;
+#include "device/hip_calls.def"
+#undef ST_HIP_CALL
+};
+
+class Hip final : public Gpu {
+ public:
+  explicit Hip(const DriverOptions& options) : ordinal_(options.ordinal) {
+    if (options.context != nullptr) fail(Status::argument, "HIP: st_device_options.context is for CUDA only");
+    const Library library(kDriver, options.library, kNames);
+#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls_.name, #hip);
+#include "device/calls.def"
+#undef ST_DRIVER_CALL
+#define ST_HIP_CALL(type, name, runtime, parameters) library.find(hip_.name, #runtime);
+#include "device/hip_calls.def"
+#undef ST_HIP_CALL
+    int count = 0;
+    int code = hip_.init(0);
+    if (code == 0) code = hip_.device_count(&count);
+    if (code == kNoDevice || (code == 0 && count == 0)) fail(Status::unsupported, "HIP: the driver has no device");
+    if (code != 0) fail_call(code, "hipInit");
+    if (ordinal_ < 0 || ordinal_ >= count) fail(Status::range, "HIP: no device {}, of {}", ordinal_, count);
+  }
+
+ private:
+  // The runtime has no stack of contexts: each thread has a current device, the first one to begin with.
+  int enter(std::intptr_t* before) override {
+    int current = 0;
+    if (const int code = hip_.get_device(&current); code != 0) return code;
+    *before = current;
+    return current == ordinal_ ? 0 : hip_.set_device(ordinal_);
+  }
+  int leave(std::intptr_t before) override {
+    return before == ordinal_ ? 0 : hip_.set_device(static_cast<int>(before));
+  }
+  const char* error_name(int code) override { return hip_.error_name(code); }
+  void forget_error() override { hip_.last_error(); }
+
+  // The default stream is null in HIP, and has a number only in its newest versions.
+  void* stream_of(void* stream) override {
+    return reinterpret_cast<std::uintptr_t>(stream) == kLegacyStream ? nullptr : stream;
+  }
+
+  HipCalls hip_;
+  const int ordinal_;
+};
+
+}  // namespace
+
+OwnedTable open_hip(const DriverOptions& options) { return Gpu::table(std::make_unique<Hip>(options), options.queues); }
+
+}  // namespace st::device
