@@ -1,0 +1,27 @@
+// The prototypes and numbers that the library has for CUDA's driver are those of cuda.h. Compiled where there is one.
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda.h>
+
+#include "device/gpu.hpp"
+#include "prototypes.hpp"
+
+namespace st::device {
+
+#define ST_DRIVER_CALL(name, cuda, hip, parameters) \
+  static_assert(kSamePrototype<int(*) parameters, decltype(&::cuda)>, #cuda);
+#include "device/calls.def"
+#undef ST_DRIVER_CALL
+#define ST_CUDA_CALL(name, driver, parameters) \
+  static_assert(kSamePrototype<int(*) parameters, decltype(&::driver)>, #driver);
+#include "device/cuda_calls.def"
+#undef ST_CUDA_CALL
+
+static_assert(CUDA_ERROR_STUB_LIBRARY == 34 && CUDA_ERROR_NO_DEVICE == 100);
+static_assert(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH == 803 && CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE == 804);
+static_assert(CU_STREAM_NON_BLOCKING == 1 && CU_EVENT_BLOCKING_SYNC == 1 && CU_EVENT_DISABLE_TIMING == 2);
+static_assert(CU_MEMHOSTREGISTER_PORTABLE == 1 && CU_MEMHOSTALLOC_PORTABLE == 1);
+#if CUDA_VERSION >= 12030
+static_assert(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID == 134);
+#endif
+
+}  // namespace st::device

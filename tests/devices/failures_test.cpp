@@ -1,0 +1,163 @@
+// Every call of a driver fails once: the run says so, nothing is left behind, and nothing hangs.
+// SPDX-License-Identifier: Apache-2.0
+#include <set>
+
+#include "driver.hpp"
+#include "model.hpp"
+
+namespace st::test {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kBytes = 2 * kMiB;
+constexpr int kCode = 4242;  // no number of a driver's
+
+// What happened, by the step at which it ended.
+struct Outcome {
+  st_status opening = ST_OK, allocating = ST_OK, running = ST_OK;
+  int os_error = 0;
+  std::string message;
+};
+
+class DeviceFailures : public testing::TestWithParam<const Driver*> {
+ protected:
+  DeviceFailures() { driver.reset(); }
+
+  // Opens a device, fills its memory and closes it.
+  Outcome load(unsigned threads) {
+    Outcome outcome;
+    st_error err = ST_INIT(st_error);
+    DevicePtr device;
+    outcome.opening = driver.open(driver.options(1, 4 * kMiB), device, &err);
+    void* memory = nullptr;
+    if (outcome.opening == ST_OK) outcome.allocating = st_device_alloc(device.get(), kBytes, &memory, &err);
+    if (outcome.opening == ST_OK && outcome.allocating == ST_OK) outcome.running = fill(device, memory, threads, &err);
+    outcome.os_error = err.os_error;
+    outcome.message = err.message;
+    if (device != nullptr && memory != nullptr) st_device_release(device.get(), memory);
+    return outcome;
+  }
+
+  st_status fill(const DevicePtr& device, void* memory, unsigned threads, st_error* err) {
+    const PlanPtr plan = model.plan();
+    void* const stream = driver.new_stream(1);
+    auto* at = static_cast<std::byte*>(memory);
+    for (std::size_t i = 0; i < model.count(); ++i) {
+      EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), stream, model.tensor(i), nullptr, nullptr, nullptr, at,
+                                   model.size(i), nullptr),
+                ST_OK);
+      at += model.size(i) + 1;  // so that no two are one copy
+    }
+    st_read_options options = ST_INIT(st_read_options);
+    options.threads = threads;
+    const st_status status = st_plan_run(plan.get(), &options, err);
+    EXPECT_EQ(driver.in_flight(), 0);
+    std::vector<char> got(kBytes);
+    driver.read(memory, got.data(), got.size());
+    at = static_cast<std::byte*>(memory);
+    for (std::size_t i = 0; i < model.count(); ++i) {
+      const auto offset = static_cast<std::size_t>(at - static_cast<std::byte*>(memory));
+      EXPECT_TRUE(status != ST_OK || st_plan_is_complete(plan.get(), i));
+      if (st_plan_is_complete(plan.get(), i)) {
+        EXPECT_EQ(std::memcmp(got.data() + offset, model.bytes(i), model.size(i)), 0) << i;
+      }
+      at += model.size(i) + 1;  // so that no two are one copy
+    }
+    driver.free_stream(stream);
+    return status;
+  }
+
+  const Driver& driver = *GetParam();
+  const Model model{std::vector<std::uint64_t>(12, 100'001)};
+};
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DeviceFailures, testing::Values(&cuda(), &hip()),
+                         [](const auto& one) { return one.param->name(); });
+
+// Their failure changes nothing: there is another way, or what they give back is given back.
+const std::set<std::string> kForgiven = {"cuDeviceGetAttribute",
+                                         "cuMemHostRegister_v2",
+                                         "cuMemHostUnregister",
+                                         "cuStreamDestroy_v2",
+                                         "cuEventDestroy_v2",
+                                         "cuMemFree_v2",
+                                         "cuMemFreeHost",
+                                         "cuDevicePrimaryCtxRelease_v2",
+                                         "cuCtxPushCurrent_v2",
+                                         "cuCtxPopCurrent_v2",
+                                         "hipHostRegister",
+                                         "hipHostUnregister",
+                                         "hipStreamDestroy",
+                                         "hipEventDestroy",
+                                         "hipFree",
+                                         "hipHostFree",
+                                         "hipGetDevice",
+                                         "hipSetDevice"};
+
+TEST_P(DeviceFailures, EveryCallFailsOnce) {
+  for (const unsigned threads : {1U, 3U}) {
+    std::set<std::string> forgiven;
+    std::int64_t nth = 0;
+    for (;; ++nth) {
+      driver.reset();
+      driver.fail_call(nth, kCode);
+      const Outcome outcome = load(threads);
+      const char* const name = driver.failed_call();
+      if (name == nullptr) break;
+      const std::string when = std::string(name) + ", call " + std::to_string(nth) + ": " + outcome.message;
+      const bool failed = outcome.opening != ST_OK || outcome.allocating != ST_OK || outcome.running != ST_OK;
+      if (failed) {
+        const st_status status = outcome.opening != ST_OK      ? outcome.opening
+                                 : outcome.allocating != ST_OK ? outcome.allocating
+                                                               : outcome.running;
+        EXPECT_EQ(status, ST_ERR_DEVICE) << when;
+        EXPECT_EQ(outcome.os_error, kCode) << when;
+        EXPECT_NE(outcome.message.find("4242"), std::string::npos) << when;
+      } else {
+        EXPECT_EQ(kForgiven.count(name), 1U) << when;
+      }
+      driver.expect_clean(when);
+    }
+    EXPECT_GT(nth, 60) << "calls";
+  }
+}
+
+TEST_P(DeviceFailures, EveryCopyFailsOnceWhenItIsMade) {
+  for (const unsigned threads : {1U, 3U}) {
+    std::int64_t nth = 0;
+    for (;; ++nth) {
+      driver.reset();
+      driver.fail_copy(nth);
+      const Outcome outcome = load(threads);
+      if (driver.failures() == 0) break;
+      const std::string when = "copy " + std::to_string(nth) + ": " + outcome.message;
+      EXPECT_EQ(outcome.running, ST_ERR_DEVICE) << when;
+      EXPECT_EQ(outcome.os_error, 700) << when;
+      EXPECT_NE(outcome.message.find("FAKE_ILLEGAL_ADDRESS"), std::string::npos) << when;
+      driver.expect_clean(when);
+    }
+    EXPECT_GE(nth, 12) << "copies";
+  }
+}
+
+TEST_P(DeviceFailures, AFailedCopyNamesATensor) {
+  driver.fail_copy(0);
+  const Outcome outcome = load(1);
+  EXPECT_EQ(outcome.running, ST_ERR_DEVICE);
+  EXPECT_EQ(outcome.message.rfind("tensor 't", 0), 0U) << outcome.message;
+}
+
+TEST_P(DeviceFailures, ThereIsAnotherWayToPinMemory) {
+  const bool is_cuda = driver.name() == "CUDA";
+  driver.refuse(is_cuda ? "cuMemHostRegister_v2" : "hipHostRegister", kCode);
+  EXPECT_EQ(load(2).running, ST_OK);
+  driver.expect_clean("memory of the driver");
+  driver.refuse(is_cuda ? "cuMemHostAlloc" : "hipHostMalloc", kCode);
+  const Outcome outcome = load(2);
+  EXPECT_EQ(outcome.running, ST_ERR_NO_MEMORY);
+  EXPECT_NE(outcome.message.find("staging"), std::string::npos) << outcome.message;
+  driver.expect_clean("no memory at all");
+}
+
+}  // namespace
+}  // namespace st::test

@@ -1,0 +1,65 @@
+// The machine behind the fake drivers: devices with memory, streams, events and contexts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fake.hpp"
+
+namespace fake {
+
+// Numbers that CUDA and HIP share.
+enum Code : int {
+  kOk = 0,
+  kInvalidValue = 1,
+  kNoMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kIllegalAddress = 700,
+  kAlreadyRegistered = 712,
+  kNotRegistered = 713,
+};
+
+struct Context;
+struct Stream;
+struct Event;
+
+// Called first in every entry point. Returns what the call is to return, or kOk.
+int enter(const char* name);
+// The same for calls that give something back, which they do in any case.
+int giving_back(const char* name);
+void fault(const char* what);
+int device_count();
+int init_code();
+void mark_initialized();
+const char* name_of(int code);
+
+// The device that is current on this thread; -1 if none is. Each driver has its own way.
+int current_device();
+
+Context* primary(int device);
+int retain(int device);
+int release(int device);
+int device_of(const Context* context);
+
+int new_stream(Stream** out);
+int free_stream(Stream* stream);
+int wait_for_event(Stream* stream, Event* event);
+int synchronize(Stream* stream);
+int new_event(Event** out);
+int free_event(Event* event);
+int record(Event* event, Stream* stream);
+int synchronize(Event* event);
+int copy(std::uintptr_t dst, const void* src, std::size_t bytes, Stream* stream);
+int pin(void* memory, std::size_t bytes);
+int unpin(void* memory);
+int new_pinned(void** out, std::size_t bytes);
+int free_pinned(void* memory);
+int new_memory(std::uintptr_t* out, std::size_t bytes);
+int free_memory(std::uintptr_t memory);
+
+}  // namespace fake

@@ -1,0 +1,281 @@
+// Plans that fill devices: every byte at its place, in every layout, with no more staging memory than allowed.
+//
+// The devices copy as late as they may, so that a slot that is written to too early gives wrong bytes.
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "driver.hpp"
+#include "model.hpp"
+
+namespace st::test {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+st_plan_stats stats_of(const PlanPtr& plan) {
+  st_plan_stats stats = ST_INIT(st_plan_stats);
+  st_plan_get_stats(plan.get(), &stats);
+  return stats;
+}
+
+class DevicePlans : public testing::TestWithParam<const Driver*> {
+ protected:
+  DevicePlans() { driver.reset(); }
+  ~DevicePlans() override { driver.expect_clean("in the end"); }
+
+  static void add(const PlanPtr& plan, const DevicePtr& device, const st_tensor* tensor, std::byte* dst,
+                  void* stream = nullptr) {
+    st_error err = ST_INIT(st_error);
+    const auto bytes = static_cast<std::size_t>(st_tensor_bytes(tensor));
+    ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), stream, tensor, nullptr, nullptr, nullptr, dst, bytes, &err),
+              ST_OK)
+        << err.message;
+  }
+
+  static void run(const PlanPtr& plan, const st_read_options& options = ST_INIT(st_read_options)) {
+    st_error err = ST_INIT(st_error);
+    ASSERT_EQ(st_plan_run(plan.get(), &options, &err), ST_OK) << err.message;
+  }
+
+  const Driver& driver = *GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DevicePlans, testing::Values(&cuda(), &hip()),
+                         [](const auto& one) { return one.param->name(); });
+
+struct Layout {
+  const char* name;
+  std::size_t tensors;
+  std::size_t bytes;  // of each, about
+};
+
+constexpr Layout kLayouts[] = {{"160 tensors", 160, 60'000},
+                               {"2,000 small tensors", 2000, 700},
+                               {"18,867 tensors", 18'867, 90},
+                               {"few long tensors", 3, 5'000'000}};
+
+TEST_P(DevicePlans, EveryLayoutArrivesOnTwoDevicesAndTheHost) {
+  for (const Layout& layout : kLayouts) {
+    std::mt19937_64 random(layout.tensors);
+    std::vector<std::uint64_t> sizes(layout.tensors);
+    for (std::uint64_t& size : sizes) size = layout.bytes / 2 + random() % layout.bytes;
+    const Model model(sizes);
+    for (const std::uint64_t staging : {std::uint64_t{4} * kMiB, std::uint64_t{0}}) {
+      driver.reset();
+      const DevicePtr devices[] = {driver.opened(0, staging), driver.opened(1, staging)};
+      const DeviceMemory first(driver, devices[0].get(), model.data_size());
+      const DeviceMemory second(driver, devices[1].get(), model.data_size());
+      std::vector<std::byte> host(model.data_size());
+      const PlanPtr plan = model.plan();
+      std::size_t at = 0;
+      std::vector<std::size_t> place(model.count());
+      for (std::size_t i = 0; i < model.count(); ++i) {
+        place[i] = random() % 3;
+        if (place[i] == 0) add(plan, devices[0], model.tensor(i), first.at(at));
+        if (place[i] == 1) add(plan, devices[1], model.tensor(i), second.at(at));
+        if (place[i] == 2) {
+          ASSERT_EQ(st_plan_add(plan.get(), model.tensor(i), nullptr, nullptr, nullptr, host.data() + at, model.size(i),
+                                nullptr),
+                    ST_OK);
+        }
+        at += model.size(i);
+      }
+      st_read_options options = ST_INIT(st_read_options);
+      options.threads = staging == 0 ? 0 : 8;
+      run(plan, options);
+      EXPECT_EQ(driver.in_flight(), 0);
+      const std::vector<std::byte> got[] = {first.contents(), second.contents(), host};
+      at = 0;
+      for (std::size_t i = 0; i < model.count(); ++i) {
+        ASSERT_EQ(std::memcmp(got[place[i]].data() + at, model.bytes(i), model.size(i)), 0)
+            << layout.name << ", tensor " << i << " at place " << place[i];
+        at += model.size(i);
+      }
+      const std::uint64_t limit = staging == 0 ? 64 * kMiB : staging;
+      EXPECT_LE(driver.most_pinned(), 2 * limit);
+      EXPECT_LE(stats_of(plan).staging_bytes, 2 * limit);
+    }
+  }
+}
+
+TEST_P(DevicePlans, NeighboursInBothMemoriesAreOneCopy) {
+  const Model model(std::vector<std::uint64_t>(2000, 500));
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  for (std::size_t i = 0; i < model.count(); ++i) add(plan, device, model.tensor(i), memory.at(500 * i));
+  st_read_options options = ST_INIT(st_read_options);
+  options.threads = 1;
+  run(plan, options);
+  EXPECT_EQ(std::memcmp(memory.contents().data(), model.data(), model.data_size()), 0);
+  const st_plan_stats stats = stats_of(plan);
+  EXPECT_EQ(stats.bytes_wanted, model.data_size());
+  EXPECT_EQ(stats.bytes_copied, model.data_size());
+  EXPECT_LE(stats.copies, 5U);  // 400 tensors make a batch
+  EXPECT_EQ(stats.staging_bytes, driver.pinned());
+}
+
+TEST_P(DevicePlans, SlicesAreGathered) {
+  const Model model({300'000, 6000, 1'000'000}, 100);
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  struct Part {
+    std::int64_t begin[2], end[2], step[2];
+  };
+  constexpr Part kParts[] = {{{0, 7}, {INT64_MAX, 30}, {1, 1}},
+                             {{-1, 0}, {-INT64_MAX, INT64_MAX}, {-2, 3}},
+                             {{10, 99}, {20, 0}, {1, -1}},
+                             {{5, 0}, {INT64_MAX, INT64_MAX}, {1, 1}}};
+  struct Expected {
+    std::size_t at;
+    std::vector<char> bytes;
+  };
+  std::vector<Expected> all;
+  std::size_t at = 1;
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    const Part& part = kParts[i];
+    std::uint64_t bytes = 0;
+    ASSERT_EQ(st_tensor_slice(model.tensor(i), part.begin, part.end, part.step, nullptr, &bytes, nullptr, nullptr),
+              ST_OK);
+    Expected one{at, std::vector<char>(static_cast<std::size_t>(bytes))};
+    ASSERT_EQ(st_tensor_read_slice(model.tensor(i), part.begin, part.end, part.step, one.bytes.data(), one.bytes.size(),
+                                   nullptr),
+              ST_OK);
+    ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(i), part.begin, part.end, part.step,
+                                 memory.at(at), one.bytes.size(), nullptr),
+              ST_OK);
+    at += one.bytes.size() + 3;
+    all.push_back(std::move(one));
+  }
+  run(plan);
+  const std::vector<std::byte> got = memory.contents();
+  for (const Expected& one : all) EXPECT_EQ(std::memcmp(got.data() + one.at, one.bytes.data(), one.bytes.size()), 0);
+}
+
+TEST_P(DevicePlans, BytesOfSeveralDestinationsAreReadOnce) {
+  const Model model(std::vector<std::uint64_t>(40, 100'000));
+  const DevicePtr devices[] = {driver.opened(0), driver.opened(1)};
+  const DeviceMemory first(driver, devices[0].get(), model.data_size());
+  const DeviceMemory second(driver, devices[1].get(), model.data_size());
+  std::vector<char> host(model.data_size());
+  std::vector<char> again(model.data_size());
+  const PlanPtr plan = model.plan();
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    add(plan, devices[0], model.tensor(i), first.at(100'000 * i));
+    add(plan, devices[1], model.tensor(i), second.at(100'000 * i));
+    for (std::vector<char>* memory : {&host, &again}) {
+      ASSERT_EQ(st_plan_add(plan.get(), model.tensor(i), nullptr, nullptr, nullptr, memory->data() + 100'000 * i,
+                            100'000, nullptr),
+                ST_OK);
+    }
+  }
+  st_read_options options = ST_INIT(st_read_options);
+  options.cache = ST_CACHE_THROUGH;  // which reads no blocks around the bytes
+  run(plan, options);
+  const st_plan_stats stats = stats_of(plan);
+  EXPECT_EQ(stats.bytes_wanted, 4 * model.data_size());
+  EXPECT_EQ(stats.bytes_read, model.data_size());
+  EXPECT_EQ(stats.bytes_copied, 2 * model.data_size());
+  EXPECT_EQ(std::memcmp(first.contents().data(), model.data(), model.data_size()), 0);
+  EXPECT_EQ(std::memcmp(second.contents().data(), model.data(), model.data_size()), 0);
+  EXPECT_EQ(std::memcmp(host.data(), model.data(), model.data_size()), 0);
+  EXPECT_EQ(std::memcmp(again.data(), model.data(), model.data_size()), 0);
+}
+
+TEST_P(DevicePlans, ReadyTellsOfBytesThatTheDeviceHas) {
+  const Model model(std::vector<std::uint64_t>(300, 30'000));
+  const DevicePtr device = driver.opened(0, 4 * kMiB);
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  for (std::size_t i = 0; i < model.count(); ++i) add(plan, device, model.tensor(i), memory.at(30'000 * i));
+  struct Context {
+    const Driver& driver;
+    const Model& model;
+    const DeviceMemory& memory;
+    std::vector<std::atomic<int>> told;
+    std::atomic<int> wrong{0};
+  } context{driver, model, memory, std::vector<std::atomic<int>>(model.count()), 0};
+  st_read_options options = ST_INIT(st_read_options);
+  options.ctx = &context;
+  options.threads = 4;
+  options.ready = [](void* ctx, std::size_t i) {
+    auto& self = *static_cast<Context*>(ctx);
+    std::vector<char> got(self.model.size(i));
+    self.driver.read(self.memory.at(30'000 * i), got.data(), got.size());
+    if (std::memcmp(got.data(), self.model.bytes(i), got.size()) != 0) ++self.wrong;
+    ++self.told[i];
+  };
+  run(plan, options);
+  EXPECT_EQ(context.wrong, 0);
+  for (std::size_t i = 0; i < model.count(); ++i) EXPECT_EQ(context.told[i], 1) << i;
+}
+
+// The work of the caller's stream is done when somebody waits for it: without the order, after the copies.
+TEST_P(DevicePlans, CopiesWaitForTheWorkOfAStream) {
+  const Model model({50'000, 2'000'000});
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  void* const stream = driver.new_stream(0);
+  const PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory.at(0), stream);
+  add(plan, device, model.tensor(1), memory.at(model.size(0)), stream);
+  for (int round = 0; round < 2; ++round) {
+    driver.fill(stream, memory.at(0), 0xEE, model.data_size());
+    run(plan);
+  }
+  driver.free_stream(stream);
+  EXPECT_EQ(std::memcmp(memory.contents().data(), model.data(), model.data_size()), 0);
+}
+
+TEST_P(DevicePlans, ACancelLeavesNoCopyUnderWay) {
+  const Model model(std::vector<std::uint64_t>(64, 300'000));
+  const DevicePtr device = driver.opened(0, 4 * kMiB);
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  for (std::size_t i = 0; i < model.count(); ++i) add(plan, device, model.tensor(i), memory.at(300'000 * i));
+  for (int after = 0; after < 10; ++after) {
+    struct Context {
+      const PlanPtr& plan;
+      std::atomic<int> left;
+    } context{plan, after};
+    st_read_options options = ST_INIT(st_read_options);
+    options.threads = 3;
+    options.ctx = &context;
+    options.ready = [](void* ctx, std::size_t) {
+      auto& self = *static_cast<Context*>(ctx);
+      if (self.left.fetch_sub(1) == 0) st_plan_cancel(self.plan.get());
+    };
+    const st_status status = st_plan_run(plan.get(), &options, nullptr);
+    EXPECT_TRUE(status == ST_ERR_CANCELLED || status == ST_OK) << st_status_name(status);
+    EXPECT_EQ(driver.in_flight(), 0);
+    const std::vector<std::byte> got = memory.contents();
+    for (std::size_t i = 0; i < model.count(); ++i) {
+      if (!st_plan_is_complete(plan.get(), i)) continue;
+      EXPECT_EQ(std::memcmp(got.data() + 300'000 * i, model.bytes(i), model.size(i)), 0) << i;
+    }
+  }
+}
+
+TEST_P(DevicePlans, ADeviceLivesAsLongAsItsPlans) {
+  const Model model({1000});
+  DevicePtr device = driver.opened();
+  void* memory = nullptr;
+  ASSERT_EQ(st_device_alloc(device.get(), 1000, &memory, nullptr), ST_OK);
+  PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), static_cast<std::byte*>(memory));
+  st_device* const other = driver.opened().release();
+  device.reset();
+  run(plan);
+  std::vector<char> got(1000);
+  driver.read(memory, got.data(), got.size());
+  EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+  plan.reset();
+  st_device_release(other, memory);
+  st_device_free(other);
+}
+
+}  // namespace
+}  // namespace st::test

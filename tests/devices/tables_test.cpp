@@ -1,0 +1,219 @@
+// Devices that are tables of the caller's functions: which functions there must be, what their answers become, and that
+// close is called once.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <mutex>
+
+#include "driver.hpp"
+#include "model.hpp"
+
+namespace st::test {
+namespace {
+
+// A device whose memory is the host's. It copies when it is waited for.
+struct Table {
+  int closed = 0;
+  std::size_t allocated = 0;
+  std::size_t most = SIZE_MAX;  // slots
+  std::int32_t fails = 0;       // what copy returns
+  std::mutex mutex;
+  std::vector<std::vector<st_device_copy>> copies;
+
+  st_device_ops ops() {
+    st_device_ops ops = ST_INIT(st_device_ops);
+    ops.ctx = this;
+    ops.host_alloc = [](void* ctx, std::size_t size) -> void* {
+      auto& self = *static_cast<Table*>(ctx);
+      const std::lock_guard lock(self.mutex);
+      if (self.allocated == self.most) return nullptr;
+      ++self.allocated;
+      return std::aligned_alloc(4096, size);
+    };
+    ops.host_free = [](void* ctx, void* memory, std::size_t) {
+      --static_cast<Table*>(ctx)->allocated;
+      std::free(memory);
+    };
+    ops.copy = [](void* ctx, std::uint32_t queue, const st_device_copy* given, std::size_t n, std::uint64_t* mark) {
+      auto& self = *static_cast<Table*>(ctx);
+      const std::lock_guard lock(self.mutex);
+      if (self.fails != 0) return self.fails;
+      *mark = self.copies.size() * 100 + queue;
+      self.copies.emplace_back(given, given + n);
+      return 0;
+    };
+    ops.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
+      auto& self = *static_cast<Table*>(ctx);
+      const std::lock_guard lock(self.mutex);
+      if (mark % 100 != queue) return 77;
+      for (const st_device_copy& copy : self.copies[mark / 100]) std::memcpy(copy.dst, copy.src, copy.n);
+      self.copies[mark / 100].clear();
+      return 0;
+    };
+    ops.close = [](void* ctx) { ++static_cast<Table*>(ctx)->closed; };
+    return ops;
+  }
+};
+
+DevicePtr make(const st_device_ops& ops, const st_device_options* options, st_status expected) {
+  st_device* device = nullptr;
+  st_error err = ST_INIT(st_error);
+  EXPECT_EQ(st_device_new(&ops, options, &device, &err), expected) << err.message;
+  return DevicePtr(device);
+}
+
+st_status load(const st_device* device, const Model& model, std::vector<char>& to, st_error* err) {
+  const PlanPtr plan = model.plan();
+  to.assign(model.data_size(), 0);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    EXPECT_EQ(st_plan_add_device(plan.get(), device, nullptr, model.tensor(i), nullptr, nullptr, nullptr,
+                                 to.data() + at, model.size(i), nullptr),
+              ST_OK);
+    at += model.size(i);
+  }
+  st_read_options options = ST_INIT(st_read_options);
+  options.threads = 4;
+  return st_plan_run(plan.get(), &options, err);
+}
+
+TEST(DeviceTables, FillsAnyDevice) {
+  const Model model(std::vector<std::uint64_t>(50, 200'000));
+  for (const std::uint32_t queues : {0U, 1U, 7U}) {
+    for (const std::size_t most : {std::size_t{1}, std::size_t{3}, SIZE_MAX}) {
+      Table table;
+      table.most = most;
+      st_device_options options = ST_INIT(st_device_options);
+      options.queues = queues;
+      DevicePtr device = make(table.ops(), &options, ST_OK);
+      std::vector<char> got;
+      st_error err = ST_INIT(st_error);
+      EXPECT_EQ(load(device.get(), model, got, &err), ST_OK) << err.message;
+      EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+      device.reset();
+      EXPECT_EQ(table.closed, 1);
+      EXPECT_EQ(table.allocated, 0U);
+    }
+  }
+}
+
+TEST(DeviceTables, WhatAFunctionReturnsIsInTheError) {
+  const Model model({100'000});
+  Table table;
+  table.fails = -31;
+  st_device_ops ops = table.ops();
+  for (const bool named : {false, true}) {
+    if (named) ops.error_name = [](void*, std::int32_t code) { return code == -31 ? "out of luck" : nullptr; };
+    const DevicePtr device = make(ops, nullptr, ST_OK);
+    std::vector<char> got;
+    st_error err = ST_INIT(st_error);
+    EXPECT_EQ(load(device.get(), model, got, &err), ST_ERR_DEVICE);
+    EXPECT_EQ(err.os_error, -31);
+    EXPECT_EQ(std::string(err.message), std::string("tensor 't0': beginning to copy to the device returned -31") +
+                                            (named ? ", out of luck" : ""));
+  }
+}
+
+TEST(DeviceTables, ClosesOnceAlsoIfItIsRefused) {
+  struct Case {
+    const char* name;
+    void (*change)(st_device_ops&, st_device_options&);
+    st_status status;
+  };
+  constexpr Case kCases[] = {
+      {"host_alloc", [](st_device_ops& ops, st_device_options&) { ops.host_alloc = nullptr; }, ST_ERR_ARGUMENT},
+      {"host_free", [](st_device_ops& ops, st_device_options&) { ops.host_free = nullptr; }, ST_ERR_ARGUMENT},
+      {"copy", [](st_device_ops& ops, st_device_options&) { ops.copy = nullptr; }, ST_ERR_ARGUMENT},
+      {"wait", [](st_device_ops& ops, st_device_options&) { ops.wait = nullptr; }, ST_ERR_ARGUMENT},
+      {"alloc without release",
+       [](st_device_ops& ops, st_device_options&) { ops.alloc = [](void*, std::uint64_t, void**) { return 1; }; },
+       ST_ERR_ARGUMENT},
+      {"flags of the functions", [](st_device_ops& ops, st_device_options&) { ops.flags = 1; }, ST_ERR_UNSUPPORTED},
+      {"flags", [](st_device_ops&, st_device_options& options) { options.flags = 2; }, ST_ERR_UNSUPPORTED},
+      {"size of the options", [](st_device_ops&, st_device_options& options) { options.struct_size = 5; },
+       ST_ERR_STRUCT_SIZE},
+      {"ordinal", [](st_device_ops&, st_device_options& options) { options.ordinal = 1; }, ST_ERR_ARGUMENT},
+      {"context", [](st_device_ops&, st_device_options& options) { options.context = &options; }, ST_ERR_ARGUMENT},
+      {"library", [](st_device_ops&, st_device_options& options) { options.library = ""; }, ST_ERR_ARGUMENT},
+      {"staging", [](st_device_ops&, st_device_options& options) { options.staging_bytes = 1; }, ST_ERR_ARGUMENT},
+      {"queues", [](st_device_ops&, st_device_options& options) { options.queues = 65; }, ST_ERR_ARGUMENT},
+  };
+  for (const Case& one : kCases) {
+    Table table;
+    st_device_ops ops = table.ops();
+    st_device_options options = ST_INIT(st_device_options);
+    one.change(ops, options);
+    EXPECT_EQ(make(ops, &options, one.status), nullptr) << one.name;
+    EXPECT_EQ(table.closed, 1) << one.name;
+  }
+  Table table;
+  st_device_ops ops = table.ops();
+  ops.struct_size = 4;  // nothing of it can be trusted
+  EXPECT_EQ(make(ops, nullptr, ST_ERR_STRUCT_SIZE), nullptr);
+  EXPECT_EQ(table.closed, 0);
+}
+
+TEST(DeviceTables, WhatATableLacksIsUnsupported) {
+  const Model model({100});
+  Table table;
+  const DevicePtr device = make(table.ops(), nullptr, ST_OK);
+  void* memory = nullptr;
+  EXPECT_EQ(st_device_alloc(device.get(), 1, &memory, nullptr), ST_ERR_UNSUPPORTED);
+  st_device_release(device.get(), nullptr);
+  const PlanPtr plan = model.plan();
+  char to[100];
+  EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), &table, model.tensor(0), nullptr, nullptr, nullptr, to, 100,
+                               nullptr),
+            ST_ERR_UNSUPPORTED);
+  EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr, to, 99,
+                               nullptr),
+            ST_ERR_BUFFER_SIZE);
+  EXPECT_EQ(
+      st_plan_add_device(plan.get(), nullptr, nullptr, model.tensor(0), nullptr, nullptr, nullptr, to, 100, nullptr),
+      ST_ERR_ARGUMENT);
+  st_device_free(nullptr);
+}
+
+TEST(DeviceTables, StatsFillWhatTheStructHas) {
+  const Model model({5000});
+  const PlanPtr plan = model.plan();
+  std::vector<char> to(5000);
+  ASSERT_EQ(st_plan_add(plan.get(), model.tensor(0), nullptr, nullptr, nullptr, to.data(), to.size(), nullptr), ST_OK);
+  ASSERT_EQ(st_plan_run(plan.get(), nullptr, nullptr), ST_OK);
+  st_plan_stats stats = ST_INIT(st_plan_stats);
+  st_plan_get_stats(plan.get(), &stats);
+  EXPECT_EQ(stats.bytes_wanted, 5000U);
+  EXPECT_GE(stats.bytes_read, 5000U);
+  EXPECT_EQ(stats.reads, 1U);
+  EXPECT_EQ(stats.copies + stats.bytes_copied + stats.staging_bytes, 0U);
+  stats.bytes_read = stats.reads = 99;
+  stats.struct_size = offsetof(st_plan_stats, bytes_read);
+  st_plan_get_stats(plan.get(), &stats);
+  EXPECT_EQ(stats.bytes_read, 99U);
+  EXPECT_EQ(stats.reads, 99U);
+  EXPECT_EQ(stats.struct_size, offsetof(st_plan_stats, bytes_read));
+}
+
+// With threads = 1 everything is told on the calling thread, and a destination without bytes too.
+TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
+  const Model model({5000, 0, 70'000});
+  const PlanPtr plan = model.plan();
+  std::vector<char> to(75'000);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    ASSERT_EQ(
+        st_plan_add(plan.get(), model.tensor(i), nullptr, nullptr, nullptr, to.data() + at, model.size(i), nullptr),
+        ST_OK);
+    at += model.size(i);
+  }
+  std::vector<std::size_t> told;
+  st_read_options options = ST_INIT(st_read_options);
+  options.threads = 1;
+  options.ctx = &told;
+  options.ready = [](void* ctx, std::size_t i) { static_cast<std::vector<std::size_t>*>(ctx)->push_back(i); };
+  ASSERT_EQ(st_plan_run(plan.get(), &options, nullptr), ST_OK);
+  std::sort(told.begin(), told.end());
+  EXPECT_EQ(told, (std::vector<std::size_t>{0, 1, 2}));
+}
+
+}  // namespace
+}  // namespace st::test
