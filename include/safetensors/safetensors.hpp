@@ -23,8 +23,8 @@
 //     string_views and pointers that are returned are valid as long as the file is open. So this is
 //     wrong, since only a temporary keeps the file open:
 //         auto shape = SafeOpen(path).get_tensor("w").shape;
-//     Plan, Buffer and Writer own what they hold, and can be moved but not copied. An object that
-//     was moved from can only be destroyed or assigned to.
+//     Plan, Buffer, Device and Writer own what they hold, and can be moved but not copied. An
+//     object that was moved from can only be destroyed or assigned to.
 //  5. Ownership. Memory that is passed in stays the caller's.
 //  6. Text is UTF-8, paths included.
 //  7. Options. ST_INIT(st_open_options), and its like, sets every option to its default.
@@ -253,6 +253,7 @@ inline const char* c_path(const std::string& path) {
 
 struct Free {
   void operator()(st_plan* plan) const noexcept { st_plan_free(plan); }
+  void operator()(st_device* device) const noexcept { st_device_free(device); }
   void operator()(st_writer* writer) const noexcept { st_writer_free(writer); }
   void operator()(std::byte* buffer) const noexcept { st_buffer_free(buffer); }
   void operator()(st_tensor_list* list) const noexcept { st_tensor_list_free(list); }
@@ -748,6 +749,48 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
+// A device, such as a GPU, whose memory plans can fill: see st_device. Plans that use it keep it
+// open.
+class Device {
+ public:
+  // Opens a GPU through its driver, which is loaded by that: see st_device_open_cuda. Throws
+  // ST_ERR_UNSUPPORTED if there is no driver or device, ST_ERR_RANGE if there is no such ordinal.
+  static Device cuda(std::int32_t ordinal = 0) { return cuda(with_ordinal(ordinal)); }
+  static Device cuda(const st_device_options& options) {
+    return Device(detail::result_of<st_device*>(st_device_open_cuda, &options));
+  }
+  static Device hip(std::int32_t ordinal = 0) { return hip(with_ordinal(ordinal)); }
+  static Device hip(const st_device_options& options) {
+    return Device(detail::result_of<st_device*>(st_device_open_hip, &options));
+  }
+  // Makes a device of the caller's functions: see st_device_ops.
+  static Device from_ops(const st_device_ops& ops,
+                         const st_device_options& options = ST_INIT(st_device_options)) {
+    return Device(detail::result_of<st_device*>(st_device_new, &ops, &options));
+  }
+
+  // Allocates device memory, which release() frees. Throws ST_ERR_UNSUPPORTED if the device has no
+  // such function, ST_ERR_DEVICE if that fails.
+  void* alloc(std::uint64_t size) const {
+    return detail::result_of<void*>(st_device_alloc, device_.get(), size);
+  }
+  void release(void* memory) const { st_device_release(device_.get(), memory); }
+
+  // For calls of safetensors.h.
+  const st_device* c_handle() const { return device_.get(); }
+
+ private:
+  explicit Device(st_device* owned) : device_(owned) {}
+
+  static st_device_options with_ordinal(std::int32_t ordinal) {
+    st_device_options options = ST_INIT(st_device_options);
+    options.ordinal = ordinal;
+    return options;
+  }
+
+  std::unique_ptr<st_device, detail::Free> device_;
+};
+
 // Is told how many bytes of how many a run has read, when and where st_read_options.progress is.
 // Returns false to cancel the run. What it throws ends the run, and run() throws it.
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
@@ -769,6 +812,17 @@ class Plan {
   std::size_t add(const Slice& slice, void* destination, std::size_t size) {
     return add(slice.tensor_.c_handle(), slice.begin_.data(), slice.end_.data(), slice.step_.data(),
                destination, size);
+  }
+  // The same for a destination in the memory of a device. It is written to after the work that
+  // `stream` has been given when the plan runs; nullptr: at once. See st_plan_add_device.
+  std::size_t add(const Tensor& tensor, const Device& device, void* destination, std::size_t size,
+                  void* stream = nullptr) {
+    return add(tensor.c_handle(), nullptr, nullptr, nullptr, device, destination, size, stream);
+  }
+  std::size_t add(const Slice& slice, const Device& device, void* destination, std::size_t size,
+                  void* stream = nullptr) {
+    return add(slice.tensor_.c_handle(), slice.begin_.data(), slice.end_.data(), slice.step_.data(),
+               device, destination, size, stream);
   }
   // The number of destinations.
   std::size_t size() const { return size_; }
@@ -802,6 +856,13 @@ class Plan {
   // failed or was cancelled.
   bool is_complete(std::size_t i) const { return st_plan_is_complete(plan_.get(), i) != 0; }
 
+  // Returns what the last run did. The plan must not be running.
+  st_plan_stats stats() const {
+    st_plan_stats stats = ST_INIT(st_plan_stats);
+    st_plan_get_stats(plan_.get(), &stats);
+    return stats;
+  }
+
  private:
   // What the C callbacks get as their ctx. No exception may pass through the library's frames.
   struct Reporter {
@@ -823,6 +884,10 @@ class Plan {
       const st_read_options& given = static_cast<Reporter*>(ctx)->given;
       given.parallel_for(given.ctx, n, body, argument);
     }
+    static void ready(void* ctx, std::size_t i) {
+      const st_read_options& given = static_cast<Reporter*>(ctx)->given;
+      given.ready(given.ctx, i);
+    }
   };
 
   void run_reporting(const Progress& progress, const st_read_options& options) {
@@ -831,6 +896,7 @@ class Plan {
     reporting.ctx = &reporter;
     reporting.progress = progress ? &Reporter::report : nullptr;
     reporting.parallel_for = options.parallel_for != nullptr ? &Reporter::parallel_for : nullptr;
+    reporting.ready = options.ready != nullptr ? &Reporter::ready : nullptr;
     try {
       run(reporting);
     } catch (const Error&) {
@@ -842,6 +908,14 @@ class Plan {
   std::size_t add(const st_tensor* tensor, const std::int64_t* begin, const std::int64_t* end,
                   const std::int64_t* step, void* destination, std::size_t size) {
     detail::call(st_plan_add, plan_.get(), tensor, begin, end, step, destination, size);
+    return size_++;
+  }
+
+  std::size_t add(const st_tensor* tensor, const std::int64_t* begin, const std::int64_t* end,
+                  const std::int64_t* step, const Device& device, void* destination,
+                  std::size_t size, void* stream) {
+    detail::call(st_plan_add_device, plan_.get(), device.c_handle(), stream, tensor, begin, end,
+                 step, destination, size);
     return size_++;
   }
 
