@@ -53,7 +53,7 @@ def from_status(status: str, message: str, offset: int | None, os_error: int, co
     """
     if status == "ST_ERR_OPEN" and os_error == errno.ENOENT and path is not None:
         return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
-    if os_error and context != "write" and status != "ST_ERR_MAP":
+    if os_error and context != "write" and status not in ("ST_ERR_MAP", "ST_ERR_DEVICE"):
         return OSError(os_error, message)
     if status == "ST_ERR_NO_MEMORY":
         return MemoryError(message)

@@ -45,7 +45,12 @@ class Source(Structure):
 class ReadOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("threads", c_uint32), ("cache", c_int32),
                 ("chunk_bytes", c_uint64), ("gap_bytes", c_uint64), ("ctx", c_void_p), ("progress", PROGRESS),
-                ("parallel_for", c_void_p)]
+                ("parallel_for", c_void_p)]  # without `ready`, so that older libraries take it
+
+
+class DeviceOptions(Structure):
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ordinal", c_int32), ("queues", c_uint32),
+                ("staging_bytes", c_uint64), ("context", c_void_p), ("library", c_char_p)]
 
 
 class WriteOptions(Structure):
@@ -124,6 +129,16 @@ _SINCE_0_2 = {
     "st_tensor_list_free": (None, c_void_p),
 }
 
+_DEVICES = {
+    "st_device_open_cuda": (_STATUS, c_void_p, _OUT, _ERROR),
+    "st_device_open_hip": (_STATUS, c_void_p, _OUT, _ERROR),
+    "st_device_alloc": (_STATUS, c_void_p, c_uint64, _OUT, _ERROR),
+    "st_device_release": (None, c_void_p, c_void_p),
+    "st_device_free": (None, c_void_p),
+    "st_plan_add_device": (_STATUS, _PLAN, c_void_p, c_void_p, _TENSOR, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t,
+                           _ERROR),
+}
+
 
 def _find() -> str:
     """The library that SAFETENSORS_C_LIBRARY names, else the one in this package, else the system's."""
@@ -148,6 +163,9 @@ try:
     _bind(quick, _QUICK)
     if hasattr(quick, "st_list_tensors"):
         _bind(quick, _SINCE_0_2)
+    HAS_DEVICES = hasattr(st, "st_plan_add_device")
+    if HAS_DEVICES:
+        _bind(st, _DEVICES)
 except (OSError, AttributeError) as problem:
     raise ImportError(f"{path} is no library that safetensors_c can use: {problem}; "
                       "set SAFETENSORS_C_LIBRARY to the path of libsafetensors.so") from problem

@@ -10,10 +10,11 @@ from . import _callbacks, _library
 from ._library import call, quick, st
 
 
-def read(file, destinations, threads: int | None = None, progress=None) -> None:
+def read(file, destinations, threads: int | None = None, progress=None, device=None, stream: int = 0) -> None:
     """Fills memory: destinations are the handle of a tensor, an address, and the size of the tensor, which is there.
 
-    `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading.
+    `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading. With a
+    `device` the addresses are in its memory, which is written to after the work that `stream` has been given; 0: at once.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}, and must be at least 1")
@@ -22,6 +23,9 @@ def read(file, destinations, threads: int | None = None, progress=None) -> None:
     try:
         error = _library.new(_library.Error)
         add, at, reference = quick.st_plan_add, plan.value, byref(error)
+        if device is not None:
+            def add(plan, *arguments):
+                return st.st_plan_add_device(plan, device.value, stream, *arguments)
         for handle, address, size in destinations:
             if size and add(at, handle, None, None, None, address, size, reference):
                 raise _library.failure(error)

@@ -5,13 +5,16 @@ writing to one changes neither the file nor another tensor that is loaded later.
 is read-only, so that writing to a view of a read-only mapping would crash.) Where there is no mapping, where progress or
 a number of threads is asked for, and for other devices, tensors own their memory.
 
+On GPUs torch allocates them and a plan fills them. Where the library has no way to the GPU, and on other devices, they
+are read into memory of the host and moved.
+
 SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
 import torch
 
-from . import _plan
+from . import _device, _plan
 from ._dtypes import BITS, SPELLING
 from ._errors import SafetensorError
 
@@ -38,9 +41,12 @@ class Tensors:
 
     def __init__(self, device="cpu", mapped: bool = True):
         self._device, self._mapped = device, mapped and device == "cpu"
-        self._pinned = str(device).startswith("cuda")
+        self._pinned = isinstance(device, int) or str(device).startswith("cuda")
+        self._gpu = _opened(device) if self._pinned else None
 
     def tensor(self, file, tensor):
+        if self._gpu is not None:
+            return self._fill(file, [tensor], None if tensor.nbytes >= 16 << 20 else 1)[0]
         return self._view(file, tensor) if self._mapped else self._move(self._read(file, tensor))
 
     def tensors(self, file, threads=None, progress=None) -> dict:
@@ -51,6 +57,8 @@ class Tensors:
             empty = [self._empty(row) for row in rows]
             _plan.read(file, _places(rows, empty), threads, progress)
             return {row.name: each for row, each in zip(rows, empty)}
+        if self._gpu is not None:
+            return {row.name: each for row, each in zip(rows, self._fill(file, rows, threads, progress))}
         return self._through_host(file, rows, threads, progress)
 
     def slice(self, file, tensor, index):
@@ -78,6 +86,15 @@ class Tensors:
         _plan.read(file, _places([tensor], [empty]), None if tensor.nbytes >= 16 << 20 else 1)
         return empty
 
+    def _fill(self, file, rows, threads=None, progress=None) -> list:
+        """Tensors in the memory of the GPU. The memory may be one that the current stream still uses for another tensor
+        that is gone: the bytes come after that.
+        """
+        empty = [torch.empty(shape(row), dtype=dtype(row.dtype), device=self._device) for row in rows]
+        stream = torch.cuda.current_stream(self._device).cuda_stream or _LEGACY_STREAM
+        _plan.read(file, _places(rows, empty), threads, progress, self._gpu, stream)
+        return empty
+
     def _move(self, tensor):
         return tensor if self._device == "cpu" else tensor.to(self._device)
 
@@ -95,6 +112,16 @@ class Tensors:
             found.update((row.name, self._move(each)) for row, each in zip(group, empty))
             before += sum(row.nbytes for row in group)
         return found
+
+
+_LEGACY_STREAM = 1  # as torch's 0
+
+
+def _opened(device):
+    """The GPU for plans, or None where there is none."""
+    if not torch.cuda.is_available():
+        return None  # torch says why when it is asked for the tensor
+    return _device.opened("hip" if torch.version.hip else "cuda", torch.device(device).index or 0)
 
 
 def _places(rows, tensors) -> list[tuple[int, int, int]]:

@@ -1,0 +1,72 @@
+"""Plans that fill devices, with the fake driver of tests/devices in the place of CUDA's: torch's part needs a GPU.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import random
+from ctypes import CDLL, byref, c_size_t, c_void_p, create_string_buffer
+
+import pytest
+
+from safetensors_c import _device, _file, _library, _plan
+from safetensors_c._errors import SafetensorError
+
+FAKE = os.environ.get("ST_FAKE_CUDA")
+
+
+@pytest.fixture
+def driver():
+    if not FAKE:
+        pytest.skip("ST_FAKE_CUDA does not name the fake driver, which the tests' build makes")
+    fake = CDLL(FAKE)
+    fake.fake_reset()
+    fake.fake_read.argtypes = (c_void_p, c_void_p, c_size_t)
+    yield fake
+    assert fake.fake_leaks() == 0 and fake.fake_depth() == 0
+
+
+@pytest.fixture
+def file(ours, path):
+    noise = random.Random(1)
+    ours.numpy.save_file({f"t{i}": __import__("numpy").frombuffer(noise.randbytes(1 + 997 * i), "u1") for i in range(50)}, path)
+    return _file.File(path)
+
+
+def test_bytes_arrive(driver, file):
+    device = _device.Device("cuda", 1, FAKE)
+    rows = file.table.rows()
+    places, memory = [], []
+    for row in rows:
+        out = c_void_p()
+        _library.call(_library.st.st_device_alloc, device.value, row.nbytes, byref(out))
+        memory.append(out.value)
+        places.append((row.handle, out.value, row.nbytes))
+    seen = []
+    _plan.read(file, places, None, lambda done, total: seen.append((done, total)), device)
+    for row, address in zip(rows, memory):
+        got, wanted = create_string_buffer(row.nbytes), create_string_buffer(row.nbytes)
+        driver.fake_read(address, got, row.nbytes)
+        file.read(row, wanted)
+        assert got.raw == wanted.raw, row.name
+        _library.st.st_device_release(device.value, address)
+    assert seen[-1] == (sum(row.nbytes for row in rows),) * 2
+
+
+def test_a_failure_is_an_error_of_the_device(driver, file):
+    device = _device.Device("cuda", 0, FAKE)
+    row, out = file.table.row(49), c_void_p()
+    _library.call(_library.st.st_device_alloc, device.value, row.nbytes, byref(out))
+    driver.fake_fail_copy(0)
+    with pytest.raises(SafetensorError) as raised:
+        _plan.read(file, [(row.handle, out.value, row.nbytes)], 1, None, device)
+    assert raised.value.status == "ST_ERR_DEVICE" and "700" in str(raised.value)
+    driver.fake_reset()
+    _library.st.st_device_release(device.value, out.value)
+
+
+def test_without_a_driver_there_is_another_way(driver):
+    driver.fake_set_devices(0)  # the fake is the driver that this process has
+    assert _device.opened("cuda", 0) is None
+    driver.fake_reset()
+    with pytest.raises(SafetensorError, match="no device 7"):
+        _device.Device("cuda", 7, FAKE)
