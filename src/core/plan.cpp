@@ -27,26 +27,37 @@ std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
 }
 
+struct Sources {
+  Readers readers;
+  bool overlap = false;  // some requests want the same bytes
+};
+
 // Sorts the requests by source and offset. Returns a reader of each source that is read, numbers the requests' sources
 // among these, and makes positions of the offsets.
-Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
-  std::sort(requests.begin(), requests.end(), [](const ReadRequest& a, const ReadRequest& b) {
+Sources open_sources(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
+  const auto before = [](const ReadRequest& a, const ReadRequest& b) {
     return a.source != b.source ? a.source < b.source : a.begin < b.begin;
-  });
-  Readers readers;
+  };
+  // Most plans are made in the order of the file.
+  if (!std::is_sorted(requests.begin(), requests.end(), before)) std::sort(requests.begin(), requests.end(), before);
+  Sources sources;
   std::size_t shard = SIZE_MAX;
   std::uint64_t origin = 0;
+  std::uint64_t end = 0;  // of the request before, in its source
   for (ReadRequest& request : requests) {
     if (request.source != shard) {
       shard = request.source;
       const io::Source& source = *checkpoint.shard(shard).source;
-      readers.push_back(source.open_reader(cache));
+      sources.readers.push_back(source.open_reader(cache));
       origin = source.traits().origin;
+      end = 0;
     }
-    request.source = readers.size() - 1;
+    request.source = sources.readers.size() - 1;
     request.begin += origin;
+    if (request.begin < end) sources.overlap = true;
+    end = request.begin + request.bytes;
   }
-  return readers;
+  return sources;
 }
 
 std::uint64_t offset_in_source(const Tensor& tensor, std::uint64_t begin) {
@@ -184,15 +195,15 @@ void Plan::run(const ReadOptions& options) {
     requests.push_back({shard_of(*entry.tensor).number, offset_in_source(*entry.tensor, entry.begin),
                         slice == nullptr ? entry.bytes : extent(*slice), entry.dst, i, slice, entry.device, nullptr});
   }
-  const Readers readers = open_readers(requests, *file_, options.cache);
-  const OtherDestinations others = share_ranges(requests);
+  const Sources sources = open_sources(requests, *file_, options.cache);
+  const OtherDestinations others = sources.overlap ? share_ranges(requests) : OtherDestinations();
   for (const Stream& one : streams_) {
     if (one.stream != nullptr) one.device->after(one.stream);
   }
   Run reading(*this, options);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;
-  read_all(requests, readers, chosen, reading);
+  read_all(requests, sources.readers, chosen, reading);
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;

@@ -66,19 +66,10 @@ bool divide(std::span<const ReadRequest> ranges, OtherDestinations& others, std:
   return true;
 }
 
-bool overlap(std::span<const ReadRequest> requests) {
-  for (std::size_t i = 1; i < requests.size(); ++i) {
-    const ReadRequest& last = requests[i - 1];
-    if (requests[i].source == last.source && requests[i].begin < end_of(last)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 OtherDestinations share_ranges(std::vector<ReadRequest>& requests) {
   OtherDestinations others;
-  if (!overlap(requests)) return others;
   std::vector<ReadRequest> ranges;
   std::vector<ReadRequest> result;
   for (const ReadRequest& request : requests) (request.slice == nullptr ? ranges : result).push_back(request);

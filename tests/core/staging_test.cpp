@@ -378,7 +378,8 @@ TEST_F(StagingTest, RefusesSlotsThatNoReadFits) {
     LateDevice device(bytes, 1);
     Plan plan(*models_.in_memory);
     const Tensor& tensor = *models_.in_memory->tensor("t1");
-    EXPECT_THROW(plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), &device), Error);
+    EXPECT_THROW(plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), borrowed(device)),
+                 Error);
   }
 }
 

@@ -2,6 +2,8 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import gc
+import importlib
 import os
 import random
 from ctypes import CDLL, byref, c_size_t, c_void_p, create_string_buffer
@@ -27,8 +29,9 @@ def driver():
 
 @pytest.fixture
 def file(ours, path):
-    noise = random.Random(1)
-    ours.numpy.save_file({f"t{i}": __import__("numpy").frombuffer(noise.randbytes(1 + 997 * i), "u1") for i in range(50)}, path)
+    noise, np = random.Random(1), pytest.importorskip("numpy")
+    numpy_module = importlib.import_module("safetensors_c.numpy")
+    numpy_module.save_file({f"t{i}": np.frombuffer(noise.randbytes(1 + 997 * i), "u1") for i in range(50)}, path)
     return _file.File(path)
 
 
@@ -62,6 +65,8 @@ def test_a_failure_is_an_error_of_the_device(driver, file):
     assert raised.value.status == "ST_ERR_DEVICE" and "700" in str(raised.value)
     driver.fake_reset()
     _library.st.st_device_release(device.value, out.value)
+    del raised, device  # the exception's frames refer to the device
+    gc.collect()
 
 
 def test_without_a_driver_there_is_another_way(driver):
@@ -70,3 +75,31 @@ def test_without_a_driver_there_is_another_way(driver):
     driver.fake_reset()
     with pytest.raises(SafetensorError, match="no device 7"):
         _device.Device("cuda", 7, FAKE)
+
+
+def test_torch_allocates_and_a_plan_fills(file, monkeypatch):
+    """On a machine without a GPU: memory of the host is filled in its place, and what a plan is told is looked at."""
+    torch = pytest.importorskip("torch")
+    from safetensors_c import _torch
+    told = []
+
+    def read(file, places, threads, progress, device, stream):
+        told.append((device, stream))
+        fill(file, places, threads, progress)
+
+    class Stream:
+        cuda_stream = 0  # torch's default stream, which has the number 1 here
+
+    fill, gpu = _plan.read, object()
+    monkeypatch.setattr(_plan, "read", read)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream)
+    tensors = _torch.Tensors("cpu", mapped=False)
+    tensors._device, tensors._gpu = "cpu:0", gpu  # as if it were one
+    found = tensors.tensors(file)
+    monkeypatch.setattr(Stream, "cuda_stream", 77)
+    one = tensors.tensor(file, file.table.row(30))
+    monkeypatch.undo()
+    assert told == [(gpu, 1), (gpu, 77)]
+    for name, tensor in _torch.Tensors("cpu").tensors(file).items():
+        assert found[name].equal(tensor), name
+    assert one.equal(found[file.table.names[30]])
