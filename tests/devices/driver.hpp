@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -96,6 +97,9 @@ class Driver {
     EXPECT_EQ(depth(), 0) << when;
   }
 };
+
+// How a test's name shows which driver it is given.
+inline void PrintTo(const Driver* driver, std::ostream* out) { *out << driver->name(); }
 
 inline const Driver& cuda() {
   static const Driver only("CUDA", ST_FAKE_CUDA, st_device_open_cuda);
