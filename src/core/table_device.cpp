@@ -63,8 +63,8 @@ std::uint64_t TableDevice::staging_bytes() const {
 void TableDevice::check(std::int32_t code, const char* what) const {
   if (code == 0) return;
   const char* const name = table_->error_name == nullptr ? nullptr : table_->error_name(table_->ctx, code);
-  const std::string shown = name == nullptr ? std::string() : fmt::format(", {}", name);
-  throw Error{Status::device, code, kNowhere, fmt::format("{} returned {}{}", what, code, shown)};
+  const std::string shown = name == nullptr ? std::string() : formatted(", {}", name);
+  throw Error{Status::device, code, kNowhere, formatted("{} returned {}{}", what, code, shown)};
 }
 
 std::byte* TableDevice::take_slot(bool wait) {

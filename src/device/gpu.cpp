@@ -45,7 +45,7 @@ class Gpu::Current {
 void Gpu::fail_call(int code, const char* what) {
   const char* const name = error_name(code);
   throw Error{Status::device, code, kNowhere,
-              fmt::format("{} returned {}{}{}", what, code, name == nullptr ? "" : ", ", name == nullptr ? "" : name)};
+              formatted("{} returned {}{}{}", what, code, name == nullptr ? "" : ", ", name == nullptr ? "" : name)};
 }
 
 OwnedTable Gpu::table(std::unique_ptr<Gpu> gpu, std::uint32_t queues) {
