@@ -138,7 +138,9 @@ st_status st_device_alloc(const st_device* device, uint64_t size, void** out, st
   });
 }
 
-void st_device_release(const st_device* device, void* ptr) { device_of(device)->release(ptr); }
+void st_device_release(const st_device* device, void* ptr) {
+  if (device != nullptr) device_of(device)->release(ptr);
+}
 
 st_status st_plan_add_device(st_plan* plan, const st_device* device, void* stream, const st_tensor* tensor,
                              const int64_t* begin, const int64_t* end, const int64_t* step, void* dst, size_t dst_size,

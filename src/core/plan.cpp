@@ -27,6 +27,22 @@ std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
 }
 
+// Most plans are made in the order of the file. For the others, pointers are moved less than requests are.
+void sort_by_place(std::vector<ReadRequest>& requests) {
+  const auto before = [](const ReadRequest& a, const ReadRequest& b) {
+    return a.source != b.source ? a.source < b.source : a.begin < b.begin;
+  };
+  if (std::is_sorted(requests.begin(), requests.end(), before)) return;
+  std::vector<const ReadRequest*> order;
+  order.reserve(requests.size());
+  for (const ReadRequest& request : requests) order.push_back(&request);
+  std::sort(order.begin(), order.end(), [before](const auto* a, const auto* b) { return before(*a, *b); });
+  std::vector<ReadRequest> sorted;
+  sorted.reserve(requests.size());
+  for (const ReadRequest* const request : order) sorted.push_back(*request);
+  requests = std::move(sorted);
+}
+
 struct Sources {
   Readers readers;
   bool overlap = false;  // some requests want the same bytes
@@ -35,11 +51,7 @@ struct Sources {
 // Sorts the requests by source and offset. Returns a reader of each source that is read, numbers the requests' sources
 // among these, and makes positions of the offsets.
 Sources open_sources(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
-  const auto before = [](const ReadRequest& a, const ReadRequest& b) {
-    return a.source != b.source ? a.source < b.source : a.begin < b.begin;
-  };
-  // Most plans are made in the order of the file.
-  if (!std::is_sorted(requests.begin(), requests.end(), before)) std::sort(requests.begin(), requests.end(), before);
+  sort_by_place(requests);
   Sources sources;
   std::size_t shard = SIZE_MAX;
   std::uint64_t origin = 0;

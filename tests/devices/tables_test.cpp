@@ -170,6 +170,7 @@ TEST(DeviceTables, WhatATableLacksIsUnsupported) {
   EXPECT_EQ(
       st_plan_add_device(plan.get(), nullptr, nullptr, model.tensor(0), nullptr, nullptr, nullptr, to, 100, nullptr),
       ST_ERR_ARGUMENT);
+  st_device_release(nullptr, nullptr);
   st_device_free(nullptr);
 }
 
