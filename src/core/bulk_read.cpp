@@ -75,7 +75,9 @@ class Worker {
       while (!listener_.stopped() && next_batch()) {
         const Clock::time_point begin = Clock::now();
         executor_.execute(batch_);
-        if (Clock::now() - begin > kPromptly) scheduler_.slow_down();
+        // What waits for a device looks between two slots whether it is to stop.
+        const bool waited = batch_.request->device != nullptr;
+        if (Clock::now() - begin > kPromptly && !waited) scheduler_.slow_down();
         if (reports_) listener_.report();
       }
       executor_.finish();
