@@ -3,32 +3,29 @@
 
 #include <windows.h>
 
+#include <cstring>
+#include <optional>
 #include <string>
-#include <string_view>
+
+#include "io/win32/path.hpp"
+#include "io/win32/text.hpp"
 
 namespace st::io {
 
-namespace {
-
-std::wstring wide(std::string_view text) {
-  const auto bytes = static_cast<int>(text.size());
-  std::wstring result(static_cast<std::size_t>(MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, nullptr, 0)), L'\0');
-  MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, result.data(), static_cast<int>(result.size()));
-  return result;
-}
-
-}  // namespace
-
-// One more reference, so that it stays loaded.
 SharedLibrary SharedLibrary::loaded(const char* name) {
-  HMODULE module = nullptr;
-  return GetModuleHandleExW(0, wide(name).c_str(), &module) != 0 ? SharedLibrary(module) : SharedLibrary();
+  const std::optional<std::wstring> wide = to_wide(name);
+  HMODULE found = nullptr;
+  if (wide) GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_PIN, wide->c_str(), &found);
+  return SharedLibrary(found);
 }
 
-// Drivers lie in the system's folder. A name alone is not looked for in others, which may be somebody else's.
+// A bare name is looked for among the system's libraries only, never in the folder that the program happens to be in.
 SharedLibrary SharedLibrary::load(const char* name) {
-  const bool is_path = std::string_view(name).find_first_of("/\\") != std::string_view::npos;
-  return SharedLibrary(LoadLibraryExW(wide(name).c_str(), nullptr, is_path ? 0 : LOAD_LIBRARY_SEARCH_SYSTEM32));
+  if (std::strpbrk(name, "\\/:") != nullptr) {
+    return SharedLibrary(LoadLibraryExW(native_path(name).c_str(), nullptr, LOAD_WITH_ALTERED_SEARCH_PATH));
+  }
+  const std::optional<std::wstring> wide = to_wide(name);
+  return SharedLibrary(wide ? LoadLibraryExW(wide->c_str(), nullptr, LOAD_LIBRARY_SEARCH_SYSTEM32) : nullptr);
 }
 
 void* SharedLibrary::find(const char* function) const {
