@@ -1,8 +1,10 @@
 // Devices that are tables of the caller's functions: which functions there must be, what their answers become, and that
 // close is called once.
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "driver.hpp"
 #include "model.hpp"
@@ -10,12 +12,15 @@
 namespace st::test {
 namespace {
 
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
 // A device whose memory is the host's. It copies when it is waited for.
 struct Table {
   int closed = 0;
   std::size_t allocated = 0;
   std::size_t most = SIZE_MAX;  // slots
   std::int32_t fails = 0;       // what copy returns
+  int slow = 0;                 // so many waits take longer than a read that should be shorter
   std::mutex mutex;
   std::vector<std::vector<st_device_copy>> copies;
 
@@ -45,6 +50,7 @@ struct Table {
       auto& self = *static_cast<Table*>(ctx);
       const std::lock_guard lock(self.mutex);
       if (mark % 100 != queue) return 77;
+      if (self.slow-- > 0) std::this_thread::sleep_for(std::chrono::milliseconds(21));
       for (const st_device_copy& copy : self.copies[mark / 100]) std::memcpy(copy.dst, copy.src, copy.n);
       self.copies[mark / 100].clear();
       return 0;
@@ -93,6 +99,37 @@ TEST(DeviceTables, FillsAnyDevice) {
       EXPECT_EQ(table.closed, 1);
       EXPECT_EQ(table.allocated, 0U);
     }
+  }
+}
+
+// A read that takes long makes the next ones shorter, for the sake of a cancel. A wait for the device does not.
+TEST(DeviceTables, ReadsDoNotGetShorterBecauseTheDeviceIsSlow) {
+  const Model model({10 * kMiB});
+  std::vector<char> host(model.data_size());
+  std::vector<char> got(model.data_size());
+  for (const bool on_host_first : {false, true}) {
+    Table table;
+    table.slow = 6;
+    st_device_options device_options = ST_INIT(st_device_options);
+    device_options.staging_bytes = 4 * kMiB;  // in slots of 1 MiB
+    const DevicePtr device = make(table.ops(), &device_options, ST_OK);
+    const PlanPtr plan = model.plan();
+    if (on_host_first) {
+      ASSERT_EQ(
+          st_plan_add(plan.get(), model.tensor(0), nullptr, nullptr, nullptr, host.data(), host.size(), nullptr),
+          ST_OK);
+    }
+    ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr,
+                                 got.data(), got.size(), nullptr),
+              ST_OK);
+    st_read_options options = ST_INIT(st_read_options);
+    options.threads = 1;
+    options.chunk_bytes = kMiB;
+    ASSERT_EQ(st_plan_run(plan.get(), &options, nullptr), ST_OK);
+    EXPECT_LE(table.slow, 0);
+    st_plan_stats stats = ST_INIT(st_plan_stats);
+    st_plan_get_stats(plan.get(), &stats);
+    EXPECT_EQ(stats.reads, 11U);  // each up to the next multiple of 1 MiB in the file
   }
 }
 
