@@ -86,7 +86,7 @@ std::byte* TableDevice::take_slot(bool wait) {
       --slots_;
       refused_ = true;
       changed_.notify_all();
-      if (slots_ == 0) fail(Status::no_memory, "the device gives no staging memory, not {} bytes", slot_bytes_);
+      if (slots_ == 0) fail(Status::no_memory, "the device gives no staging memory, not even {} bytes", slot_bytes_);
       continue;
     }
     if (!wait) return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/library.hpp"
 
-#include <string_view>
+#include <string>
 
 #include "base/error.hpp"
 
@@ -20,7 +20,9 @@ Library::Library(const char* driver, const char* path, std::span<const char* con
   for (const char* const name : names) {
     if (library_ = io::SharedLibrary::load(name); library_) return;
   }
-  fail(Status::unsupported, "{}: no driver is installed ({} cannot be loaded)", driver, names.front());
+  std::string all;
+  for (const char* const name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  fail(Status::unsupported, "{}: no driver is installed: none of {} can be loaded", driver, all);
 }
 
 void* Library::address(const char* name) const {
