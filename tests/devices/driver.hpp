@@ -60,6 +60,8 @@ class Driver {
   ST_FAKE(depth);
   ST_FAKE(read);
   ST_FAKE(fill);
+  ST_FAKE(break_waits);
+  ST_FAKE(drain);
   ST_FAKE(new_context);
   ST_FAKE(new_stream);
   ST_FAKE(free_stream);

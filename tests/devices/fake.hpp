@@ -43,6 +43,11 @@ void fake_fill(void* stream, void* device, int value, std::size_t bytes);
 // they take their time and copy nothing, as the processor does no work for a copy of a device.
 void fake_pace(double bytes_per_second, int really);
 
+// A driver that breaks its promise: waiting for an event returns before the copies are made. So a slot is written to too
+// early, as by a library that does not wait. fake_drain() makes all copies.
+void fake_break_waits(int broken);
+void fake_drain();
+
 void* fake_new_context(int ordinal);  // one that is not primary
 void* fake_new_stream(int ordinal);
 void fake_free_stream(void* stream);

@@ -101,6 +101,7 @@ struct Machine {
   std::size_t most_pinned = 0;
   double bytes_per_second = 0;
   bool really = true;
+  bool breaks_waits = false;
 };
 
 Machine& machine() {
@@ -410,7 +411,7 @@ int synchronize(Event* event) {
     note(m, "an event that is none was waited for");
     return kInvalidHandle;
   }
-  if (event->stream == nullptr) return kOk;
+  if (event->stream == nullptr || m.breaks_waits) return kOk;
   return wait_until(lock, *event->stream, event->position);
 }
 
@@ -529,6 +530,7 @@ void fake_reset() {
   m.lost.fill(false);
   m.bytes_per_second = 0;
   m.really = true;
+  m.breaks_waits = false;
   m.most_pinned = m.pinned_bytes;
 }
 
@@ -635,6 +637,16 @@ void fake_pace(double bytes_per_second, int really) {
   const Lock lock(m.mutex);
   m.bytes_per_second = bytes_per_second;
   m.really = really != 0;
+}
+
+void fake_break_waits(int broken) {
+  const Lock lock(machine().mutex);
+  machine().breaks_waits = broken != 0;
+}
+
+void fake_drain() {
+  Lock lock(machine().mutex);
+  for (Stream* stream : machine().streams) wait_until(lock, *stream, stream->begun);
 }
 
 void* fake_new_context(int ordinal) {
