@@ -58,7 +58,7 @@ TEST_F(OpenCl, EveryLayoutArrives) {
   struct Layout {
     std::size_t tensors, bytes;
   };
-  for (const Layout& layout : {Layout{160, 60'000}, Layout{2000, 700}, Layout{2, 9'000'000}}) {
+  for (const Layout& layout : {Layout{160, 60'000}, Layout{2000, 700}, Layout{18'867, 90}, Layout{2, 9'000'000}}) {
     const Model model(std::vector<std::uint64_t>(layout.tensors, layout.bytes));
     st_error err = ST_INIT(st_error);
     void* memory = nullptr;
@@ -79,6 +79,37 @@ TEST_F(OpenCl, EveryLayoutArrives) {
     }
     st_device_release(device, memory);
   }
+}
+
+TEST_F(OpenCl, SlicesAndTheHostAreFilledInOnePlan) {
+  const Model model({700'000}, 1000);
+  constexpr std::int64_t kBegin[] = {0, 30};
+  constexpr std::int64_t kEnd[] = {INT64_MAX, 77};
+  std::vector<char> host(model.data_size());
+  std::vector<char> columns(std::size_t{700} * 47);
+  ASSERT_EQ(st_tensor_read_slice(model.tensor(0), kBegin, kEnd, nullptr, columns.data(), columns.size(), nullptr),
+            ST_OK);
+  void* memory = nullptr;
+  ASSERT_EQ(st_device_alloc(device, columns.size() + model.data_size(), &memory, nullptr), ST_OK);
+  auto* const whole = static_cast<std::byte*>(memory) + columns.size();
+  const PlanPtr plan = model.plan();
+  ASSERT_EQ(st_plan_add_device(plan.get(), device, nullptr, model.tensor(0), kBegin, kEnd, nullptr, memory,
+                               columns.size(), nullptr),
+            ST_OK);
+  ASSERT_EQ(st_plan_add_device(plan.get(), device, nullptr, model.tensor(0), nullptr, nullptr, nullptr, whole,
+                               model.data_size(), nullptr),
+            ST_OK);
+  ASSERT_EQ(st_plan_add(plan.get(), model.tensor(0), nullptr, nullptr, nullptr, host.data(), host.size(), nullptr),
+            ST_OK);
+  st_error err = ST_INIT(st_error);
+  ASSERT_EQ(st_plan_run(plan.get(), nullptr, &err), ST_OK) << err.message;
+  EXPECT_EQ(contents(memory, columns.size()), columns);
+  EXPECT_EQ(std::memcmp(contents(whole, model.data_size()).data(), model.data(), model.data_size()), 0);
+  EXPECT_EQ(std::memcmp(host.data(), model.data(), model.data_size()), 0);
+  st_plan_stats stats = ST_INIT(st_plan_stats);
+  st_plan_get_stats(plan.get(), &stats);
+  EXPECT_LE(stats.staging_bytes, 4 * kMiB);
+  st_device_release(device, memory);
 }
 
 TEST_F(OpenCl, AFailureHasItsName) {
