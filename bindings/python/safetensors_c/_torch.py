@@ -42,10 +42,10 @@ class Tensors:
     def __init__(self, device="cpu", mapped: bool = True):
         self._device, self._mapped = device, mapped and device == "cpu"
         self._pinned = isinstance(device, int) or str(device).startswith("cuda")
-        self._gpu = _opened(device) if self._pinned else None
+        self._gpu = _NOT_ASKED if self._pinned else None
 
     def tensor(self, file, tensor):
-        if self._gpu is not None:
+        if self._opened_gpu() is not None:
             return self._fill(file, [tensor], None if tensor.nbytes >= 16 << 20 else 1)[0]
         return self._view(file, tensor) if self._mapped else self._move(self._read(file, tensor))
 
@@ -57,7 +57,7 @@ class Tensors:
             empty = [self._empty(row) for row in rows]
             _plan.read(file, _places(rows, empty), threads, progress)
             return {row.name: each for row, each in zip(rows, empty)}
-        if self._gpu is not None:
+        if self._opened_gpu() is not None:
             return {row.name: each for row, each in zip(rows, self._fill(file, rows, threads, progress))}
         return self._through_host(file, rows, threads, progress)
 
@@ -95,6 +95,12 @@ class Tensors:
         _plan.read(file, _places(rows, empty), threads, progress, self._gpu, stream)
         return empty
 
+    def _opened_gpu(self):
+        """The GPU for plans, or None where there is none. It is opened for the first tensor: that makes a context."""
+        if self._gpu is _NOT_ASKED:
+            self._device, self._gpu = _opened(self._device)
+        return self._gpu
+
     def _move(self, tensor):
         return tensor if self._device == "cpu" else tensor.to(self._device)
 
@@ -115,13 +121,17 @@ class Tensors:
 
 
 _LEGACY_STREAM = 1  # as torch's 0
+_NOT_ASKED = object()
 
 
 def _opened(device):
-    """The GPU for plans, or None where there is none."""
+    """The device with its number, and the GPU for plans or None."""
     if not torch.cuda.is_available():
-        return None  # torch says why when it is asked for the tensor
-    return _device.opened("hip" if torch.version.hip else "cuda", torch.device(device).index or 0)
+        return device, None  # torch says why when it is asked for the tensor
+    index = torch.device("cuda", device).index if isinstance(device, int) else torch.device(device).index
+    if index is None:
+        index = torch.cuda.current_device()  # which another call may change later
+    return torch.device("cuda", index), _device.opened("hip" if torch.version.hip else "cuda", index)
 
 
 def _places(rows, tensors) -> list[tuple[int, int, int]]:

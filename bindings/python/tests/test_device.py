@@ -77,6 +77,28 @@ def test_without_a_driver_there_is_another_way(driver):
         _device.Device("cuda", 7, FAKE)
 
 
+def test_files_share_a_device(driver):
+    first = _device.opened("cuda", 1)
+    assert _device.opened("cuda", 1) is first and _device.opened("cuda", 0) is not first
+    del first
+    gc.collect()
+    assert driver.fake_leaks() == 0
+
+
+@pytest.mark.parametrize("device, index", [("cuda", 1), ("cuda:0", 0), (1, 1), ("cuda:1", 1)])
+def test_cuda_without_a_number_is_the_current_device(monkeypatch, device, index):
+    torch = pytest.importorskip("torch")
+    from safetensors_c import _torch
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(_device, "opened", lambda kind, ordinal: asked.append(ordinal) or "a GPU")
+    tensors = _torch.Tensors(device)
+    assert not asked  # a context is not made before it is needed
+    assert tensors._opened_gpu() == "a GPU" and tensors._opened_gpu() == "a GPU"
+    assert asked == [index] and tensors._device == torch.device("cuda", index)
+
+
 def test_torch_allocates_and_a_plan_fills(file, monkeypatch):
     """On a machine without a GPU: memory of the host is filled in its place, and what a plan is told is looked at."""
     torch = pytest.importorskip("torch")
