@@ -1,21 +1,22 @@
 #!/bin/sh
 # Compares the prototypes of src/device with those of the drivers' own headers, where a package has brought these: cuda.h of
-# NVIDIA's Python packages or toolkit, hip_runtime_api.h of Debian's libamdhip64-dev or ROCm. ST_CUDA_INCLUDE and
-# ST_HIP_INCLUDE name other folders.
+# NVIDIA's Python packages or toolkit, hip_runtime_api.h of Debian's libamdhip64-dev or ROCm, which ./dev deps fetches.
+# ST_CUDA_INCLUDE and ST_HIP_INCLUDE name other folders.
 # usage: prototypes.sh COMPILER PYTHON cuda|hip
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 compiler=$1 python=$2 driver=$3
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+fetched=$here/../../.deps/drivers
 
 folders() {
   case $driver in
     cuda)
-      printf '%s\n' "${ST_CUDA_INCLUDE:-}" /usr/local/cuda/include /usr/include
+      printf '%s\n' "${ST_CUDA_INCLUDE:-}" "$fetched"/nvidia/*/include /usr/local/cuda/include /usr/include
       "$python" -c 'import sys, pathlib
 for folder in sys.path:
     print(*pathlib.Path(folder).glob("nvidia/*/include"), sep="\n")' ;;
-    hip) printf '%s\n' "${ST_HIP_INCLUDE:-}" /opt/rocm/include /usr/include ;;
+    hip) printf '%s\n' "${ST_HIP_INCLUDE:-}" "$fetched/usr/include" /opt/rocm/include /usr/include ;;
   esac
 }
 
