@@ -41,9 +41,8 @@ class OpenCl : public testing::Test {
   std::vector<char> contents(const void* address, std::size_t bytes) {
     std::size_t offset = 0;
     std::vector<char> got(bytes);
-    EXPECT_EQ(clEnqueueReadBuffer(queue, opencl_buffer(opencl, address, &offset), CL_TRUE, offset, bytes, got.data(), 0,
-                                  nullptr, nullptr),
-              CL_SUCCESS);
+    const cl_mem buffer = opencl_buffer(opencl, address, &offset);
+    EXPECT_EQ(clEnqueueReadBuffer(queue, buffer, CL_TRUE, offset, bytes, got.data(), 0, nullptr, nullptr), CL_SUCCESS);
     return got;
   }
 
