@@ -115,9 +115,8 @@ TEST(DeviceTables, ReadsDoNotGetShorterBecauseTheDeviceIsSlow) {
     const DevicePtr device = make(table.ops(), &device_options, ST_OK);
     const PlanPtr plan = model.plan();
     if (on_host_first) {
-      ASSERT_EQ(
-          st_plan_add(plan.get(), model.tensor(0), nullptr, nullptr, nullptr, host.data(), host.size(), nullptr),
-          ST_OK);
+      ASSERT_EQ(st_plan_add(plan.get(), model.tensor(0), nullptr, nullptr, nullptr, host.data(), host.size(), nullptr),
+                ST_OK);
     }
     ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr,
                                  got.data(), got.size(), nullptr),
