@@ -23,6 +23,7 @@ constexpr int kNoCompatibility = 804;
 constexpr int kHostNumaId = 134;
 
 struct CudaCalls {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
 #define ST_CUDA_CALL(name, driver, parameters) int(*name) parameters = nullptr;
 #include "device/cuda_calls.def"
 #undef ST_CUDA_CALL
@@ -32,7 +33,7 @@ class Cuda final : public Gpu {
  public:
   explicit Cuda(const DriverOptions& options) {
     const Library library(kDriver, options.library, kNames);
-#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls_.name, #cuda);
+#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #cuda);
 #include "device/calls.def"
 #undef ST_DRIVER_CALL
 #define ST_CUDA_CALL(name, driver, parameters) library.find(cuda_.name, #driver);
@@ -70,7 +71,7 @@ class Cuda final : public Gpu {
     if (count == 0) fail(Status::unsupported, "CUDA: the driver has no device");
     if (ordinal < 0 || ordinal >= count) fail(Status::range, "CUDA: no device {}, of {}", ordinal, count);
     if (const int code = cuda_.device_get(&device_, ordinal); code != 0) fail_call(code, "choosing a device");
-    if (cuda_.device_attribute(&node_, kHostNumaId, device_) != 0) node_ = -1;  // older drivers do not know it
+    if (cuda_.device_attribute(&node, kHostNumaId, device_) != 0) node = -1;  // older drivers do not know it
   }
 
   int enter(std::intptr_t* /*before*/) override { return cuda_.push_context(context_); }

@@ -79,7 +79,7 @@ void Gpu::open(std::uint32_t queues) {
   if (current.error() != 0) fail_call(current.error(), "making the device current");
   while (streams_.size() < queues) {
     void* stream = nullptr;
-    if (const int code = calls_.stream_create(&stream, kNonBlockingStream); code != 0) fail_call(code, "a new stream");
+    if (const int code = calls.stream_create(&stream, kNonBlockingStream); code != 0) fail_call(code, "a new stream");
     streams_.push_back(stream);
   }
   if (const int code = current.leave(); code != 0) fail_call(code, "making another device current");
@@ -87,8 +87,8 @@ void Gpu::open(std::uint32_t queues) {
 
 void Gpu::close() noexcept {
   Current current(*this);
-  for (void* const event : events_) calls_.event_destroy(event);
-  for (void* const stream : streams_) calls_.stream_destroy(stream);
+  for (void* const event : events_) calls.event_destroy(event);
+  for (void* const stream : streams_) calls.stream_destroy(stream);
 }
 
 int Gpu::take_event(void** event) {
@@ -101,7 +101,7 @@ int Gpu::take_event(void** event) {
     }
     events_.reserve(++event_count_);  // giving back must not need memory
   }
-  return calls_.event_create(event, kBlockingEvent | kEventWithoutTime);
+  return calls.event_create(event, kBlockingEvent | kEventWithoutTime);
 }
 
 void Gpu::give_back(void* event) noexcept {
@@ -112,16 +112,16 @@ void Gpu::give_back(void* event) noexcept {
 int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
   void* const stream = streams_[queue];
   for (const Copy& copy : copies) {
-    const int code = calls_.copy(reinterpret_cast<DeviceAddress>(copy.dst), copy.src, copy.bytes, stream);
+    const int code = calls.copy(reinterpret_cast<DeviceAddress>(copy.dst), copy.src, copy.bytes, stream);
     if (code != 0) return code;
   }
-  return calls_.event_record(event, stream);
+  return calls.event_record(event, stream);
 }
 
 // After a call has failed, so that nothing is under way whichever call it was.
 void Gpu::finish(std::uint32_t queue) noexcept {
   const Current current(*this);
-  calls_.stream_synchronize(streams_[queue]);
+  calls.stream_synchronize(streams_[queue]);
 }
 
 int Gpu::copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* mark) {
@@ -143,7 +143,7 @@ int Gpu::copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* 
 
 int Gpu::wait(std::uint32_t queue, void* event) noexcept {
   Current current(*this);
-  int code = calls_.event_synchronize(event);
+  int code = calls.event_synchronize(event);
   const int left = current.leave();
   if (code != 0) finish(queue);
   give_back(event);
@@ -156,8 +156,8 @@ int Gpu::after(void* stream) {
   if (current.error() != 0) return current.error();
   void* event = nullptr;
   if (const int code = take_event(&event); code != 0) return code;
-  int code = calls_.event_record(event, stream_of(stream));
-  for (std::size_t i = 0; i < streams_.size() && code == 0; ++i) code = calls_.stream_wait(streams_[i], event, 0);
+  int code = calls.event_record(event, stream_of(stream));
+  for (std::size_t i = 0; i < streams_.size() && code == 0; ++i) code = calls.stream_wait(streams_[i], event, 0);
   give_back(event);
   return code != 0 ? code : current.leave();
 }
@@ -166,7 +166,7 @@ int Gpu::alloc(std::uint64_t bytes, void** out) {
   Current current(*this);
   if (current.error() != 0) return current.error();
   DeviceAddress memory = 0;
-  int code = calls_.mem_alloc(&memory, static_cast<std::size_t>(bytes));
+  int code = calls.mem_alloc(&memory, static_cast<std::size_t>(bytes));
   if (code != 0) return code;
   code = current.leave();
   if (code != 0) {
@@ -179,17 +179,17 @@ int Gpu::alloc(std::uint64_t bytes, void** out) {
 
 void Gpu::release(void* memory) {
   const Current current(*this);
-  calls_.mem_free(reinterpret_cast<DeviceAddress>(memory));
+  calls.mem_free(reinterpret_cast<DeviceAddress>(memory));
 }
 
 // To allocate and touch memory, and register it then, takes half of the time that the driver takes for its own. Where
 // the system does not let the driver register memory, its own is taken.
 void* Gpu::new_staging(std::size_t bytes) try {
   std::byte* memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
-  if (node_ >= 0) io::prefer_node(memory, bytes, node_);
+  if (node >= 0) io::prefer_node(memory, bytes, node);
   std::memset(memory, 0, bytes);
   Current current(*this);
-  if (current.error() == 0 && calls_.host_register(memory, bytes, kPortable) == 0) return memory;
+  if (current.error() == 0 && calls.host_register(memory, bytes, kPortable) == 0) return memory;
   io::free_buffer(memory);
   forget_error();
   return new_drivers_memory(bytes);
@@ -201,7 +201,7 @@ void* Gpu::new_drivers_memory(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   drivers_memory_.reserve(drivers_memory_.size() + 1);
   void* memory = nullptr;
-  if (calls_.host_alloc(&memory, bytes, kPortable) == 0) {
+  if (calls.host_alloc(&memory, bytes, kPortable) == 0) {
     drivers_memory_.push_back(memory);
     return memory;
   }
@@ -214,11 +214,11 @@ void Gpu::free_staging(void* memory) {
   {
     const std::lock_guard lock(mutex_);
     if (std::erase(drivers_memory_, memory) != 0) {
-      calls_.host_free(memory);
+      calls.host_free(memory);
       return;
     }
   }
-  calls_.host_unregister(memory);
+  calls.host_unregister(memory);
   io::free_buffer(static_cast<std::byte*>(memory));
 }
 

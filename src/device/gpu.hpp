@@ -25,6 +25,7 @@ struct DriverOptions {
 using DeviceAddress = std::uintptr_t;
 
 struct Calls {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) int(*name) parameters = nullptr;
 #include "device/calls.def"
 #undef ST_DRIVER_CALL
@@ -53,8 +54,8 @@ class Gpu {
 
   [[noreturn]] void fail_call(int code, const char* what);
 
-  Calls calls_;
-  int node_ = -1;  // of the host's memory that is nearest to the GPU; -1: not known
+  Calls calls;
+  int node = -1;  // of the host's memory that is nearest to the GPU; -1: not known
 
  private:
   class Current;

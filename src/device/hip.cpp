@@ -19,6 +19,7 @@ constexpr int kNoDevice = 100;  // hipErrorNoDevice
 constexpr std::uintptr_t kLegacyStream = 1;
 
 struct HipCalls {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
 #define ST_HIP_CALL(type, name, runtime, parameters) type(*name) parameters = nullptr;
 #include "device/hip_calls.def"
 #undef ST_HIP_CALL
@@ -29,7 +30,7 @@ class Hip final : public Gpu {
   explicit Hip(const DriverOptions& options) : ordinal_(options.ordinal) {
     if (options.context != nullptr) fail(Status::argument, "HIP: st_device_options.context is for CUDA only");
     const Library library(kDriver, options.library, kNames);
-#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls_.name, #hip);
+#define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #hip);
 #include "device/calls.def"
 #undef ST_DRIVER_CALL
 #define ST_HIP_CALL(type, name, runtime, parameters) library.find(hip_.name, #runtime);

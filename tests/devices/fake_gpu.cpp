@@ -93,6 +93,7 @@ struct Machine {
   std::array<Clock::time_point, kMostDevices> busy_until{};
   std::vector<std::unique_ptr<Context>> contexts;
   std::set<Stream*> streams;
+  std::vector<std::unique_ptr<Stream>> ended;  // which others may be told to wait for, as for work that is done
   std::set<Event*> events;
   std::map<std::uintptr_t, std::size_t> pinned;
   std::map<std::uintptr_t, std::size_t> drivers_own;  // of the pinned
@@ -153,7 +154,7 @@ void carry_out(Lock& lock, Stream& stream, const Operation& one) {
   Machine& m = machine();
   if (one.kind == Kind::wait) {
     force(*one.other, one.position);
-    m.changed.wait(lock, [&] { return m.streams.count(one.other) == 0 || one.other->done >= one.position; });
+    m.changed.wait(lock, [&] { return one.other->done >= one.position; });
     return;
   }
   if (one.kind == Kind::mark || m.lost[static_cast<std::size_t>(stream.device)]) return;
@@ -348,7 +349,7 @@ int free_stream(Stream* stream) {
   for (Event* event : m.events) {
     if (event->stream == stream) event->stream = nullptr;
   }
-  delete stream;
+  m.ended.emplace_back(stream);
   return kOk;
 }
 
@@ -677,6 +678,6 @@ void fake_free_stream(void* stream) {
   own->thread.join();
   const Lock lock(m.mutex);
   m.streams.erase(own);
-  delete own;
+  m.ended.emplace_back(own);
 }
 }
