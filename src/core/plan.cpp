@@ -45,7 +45,7 @@ void sort_by_place(std::vector<ReadRequest>& requests) {
 
 struct Sources {
   Readers readers;
-  bool overlap = false;  // some requests want the same bytes
+  bool overlap = false;  // some requests without a slice want the same bytes
 };
 
 // Sorts the requests by source and offset. Returns a reader of each source that is read, numbers the requests' sources
@@ -55,7 +55,7 @@ Sources open_sources(std::vector<ReadRequest>& requests, const Checkpoint& check
   Sources sources;
   std::size_t shard = SIZE_MAX;
   std::uint64_t origin = 0;
-  std::uint64_t end = 0;  // of the request before, in its source
+  std::uint64_t end = 0;  // of the request without a slice before, in its source
   for (ReadRequest& request : requests) {
     if (request.source != shard) {
       shard = request.source;
@@ -66,6 +66,7 @@ Sources open_sources(std::vector<ReadRequest>& requests, const Checkpoint& check
     }
     request.source = sources.readers.size() - 1;
     request.begin += origin;
+    if (request.slice != nullptr) continue;
     if (request.begin < end) sources.overlap = true;
     end = request.begin + request.bytes;
   }

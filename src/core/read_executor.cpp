@@ -71,7 +71,7 @@ bool ReadExecutor::read_many(io::SourceReader& reader, io::ReadPath path, std::s
   if (!reader.read_many(path, reads, needed_end)) return false;
   const io::Read& last = reads.back();
   counts_.bytes_read += last.offset + last.bytes - reads.front().offset;
-  counts_.reads += reader.source().traits().joins_reads ? 1 : reads.size();
+  counts_.reads += reads.size() == 1 || reader.source().traits().joins_reads ? 1 : reads.size();
   return true;
 }
 
