@@ -3,9 +3,6 @@
 // The library's writer does the work: it refuses what the format cannot hold before it touches B, copies the bytes
 // inside the kernel where that is possible, and B appears whole or not at all.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <memory>
 
 #include <fmt/format.h>
@@ -14,6 +11,7 @@
 #include "failure.hpp"
 #include "inputs.hpp"
 #include "legacy/conversion.hpp"
+#include "model_names.hpp"
 #include "system.hpp"
 
 namespace cli {
@@ -35,30 +33,9 @@ struct ConvertOptions {
   bool keep_shared = false;
 };
 
-struct NamedFormat {
-  std::string_view name;  // and extension
-  st_format format;
-};
-constexpr std::array<NamedFormat, 3> kFormats{
-    {{"safetensors", ST_FORMAT_SAFETENSORS}, {"bintensors", ST_FORMAT_BINTENSORS}, {"bt", ST_FORMAT_BINTENSORS}}};
-
-// With its dot; none for a name that only begins with a dot.
-std::string extension_of(const std::string& path) {
-  const std::string name = file_name(path);
-  const std::size_t dot = name.rfind('.');
-  return dot == name.npos || dot == 0 || name == ".." ? "" : name.substr(dot);
-}
-
 st_format format_of(const ConvertOptions& options) {
-  std::string name = options.format;
-  if (name.empty()) {
-    const std::string extension = extension_of(options.into);
-    name = extension.empty() ? "" : extension.substr(1);
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  }
-  for (const NamedFormat& known : kFormats) {
-    if (known.name == name) return known.format;
-  }
+  const auto format = format_of_extension(options.format.empty() ? options.into : "." + options.format);
+  if (format) return *format;
   throw Failure{kUsage, options.into + ": not .safetensors, .bt or .bintensors: say which format with --to"};
 }
 

@@ -9,10 +9,13 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "name_filter.hpp"
+#include "new_model.hpp"
 #include "npy.hpp"
 #include "output_file.hpp"
 #include "progress.hpp"
 #include "slice_text.hpp"
+#include "suggestion.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -26,6 +29,8 @@ struct Options {
   std::string slice;
   std::string out;  // empty: standard output
   bool npy = false;
+  NameFilter filter;       // of several tensors
+  WriteSettings settings;  // for them
 };
 
 using Ranges = std::vector<safetensors::Range>;
@@ -123,10 +128,20 @@ std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const S
   return kept;
 }
 
+safetensors::Tensor tensor_of(const safetensors::SafeOpen& file, const Options& options) {
+  try {
+    return file.get_tensor(options.tensor);
+  } catch (const safetensors::Error& error) {
+    Failure failure = failure_in(options.path, error);
+    failure.line += did_you_mean(options.tensor, file.offset_keys());
+    throw failure;
+  }
+}
+
 void extract(const Options& options) {
   try {
     const safetensors::SafeOpen file(options.path);
-    const safetensors::Tensor tensor = file.get_tensor(options.tensor);
+    const safetensors::Tensor tensor = tensor_of(file, options);
     const SliceText slice = parse_slice(options.slice, tensor.shape);
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
@@ -151,7 +166,8 @@ constexpr const char* kExtractExamples =
     "Examples:\n"
     "  safetensors extract model.safetensors wte.weight wte.npy\n"
     "  safetensors extract model.safetensors wte.weight first_rows.bin --slice ':1000'\n"
-    "  safetensors extract model.safetensors wte.weight columns.npy --slice ':, 256:512'";
+    "  safetensors extract model.safetensors wte.weight columns.npy --slice ':, 256:512'\n"
+    "  safetensors extract model.safetensors --filter 'vision.*' vision.safetensors";
 
 CLI::App* add(CLI::App& app, const char* name, const char* what, const std::shared_ptr<Options>& options) {
   CLI::App* const command = app.add_subcommand(name, what);
@@ -160,6 +176,23 @@ CLI::App* add(CLI::App& app, const char* name, const char* what, const std::shar
   command->add_option("--slice", options->slice, "A part, as in Python: '1:3, :, -1, ::2'")->option_text("SLICE");
   command->add_flag("--npy", options->npy, "numpy's format instead of the bytes alone");
   return command;
+}
+
+// The parser has taken the third word for the tensor's name, which is left out.
+void extract_all(Options& options) {
+  if (!options.out.empty()) throw Failure{kUsage, "either a tensor or --filter, not both"};
+  if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice are for one tensor"};
+  options.settings.out = options.tensor;
+  options.filter.check();
+  try {
+    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    std::vector<NewTensor> tensors = all_tensors(input.file);
+    std::erase_if(tensors, [&](const NewTensor& tensor) { return !options.filter.fits(tensor.name); });
+    if (tensors.empty()) throw Failure{kUsage, options.path + ": no tensor's name fits --filter"};
+    write_like(std::move(tensors), input, options.settings);
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.path, error);
+  }
 }
 
 bool ends_with(const std::string& text, std::string_view end) {
@@ -177,11 +210,18 @@ void add_cat(CLI::App& app) {
 
 void add_extract(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = add(app, "extract", "Write one tensor to a file: raw, or .npy by its name", options);
-  command->add_option("OUT", options->out, "The file to write")->required();
+  CLI::App* const command = add(app, "extract", "Write one tensor to a file, or several to a new model", options);
+  command->get_option("TENSOR")->description("Its name; left out with --filter");
+  command->add_option("OUT", options->out, "The file to write; for several tensors also a folder");
+  options->filter.declare(*command, "Write all tensors whose name fits this pattern as a model; repeatable");
+  options->settings.declare(*command);
   command->footer(kExtractExamples);
   command->callback([options] {
-    if (options->out.empty()) throw Failure{kUsage, "OUT is empty: cat writes to standard output"};
+    if (!options->filter.empty()) return extract_all(*options);
+    if (options->settings.dry_run || options->settings.no_replace) {
+      throw Failure{kUsage, "--dry-run and --no-replace are for --filter"};
+    }
+    if (options->out.empty()) throw Failure{kUsage, "OUT is missing: cat writes to standard output"};
     options->npy = options->npy || ends_with(options->out, ".npy");
     extract(*options);
   });

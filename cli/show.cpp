@@ -7,7 +7,6 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
-#include "pattern.hpp"
 #include "text.hpp"
 #include "whole_number.hpp"
 
@@ -20,12 +19,6 @@ constexpr const char* kExamples =
     "  safetensors show model.safetensors --filter '*.attn.*' --limit 20\n"
     "  safetensors show model.safetensors --json | jq -r '.tensors[] | select(.dtype == \"F32\") | .name'\n"
     "  safetensors show model.safetensors --json | jq .total.parameters";
-
-bool wanted(std::string_view name, const std::vector<std::string>& filters) {
-  if (filters.empty()) return true;
-  const std::string text = printable(name);  // patterns match the name as it is shown, in which a NUL is escaped
-  return std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) { return matches(filter, text); });
-}
 
 void add(Total& total, const safetensors::Tensor& tensor) {
   total.tensors += 1;
@@ -43,7 +36,7 @@ Total& total_of(std::vector<Total>& totals, std::string_view dtype) {
 Listing list(const ShowOptions& options) {
   Listing listing{safetensors::SafeOpen(options.path), options.path, {}, {}, {}};
   for (safetensors::Tensor tensor : listing.file) {
-    if (!wanted(tensor.name, options.filters)) continue;
+    if (!options.filter.fits(tensor.name)) continue;
     add(listing.all, tensor);
     add(total_of(listing.dtypes, tensor.dtype_name()), tensor);
     if (listing.tensors.size() < options.limit) listing.tensors.push_back(std::move(tensor));
@@ -53,15 +46,8 @@ Listing list(const ShowOptions& options) {
   return listing;
 }
 
-void check_filters(const std::vector<std::string>& filters) {
-  for (const std::string& filter : filters) {
-    const std::string fault = fault_of_pattern(filter);
-    if (!fault.empty()) throw Failure{kUsage, fmt::format("--filter {}: {}", shown(filter, 100), fault)};
-  }
-}
-
 void show(const ShowOptions& options) {
-  check_filters(options.filters);
+  options.filter.check();
   try {
     Output out;
     const Listing listing = list(options);
@@ -82,13 +68,7 @@ void add_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
   command->add_option("FILE", options->path, "A .safetensors file")->required();
-  // Takes one text at a time, because the parser splits [a,b] if an option takes several.
-  command
-      ->add_option_function<std::string>(
-          "--filter", [options](const std::string& filter) { options->filters.push_back(filter); },
-          "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable")
-      ->option_text("GLOB")
-      ->trigger_on_parse();
+  options->filter.declare(*command, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable");
   command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
       ->option_text("N")
       ->transform(whole_number());

@@ -10,13 +10,14 @@
 
 #include <safetensors/safetensors.hpp>
 
+#include "name_filter.hpp"
 #include "output.hpp"
 
 namespace cli {
 
 struct ShowOptions {
   std::string path;
-  std::vector<std::string> filters;  // shell patterns; a tensor is listed if one of them matches
+  NameFilter filter;
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   bool json = false;
   bool exact = false;

@@ -9,4 +9,7 @@ namespace cli {
 // limits of 309 digits, and read 010 as 8.
 CLI::Validator whole_number();
 
+// The same for sizes: 5GB, 500MB, 4GiB, or a number of bytes. GB are decimal.
+CLI::Validator byte_size();
+
 }  // namespace cli

@@ -20,9 +20,24 @@ std::array<char, NAME_MAX + 1> pending_name;
 std::atomic<int> pending_folder{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// The list: likewise, the folder is set last and cleared first.
+std::atomic<const char* const*> list_names{nullptr};
+std::atomic<const char*> list_made_folder{nullptr};
+std::atomic<std::size_t> list_count{0};
+std::atomic<int> list_folder{-1};
+static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free);
+
+void remove_list() {
+  const int folder = list_folder.load();
+  if (folder < 0) return;
+  for (std::size_t i = list_count.load(); i-- > 0;) unlinkat(folder, list_names.load()[i], 0);
+  if (const char* const made = list_made_folder.load(); made != nullptr) rmdir(made);
+}
+
 extern "C" void remove_pending(int signal) {
   const int folder = pending_folder.load();
   if (folder >= 0) unlinkat(folder, pending_name.data(), 0);
+  remove_list();
   raise(signal);  // SA_RESETHAND has restored the default, which ends the process as soon as this returns
 }
 
@@ -48,5 +63,17 @@ void set_pending(int folder, const std::string& name) {
 }
 
 void clear_pending() { pending_folder = -1; }
+
+void set_pending_list(int folder, const char* const* names, const char* made_folder) {
+  list_names = names;
+  list_made_folder = made_folder;
+  list_count = 0;
+  list_folder = folder;
+  install_handlers();
+}
+
+void set_pending_count(std::size_t count) { list_count = count; }
+
+void clear_pending_list() { list_folder = -1; }
 
 }  // namespace cli

@@ -1,0 +1,94 @@
+// `safetensors cast FILE OUT --to DTYPE`: float tensors in another float type, everything else as it is.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "dtypes.hpp"
+#include "failure.hpp"
+#include "name_filter.hpp"
+#include "new_model.hpp"
+#include "suggestion.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+using safetensors::Dtype;
+
+constexpr const char* kNotes =
+    "Each value is rounded once, to the nearest and of two to the even one. What is too large becomes infinity, or NaN\n"
+    "in a type that has none. Integers, BOOL, C64 and floats below 8 bits stay as they are.\n"
+    "\n"
+    "Examples:\n"
+    "  safetensors cast model.safetensors half.safetensors --to bf16\n"
+    "  safetensors cast shards/ half/ --to f16 --filter '*.weight'\n"
+    "  safetensors cast model.safetensors small.safetensors --to f8_e4m3 --from bf16 --dry-run";
+
+struct CastOptions {
+  std::string path;
+  std::string to;
+  std::string from;
+  NameFilter filter;
+  WriteSettings settings;
+};
+
+Dtype float_dtype(const std::string& option, std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  const Dtype dtype = safetensors::dtype_from_name(name);
+  if (is_convertible(dtype)) return dtype;
+  throw Failure{kUsage, fmt::format("{} {}: not one of {}{}", option, shown(name, 40), names_of_convertible(),
+                                    did_you_mean(name, convertible_names()))};
+}
+
+// Floats that stay as they are although their user may expect otherwise.
+void tell_of_others(const safetensors::SafeOpen& file) {
+  std::size_t others = 0;
+  for (const safetensors::Tensor& tensor : file) {
+    const std::string_view name = tensor.dtype_name();
+    others += (name.front() == 'F' || name.front() == 'C') && !is_convertible(tensor.dtype) ? 1 : 0;
+  }
+  if (others == 0) return;
+  std::fprintf(stderr, "safetensors: note: %zu tensors of F4, F6 or C64 stay as they are\n", others);
+}
+
+void cast(const CastOptions& options) {
+  options.filter.check();
+  const Dtype to = float_dtype("--to", options.to);
+  const Dtype from = options.from.empty() ? Dtype::UNKNOWN : float_dtype("--from", options.from);
+  try {
+    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    std::vector<NewTensor> tensors = all_tensors(input.file);
+    for (NewTensor& tensor : tensors) {
+      const bool chosen = is_convertible(tensor.dtype) && (from == Dtype::UNKNOWN || tensor.dtype == from);
+      if (chosen && options.filter.fits(tensor.name)) tensor.dtype = to;
+    }
+    tell_of_others(input.file);
+    write_like(std::move(tensors), input, options.settings);
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.path, error);
+  }
+}
+
+}  // namespace
+
+void add_cast(CLI::App& app) {
+  const auto options = std::make_shared<CastOptions>();
+  CLI::App* command = app.add_subcommand("cast", "Write the same tensors in another float type");
+  command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
+  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")->required();
+  command->add_option("--to", options->to, "The type: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
+      ->option_text("DTYPE")
+      ->required();
+  command->add_option("--from", options->from, "Only tensors of this type")->option_text("DTYPE");
+  options->filter.declare(*command, "Only cast tensors whose name fits this pattern; repeatable");
+  options->settings.declare(*command);
+  command->footer(kNotes);
+  command->callback([options] { cast(*options); });
+}
+
+}  // namespace cli

@@ -1,0 +1,80 @@
+// `safetensors merge MODEL... OUT`: the tensors of a model in shards, or of several files, in one file.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <memory>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "model_names.hpp"
+#include "new_model.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  safetensors merge model.safetensors.index.json model.safetensors\n"
+    "  safetensors merge unet.safetensors vae.safetensors all.safetensors\n"
+    "  safetensors merge shards/ - | ssh host 'cat > model.safetensors'";
+
+struct MergeOptions {
+  std::vector<std::string> paths;
+  WriteSettings settings;
+};
+
+// Of a key that two files have, the first value counts.
+void add_metadata(NewFile& whole, const NewFile& next, const std::string& path) {
+  whole.has_metadata = whole.has_metadata || next.has_metadata;
+  for (const auto& [key, value] : next.metadata) {
+    const auto [kept, is_new] = whole.metadata.emplace(key, value);
+    if (is_new || kept->second == value) continue;
+    std::fprintf(stderr, "safetensors: note: %s: its metadata for %s is dropped, an earlier file has another value\n",
+                 printable(path).c_str(), shown(key, 100).c_str());
+  }
+}
+
+void merge(const MergeOptions& options) {
+  if (!is_one_file(options.settings.out)) {
+    throw Failure{kUsage, options.settings.out + ": not .safetensors, .bt or .bintensors"};
+  }
+  NewModel model;
+  NewFile& whole = model.files.emplace_back();
+  std::vector<Input> inputs;
+  for (const std::string& path : options.paths) {
+    try {
+      inputs.push_back({path, safetensors::SafeOpen(path)});
+      NewModel one = in_one_file(all_tensors(inputs.back().file), inputs.back().file);
+      add_metadata(whole, one.files.front(), path);
+      for (NewTensor& tensor : one.files.front().tensors) whole.tensors.push_back(std::move(tensor));
+    } catch (const safetensors::Error& error) {
+      throw failure_in(path, error);
+    }
+  }
+  try {
+    write_model(model, options.settings, inputs);
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.settings.out, error);
+  }
+}
+
+}  // namespace
+
+void add_merge(CLI::App& app) {
+  const auto options = std::make_shared<MergeOptions>();
+  CLI::App* command = app.add_subcommand("merge", "Write a model of many files, or several files, as one");
+  // The parser gives all words to an option that takes several, the last one, too.
+  command->add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
+      ->option_text("... OUT")
+      ->required();
+  options->settings.declare(*command);
+  command->footer(kExamples);
+  command->callback([options] {
+    if (options->paths.size() < 2) throw Failure{kUsage, "merge wants what to read and, last, the file to write"};
+    options->settings.out = options->paths.back();
+    options->paths.pop_back();
+    merge(*options);
+  });
+}
+
+}  // namespace cli

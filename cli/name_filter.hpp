@@ -1,0 +1,32 @@
+// The option `--filter GLOB` of several commands: tensors whose name fits one of its shell patterns.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace cli {
+
+class NameFilter {
+ public:
+  // The parser keeps a reference to this object.
+  CLI::Option* declare(CLI::App& command, const std::string& description);
+
+  // Throws a Failure for a pattern that is none. Called before the first fits().
+  void check() const;
+
+  // Every name fits if there is no pattern.
+  bool fits(std::string_view name) const;
+  bool empty() const { return patterns_.empty(); }
+
+ private:
+  std::vector<std::string> patterns_;
+};
+
+}  // namespace cli

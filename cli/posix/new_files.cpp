@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "new_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "descriptor.hpp"
+#include "failure.hpp"
+#include "pending_file.hpp"
+
+namespace cli {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw Failure{kUnreadable, path + ": " + std::strerror(error)};
+}
+
+// Makes the folders above a file; removing them again is not worth the trouble where a model is that unusual.
+void make_folders_of(int folder, const std::string& name, const std::string& shown) {
+  for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    if (mkdirat(folder, name.substr(0, slash).c_str(), 0777) != 0 && errno != EEXIST) fail(shown, errno);
+  }
+}
+
+}  // namespace
+
+struct NewFiles::State {
+  std::string path;
+  Descriptor folder;
+  std::vector<std::string> names;
+  std::vector<const char*> texts;
+  std::size_t begun = 0;
+  bool made_folder = false;
+};
+
+NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.path = folder;
+  state.names = names;
+  state.made_folder = mkdir(folder.c_str(), 0777) == 0;
+  if (!state.made_folder && errno != EEXIST) fail(folder, errno);
+  state.folder = Descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!state.folder) fail(folder, errno);
+  for (const std::string& name : state.names) {
+    struct stat status {};
+    const std::string shown = folder + "/" + name;
+    if (fstatat(state.folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+      throw Failure{kUnreadable, shown + ": exists already"};
+    }
+    make_folders_of(state.folder.get(), name, shown);
+    state.texts.push_back(name.c_str());
+  }
+  set_pending_list(state.folder.get(), state.texts.data(), state.made_folder ? state.path.c_str() : nullptr);
+}
+
+NewFiles::~NewFiles() {
+  if (!state_) return;
+  set_pending_count(0);
+  for (std::size_t i = 0; i < state_->begun; ++i) unlinkat(state_->folder.get(), state_->texts[i], 0);
+  if (state_->made_folder) rmdir(state_->path.c_str());
+  clear_pending_list();
+}
+
+void NewFiles::begin_next() { set_pending_count(++state_->begun); }
+
+void NewFiles::drop_last() { set_pending_count(--state_->begun); }
+
+void NewFiles::keep() {
+  clear_pending_list();
+  state_.reset();
+}
+
+}  // namespace cli

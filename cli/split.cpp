@@ -1,0 +1,54 @@
+// `safetensors split FILE FOLDER`: a model in shards of a bounded size, with an index.
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "model_names.hpp"
+#include "new_model.hpp"
+#include "whole_number.hpp"
+
+namespace cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  safetensors split model.safetensors shards/ --max-size 5GB\n"
+    "  safetensors split model.safetensors shards/ --max-size 500MB --dry-run";
+
+struct SplitOptions {
+  std::string path;
+  std::string name;
+  std::uint64_t most_bytes = 5'000'000'000;
+  WriteSettings settings;
+};
+
+void split(const SplitOptions& options) {
+  if (is_one_file(options.settings.out)) throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
+  try {
+    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    const std::string name = options.name.empty() ? stem_of_model(options.path, input.file) : options.name;
+    write_model(in_shards(all_tensors(input.file), options.most_bytes, name, input.file), options.settings, {input});
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.path, error);
+  }
+}
+
+}  // namespace
+
+void add_split(CLI::App& app) {
+  const auto options = std::make_shared<SplitOptions>();
+  CLI::App* command = app.add_subcommand("split", "Write a model in shards, with an index");
+  command->add_option("FILE", options->path, "A file, or a model in shards to be split anew")->required();
+  command->add_option("FOLDER", options->settings.out, "Where the shards go; made if it is not there")->required();
+  command->add_option("--max-size", options->most_bytes, "Data in a shard at most: 5GB (the default), 500MB, 4GiB")
+      ->option_text("SIZE")
+      ->transform(byte_size());
+  command->add_option("--name", options->name, "What the shards are called: NAME-00001-of-00003.safetensors")
+      ->option_text("NAME");
+  command->add_flag("--dry-run", options->settings.dry_run, "Only print what would be written");
+  command->footer(kExamples);
+  command->callback([options] { split(*options); });
+}
+
+}  // namespace cli

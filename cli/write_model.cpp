@@ -1,0 +1,171 @@
+// Writing the files of a new model by the library's writer: what is not converted is copied by the kernel.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "blocks.hpp"
+#include "failure.hpp"
+#include "inputs.hpp"
+#include "model_names.hpp"
+#include "new_files.hpp"
+#include "new_model.hpp"
+#include "output.hpp"
+#include "output_file.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+using safetensors::Writer;
+
+struct Conversion {
+  std::size_t index;  // of the writer
+  const NewTensor* tensor;
+};
+
+// Values go through a buffer of their own: st_convert() works on whole elements, and a block holds whole ones.
+void convert_all(const Writer& writer, const std::vector<Conversion>& conversions) {
+  std::vector<Source> sources;
+  sources.reserve(conversions.size());
+  for (const Conversion& conversion : conversions) {
+    sources.push_back({conversion.tensor->file, conversion.tensor->source});
+  }
+  std::vector<std::byte> values;
+  for_each_part(sources, "converting", [&](const Part& part) {
+    const Conversion& conversion = conversions[part.source];
+    const safetensors::Dtype from = conversion.tensor->source.dtype;
+    const safetensors::Dtype to = conversion.tensor->dtype;
+    const std::size_t n = part.bytes.size() * 8 / safetensors::bits(from);
+    const std::size_t bytes = n * safetensors::bits(to) / 8;
+    if (values.size() < bytes) values.resize(bytes);
+    safetensors::convert(from, part.bytes.data(), to, values.data(), n);
+    writer.put(conversion.index, part.at * safetensors::bits(to) / safetensors::bits(from), values.data(), bytes);
+  });
+}
+
+void write_file(const NewFile& file, const std::string& path, std::uint32_t flags) {
+  Writer writer;
+  if (file.has_metadata) writer.set_metadata(file.metadata);
+  std::vector<Conversion> conversions;
+  for (const NewTensor& tensor : file.tensors) {
+    if (tensor.dtype == tensor.source.dtype) {
+      writer.add_tensor(tensor.source, tensor.name);
+    } else {
+      conversions.push_back({writer.add(tensor.name, tensor.dtype, tensor.source.shape), &tensor});
+    }
+  }
+  st_write_options options = ST_INIT(st_write_options);
+  options.flags = flags;
+  options.format = format_of_extension(path).value_or(ST_FORMAT_SAFETENSORS);
+  writer.begin(path, options);
+  // In the order of the new file, which a stream must get: all are of one dtype, so that names decide.
+  std::sort(conversions.begin(), conversions.end(),
+            [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
+  convert_all(writer, conversions);
+  writer.finish();
+}
+
+void write_index(const NewModel& model, OutputFile& out) {
+  using Json = nlohmann::ordered_json;
+  const auto text = [](const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); };
+  std::uint64_t total = 0;
+  std::vector<std::pair<std::string_view, std::string_view>> places;
+  for (const NewFile& file : model.files) {
+    total += file.bytes();
+    for (const NewTensor& tensor : file.tensors) places.emplace_back(tensor.name, file.name);
+  }
+  std::sort(places.begin(), places.end());
+  std::string lines = "{\n  \"metadata\": {\n";
+  for (const auto& [key, value] : model.metadata) lines += fmt::format("    {}: {},\n", text(key), text(value));
+  lines += fmt::format("    \"total_size\": {}\n  }},\n  \"weight_map\": {{", total);
+  const char* separator = "\n";
+  for (const auto& [name, file] : places) {
+    lines += fmt::format("{}    {}: {}", separator, text(name), text(file));
+    separator = ",\n";
+  }
+  lines += "\n  }\n}\n";
+  out.write(lines.data(), lines.size());
+  out.finish();
+}
+
+std::string in_folder(const std::string& folder, const std::string& name) {
+  return folder.empty() || folder.back() == '/' ? folder + name : folder + "/" + name;
+}
+
+void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs) {
+  std::vector<std::string> names;
+  for (const NewFile& file : model.files) names.push_back(file.name);
+  if (!model.index.empty()) names.push_back(model.index);
+  NewFiles files(settings.out, names);
+  for (const NewFile& file : model.files) {
+    files.begin_next();
+    try {
+      write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE);
+    } catch (...) {
+      files.drop_last();
+      throw;
+    }
+  }
+  if (!model.index.empty()) {
+    files.begin_next();
+    OutputFile index(in_folder(settings.out, model.index), inputs);
+    write_index(model, index);
+  }
+  files.keep();
+}
+
+// Two names that became one are the fault of the command line, and are found before anything is written.
+void require_different_names(const NewModel& model) {
+  std::vector<const NewTensor*> tensors;
+  for (const NewFile& file : model.files) {
+    for (const NewTensor& tensor : file.tensors) tensors.push_back(&tensor);
+  }
+  std::sort(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name < b->name; });
+  const auto same = std::adjacent_find(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name == b->name; });
+  if (same == tensors.end()) return;
+  throw Failure{kUsage, fmt::format("two tensors would be called {}: {} and {}", shown((*same)->name, 100),
+                                    shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
+}
+
+void tell(const NewModel& model, const std::string& path) {
+  Output out;
+  for (const NewFile& file : model.files) {
+    out.print("{}: {} tensors, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
+              grouped(file.tensors.size()), human_bytes(file.bytes()));
+  }
+  if (!model.index.empty()) out.print("{}: the index\n", printable(in_folder(path, model.index)));
+  out.flush();
+}
+
+}  // namespace
+
+void WriteSettings::declare(CLI::App& command) {
+  command.add_flag("--no-replace", no_replace, "An existing OUT is an error");
+  command.add_flag("--dry-run", dry_run, "Only print what would be written");
+}
+
+void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {
+  require_different_names(model);
+  const bool one = is_one_file(settings.out);
+  const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
+  if (settings.dry_run) return tell(model, path);
+  const auto inputs_of = [](const Input& input) { return Inputs(input.path, input.file); };
+  if (!one) return write_folder(model, settings, inputs_of(inputs.front()));
+  for (const Input& input : inputs) {
+    const bool is_whole = inputs.size() == 1 && input.file.count_shards() == 1 && is_one_file(input.path);
+    check_output(path, inputs_of(input), !is_whole);
+  }
+  write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U);
+}
+
+void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {
+  const bool one = is_one_file(settings.out);
+  write_model(one ? in_one_file(std::move(tensors), input.file)
+                  : in_same_files(std::move(tensors), input.path, input.file),
+              settings, {input});
+}
+
+}  // namespace cli

@@ -1,0 +1,261 @@
+"""`split`, `merge`, `rename` and `extract --filter`: what is written, what is kept, what is refused and what is left behind.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from sample import COMMAND, file_bytes, run
+
+CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance"
+LAYERS = [(f"model.layers.{i}.weight", "F32", [16, 16], 1024) for i in range(6)] + [
+    (f"model.layers.{i}.bias", "BF16", [16], 32) for i in range(6)]
+
+
+def random_data(tensors, seed=1):
+    return random.Random(seed).randbytes(sum(size for *_, size in tensors))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_transform_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def model(self, name="model.safetensors", tensors=LAYERS, metadata=None, data=None):
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_bytes(file_bytes(tensors, metadata, random_data(tensors) if data is None else data))
+        return self.path(name)
+
+    def content(self, name):
+        return (self.folder / name).read_bytes()
+
+    def names(self, name):
+        return sorted(path.name for path in (self.folder / name).iterdir())
+
+    def ok(self, *arguments):
+        result = run(*arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout.decode()
+
+    def refused(self, code, *arguments):
+        result = run(*arguments)
+        self.assertEqual((result.returncode, result.stdout), (code, b""), arguments)
+        self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]+\n\Z")
+        return result.stderr.decode()
+
+    def shown(self, name):
+        return json.loads(self.ok("show", self.path(name), "--json"))
+
+
+class SplitAndMerge(Case):
+    def test_the_shards_and_their_index(self):
+        path = self.model(metadata={"format": "pt", "title": "A model"})
+        self.assertEqual(self.ok("split", path, self.path("shards"), "--max-size", "3KB"), "")
+        self.assertEqual(self.names("shards"), ["model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                                                "model-00003-of-00003.safetensors", "model.safetensors.index.json"])
+        index = json.loads(self.content("shards/model.safetensors.index.json"))
+        self.assertEqual(index["metadata"], {"format": "pt", "title": "A model", "total_size": 6 * 1056})
+        self.assertEqual(list(index["weight_map"]), sorted(name for name, *_ in LAYERS))
+        self.assertEqual(index["weight_map"]["model.layers.4.weight"], "model-00003-of-00003.safetensors")
+        self.assertEqual(self.shown("shards/model-00002-of-00003.safetensors")["metadata"], {"format": "pt"})
+
+    def test_split_then_merge_gives_the_same_bytes(self):
+        """Every file of the corpus as the reference's writer spells it, at several sizes of a shard."""
+        same = 0
+        for path in sorted((CORPUS / "files").iterdir()) + sorted((CORPUS / "writer").glob("*.safetensors")):
+            if path.stat().st_size > 100_000 or run("show", str(path), "--json").returncode != 0:
+                continue
+            self.ok("convert", str(path), self.path("plain.safetensors"))
+            for size in ("1B", "64B", "5GB"):
+                self.ok("split", self.path("plain.safetensors"), self.path("shards"), "--max-size", size, "--name", "part")
+                self.ok("merge", self.path("shards"), self.path("back.safetensors"))
+                self.assertEqual(self.content("back.safetensors"), self.content("plain.safetensors"), (path.name, size))
+                shutil.rmtree(self.path("shards"))
+                same += 1
+            if same >= 150:
+                break
+        self.assertGreaterEqual(same, 100)
+
+    def test_keys_that_an_index_has_of_its_own_are_kept(self):
+        for metadata in ({}, {"total_size": "7"}, {"total_size": "seven"}, {"total_parameters": "3", "format": "np"}):
+            path = self.model(metadata=metadata)
+            self.ok("split", path, self.path("shards"), "--max-size", "2KB")
+            self.ok("merge", self.path("shards/model.safetensors.index.json"), self.path("back.safetensors"))
+            self.assertEqual(self.shown("back.safetensors")["metadata"], metadata)
+            self.assertEqual(b"__metadata__" in self.content("back.safetensors"), True)
+            shutil.rmtree(self.path("shards"))
+
+    def test_a_model_that_fits_is_one_file_without_an_index(self):
+        path = self.model("small.safetensors", metadata={"format": "pt"})
+        self.ok("split", path, self.path("out"))
+        self.assertEqual(self.names("out"), ["small.safetensors"])
+        self.assertEqual(self.content("out/small.safetensors"), self.content("small.safetensors"))
+
+    def test_splitting_shards_anew(self):
+        self.ok("split", self.model(), self.path("a"), "--max-size", "1KB")
+        self.ok("split", self.path("a"), self.path("b"), "--max-size", "4KB")
+        self.assertEqual(len(self.names("b")), 3)
+        self.ok("merge", self.path("b"), self.path("back.safetensors"))
+        self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
+
+    def test_several_files_become_one(self):
+        a = self.model("a.safetensors", LAYERS[:3], {"format": "pt", "from": "a"})
+        b = self.model("b.safetensors", LAYERS[3:6], {"format": "pt", "from": "b"})
+        result = run("merge", a, b, self.path("all.safetensors"))
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("metadata for from is dropped", result.stderr.decode())
+        shown = self.shown("all.safetensors")
+        self.assertEqual((shown["total"]["tensors"], shown["metadata"]), (6, {"format": "pt", "from": "a"}))
+        self.assertIn("two tensors would be called", self.refused(2, "merge", a, a, self.path("twice.safetensors")))
+        self.assertFalse(os.path.exists(self.path("twice.safetensors")))
+
+    def test_what_exists_is_not_replaced_by_shards(self):
+        path = self.model()
+        for name in ("model.safetensors.index.json", "model-00002-of-00007.safetensors"):
+            os.mkdir(self.path("shards"))
+            (self.folder / "shards" / name).write_text("mine")
+            self.assertIn("exists already", self.refused(3, "split", path, self.path("shards"), "--max-size", "1KB"))
+            self.assertEqual(self.names("shards"), [name])
+            self.assertEqual((self.folder / "shards" / name).read_text(), "mine")
+            shutil.rmtree(self.path("shards"))
+
+    def test_an_output_that_is_read_is_refused(self):
+        self.ok("split", self.model(), self.path("s"), "--max-size", "2KB")
+        shard = self.path("s/" + self.names("s")[0])
+        before = pathlib.Path(shard).read_bytes()
+        self.assertIn("is the file that is read", self.refused(2, "merge", self.path("s"), shard))
+        self.assertEqual(pathlib.Path(shard).read_bytes(), before)
+
+    def test_a_dry_run_writes_nothing(self):
+        path = self.model()
+        out = self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--dry-run")
+        self.assertEqual(out.splitlines()[0], f"{self.path('shards')}/model-00001-of-00003.safetensors: 2 tensors, 2.0 kB")
+        self.assertEqual(out.splitlines()[-1], f"{self.path('shards')}/model.safetensors.index.json: the index")
+        self.assertIn("12 tensors", self.ok("merge", path, self.path("out.safetensors"), "--dry-run"))
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+    def test_sizes_that_are_none(self):
+        for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
+            self.refused(2, "split", self.model(), self.path("shards"), f"--max-size={size}")
+
+    def test_nothing_is_left_if_a_shard_cannot_be_written(self):
+        path = self.model(tensors=[("a", "U8", [10], 10), ("b", "U8", [100_000], 100_000)], data=bytes(100_010))
+        for made in (False, True):
+            if made:
+                os.mkdir(self.path("shards"))
+            result = run("split", path, self.path("shards"), "--max-size", "50KB",
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)))
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertEqual(os.path.exists(self.path("shards")), made)
+            self.assertEqual(self.names("shards") if made else [], [])
+
+    def test_nothing_is_left_of_an_interrupted_model(self):
+        """The first shard is done at once, the second takes a while."""
+        size = 400 << 20
+        os.mkdir(self.path("in"))
+        shards = {"model-00001-of-00002.safetensors": [("a", "F32", [1], 4)],
+                  "model-00002-of-00002.safetensors": [("b", "F32", [size // 4], size)]}
+        for name, tensors in shards.items():
+            header = file_bytes(tensors, data=b"")
+            with open(self.path(f"in/{name}"), "wb") as file:
+                file.write(header)
+                file.truncate(len(header) + tensors[0][3])
+        process = subprocess.Popen([COMMAND, "cast", self.path("in"), self.path("out"), "--to", "f8_e4m3"])
+        first = self.path("out/model-00001-of-00002.safetensors")
+        while not os.path.exists(first) and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        if process.returncode == 0:
+            self.skipTest("it was done before the signal came")
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        self.assertEqual(os.listdir(self.folder), ["in"])
+
+
+class Rename(Case):
+    def test_groups_and_what_is_kept(self):
+        path = self.model(metadata={"format": "pt"})
+        self.ok("rename", path, r"^model\.layers\.(\d+)\.", "h.$1.", self.path("out.safetensors"))
+        shown = self.shown("out.safetensors")
+        self.assertEqual([tensor["name"] for tensor in shown["tensors"]][:2], ["h.0.weight", "h.1.weight"])
+        self.assertEqual(shown["metadata"], {"format": "pt"})
+        self.ok("rename", self.path("out.safetensors"), r"^h\.", "model.layers.", self.path("back.safetensors"))
+        self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
+
+    def test_in_place_and_for_some(self):
+        path = self.model()
+        self.ok("rename", path, "model", "m", path, "--filter", "*.3.*")
+        names = [tensor["name"] for tensor in self.shown("model.safetensors")["tensors"]]
+        self.assertEqual(sorted(name for name in names if name.startswith("m.")), ["m.layers.3.bias", "m.layers.3.weight"])
+
+    def test_a_model_keeps_its_shards(self):
+        self.ok("split", self.model(metadata={"format": "pt", "title": "T"}), self.path("a"), "--max-size", "3KB")
+        self.ok("rename", self.path("a"), "^model", "m", self.path("b"))
+        self.assertEqual(self.names("b"), self.names("a"))
+        index = json.loads(self.content("b/model.safetensors.index.json"))
+        self.assertEqual(index["weight_map"]["m.layers.5.weight"], "model-00003-of-00003.safetensors")
+        self.assertEqual(index["metadata"], {"format": "pt", "title": "T", "total_size": 6 * 1056})
+
+    def test_what_is_refused(self):
+        path = self.model()
+        out = self.path("out.safetensors")
+        self.assertIn("two tensors would be called x: model.layers.0.weight and model.layers.1.weight",
+                      self.refused(2, "rename", path, "model.*weight", "x", out))
+        self.assertIn("changes no name", self.refused(2, "rename", path, "decoder", "x", out))
+        self.assertIn("PATTERN (model", self.refused(2, "rename", path, "(model", "x", out))
+        self.assertIn("__metadata__", self.refused(2, "rename", path, "model.layers.0.weight", "__metadata__", out))
+        long = self.model("long.safetensors", [("n" * 5000, "U8", [1], 1)])
+        self.assertIn("names beyond 4096 bytes", self.refused(2, "rename", long, "(n*)*", "x", out))
+        self.assertFalse(os.path.exists(out))
+
+    def test_a_dry_run_lists_the_names(self):
+        out = self.ok("rename", self.model(), r"layers\.2", "l.2", self.path("out.safetensors"), "--dry-run")
+        self.assertEqual(out.splitlines()[:2], ["model.layers.2.weight -> model.l.2.weight",
+                                                "model.layers.2.bias -> model.l.2.bias"])
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+
+class Extract(Case):
+    def test_the_tensors_that_fit(self):
+        path = self.model(metadata={"format": "pt"})
+        self.ok("extract", path, "--filter", "*.1.*", "--filter", "*.2.bias", self.path("some.safetensors"))
+        shown = self.shown("some.safetensors")
+        self.assertEqual([tensor["name"] for tensor in shown["tensors"]],
+                         ["model.layers.1.weight", "model.layers.1.bias", "model.layers.2.bias"])
+        self.assertEqual(shown["metadata"], {"format": "pt"})
+        self.assertEqual(self.content("some.safetensors")[-32:], self.content("model.safetensors")[-128:-96])
+
+    def test_what_is_refused(self):
+        path = self.model()
+        out = self.path("out.safetensors")
+        self.assertIn("no tensor's name fits", self.refused(2, "extract", path, out, "--filter", "nothing"))
+        self.assertIn("is not closed", self.refused(2, "extract", path, out, "--filter", "[a"))
+        self.assertIn("either a tensor or --filter", self.refused(2, "extract", path, "a", out, "--filter", "*"))
+        self.assertIn("for --filter", self.refused(2, "extract", path, "a", out, "--dry-run"))
+        self.assertFalse(os.path.exists(out))
+
+
+class Mistakes(Case):
+    def test_a_suggestion_for_what_is_nearly_right(self):
+        path = self.model()
+        for arguments, suggestion in [(("shwo", path), "no command 'shwo', did you mean 'show'?"),
+                                      (("show", "--fitler", "x", path), "did you mean '--filter'?"),
+                                      (("cat", path, "model.layers.0.wieght"), "did you mean 'model.layers.0.weight'?"),
+                                      (("cast", path, self.path("o.safetensors"), "--to", "bf61"), "did you mean 'BF16'?")]:
+            self.assertIn(suggestion, self.refused(2, *arguments))
+        self.assertNotIn("did you mean", self.refused(2, "frobnicate", path))
+
+
+if __name__ == "__main__":
+    unittest.main()
