@@ -22,6 +22,7 @@ constexpr const char* kFooter =
     "  2  wrong usage\n"
     "  3  the file cannot be read, or the output not written\n"
     "  4  a defect of this program\n"
+    "  5  what was compared differs, or what was looked for was found\n"
     "\n"
     "Examples:\n"
     "  safetensors show model.safetensors\n"
@@ -57,7 +58,8 @@ bool holds(const std::vector<std::string>& words, const std::string& word) {
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app() {
-  auto app = std::make_unique<CLI::App>("Look into safetensors files, check them, and make new ones of them", "safetensors");
+  auto app =
+      std::make_unique<CLI::App>("Look into safetensors files, check them, and make new ones of them", "safetensors");
   keep_lines_of_footers(*app->get_formatter());
   app->allow_windows_style_options(false);  // a path may begin with a slash there too
   app->require_subcommand(1);
@@ -90,6 +92,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
 
 void add_commands(CLI::App& app) {
   add_show(app);
+  add_verify(app);
+  add_diff(app);
+  add_stats(app);
   add_meta(app);
   add_cat(app);
   add_extract(app);

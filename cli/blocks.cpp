@@ -45,8 +45,7 @@ class Blocks {
   bool next(Block& block) {
     block.bytes = 0;
     block.pieces.clear();
-    while (i_ < ranges_.size() && take(block)) {
-    }
+    while (i_ < ranges_.size() && take(block)) {}
     return block.bytes != 0;
   }
 
@@ -69,8 +68,7 @@ class Blocks {
       block.shard = range.shard;
       block.offset = begin;
     }
-    const bool continues =
-        same_file(block, range) && block.shard == range.shard && block.offset + block.bytes == begin;
+    const bool continues = same_file(block, range) && block.shard == range.shard && block.offset + block.bytes == begin;
     // A tensor is split at multiples of the block's size, so that no element is.
     const std::uint64_t bytes = std::min(range.bytes - at_, kBlockBytes - at_ % kBlockBytes);
     if (!continues || block.bytes + bytes > kBlockBytes) return false;

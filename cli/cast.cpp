@@ -80,7 +80,8 @@ void add_cast(CLI::App& app) {
   const auto options = std::make_shared<CastOptions>();
   CLI::App* command = app.add_subcommand("cast", "Write the same tensors in another float type");
   command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
-  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")->required();
+  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")
+      ->required();
   command->add_option("--to", options->to, "The type: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
       ->option_text("DTYPE")
       ->required();

@@ -10,6 +10,7 @@ namespace cli {
 void add_cast(CLI::App& app);
 void add_cat(CLI::App& app);
 void add_convert(CLI::App& app);
+void add_diff(CLI::App& app);
 void add_extract(CLI::App& app);
 void add_hash(CLI::App& app);
 void add_merge(CLI::App& app);
@@ -17,6 +18,8 @@ void add_meta(CLI::App& app);
 void add_rename(CLI::App& app);
 void add_show(CLI::App& app);
 void add_split(CLI::App& app);
+void add_stats(CLI::App& app);
+void add_verify(CLI::App& app);
 
 // All of them, in the order of the help.
 void add_commands(CLI::App& app);

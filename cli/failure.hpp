@@ -16,6 +16,7 @@ enum ExitCode : int {
   kUsage = 2,       // the command line, or a call the library refuses
   kUnreadable = 3,  // the machine: no such file, no permission, I/O errors, no memory, output that cannot be written
   kDefect = 4,      // a fault of this program
+  kDiffers = 5,     // what was compared differs, or what was looked for was found
 };
 
 struct Failure {

@@ -64,7 +64,8 @@ void add_merge(CLI::App& app) {
   const auto options = std::make_shared<MergeOptions>();
   CLI::App* command = app.add_subcommand("merge", "Write a model of many files, or several files, as one");
   // The parser gives all words to an option that takes several, the last one, too.
-  command->add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
+  command
+      ->add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
       ->option_text("... OUT")
       ->required();
   options->settings.declare(*command);

@@ -57,7 +57,8 @@ constexpr std::array<NamedFormat, 3> kFormats{
 
 std::optional<st_format> format_of_extension(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   for (const NamedFormat& known : kFormats) {
     if (known.extension == extension) return known.format;
   }

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "failure.hpp"
 #include "pattern.hpp"

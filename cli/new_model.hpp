@@ -35,7 +35,7 @@ struct NewFile {
 
 struct NewModel {
   std::vector<NewFile> files;
-  std::string index;  // its name; empty: there is none
+  std::string index;               // its name; empty: there is none
   safetensors::Metadata metadata;  // of the index
 };
 

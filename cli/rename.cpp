@@ -46,7 +46,8 @@ std::regex expression_of(const std::string& pattern) {
 
 std::string new_name(const std::string& name, const std::regex& pattern, const std::string& replacement) {
   if (name.size() > kLongestName) {
-    throw Failure{kUsage, fmt::format("tensor {}: names beyond {} bytes cannot be matched", shown(name, 40), kLongestName)};
+    throw Failure{kUsage,
+                  fmt::format("tensor {}: names beyond {} bytes cannot be matched", shown(name, 40), kLongestName)};
   }
   try {
     return std::regex_replace(name, pattern, replacement);
@@ -92,7 +93,8 @@ void add_rename(CLI::App& app) {
   command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
   command->add_option("PATTERN", options->pattern, "What of a name to replace")->required();
   command->add_option("REPLACEMENT", options->replacement, "By what; may be empty")->required();
-  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")->required();
+  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")
+      ->required();
   options->filter.declare(*command, "Only rename tensors whose name fits this pattern; repeatable");
   options->settings.declare(*command);
   command->footer(kNotes);

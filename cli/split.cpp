@@ -24,7 +24,8 @@ struct SplitOptions {
 };
 
 void split(const SplitOptions& options) {
-  if (is_one_file(options.settings.out)) throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
+  if (is_one_file(options.settings.out))
+    throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
   try {
     const Input input{options.path, safetensors::SafeOpen(options.path)};
     const std::string name = options.name.empty() ? stem_of_model(options.path, input.file) : options.name;

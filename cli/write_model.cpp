@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "blocks.hpp"
@@ -124,7 +124,8 @@ void require_different_names(const NewModel& model) {
     for (const NewTensor& tensor : file.tensors) tensors.push_back(&tensor);
   }
   std::sort(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name < b->name; });
-  const auto same = std::adjacent_find(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name == b->name; });
+  const auto same =
+      std::adjacent_find(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name == b->name; });
   if (same == tensors.end()) return;
   throw Failure{kUsage, fmt::format("two tensors would be called {}: {} and {}", shown((*same)->name, 100),
                                     shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
@@ -163,9 +164,9 @@ void write_model(const NewModel& model, const WriteSettings& settings, const std
 
 void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {
   const bool one = is_one_file(settings.out);
-  write_model(one ? in_one_file(std::move(tensors), input.file)
-                  : in_same_files(std::move(tensors), input.path, input.file),
-              settings, {input});
+  write_model(
+      one ? in_one_file(std::move(tensors), input.file) : in_same_files(std::move(tensors), input.path, input.file),
+      settings, {input});
 }
 
 }  // namespace cli

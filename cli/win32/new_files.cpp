@@ -7,7 +7,9 @@
 namespace cli {
 namespace {
 
-[[noreturn]] void fail(const std::string& path) { throw Failure{kUnreadable, path + ": " + system_words(GetLastError())}; }
+[[noreturn]] void fail(const std::string& path) {
+  throw Failure{kUnreadable, path + ": " + system_words(GetLastError())};
+}
 
 }  // namespace
 

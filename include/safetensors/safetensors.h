@@ -281,6 +281,62 @@ ST_API st_file *st_retain(const st_file *file);
  * from it. */
 ST_API void st_free(st_file *file);
 
+/* ---- Checking -------------------------------------------------------------------------------- */
+
+/* A report of everything that is wrong with a file or a model. Since version 0.2.0, as all of this
+ * section. */
+typedef struct st_report st_report;
+
+/* Flags of st_finding. */
+enum {
+  ST_FINDING_NOTE = 1 << 0 /* The file is valid: it only differs from what writers write.      */
+};
+
+/* One deviation. Its strings are the report's, and end with a NUL. */
+typedef struct st_finding {
+  uint32_t struct_size;
+  st_status status;    /* What is wrong: the status that opening the file would return for it.  */
+  uint32_t flags;      /* ST_FINDING_NOTE, or 0.                                                */
+  int32_t os_error;    /* As in st_error.                                                       */
+  uint64_t offset;     /* As in st_error, in the file at path.                                  */
+  const char *path;    /* The file that it concerns: the index, or a shard of it.               */
+  size_t path_len;
+  const char *tensor;  /* The name of the tensor that it concerns; NULL if there is none.       */
+  size_t tensor_len;
+  const char *message; /* One line.                                                             */
+  size_t message_len;
+} st_finding;
+
+/* Checks what st_open would open at this path: the headers, and the index and the shards of a model
+ * against each other, both ways. Reads no data of tensors.
+ *
+ * Where st_open returns a 3xx, the report has that fault first among those of its file, and then the
+ * others that can be known. A header that is no JSON has only one, and so has one of bintensors. A
+ * valid file has notes at most: on data or tensors that are less aligned than usual or than
+ * their elements need, on another order than the reference's writer has, on a header that is spelled
+ * in another way, on what ST_OPEN_STRICT refuses, on tensors that the index does not list, and on a
+ * wrong total_size of the index.
+ *
+ * Of options, which may be NULL, flags and max_header_bytes count. *out is freed with
+ * st_report_free. ST_ERR_OPEN if there is no such file, or no model in the folder, and
+ * ST_ERR_SHARD if the folder has no index and not all of its numbered shards. */
+ST_API st_status st_check(const char *path, const st_open_options *options, st_report **out,
+                          st_error *err);
+
+/* ST_ERR_ARGUMENT if the path holds a NUL. */
+ST_API st_status st_check_n(const char *path, size_t len, const st_open_options *options,
+                            st_report **out, st_error *err);
+
+/* Returns how many findings there are; 0 if all is as writers write it. */
+ST_API size_t st_count_findings(const st_report *report);
+
+/* Returns finding i, file after file, or NULL if i is too large. It is valid until the report is
+ * freed. */
+ST_API const st_finding *st_get_finding(const st_report *report, size_t i);
+
+/* Frees a report. */
+ST_API void st_report_free(st_report *report);
+
 /* ---- Looking at the tensors ------------------------------------------------------------------ */
 
 /* Returns how many tensors there are. */

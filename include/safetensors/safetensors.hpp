@@ -257,6 +257,7 @@ struct Free {
   void operator()(st_writer* writer) const noexcept { st_writer_free(writer); }
   void operator()(std::byte* buffer) const noexcept { st_buffer_free(buffer); }
   void operator()(st_tensor_list* list) const noexcept { st_tensor_list_free(list); }
+  void operator()(st_report* report) const noexcept { st_report_free(report); }
 };
 
 inline std::string_view name_of(const st_tensor* tensor) {
@@ -725,6 +726,40 @@ class SafeOpen {
 // Opens a file and returns all its tensors by name. Reads no data.
 inline std::map<std::string, Tensor> load_file(const std::string& path) {
   return SafeOpen(path).get_tensors();
+}
+
+// ---- Checking -----------------------------------------------------------------------------------
+
+// One deviation of a file from its format or, if it is a note, from what writers write.
+struct Finding {
+  st_status status;
+  bool is_note;
+  int os_error;
+  std::optional<std::uint64_t> offset;  // in the file at path
+  std::string path;
+  std::optional<std::string> tensor;
+  std::string message;
+};
+
+// Returns everything that is wrong with a file or a model: see st_check. Throws only what st_check
+// returns.
+inline std::vector<Finding> check(const std::string& path,
+                                  const st_open_options& options = ST_INIT(st_open_options)) {
+  const std::unique_ptr<st_report, detail::Free> report(
+      detail::result_of<st_report*>(st_check, detail::c_path(path), &options));
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < st_count_findings(report.get()); ++i) {
+    const st_finding& row = *st_get_finding(report.get(), i);
+    Finding& finding = findings.emplace_back();
+    finding.status = row.status;
+    finding.is_note = (row.flags & ST_FINDING_NOTE) != 0;
+    finding.os_error = row.os_error;
+    if (row.offset != UINT64_MAX) finding.offset = row.offset;
+    finding.path.assign(row.path, row.path_len);
+    if (row.tensor != nullptr) finding.tensor.emplace(row.tensor, row.tensor_len);
+    finding.message.assign(row.message, row.message_len);
+  }
+  return findings;
 }
 
 // ---- Reading many tensors -----------------------------------------------------------------------

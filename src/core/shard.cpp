@@ -54,18 +54,6 @@ void read_text_again(Shard& shard, const format::HeaderOptions& options) {
   }
 }
 
-// Never half of an edit: see io/posix/edit_lock.hpp.
-void read_whole_text(Shard& shard, const format::HeaderOptions& options) {
-  bool whole = false;
-  try {
-    read_text(shard, options);
-    whole = !shard.source->changed_lately();
-  } catch (const Error&) {
-    if (!shard.source->changed_lately()) throw;
-  }
-  if (!whole) read_text_again(shard, options);
-}
-
 void name_source(Error& error, const Shard& shard) {
   if (*shard.source->name() == '\0') return;
   const std::string name = in_quotes(shard.source->name());
@@ -86,9 +74,21 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
+// Never half of an edit: see io/posix/edit_lock.hpp.
+void read_header_text(Shard& shard, const format::HeaderOptions& options) {
+  bool whole = false;
+  try {
+    read_text(shard, options);
+    whole = !shard.source->changed_lately();
+  } catch (const Error&) {
+    if (!shard.source->changed_lately()) throw;
+  }
+  if (!whole) read_text_again(shard, options);
+}
+
 void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
   const std::uint64_t size = shard.source->size();
-  read_whole_text(shard, options);
+  read_header_text(shard, options);
 
   options.owner = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);

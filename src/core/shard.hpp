@@ -48,6 +48,9 @@ inline const Shard& shard_of(const Tensor& tensor) { return *static_cast<const S
 // Reads and checks the header of shard.source, then prepares the source for views. Throws at the first fault.
 void load(Shard& shard, io::Mode mode, format::HeaderOptions options);
 
+// The first step of load(): reads shard.header, and never half of an edit.
+void read_header_text(Shard& shard, const format::HeaderOptions& options);
+
 // For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.
 void index_names(Shard& shard, format::HeaderOptions options);
 

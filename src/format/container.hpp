@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/dtype.hpp"
+#include "format/finding.hpp"
 #include "format/header_options.hpp"
 #include "format/new_header.hpp"
 #include "format/table.hpp"
@@ -57,6 +58,10 @@ struct Container {
   // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged.
   // Keeps the length where the metadata fits. Null where metadata cannot be edited.
   std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice) = nullptr;
+
+  // Adds every fault of a header that read() refuses: see survey_header(). Null where only the first is found.
+  void (*survey)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
+                 Findings& findings) = nullptr;
 };
 
 }  // namespace st::format

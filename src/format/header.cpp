@@ -51,6 +51,11 @@ void read_header_again(std::span<char> header, std::uint64_t file_size, const He
   read_header(header, file_size, options, table);
 }
 
+void survey_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+  const Container& container = read_as(header.empty() ? nullptr : recognize(header.front(), options.rules));
+  if (container.survey != nullptr) container.survey(header, file_size, options, findings);
+}
+
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
   container_of(table.format)->restore(header, table, {out, header.size()});

@@ -25,6 +25,10 @@ void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOp
 // Reads a header again that was read into `table` without an index of names: throws where it gives a name twice.
 void read_header_again(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
+// Adds what is wrong with a header that read_header() refuses, as far as it can be read. `header` is as the file has it,
+// followed by kPadding zero bytes, and is written to.
+void survey_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
+
 // Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.
 void restore_header(std::span<const char> header, const Table& table, char* out);
 

@@ -49,6 +49,8 @@ std::string dtype_text(const Tensor& tensor) {
           dtype_text(tensor), shape_text(tensor));
 }
 
+}  // namespace
+
 void check_size(const Tensor& tensor, std::uint64_t offset) {
   const auto elements = element_count(tensor.shape());
   if (!elements) fail_overflow(tensor, offset);
@@ -65,6 +67,8 @@ void check_size(const Tensor& tensor, std::uint64_t offset) {
             tensor.bytes());
   }
 }
+
+namespace {
 
 [[noreturn]] void fail_coverage(std::uint64_t data_begin, std::uint64_t data_size, std::uint64_t file_size) {
   const std::uint64_t there = file_size - data_begin;
@@ -87,17 +91,25 @@ bool sort_by_data(Table& table) {
   return true;
 }
 
+void check_place(const Tensor& tensor, std::uint64_t expected, std::uint64_t offset) {
+  if (tensor.begin != expected || tensor.end < tensor.begin) fail_offsets(tensor, expected, offset);
+}
+
+void check_coverage(std::uint64_t data_begin, std::uint64_t data_size, std::uint64_t file_size) {
+  if (data_size != file_size - data_begin) fail_coverage(data_begin, data_size, file_size);
+}
+
 void validate(const Table& table, std::uint64_t file_size) {
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {
     // Where the tensor begins, as far as that is inside the file at all.
     const std::uint64_t offset =
         tensor.begin <= file_size - table.data_begin ? table.data_begin + tensor.begin : file_size;
-    if (tensor.begin != end || tensor.end < tensor.begin) fail_offsets(tensor, end, offset);
+    check_place(tensor, end, offset);
     check_size(tensor, offset);
     end = tensor.end;
   }
-  if (end != file_size - table.data_begin) fail_coverage(table.data_begin, end, file_size);
+  check_coverage(table.data_begin, end, file_size);
 }
 
 }  // namespace st::format

@@ -10,6 +10,7 @@
 #include "format/safetensors/parse.hpp"
 #include "format/safetensors/serialize.hpp"
 #include "format/safetensors/splice_metadata.hpp"
+#include "format/safetensors/survey.hpp"
 #include "format/validate.hpp"
 
 namespace st::format::safetensors {
@@ -121,6 +122,7 @@ const Container kContainer{.format = Format::safetensors,
                            .check = check,
                            .dtype_rank = dtype_rank,
                            .append = append_header,
-                           .splice_metadata = splice_metadata};
+                           .splice_metadata = splice_metadata,
+                           .survey = survey};
 
 }  // namespace st::format::safetensors

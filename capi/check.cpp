@@ -1,0 +1,74 @@
+// Reports of all that is wrong with a file or a model.
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "core/check.hpp"
+#include "guard.hpp"
+#include "open_options.hpp"
+#include "path.hpp"
+
+namespace st::capi {
+
+namespace {
+
+struct Report {
+  core::Report findings;
+  std::vector<st_finding> shown;  // views into them
+
+  explicit Report(core::Report given) : findings(std::move(given)) {
+    for (const core::Finding& finding : findings) {
+      st_finding& row = shown.emplace_back();
+      row.struct_size = sizeof row;
+      row.status = static_cast<st_status>(finding.fault.status);
+      row.os_error = finding.fault.os_error;
+      row.flags = finding.is_note ? std::uint32_t{ST_FINDING_NOTE} : 0U;
+      row.offset = finding.fault.offset;
+      row.path = finding.path.c_str();
+      row.path_len = finding.path.size();
+      row.tensor = finding.has_tensor ? finding.tensor.c_str() : nullptr;
+      row.tensor_len = finding.tensor.size();
+      row.message = finding.fault.message.c_str();
+      row.message_len = finding.fault.message.size();
+    }
+  }
+};
+
+st_report* report_on(const char* path, const st_open_options* options) {
+  return reinterpret_cast<st_report*>(new Report(core::check(path, open_options(options))));
+}
+
+}  // namespace
+
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
+
+extern "C" {
+
+st_status st_check(const char* path, const st_open_options* options, st_report** out, st_error* err) {
+  return guard(err, [&] {
+    require(path, "path");
+    require(out, "out");
+    *out = report_on(path, options);
+  });
+}
+
+st_status st_check_n(const char* path, size_t len, const st_open_options* options, st_report** out, st_error* err) {
+  return guard(err, [&] {
+    const std::string text = path_of(path, len);
+    require(out, "out");
+    *out = report_on(text.c_str(), options);
+  });
+}
+
+size_t st_count_findings(const st_report* report) { return reinterpret_cast<const Report*>(report)->shown.size(); }
+
+const st_finding* st_get_finding(const st_report* report, size_t i) {
+  const std::vector<st_finding>& shown = reinterpret_cast<const Report*>(report)->shown;
+  return i < shown.size() ? &shown[i] : nullptr;
+}
+
+void st_report_free(st_report* report) { delete reinterpret_cast<Report*>(report); }
+
+}  // extern "C"

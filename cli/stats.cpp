@@ -1,0 +1,157 @@
+// `safetensors stats FILE`: the smallest and the largest value of each tensor, the mean, zeros and NaN; and of all.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "blocks.hpp"
+#include "commands.hpp"
+#include "failure.hpp"
+#include "name_filter.hpp"
+#include "output.hpp"
+#include "text.hpp"
+#include "values.hpp"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kNotes =
+    "NaN and infinity do not count in MIN, MAX and MEAN. Of C64, both parts of each number count. Types below a byte\n"
+    "have no values here.\n"
+    "\n"
+    "Examples:\n"
+    "  safetensors stats model.safetensors\n"
+    "  safetensors stats shards/ --filter '*.weight' --json | jq -r 'select(.nan > 0) | .name'";
+
+struct StatsOptions {
+  std::string path;
+  NameFilter filter;
+  bool json = false;
+};
+
+std::string min_text(const Values& values) {
+  if (values.finite == 0) return "-";
+  const bool exact = values.integers && values.least != std::numeric_limits<std::int64_t>::max();
+  return exact ? fmt::format("{}", values.least) : fmt::format("{:.6g}", values.min);
+}
+
+std::string max_text(const Values& values) {
+  if (values.finite == 0) return "-";
+  return values.integers && values.max > 0 ? fmt::format("{}", values.largest) : fmt::format("{:.6g}", values.max);
+}
+
+struct Row {
+  std::string dtype, shape, min, max, mean, zeros, nans, infinities, name;
+};
+
+Row row_of(const safetensors::Tensor& tensor, const Values& values) {
+  const std::string dtype = shown(tensor.dtype_name(), 20);
+  const std::string name = shown(tensor.name, 200);
+  if (!has_values(tensor.dtype)) return {dtype, shape_text(tensor.shape), "-", "-", "-", "-", "-", "-", name};
+  return {dtype,
+          shape_text(tensor.shape),
+          min_text(values),
+          max_text(values),
+          values.finite == 0 ? "-" : fmt::format("{:.6g}", values.mean()),
+          grouped(values.zeros),
+          grouped(values.nans),
+          grouped(values.infinities),
+          name};
+}
+
+void print_table(const std::vector<Row>& rows, Output& out) {
+  constexpr std::array<std::string Row::*, 8> kColumns{&Row::dtype, &Row::shape, &Row::min,  &Row::max,
+                                                       &Row::mean,  &Row::zeros, &Row::nans, &Row::infinities};
+  std::array<std::size_t, kColumns.size()> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], width_of(row.*kColumns[i]));
+  }
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      i < 2 ? out.print("{:<{}}  ", row.*kColumns[i], widths[i]) : out.print("{:>{}}  ", row.*kColumns[i], widths[i]);
+    }
+    out.print("{}\n", row.name);
+  }
+}
+
+// Numbers that double holds exactly; JSON has neither NaN nor infinity.
+Json json_of(const Values& values) {
+  Json json{{"count", values.count}};
+  if (values.finite != 0) {
+    const bool exact = values.integers && values.least != std::numeric_limits<std::int64_t>::max();
+    json["min"] = exact ? Json(values.least) : Json(values.min);
+    json["max"] = values.integers && values.max > 0 ? Json(values.largest) : Json(values.max);
+    json["mean"] = values.mean();
+  }
+  json["zeros"] = values.zeros;
+  json["nan"] = values.nans;
+  json["infinite"] = values.infinities;
+  json["denormal"] = values.denormals;
+  return json;
+}
+
+void print_json(const safetensors::Tensor& tensor, const Values& values, Output& out) {
+  Json json{{"name", tensor.name}, {"dtype", tensor.dtype_name()}};
+  json["shape"] = std::vector<std::uint64_t>(tensor.shape.begin(), tensor.shape.end());
+  if (has_values(tensor.dtype)) json.update(json_of(values));
+  out.write(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+}
+
+void stats(const StatsOptions& options) {
+  options.filter.check();
+  try {
+    st_open_options reading = ST_INIT(st_open_options);
+    reading.io = ST_IO_READ;
+    const safetensors::SafeOpen file(options.path, reading);
+    std::vector<safetensors::Tensor> tensors;
+    std::vector<Source> sources;
+    std::vector<std::size_t> numbers;  // of the sources among the tensors
+    for (const safetensors::Tensor& tensor : file) {
+      if (!options.filter.fits(tensor.name)) continue;
+      tensors.push_back(tensor);
+      if (!has_values(tensor.dtype)) continue;
+      sources.push_back({file, tensor});
+      numbers.push_back(tensors.size() - 1);
+    }
+    std::vector<Values> values(tensors.size());
+    for_each_part(sources, "looking at values", [&](const Part& part) {
+      add_values(sources[part.source].tensor.dtype, part.bytes, values[numbers[part.source]]);
+    });
+    Values all;
+    for (const Values& each : values) {
+      if (each.count != 0) all.add(each);
+    }
+    Output out;
+    if (options.json) {
+      for (std::size_t i = 0; i < tensors.size(); ++i) print_json(tensors[i], values[i], out);
+    } else {
+      std::vector<Row> rows{{"DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "ZEROS", "NAN", "INF", "NAME"}};
+      for (std::size_t i = 0; i < tensors.size(); ++i) rows.push_back(row_of(tensors[i], values[i]));
+      rows.push_back({"total", grouped(all.count), min_text(all), max_text(all),
+                      all.finite == 0 ? "-" : fmt::format("{:.6g}", all.mean()), grouped(all.zeros), grouped(all.nans),
+                      grouped(all.infinities), ""});
+      print_table(rows, out);
+    }
+    out.flush();
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.path, error);
+  }
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app) {
+  const auto options = std::make_shared<StatsOptions>();
+  CLI::App* command = app.add_subcommand("stats", "Print the range and the mean of each tensor's values");
+  command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
+  options->filter.declare(*command, "Only tensors whose name fits this pattern; repeatable");
+  command->add_flag("--json", options->json, "One JSON object for each tensor");
+  command->footer(kNotes);
+  command->callback([options] { stats(*options); });
+}
+
+}  // namespace cli

@@ -1,0 +1,174 @@
+// The loops keep a value for each lane, so that compilers make vector code of them without changing the order of sums.
+// SPDX-License-Identifier: Apache-2.0
+#include "values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "dtypes.hpp"
+
+namespace cli {
+namespace {
+
+using safetensors::Dtype;
+
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kChunk = 4096;  // elements, which stay in the nearest cache
+
+template <class T>
+using Lanes = std::array<T, kLanes>;
+
+template <class T, class Function>
+T fold(const Lanes<T>& lanes, const Function& function) {
+  T all = lanes[0];
+  for (std::size_t i = 1; i < kLanes; ++i) all = function(all, lanes[i]);
+  return all;
+}
+
+std::uint64_t sum_of(const Lanes<std::uint32_t>& lanes) {
+  std::uint64_t sum = 0;
+  for (const std::uint32_t lane : lanes) sum += lane;
+  return sum;
+}
+
+// n is at most kChunk. Values below `tiny` are denormal.
+template <class T>
+void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  Lanes<std::uint32_t> zeros{};
+  Lanes<std::uint32_t> nans{};
+  Lanes<std::uint32_t> infinities{};
+  Lanes<std::uint32_t> small{};
+  Lanes<T> min;
+  Lanes<T> max;
+  Lanes<double> sums{};
+  min.fill(kInfinity);
+  max.fill(-kInfinity);
+  const auto look = [&](std::size_t lane, T value) {
+    const T size = std::abs(value);
+    const bool finite = size < kInfinity;
+    const T above = finite ? value : -kInfinity;
+    const T below = finite ? value : kInfinity;
+    zeros[lane] += value == 0 ? 1 : 0;
+    nans[lane] += value != value ? 1 : 0;
+    infinities[lane] += size == kInfinity ? 1 : 0;
+    small[lane] += size < tiny ? 1 : 0;
+    min[lane] = below < min[lane] ? below : min[lane];
+    max[lane] = above > max[lane] ? above : max[lane];
+    sums[lane] += static_cast<double>(finite ? value : T{0});
+  };
+  const std::size_t whole = n / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) look(lane, x[i + lane]);
+  }
+  for (std::size_t i = whole; i < n; ++i) look(i - whole, x[i]);
+  Values found;
+  found.integers = false;
+  found.count = n;
+  found.zeros = sum_of(zeros);
+  found.nans = sum_of(nans);
+  found.infinities = sum_of(infinities);
+  found.denormals = sum_of(small) - (tiny > 0 ? found.zeros : 0);
+  found.finite = n - found.nans - found.infinities;
+  found.sum = fold(sums, [](double a, double b) { return a + b; });
+  found.min = static_cast<double>(fold(min, [](T a, T b) { return std::min(a, b); }));
+  found.max = static_cast<double>(fold(max, [](T a, T b) { return std::max(a, b); }));
+  values.add(found);
+}
+
+template <class T>
+void scan_integers(std::span<const std::byte> bytes, Values& values) {
+  std::array<T, kChunk> x;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof x) {
+    const std::size_t n = std::min(sizeof x, bytes.size() - at) / sizeof(T);
+    std::memcpy(x.data(), bytes.data() + at, n * sizeof(T));
+    T min = std::numeric_limits<T>::max();
+    T max = std::numeric_limits<T>::min();
+    std::uint32_t zeros = 0;
+    Lanes<double> sums{};
+    for (std::size_t i = 0; i < n; ++i) {
+      min = std::min(min, x[i]);
+      max = std::max(max, x[i]);
+      zeros += x[i] == 0 ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < n; ++i) sums[i % kLanes] += static_cast<double>(x[i]);
+    Values found;
+    found.count = found.finite = n;
+    found.zeros = zeros;
+    found.sum = fold(sums, [](double a, double b) { return a + b; });
+    found.min = static_cast<double>(min);
+    found.max = static_cast<double>(max);
+    if (std::cmp_less_equal(min, std::numeric_limits<std::int64_t>::max()))
+      found.least = static_cast<std::int64_t>(min);
+    found.largest = max > 0 ? static_cast<std::uint64_t>(max) : 0;
+    values.add(found);
+  }
+}
+
+// Zero for F8_E8M0, which has no denormal values.
+float least_normal(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F16: return 0x1p-14F;
+    case Dtype::BF16:
+    case Dtype::F32: return 0x1p-126F;
+    case Dtype::F8_E4M3: return 0x1p-6F;
+    case Dtype::F8_E5M2: return 0x1p-14F;
+    case Dtype::F8_E4M3FNUZ: return 0x1p-7F;
+    case Dtype::F8_E5M2FNUZ: return 0x1p-15F;
+    default: return 0;
+  }
+}
+
+template <class T>
+void scan_converted(Dtype from, std::span<const std::byte> bytes, T tiny, Values& values) {
+  std::array<T, kChunk> x;
+  const std::size_t element = safetensors::bits(from) / 8;
+  for (std::size_t at = 0; at < bytes.size(); at += kChunk * element) {
+    const std::size_t n = std::min(kChunk, (bytes.size() - at) / element);
+    safetensors::convert(from, bytes.data() + at, safetensors::dtype_of<T>(), x.data(), n);
+    scan_floats(x.data(), n, tiny, values);
+  }
+}
+
+}  // namespace
+
+void Values::add(const Values& other) {
+  integers = integers && other.integers;
+  count += other.count;
+  zeros += other.zeros;
+  nans += other.nans;
+  infinities += other.infinities;
+  denormals += other.denormals;
+  finite += other.finite;
+  sum += other.sum;
+  min = std::min(min, other.min);
+  max = std::max(max, other.max);
+  least = std::min(least, other.least);
+  largest = std::max(largest, other.largest);
+}
+
+bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64; }
+
+bool has_values(Dtype dtype) { return dtype != Dtype::UNKNOWN && safetensors::bits(dtype) >= 8; }
+
+void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
+  switch (dtype) {
+    case Dtype::BOOL:
+    case Dtype::U8: return scan_integers<std::uint8_t>(bytes, values);
+    case Dtype::I8: return scan_integers<std::int8_t>(bytes, values);
+    case Dtype::U16: return scan_integers<std::uint16_t>(bytes, values);
+    case Dtype::I16: return scan_integers<std::int16_t>(bytes, values);
+    case Dtype::U32: return scan_integers<std::uint32_t>(bytes, values);
+    case Dtype::I32: return scan_integers<std::int32_t>(bytes, values);
+    case Dtype::U64: return scan_integers<std::uint64_t>(bytes, values);
+    case Dtype::I64: return scan_integers<std::int64_t>(bytes, values);
+    case Dtype::F64: return scan_converted<double>(dtype, bytes, 0x1p-1022, values);
+    case Dtype::C64: return scan_converted<float>(Dtype::F32, bytes, 0x1p-126F, values);  // both parts of each
+    default: return scan_converted<float>(dtype, bytes, least_normal(dtype), values);
+  }
+}
+
+}  // namespace cli

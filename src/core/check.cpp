@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/check.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <memory_resource>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "core/shard_list.hpp"
+#include "format/habits.hpp"
+#include "format/shard_index/shard_index.hpp"
+#include "io/file_source.hpp"
+#include "io/os_error.hpp"
+#include "io/random.hpp"
+
+namespace st::core {
+
+namespace {
+
+using format::Findings;
+
+struct CheckedShard {
+  Shard shard{std::pmr::new_delete_resource()};
+  std::vector<bool> listed;
+  bool good = false;
+};
+
+std::vector<char> padded_copy(std::span<const char> text) {
+  std::vector<char> copy(text.size() + format::kPadding);
+  std::copy(text.begin(), text.end(), copy.begin());
+  return copy;
+}
+
+class Checker {
+ public:
+  explicit Checker(const OpenOptions& options) : options_(options) {
+    options_.header.seed = io::hash_seed(this);
+    options_.header.index_names = true;
+  }
+
+  Report take() { return std::move(report_); }
+
+  void file(std::unique_ptr<io::Source> source) { header_of(shards_.emplace_back(), std::move(source)); }
+
+  void model(const ShardList& list) {
+    std::vector<char> text;
+    format::shard_index::Index index(std::pmr::new_delete_resource());
+    std::vector<std::string_view> names(list.files.begin(), list.files.end());
+    std::string index_path;
+    if (!list.index.empty()) {
+      const auto source = list.folder->open(list.index, /*follow_links=*/true);
+      index_path = source->name();
+      if (read_index(*source, text, index)) names.assign(index.shards.begin(), index.shards.end());
+    }
+    for (const std::string_view name : names) open_shard(list, std::string(name), index_path);
+    check_names();
+    if (!index.entries.empty() || !index.shards.empty()) check_claims(index, index_path);
+  }
+
+ private:
+  void add(const std::string& path, Error error, std::string_view tensor = {}, bool has_tensor = false,
+           bool is_note = false) {
+    report_.push_back({{std::move(error), std::string(tensor), has_tensor, is_note}, path});
+  }
+  void add(const std::string& path, Findings findings) {
+    for (format::Finding& finding : findings) report_.push_back({std::move(finding), path});
+  }
+
+  // ---- one file ------------------------------------------------------------------------------------------------------
+
+  void header_of(CheckedShard& checked, std::unique_ptr<io::Source> source) {
+    Shard& shard = checked.shard;
+    shard.source = std::move(source);
+    shard.path = shard.source->name();
+    const std::string path = shard.path;
+    try {
+      read_header_text(shard, options_.header);
+    } catch (const Error& error) {
+      return add(path, error);
+    }
+    const std::vector<char> text = padded_copy(shard.header.bytes());
+    const std::string_view header(text.data(), shard.header.size());
+    format::HeaderOptions options = options_.header;
+    options.owner = &shard;
+    try {
+      format::read_header(shard.header.bytes(), shard.source->size(), options, shard.table);
+      checked.good = true;
+      checked.listed.resize(shard.table.tensors.size());
+    } catch (const Error& error) {
+      return add_faults(shard, text, error);
+    }
+    add_notes(shard, text, header);
+  }
+
+  // The first fault is the one that opening the file reports.
+  void add_faults(const Shard& shard, std::vector<char> text, const Error& first) {
+    Findings found;
+    format::survey_header({text.data(), shard.header.size()}, shard.source->size(), options_.header, found);
+    const auto same = std::find_if(found.begin(), found.end(), [&](const format::Finding& finding) {
+      return finding.fault.status == first.status && finding.fault.offset == first.offset;
+    });
+    if (same == found.end()) {
+      found.insert(found.begin(), format::Finding{first, {}, false, false});
+    } else {
+      same->fault = first;
+      std::rotate(found.begin(), same, same + 1);
+    }
+    add(shard.path, std::move(found));
+  }
+
+  void add_notes(const Shard& shard, std::vector<char> text, std::string_view header) {
+    Findings notes;
+    format::note_habits(shard.table, header, notes);
+    add(shard.path, std::move(notes));
+    if (options_.header.rules != format::Rules::standard) return;
+    format::HeaderOptions strict = options_.header;
+    strict.rules = format::Rules::strict;
+    Table table(std::pmr::new_delete_resource());
+    try {
+      format::read_header({text.data(), shard.header.size()}, shard.source->size(), strict, table);
+    } catch (const Error& error) {
+      add(shard.path, error, {}, false, /*is_note=*/true);
+    }
+  }
+
+  // ---- a model -------------------------------------------------------------------------------------------------------
+
+  bool read_index(const io::Source& source, std::vector<char>& text, format::shard_index::Index& index) {
+    try {
+      const std::uint64_t limit = std::min(options_.header.max_bytes, format::kMaxHeaderBytes);
+      if (source.size() > limit)
+        fail(Status::header_size, "index: {} bytes long, the limit is {}", source.size(), limit);
+      const auto size = static_cast<std::size_t>(source.size());
+      text.resize(size + format::kPadding);
+      source.read_at(0, text.data(), size);
+      format::shard_index::read({text.data(), size}, options_.header, index);
+      return true;
+    } catch (const Error& error) {
+      add(source.name(), error);
+      return false;
+    }
+  }
+
+  void open_shard(const ShardList& list, const std::string& name, const std::string& index_path) {
+    CheckedShard& checked = shards_.emplace_back();
+    try {
+      header_of(checked, list.folder->open(name, options_.follow_links));
+    } catch (Error& error) {
+      if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
+        error.status = Status::shard;
+        error.message = fmt::format("shard {} is missing", in_quotes(name));
+      }
+      add(index_path.empty() ? list.folder->path() : index_path, error);
+    }
+  }
+
+  void check_names() {
+    std::unordered_map<std::string_view, const Shard*> places;
+    for (const CheckedShard& checked : shards_) {
+      for (const Tensor& tensor : checked.shard.table.tensors) {
+        const auto [found, is_new] = places.emplace(tensor.name(), &checked.shard);
+        if (is_new || !checked.good) continue;
+        add(checked.shard.path,
+            {Status::shard, 0, kNowhere,
+             fmt::format("tensor {} is in two shards, {} and {}", in_quotes(tensor.name()),
+                         in_quotes(found->second->path), in_quotes(checked.shard.path))},
+            tensor.name(), true);
+      }
+    }
+  }
+
+  void check_claims(const format::shard_index::Index& index, const std::string& index_path) {
+    for (const format::shard_index::Entry& entry : index.entries) {
+      CheckedShard& checked = shards_[entry.shard];
+      if (!checked.good) continue;
+      const Table& table = checked.shard.table;
+      const std::uint32_t number = table.index.find(table.tensors.data(), entry.tensor);
+      const std::string name = in_quotes(entry.tensor);
+      const std::string shard = in_quotes(index.shards[entry.shard]);
+      if (number == table.index.kNone) {
+        add(index_path,
+            {Status::shard, 0, kNowhere, fmt::format("index: tensor {} is not in its shard {}", name, shard)},
+            entry.tensor, true);
+      } else if (checked.listed[number]) {
+        add(index_path,
+            {Status::duplicate, 0, kNowhere, fmt::format("index: tensor {} is given twice, for shard {}", name, shard)},
+            entry.tensor, true);
+      } else {
+        checked.listed[number] = true;
+      }
+    }
+    for (const CheckedShard& checked : shards_) add_unlisted(checked);
+    check_total_size(index, index_path);
+  }
+
+  void add_unlisted(const CheckedShard& checked) {
+    const bool is_note = options_.header.rules != format::Rules::strict;
+    for (std::size_t i = 0; checked.good && i < checked.listed.size(); ++i) {
+      if (checked.listed[i]) continue;
+      const std::string_view name = checked.shard.table.tensors[i].name();
+      add(checked.shard.path,
+          {Status::shard, 0, kNowhere, fmt::format("tensor {} is not listed by the index", in_quotes(name))}, name,
+          true, is_note);
+    }
+  }
+
+  void check_total_size(const format::shard_index::Index& index, const std::string& index_path) {
+    std::uint64_t sum = 0;
+    for (const CheckedShard& checked : shards_) {
+      if (!checked.good) return;
+      for (const Tensor& tensor : checked.shard.table.tensors) sum += tensor.bytes();
+    }
+    for (const format::MetadataPair& pair : index.metadata) {
+      if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
+      add(index_path,
+          {Status::shard, 0, kNowhere,
+           fmt::format("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
+          {}, false, /*is_note=*/true);
+    }
+  }
+
+  OpenOptions options_;
+  std::deque<CheckedShard> shards_;
+  Report report_;
+};
+
+}  // namespace
+
+Report check(const char* path, const OpenOptions& options) {
+  Checker checker(options);
+  if (is_index_name(path)) {
+    checker.model(shards_of_index(path));
+    return checker.take();
+  }
+  std::unique_ptr<io::Source> source = io::file_source_unless_folder(path);
+  if (source != nullptr) {
+    checker.file(std::move(source));
+  } else {
+    checker.model(shards_of_folder(io::open_folder(path)));
+  }
+  return checker.take();
+}
+
+}  // namespace st::core

@@ -1,0 +1,25 @@
+// Everything that is wrong with a checkpoint, where opening it tells the first fault.
+//
+// Whether a file is valid is decided by what opens it; the rest of a report is found by a second, tolerant reading of
+// what was refused, and by looking at what was taken for habits that writers do not have.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/checkpoint.hpp"
+#include "format/finding.hpp"
+
+namespace st::core {
+
+struct Finding : format::Finding {
+  std::string path;  // of the file that it concerns
+};
+
+using Report = std::vector<Finding>;
+
+// Throws only if there is nothing to check: the path cannot be opened, or leads to no model.
+Report check(const char* path, const OpenOptions& options);
+
+}  // namespace st::core

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/habits.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/header.hpp"
+
+namespace st::format {
+
+namespace {
+
+void note(Findings& findings, Status status, std::uint64_t offset, std::string message,
+          const Tensor* tensor = nullptr) {
+  Finding finding{{status, 0, offset, std::move(message)}, {}, tensor != nullptr, true};
+  if (tensor != nullptr) finding.tensor = tensor->name();
+  findings.push_back(std::move(finding));
+}
+
+void note_alignment(const Table& table, Findings& findings) {
+  constexpr std::uint64_t kUsual = 8;
+  if (table.data_begin % kUsual != 0) {
+    note(findings, Status::misaligned, table.data_begin,
+         fmt::format("the data begins at byte {}, which is no multiple of {}", table.data_begin, kUsual));
+  }
+  const auto is_between = [&](const Tensor& tensor) {
+    const std::uint64_t bytes = tensor.dtype() == Dtype::unknown ? 0 : info(tensor.dtype()).bits / 8;
+    return bytes > 1 && (table.data_begin + tensor.begin) % bytes != 0;
+  };
+  const auto count = std::count_if(table.tensors.begin(), table.tensors.end(), is_between);
+  if (count == 0) return;
+  const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_between);
+  const std::uint64_t place = table.data_begin + first.begin;
+  note(findings, Status::misaligned, place,
+       fmt::format("{} tensors begin at bytes that are no multiples of their elements, the first is {} at byte {}",
+                   count, in_quotes(first.name()), place),
+       &first);
+}
+
+bool is_before(const Tensor& a, const Tensor& b) {
+  const unsigned first = dtype_order(Format::safetensors, a.dtype());
+  const unsigned second = dtype_order(Format::safetensors, b.dtype());
+  return std::pair(first, a.name()) < std::pair(second, b.name());
+}
+
+void note_order(const Table& table, Findings& findings) {
+  const auto& tensors = table.tensors;
+  const auto out = std::adjacent_find(tensors.begin(), tensors.end(),
+                                      [](const Tensor& a, const Tensor& b) { return is_before(b, a); });
+  if (out == tensors.end()) return;
+  note(findings, Status::offsets, table.data_begin + (out + 1)->begin,
+       fmt::format("tensors are not in the order of the reference's writer, the first that is not is {}",
+                   in_quotes((out + 1)->name())),
+       &*(out + 1));
+}
+
+void note_spelling(const Table& table, std::string_view header, Findings& findings) {
+  std::vector<NewTensor> tensors;
+  for (const Tensor& tensor : table.tensors) {
+    tensors.push_back({tensor.name(), tensor.shape(), tensor.begin, tensor.end, tensor.dtype()});
+  }
+  const std::string usual = serialize({tensors, table.metadata, table.has_metadata});
+  const std::string_view expected = std::string_view(usual).substr(kLengthBytes);
+  const auto differ = std::mismatch(header.begin(), header.end(), expected.begin(), expected.end());
+  const bool is_padding = std::all_of(differ.first, header.end(), [](char c) { return c == ' '; }) &&
+                          std::all_of(differ.second, expected.end(), [](char c) { return c == ' '; });
+  if (is_padding) return;
+  const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
+  note(findings, Status::schema, place,
+       fmt::format("the header is not spelled as the reference's writer spells it, from byte {} on", place));
+}
+
+}  // namespace
+
+void note_habits(const Table& table, std::string_view header, Findings& findings) {
+  note_alignment(table, findings);
+  const auto is_unknown = [](const Tensor& tensor) { return tensor.dtype() == Dtype::unknown; };
+  if (table.format != Format::safetensors || std::any_of(table.tensors.begin(), table.tensors.end(), is_unknown))
+    return;
+  note_order(table, findings);
+  note_spelling(table, header, findings);
+}
+
+}  // namespace st::format

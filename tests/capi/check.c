@@ -1,0 +1,126 @@
+/* st_check reports all that is wrong with files, indexes and shards, and what st_open takes has notes at most.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700
+#include "test.h"
+
+#include "folder.h"
+
+#define ONE(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+
+static void save(const char *path, const char *header, size_t data) {
+  char padded[512];
+  test_bytes file;
+  snprintf(padded, sizeof padded, "%s%*s", header, (int)((8 - strlen(header) % 8) % 8), "");
+  file = test_file(padded, data);
+  test_save(path, file.data, file.size);
+  test_release(&file);
+}
+
+static void save_index(const char *text) { test_save("m.safetensors.index.json", text, strlen(text)); }
+
+typedef struct expected {
+  st_status status;
+  uint32_t flags;
+  const char *path;   /* how it ends */
+  const char *tensor; /* NULL: none */
+  const char *words;  /* in the message */
+} expected;
+
+static void report_is(const char *path, const st_open_options *options, const expected *rows, size_t count) {
+  st_report *report = NULL;
+  st_error err = ST_INIT(st_error);
+  size_t i;
+  const st_status status = st_check(path, options, &report, &err);
+  CHECK_FOR(err.message, status == ST_OK);
+  if (status != ST_OK) return;
+  CHECK_FOR(path, st_count_findings(report) == count && st_get_finding(report, count) == NULL);
+  for (i = 0; i < count && i < st_count_findings(report); ++i) {
+    const st_finding *const found = st_get_finding(report, i);
+    const size_t end = strlen(rows[i].path);
+    CHECK_FOR(found->message, found->struct_size == sizeof *found);
+    CHECK_FOR(found->message, found->status == rows[i].status && found->flags == rows[i].flags);
+    CHECK_FOR(found->path, found->path_len >= end && strcmp(found->path + found->path_len - end, rows[i].path) == 0);
+    CHECK_FOR(found->message, (found->tensor != NULL) == (rows[i].tensor != NULL));
+    if (found->tensor != NULL && rows[i].tensor != NULL) {
+      CHECK_FOR(found->message,
+                found->tensor_len == strlen(rows[i].tensor) && strcmp(found->tensor, rows[i].tensor) == 0);
+    }
+    CHECK_FOR(found->message,
+              strstr(found->message, rows[i].words) != NULL && strlen(found->message) == found->message_len);
+  }
+  st_report_free(report);
+}
+
+static void of_one_file(void) {
+  static const expected faults[] = {{ST_ERR_OFFSETS, 0, "bad.safetensors", "a", "leave a hole"},
+                                    {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "takes 2 bytes"},
+                                    {ST_ERR_COVERAGE, 0, "bad.safetensors", NULL, "3 more bytes"}};
+  static const expected notes[] = {{ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "is not spelled"},
+                                   {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
+  static const expected short_file[] = {{ST_ERR_TRUNCATED, 0, "short.safetensors", NULL, ""}};
+  save("good.safetensors", ONE("a"), 2);
+  report_is("good.safetensors", NULL, NULL, 0);
+  save("bad.safetensors", "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,4]}}", 7);
+  report_is("bad.safetensors", NULL, faults, 3);
+  save("odd.safetensors", "{\"__metadata__\":null,\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2);
+  report_is("odd.safetensors", NULL, notes, 2);
+  test_save("short.safetensors", "\1\0\0", 3);
+  report_is("short.safetensors", NULL, short_file, 1);
+}
+
+static void of_a_model(void) {
+  static const expected faults[] = {
+      {ST_ERR_SHARD, 0, "m.safetensors.index.json", NULL, "shard 'm-3.safetensors' is missing"},
+      {ST_ERR_SHARD, 0, "m-2.safetensors", "a", "is in two shards"},
+      {ST_ERR_SHARD, 0, "m.safetensors.index.json", "b", "tensor 'b' is not in its shard 'm-1.safetensors'"},
+      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' is given twice"},
+      {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed by the index"}};
+  static const expected note[] = {
+      {ST_ERR_SHARD, ST_FINDING_NOTE, "m.safetensors.index.json", NULL, "total_size is '9', the tensors have 4 bytes"}};
+  static const expected no_json[] = {{ST_ERR_JSON, 0, "m.safetensors.index.json", NULL, ""}};
+  st_report *report = NULL;
+  st_open_options strict = ST_INIT(st_open_options);
+  strict.flags = ST_OPEN_STRICT;
+  save("m-1.safetensors", ONE("a"), 2);
+  save("m-2.safetensors", ONE("a"), 2);
+  save_index(
+      "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-1.safetensors\",\"a\":\"m-1.safetensors\","
+      "\"c\":\"m-3.safetensors\",\"d\":\"m-2.safetensors\"}}");
+  CHECK(st_check("m.safetensors.index.json", NULL, &report, NULL) == ST_OK && st_count_findings(report) == 6);
+  st_report_free(report);
+  save_index(
+      "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-1.safetensors\",\"a\":\"m-1.safetensors\","
+      "\"c\":\"m-3.safetensors\",\"x\":\"m-2.safetensors\"}}");
+  save("m-2.safetensors",
+       "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+       "\"x\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+       2);
+  report_is("m.safetensors.index.json", NULL, faults, 5);
+  save("m-2.safetensors", ONE("b"), 2);
+  save_index("{\"metadata\":{\"total_size\":9},\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\"}}");
+  report_is("m.safetensors.index.json", NULL, note, 1);
+  report_is("m.safetensors.index.json", &strict, note, 1);
+  save_index("{\"weight_map\":{\"a\":}}");
+  report_is("m.safetensors.index.json", NULL, no_json, 1);
+}
+
+static void of_what_cannot_be_opened(void) {
+  st_report *report = NULL;
+  st_error err = ST_INIT(st_error);
+  CHECK(st_check("absent", NULL, &report, &err) == ST_ERR_OPEN && report == NULL && err.os_error != 0);
+  CHECK(st_check_n("good.safetensors\0", 17, NULL, &report, NULL) == ST_ERR_ARGUMENT && report == NULL);
+  CHECK(st_check_n("good.safetensors..", 16, NULL, &report, NULL) == ST_OK && st_count_findings(report) == 0);
+  st_report_free(report);
+  report = NULL;
+  CHECK(st_check(NULL, NULL, &report, NULL) == ST_ERR_ARGUMENT && st_check("x", NULL, NULL, NULL) == ST_ERR_ARGUMENT);
+  st_report_free(NULL);
+}
+
+int main(void) {
+  test_enter_folder();
+  of_one_file();
+  of_a_model();
+  of_what_cannot_be_opened();
+  test_leave_folder();
+  return test_result();
+}

@@ -1,0 +1,207 @@
+"""`verify`, `diff` and `stats`: what they print and how they end.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import hashlib
+import json
+import math
+import os
+import pathlib
+import shutil
+import struct
+import tempfile
+import unittest
+
+from sample import file_bytes, run
+
+CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "files"
+NAN, INF = math.nan, math.inf
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_verify_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def file(self, name, tensors, metadata=None, data=None):
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_bytes(file_bytes(tensors, metadata, data))
+        return self.path(name)
+
+    def floats(self, name, values, metadata=None):
+        return self.file(name, [("w", "F32", [len(values)], 4 * len(values))], metadata, struct.pack(f"<{len(values)}f", *values))
+
+    def ends(self, code, *arguments):
+        result = run(*arguments)
+        self.assertEqual((result.returncode, result.stderr), (code, b""), (arguments, result.stdout))
+        return result.stdout.decode().replace(str(self.folder) + "/", "").splitlines()
+
+
+class Verify(Case):
+    def test_the_exit_code_is_that_of_opening(self):
+        """Every file of the corpus: one that can be opened has no error, and any other has the error of opening it first."""
+        refused = 0
+        for path in sorted(CORPUS.iterdir()):
+            if path.stat().st_size > 500_000:
+                continue
+            opened, checked = run("show", str(path), "--json"), run("verify", str(path))
+            self.assertEqual(checked.returncode, opened.returncode, path.name)
+            self.assertEqual(b": error: " in checked.stdout, opened.returncode != 0, path.name)
+            self.assertEqual(checked.stdout.endswith(b"\n"), True)
+            if opened.returncode:
+                refused += 1
+                status = opened.stderr.decode().rstrip(")\n").split()[-1].lstrip("(")
+                self.assertIn(status, checked.stdout.decode().splitlines()[0], path.name)
+        self.assertGreater(refused, 100)
+
+    def test_all_faults_of_a_file(self):
+        header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]},
+                             "b": {"dtype": "X8", "shape": [1], "data_offsets": [6, 7]}}).encode()
+        (self.folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(10))
+        lines = self.ends(1, "verify", self.path("bad.safetensors"))
+        self.assertEqual(len(lines), 4)
+        self.assertIn("dtype 'X8' is unknown", lines[0])
+        self.assertEqual(lines[1], "bad.safetensors: error: tensor 'a': F32 [2] takes 8 bytes, offsets 0..4 hold 4 "
+                                   f"(byte {len(header) + 8}, ST_ERR_TENSOR_SIZE)")
+        self.assertIn("leave a hole", lines[2])
+        self.assertIn("3 more bytes", lines[3])
+        rows = [json.loads(line) for line in self.ends(1, "verify", "--json", self.path("bad.safetensors"))]
+        self.assertEqual([row.get("tensor") for row in rows], ["b", "a", "b", None])
+        self.assertEqual(rows[1]["status"], "ST_ERR_TENSOR_SIZE")
+
+    def test_notes_and_strict(self):
+        path = self.file("odd.safetensors", [("a", "U8", [1], 1), ("b", "F32", [1], 4)])
+        lines = self.ends(0, "verify", path)
+        self.assertIn("odd.safetensors: note: 1 tensors begin at bytes that are no multiples", lines[0])
+        self.assertIn("not in the order of the reference's writer", lines[1])
+        self.assertIn("odd.safetensors: valid, 2 tensors", lines[2])
+        self.ends(1, "verify", "--strict", path)
+
+    def test_index_and_shards_both_ways(self):
+        self.file("m/a.safetensors", [("x", "U8", [1], 1), ("y", "U8", [1], 1)])
+        self.file("m/b.safetensors", [("y", "U8", [1], 1)])
+        index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors", "z": "b.safetensors", "q": "c.safetensors"}}
+        (self.folder / "m/model.safetensors.index.json").write_text(json.dumps(index))
+        text = "\n".join(self.ends(3, "verify", self.path("m")))
+        self.assertIn("shard 'c.safetensors' is missing", text)
+        self.assertIn("tensor 'y' is in two shards", text)
+        self.assertIn("tensor 'z' is not in its shard 'b.safetensors'", text)
+        self.assertIn("note: tensor 'y' is not listed by the index", text)
+
+    def test_values(self):
+        path = self.floats("w.safetensors", [1, NAN, INF, -INF, 1e-40, 0])
+        self.assertEqual(len(self.ends(0, "verify", path)), 1)
+        lines = self.ends(5, "verify", "--values", path)
+        self.assertEqual(lines[0], "w.safetensors: values: tensor w: 1 NaN, 2 infinite, 1 denormal of 6")
+        self.assertEqual(len(self.ends(0, "verify", "--values", self.floats("d.safetensors", [1e-40, -2]))), 2)
+
+    def test_digests(self):
+        path = self.floats("w.safetensors", [1, 2])
+        digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+        sums = self.folder / "SHA256SUMS"
+        for text, code, words in [(f"{digest}  w.safetensors\n", 0, "valid"), (f"{digest.upper()} *w.safetensors\n", 0, "valid"),
+                                  (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, not 000"),
+                                  (f"{digest}  other.safetensors\n", 1, "is not listed in")]:
+            sums.write_text(text)
+            self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
+        sums.write_text("nonsense\n")
+        self.assertEqual(run("verify", path, "--against", str(sums)).returncode, 2)
+        self.assertEqual(run("verify", path, "--against", self.path("absent")).returncode, 3)
+
+    def test_the_files_after_a_bad_one(self):
+        good = self.floats("good.safetensors", [1])
+        result = run("verify", self.path("absent"), good)
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]*absent[^\n]+\n\Z")
+        self.assertIn(b"good.safetensors: valid", result.stdout)
+
+
+class Diff(Case):
+    def test_nothing_between_formats_and_shards(self):
+        path = self.file("m.safetensors", [("a", "F32", [4], 16), ("b", "I64", [2], 16)], {"format": "pt"}, os.urandom(32))
+        run("convert", path, self.path("m.bt"))
+        run("split", path, self.path("s"), "--max-size", "16B")
+        for other in (path, self.path("m.bt"), self.path("s"), self.path("s/m.safetensors.index.json")):
+            self.assertEqual(self.ends(0, "diff", path, other), [])
+            self.assertEqual(self.ends(0, "diff", other, path, "--values"), [])
+
+    def test_every_kind_of_difference(self):
+        a = self.file("a.safetensors", [("s", "F32", [2], 8), ("t", "F32", [2, 1], 8), ("gone", "U8", [1], 1), ("z", "U8", [3], 3)],
+                      {"k": "1", "old": "x"}, bytes(17) + b"abc")
+        b = self.file("b.safetensors", [("s", "F16", [2], 4), ("t", "F32", [2], 8), ("new", "U8", [1], 1), ("z", "U8", [3], 3)],
+                      {"k": "2", "n": "y"}, bytes(13) + b"axx")
+        self.assertEqual(self.ends(5, "diff", a, b), [
+            "~ metadata k: 1 -> 2", "- metadata old: x", "+ metadata n: y", "~ s  F32 [2] -> F16 [2]", "~ t  F32 [2, 1] -> F32 [2]",
+            "- gone  U8 [1]", "+ new  U8 [1]", "~ z  2 of 3 bytes differ, the first at 1"])
+        self.assertEqual(self.ends(0, "diff", a, a, "--headers"), [])
+        self.assertEqual(len(self.ends(5, "diff", a, b, "--filter", "[sz]")), 5)
+        self.assertEqual(run("diff", a, self.path("absent")).returncode, 3)
+
+    def test_values_of_floats(self):
+        a = self.floats("a.safetensors", [1.0, 2.0, NAN, 0.0, NAN, 8.0])
+        b = self.floats("b.safetensors", [1.0, 2.5, NAN, -0.0, 3.0, 8.0])
+        self.assertEqual(self.ends(5, "diff", a, b, "--values"),
+                         ["~ w  2 of 6 values differ, by 0.5 at most, relative 0.2, 1 NaN in one of them"])
+        run("cast", a, self.path("c.safetensors"), "--to", "bf16")
+        self.assertEqual(self.ends(5, "diff", a, self.path("c.safetensors"), "--values"), ["~ w  F32 [6] -> BF16 [6]"])
+        same = self.floats("d.safetensors", [1.0, 2.0, NAN, -0.0, NAN, 8.0])
+        self.assertEqual(self.ends(0, "diff", a, same, "--values"), [])
+
+
+class Stats(Case):
+    def rows(self, path, *arguments):
+        return [json.loads(line) for line in self.ends(0, "stats", path, "--json", *arguments)]
+
+    def test_floats(self):
+        rows = self.rows(self.floats("w.safetensors", [1, -2.5, NAN, INF, 0, -0.0, 1e-40, 4.5]))
+        self.assertEqual(len(rows), 1)
+        self.assertEqual({key: rows[0][key] for key in ("min", "max", "zeros", "nan", "infinite", "denormal", "count")},
+                         {"min": -2.5, "max": 4.5, "zeros": 2, "nan": 1, "infinite": 1, "denormal": 1, "count": 8})
+        self.assertAlmostEqual(rows[0]["mean"], 3 / 6)
+
+    def test_every_small_float(self):
+        """All patterns of the types of 8 and 16 bits, beside what the casts to F64 hold."""
+        for dtype, bits in [("F8_E4M3", 8), ("F8_E5M2", 8), ("F8_E4M3FNUZ", 8), ("F8_E5M2FNUZ", 8), ("F8_E8M0", 8), ("F16", 16), ("BF16", 16)]:
+            data = b"".join(i.to_bytes(bits // 8, "little") for i in range(2**bits))
+            path = self.file(f"{dtype}.safetensors", [("w", dtype, [2**bits], len(data))], None, data)
+            run("cast", path, self.path("wide.safetensors"), "--to", "f64")
+            wide = struct.unpack(f"<{2**bits}d", run("cat", self.path("wide.safetensors"), "w").stdout)
+            finite = [x for x in wide if math.isfinite(x)]
+            row = self.rows(path)[0]
+            self.assertEqual((row["min"], row["max"], row["zeros"]), (min(finite), max(finite), sum(x == 0 for x in wide)), dtype)
+            self.assertEqual((row["nan"], row["infinite"]), (sum(map(math.isnan, wide)), sum(map(math.isinf, wide))), dtype)
+            if dtype != "BF16":  # whose sum of both signs cancels
+                self.assertAlmostEqual(row["mean"], math.fsum(finite) / len(finite), 6)
+
+    def test_integers_are_exact(self):
+        big = [("i", "I64", [2], 16), ("u", "U64", [2], 16), ("b", "BOOL", [3], 3), ("n", "I8", [2], 2), ("e", "F32", [0], 0), ("q", "F4", [2], 1)]
+        data = struct.pack("<2q2Q", -2**63, 2**63 - 1, 5, 2**64 - 1) + b"\1\0\1" + b"\xf0\xff" + b"\0"
+        rows = {row["name"]: row for row in self.rows(self.file("i.safetensors", big, None, data))}
+        self.assertEqual((rows["i"]["min"], rows["i"]["max"]), (-2**63, 2**63 - 1))
+        self.assertEqual((rows["u"]["min"], rows["u"]["max"]), (5, 2**64 - 1))
+        self.assertEqual((rows["b"]["zeros"], rows["n"]["min"], rows["n"]["max"]), (1, -16, -1))
+        self.assertNotIn("min", rows["e"])
+        self.assertNotIn("count", rows["q"])
+
+    def test_the_table(self):
+        path = self.file("t.safetensors", [("a", "F32", [2], 8), ("b", "U8", [2], 2)], None, struct.pack("<2f", -1.5, 0) + b"\7\0")
+        lines = self.ends(0, "stats", path)
+        self.assertEqual([line.split() for line in lines],
+                         [["DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "ZEROS", "NAN", "INF", "NAME"],
+                          ["F32", "[2]", "-1.5", "0", "-0.75", "1", "0", "0", "a"], ["U8", "[2]", "0", "7", "3.5", "1", "0", "0", "b"],
+                          ["total", "4", "-1.5", "7", "1.375", "2", "0", "0"]])
+        self.assertEqual(len(self.ends(0, "stats", path, "--filter", "a")), 3)
+
+    def test_a_tensor_of_many_blocks(self):
+        n = 3_000_001
+        values = bytes(4 * (n - 1)) + struct.pack("<f", 6.0)
+        row = self.rows(self.file("m.safetensors", [("w", "F32", [n], 4 * n)], None, values))[0]
+        self.assertEqual((row["count"], row["max"], row["zeros"]), (n, 6.0, n - 1))
+        self.assertAlmostEqual(row["mean"], 6.0 / n)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,58 @@
+// What is said of valid files that no writer would write so.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/habits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "header_read.hpp"
+
+namespace st::format {
+namespace {
+
+std::vector<std::string> notes(const std::string& header, std::uint64_t data) {
+  const auto read_header = read(header, data);
+  Findings findings;
+  note_habits(read_header->table, header, findings);
+  std::vector<std::string> lines;
+  for (const Finding& finding : findings) {
+    EXPECT_TRUE(finding.is_note);
+    lines.push_back(finding.fault.message);
+  }
+  return lines;
+}
+
+std::string padded(std::string header) {
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  return header;
+}
+
+TEST(Habits, TheReferencesSpellingHasNone) {
+  EXPECT_TRUE(
+      notes(padded(R"({"__metadata__":{"z":"1","a":"\u0001"},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                   R"("a":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})"),
+            6)
+          .empty());
+  EXPECT_TRUE(notes(padded("{}"), 0).empty());
+  EXPECT_TRUE(notes(padded("{}") + std::string(64, ' '), 0).empty());  // more alignment
+}
+
+TEST(Habits, AlignmentOrderAndSpelling) {
+  EXPECT_EQ(notes("{}", 0), std::vector<std::string>{"the data begins at byte 10, which is no multiple of 8"});
+  EXPECT_EQ(
+      notes(
+          padded(
+              R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})"),
+          5),
+      (std::vector<std::string>{
+          "1 tensors begin at bytes that are no multiples of their elements, the first is 'b' at byte 121",
+          "tensors are not in the order of the reference's writer, the first that is not is 'b'"}));
+  EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
+            std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 9 on"});
+  EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
+}
+
+}  // namespace
+}  // namespace st::format

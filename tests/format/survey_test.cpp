@@ -1,0 +1,114 @@
+// Every fault of a header, not the first only; and the first is always among them.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "header_read.hpp"
+
+namespace st::format {
+namespace {
+
+Findings survey(const std::string& header, std::uint64_t data) {
+  std::vector<char> text(header.begin(), header.end());
+  text.resize(header.size() + kPadding);
+  Findings findings;
+  survey_header({text.data(), header.size()}, kLengthBytes + header.size() + data, {}, findings);
+  return findings;
+}
+
+// "OFFSETS a" for a fault of tensor a.
+std::vector<std::string> faults(const std::string& header, std::uint64_t data) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : survey(header, data)) {
+    const auto status = static_cast<int>(finding.fault.status);
+    lines.push_back(std::to_string(status) + (finding.has_tensor ? " " + finding.tensor : ""));
+  }
+  return lines;
+}
+
+std::string entry(const std::string& name, const std::string& rest) { return "\"" + name + "\":{" + rest + "}"; }
+std::string u8(const std::string& name, int begin, int end) {
+  return entry(name, "\"dtype\":\"U8\",\"shape\":[" + std::to_string(end - begin) + "],\"data_offsets\":[" +
+                         std::to_string(begin) + "," + std::to_string(end) + "]");
+}
+
+struct Case {
+  const char* name;
+  std::string header;
+  std::uint64_t data;
+  std::vector<std::string> faults;
+};
+
+const Case kCases[] = {
+    {"nothing_is_wrong", "{" + u8("a", 0, 4) + "}", 4, {}},
+    {"a_hole_and_an_overlap", "{" + u8("a", 2, 4) + "," + u8("b", 3, 6) + "}", 6, {"307 a", "307 b"}},
+    {"backwards",
+     "{" + u8("a", 0, 4) + "," + entry("b", R"("dtype":"U8","shape":[4],"data_offsets":[8,4])") + "}",
+     4,
+     {"307 b"}},
+    {"two_sizes_and_the_end",
+     "{" + entry("a", R"("dtype":"F32","shape":[2],"data_offsets":[0,4])") + "," +
+         entry("b", R"("dtype":"F16","shape":[1],"data_offsets":[4,8])") + "}",
+     9,
+     {"310 a", "310 b", "311"}},
+    {"dtypes_that_are_none",
+     "{" + entry("a", R"("dtype":"F33","shape":[1],"data_offsets":[0,4])") + "," +
+         entry("b", R"("dtype":7,"shape":[1],"data_offsets":[4,8])") + "}",
+     8,
+     {"306 a", "304 b"}},
+    {"fields_that_are_missing", R"({"a":{},"b":{"dtype":"U8"}})", 0, {"304 a", "304 a", "304 a", "304 b", "304 b"}},
+    {"given_twice",
+     "{" + u8("a", 0, 4) + "," + u8("a", 4, 8) + R"(,"__metadata__":{"k":"1","k":"2"}})",
+     8,
+     {"305", "305 a"}},
+    {"escapes_hide_no_name",
+     R"({"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+     0,
+     {"305 a"}},
+    {"numbers_that_are_none",
+     R"({"a":{"dtype":"U8","shape":[1.5,"x",-1],"data_offsets":[0]}})",
+     0,
+     {"304 a", "304 a", "304 a", "304 a"}},
+    {"an_entry_that_is_none", R"({"a":[1],"b":null,"__metadata__":{"k":1}})", 0, {"304 a", "304 b", "304"}},
+    {"elements_that_do_not_fit_bytes", R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2, {"309 a"}},
+    {"too_large", R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, {"308 a"}},
+    {"the_grammar_ends", R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]},"b":})", 4, {"306 a", "303 b"}},
+};
+
+TEST(Survey, FindsEveryFault) {
+  for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
+}
+
+// Whatever is refused has a finding of the same status, except where the text is no JSON or the rule is only ours.
+TEST(Survey, HasTheFaultThatOpeningReports) {
+  std::size_t refused = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::string(ST_TESTS_DIR) + "/conformance/files")) {
+    std::ifstream in(file.path(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    if (bytes.size() < kLengthBytes || bytes.size() > 1'000'000) continue;
+    const std::uint64_t length = load_length({bytes.data(), kLengthBytes});
+    if (length > bytes.size() - kLengthBytes || length == 0) continue;
+    if (bytes[kLengthBytes] != '{') continue;
+    const std::string header = bytes.substr(kLengthBytes, length);
+    const std::uint64_t data = bytes.size() - kLengthBytes - length;
+    const Error first = error_of(header, data);
+    const Findings found = survey(header, data);
+    const std::string name = file.path().filename();
+    EXPECT_EQ(found.empty(), first.status == Status::ok) << name;
+    if (first.status == Status::ok) continue;
+    ++refused;
+    EXPECT_TRUE(
+        std::any_of(found.begin(), found.end(), [&](const Finding& f) { return f.fault.status == first.status; }))
+        << name << ": " << first.message;
+  }
+  EXPECT_GT(refused, 50U);
+}
+
+}  // namespace
+}  // namespace st::format
