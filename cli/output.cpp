@@ -21,7 +21,8 @@ void Output::flush() {
   buffer_.clear();
 }
 
-void Output::put(std::string_view text) {
+void Output::put(std::string_view text) const {
+  if (place_) return place_(text);
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return;

@@ -15,6 +15,13 @@ constexpr auto kPatience = std::chrono::milliseconds(500);  // shorter work show
 constexpr auto kFrame = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWidth = 30;
 
+std::string time_left(double seconds) {
+  const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s left", whole);
+  if (whole < 3600) return fmt::format("{}:{:02} min left", whole / 60, whole % 60);
+  return fmt::format("{}:{:02} h left", whole / 3600, whole / 60 % 60);
+}
+
 void draw(const std::string& line) {
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
@@ -37,8 +44,16 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   const auto filled = static_cast<std::uint64_t>(share * kWidth);
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(done) / seconds);
-  draw(fmt::format("\r{} [{:=<{}}{:<{}}] {:3.0f}% {} of {}, {}/s\x1b[K", what_, "", filled, "", kWidth - filled,
-                   share * 100, human_bytes(done), human_bytes(total), human_bytes(rate)));
+  std::string numbers =
+      fmt::format(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
+  if (share > 0) numbers += ", " + time_left(seconds / share - seconds);
+  const std::string bar = fmt::format(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
+  // A line that is too long would move the terminal on with each drawing: first the bar goes, then the rest is cut.
+  const std::size_t room = error_columns() - 1;
+  std::string line = what_ + bar + numbers;
+  if (width_of(line) > room) line = what_ + numbers;
+  if (width_of(line) > room) line = numbers.substr(1, room);
+  draw("\r" + line + "\x1b[K");
 }
 
 }  // namespace cli

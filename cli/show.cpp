@@ -3,10 +3,15 @@
 #include "show.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <utility>
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "inputs.hpp"
+#include "map.hpp"
+#include "output_file.hpp"
 #include "text.hpp"
 #include "whole_number.hpp"
 
@@ -18,7 +23,9 @@ constexpr const char* kExamples =
     "  safetensors show model.safetensors\n"
     "  safetensors show model.safetensors --filter '*.attn.*' --limit 20\n"
     "  safetensors show model.safetensors --json | jq -r '.tensors[] | select(.dtype == \"F32\") | .name'\n"
-    "  safetensors show model.safetensors --json | jq .total.parameters";
+    "  safetensors show model.safetensors --json | jq .total.parameters\n"
+    "  safetensors show shards/ --tree\n"
+    "  safetensors show shards/ --map model.svg";
 
 void add(Total& total, const safetensors::Tensor& tensor) {
   total.tensors += 1;
@@ -33,17 +40,59 @@ Total& total_of(std::vector<Total>& totals, std::string_view dtype) {
   return totals.back();
 }
 
+using Order = bool (*)(const safetensors::Tensor& a, const safetensors::Tensor& b);
+
+struct NamedOrder {
+  std::string_view name;
+  Order before;
+};
+constexpr std::array<NamedOrder, 4> kOrders{
+    {{"name", [](auto& a, auto& b) { return a.name < b.name; }},
+     {"size", [](auto& a, auto& b) { return a.nbytes() > b.nbytes(); }},  // the largest first
+     {"dtype", [](auto& a, auto& b) { return a.dtype_name() < b.dtype_name(); }},
+     {"shape", [](auto& a, auto& b) {
+        return std::lexicographical_compare(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
+      }}}};
+
+// Tensors that are equal in this order stay in that of the data.
+void sort(std::vector<safetensors::Tensor>& tensors, const std::string& by) {
+  const auto* const order = std::find_if(kOrders.begin(), kOrders.end(), [&](auto& known) { return known.name == by; });
+  std::stable_sort(tensors.begin(), tensors.end(), order->before);
+}
+
 Listing list(const ShowOptions& options) {
-  Listing listing{safetensors::SafeOpen(options.path), options.path, {}, {}, {}};
+  Listing listing{safetensors::SafeOpen(options.path), options.path, {}, options.sort.empty(), {}, {}};
   for (safetensors::Tensor tensor : listing.file) {
     if (!options.filter.fits(tensor.name)) continue;
     add(listing.all, tensor);
     add(total_of(listing.dtypes, tensor.dtype_name()), tensor);
-    if (listing.tensors.size() < options.limit) listing.tensors.push_back(std::move(tensor));
+    const bool kept = !listing.in_data_order || listing.tensors.size() < options.limit;
+    if (kept) listing.tensors.push_back(std::move(tensor));
+  }
+  if (!listing.in_data_order) sort(listing.tensors, options.sort);
+  if (listing.tensors.size() > options.limit) {
+    listing.tensors.erase(listing.tensors.begin() + static_cast<std::ptrdiff_t>(options.limit), listing.tensors.end());
   }
   std::stable_sort(listing.dtypes.begin(), listing.dtypes.end(),
                    [](const Total& a, const Total& b) { return a.bytes > b.bytes; });
   return listing;
+}
+
+void write_svg(const Listing& listing, const std::string& path) {
+  OutputFile file(path, Inputs(listing.path, listing.file));
+  Output text([&](std::string_view part) { file.write(part.data(), part.size()); });
+  print_svg(listing, text);
+  text.flush();
+  file.finish();
+}
+
+// The parser gives --map the word that follows it, which may be FILE.
+void sort_out_words(ShowOptions& options) {
+  if (options.path.empty() && !options.map_file.ends_with(".svg")) std::swap(options.path, options.map_file);
+  if (options.path.empty()) throw Failure{kUsage, "FILE is required (safetensors show --help)"};
+  if (!options.map_file.empty() && !options.map_file.ends_with(".svg")) {
+    throw Failure{kUsage, options.map_file + ": --map writes .svg"};
+  }
 }
 
 void show(const ShowOptions& options) {
@@ -51,7 +100,11 @@ void show(const ShowOptions& options) {
   try {
     Output out;
     const Listing listing = list(options);
-    if (options.json) {
+    if (options.map) {
+      options.map_file.empty() ? print_map(listing, out) : write_svg(listing, options.map_file);
+    } else if (options.tree) {
+      print_tree(listing, options.exact, out);
+    } else if (options.json) {
       print_json(listing, out);
     } else {
       print_table(listing, options.exact, out);
@@ -67,15 +120,28 @@ void show(const ShowOptions& options) {
 void add_show(CLI::App& app) {
   const auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
-  command->add_option("FILE", options->path, "A .safetensors file")->required();
+  command->add_option("FILE", options->path, "A file, an index of shards, or their folder");
   options->filter.declare(*command, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable");
   command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
       ->option_text("N")
       ->transform(whole_number());
   command->add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
-  command->add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
+  CLI::Option* const sort = command->add_option("--sort", options->sort, "By name, size, dtype or shape");
+  sort->option_text("KEY")->check(CLI::IsMember({"name", "size", "dtype", "shape"}));
+  CLI::Option* const json =
+      command->add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
+  CLI::Option* const tree =
+      command->add_flag("--tree", options->tree, "By the parts of names; blocks that are alike once");
+  CLI::Option* const map =
+      command->add_option("--map", options->map_file, "Draw where the bytes lie, or write it to a file");
+  map->option_text("[OUT.svg]")->expected(0, 1)->excludes(json)->excludes(tree)->excludes(sort);
+  tree->excludes(json)->excludes(sort);
   command->footer(kExamples);
-  command->callback([options] { show(*options); });
+  command->callback([options, map] {
+    options->map = map->count() > 0;
+    sort_out_words(*options);
+    show(*options);
+  });
 }
 
 }  // namespace cli

@@ -19,8 +19,12 @@ struct ShowOptions {
   std::string path;
   NameFilter filter;
   std::size_t limit = std::numeric_limits<std::size_t>::max();
+  std::string sort;      // "name", "size", "dtype" or "shape"; empty: the order of the data
+  std::string map_file;  // of --map; empty: the terminal
   bool json = false;
   bool exact = false;
+  bool tree = false;
+  bool map = false;
 };
 
 struct Total {
@@ -33,12 +37,14 @@ struct Total {
 struct Listing {
   safetensors::SafeOpen file;
   std::string path;
-  std::vector<safetensors::Tensor> tensors;  // in data order, at most as many as the limit
-  std::vector<Total> dtypes;                 // of all tensors that match the filters, most bytes first
+  std::vector<safetensors::Tensor> tensors;  // at most as many as the limit
+  bool in_data_order;
+  std::vector<Total> dtypes;  // of all tensors that match the filters, most bytes first
   Total all;
 };
 
 void print_table(const Listing& listing, bool exact, Output& out);
+void print_tree(const Listing& listing, bool exact, Output& out);
 void print_json(const Listing& listing, Output& out);
 
 }  // namespace cli

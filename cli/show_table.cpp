@@ -45,7 +45,7 @@ Widths measure(const Listing& listing, const Numbers& numbers) {
 void print_tensors(const Listing& listing, const Numbers& numbers, Output& out) {
   if (listing.tensors.empty() && listing.all.tensors == 0) return out.write("no tensors\n");
   const Widths w = measure(listing, numbers);
-  const bool sharded = listing.file.count_shards() > 1;
+  const bool sharded = listing.file.count_shards() > 1 && listing.in_data_order;
   std::size_t shard = listing.file.count_shards();  // none yet
   out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  NAME\n", "DTYPE", w.dtype, "SHAPE", w.shape, "SIZE", w.size, "OFFSET",
             w.offset);

@@ -18,6 +18,13 @@ std::vector<std::string> arguments(int argc, char** argv);
 bool output_is_terminal();
 bool error_is_terminal();
 
+// The width of the terminal, or what COLUMNS says; 80 where neither is known.
+std::size_t output_columns();
+std::size_t error_columns();
+
+// Whether standard output is a terminal that shows colors, and NO_COLOR does not ask for none.
+bool output_has_colors();
+
 bool is_folder(const std::string& path);
 
 // The last part of a path.

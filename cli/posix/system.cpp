@@ -2,10 +2,13 @@
 #include "system.hpp"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 namespace cli {
@@ -16,6 +19,15 @@ void keep_standard_descriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+std::size_t columns_of(int descriptor) {
+  constexpr std::size_t kUsual = 80;
+  struct winsize size {};
+  const char* const given = std::getenv("COLUMNS");
+  const int columns = given == nullptr ? 0 : std::atoi(given);
+  if (columns > 0) return static_cast<std::size_t>(columns);
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
 }  // namespace
@@ -29,6 +41,16 @@ std::vector<std::string> arguments(int argc, char** argv) { return {argv, argv +
 
 bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool error_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+std::size_t output_columns() { return columns_of(STDOUT_FILENO); }
+std::size_t error_columns() { return columns_of(STDERR_FILENO); }
+
+bool output_has_colors() {
+  const char* const refused = std::getenv("NO_COLOR");
+  const char* const terminal = std::getenv("TERM");
+  const bool wanted = refused == nullptr || *refused == '\0';
+  return wanted && output_is_terminal() && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 

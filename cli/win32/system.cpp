@@ -8,6 +8,7 @@
 #include <shellapi.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "failure.hpp"
@@ -18,6 +19,16 @@ namespace {
 bool is_console(DWORD which) {
   DWORD mode = 0;
   return GetConsoleMode(GetStdHandle(which), &mode) != FALSE;
+}
+
+std::size_t columns_of(DWORD which) {
+  constexpr std::size_t kUsual = 80;
+  CONSOLE_SCREEN_BUFFER_INFO info{};
+  const char* const given = std::getenv("COLUMNS");
+  const int columns = given == nullptr ? 0 : std::atoi(given);
+  if (columns > 0) return static_cast<std::size_t>(columns);
+  if (GetConsoleScreenBufferInfo(GetStdHandle(which), &info) == FALSE) return kUsual;
+  return static_cast<std::size_t>(info.srWindow.Right - info.srWindow.Left + 1);
 }
 
 }  // namespace
@@ -48,6 +59,12 @@ std::vector<std::string> arguments(int argc, char** argv) {
 
 bool output_is_terminal() { return is_console(STD_OUTPUT_HANDLE); }
 bool error_is_terminal() { return is_console(STD_ERROR_HANDLE); }
+
+std::size_t output_columns() { return columns_of(STD_OUTPUT_HANDLE); }
+std::size_t error_columns() { return columns_of(STD_ERROR_HANDLE); }
+
+// The console shows them only if it is asked to.
+bool output_has_colors() { return false; }
 
 bool is_folder(const std::string& path) {
   const DWORD attributes = GetFileAttributesW(native_path(path).c_str());

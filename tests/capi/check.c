@@ -1,6 +1,6 @@
 /* st_check reports all that is wrong with files, indexes and shards, and what st_open takes has notes at most.
  * SPDX-License-Identifier: Apache-2.0 */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE 1
 #include "test.h"
 
 #include "folder.h"

@@ -1,0 +1,155 @@
+// Completions for bash, zsh and fish: commands, their options, and the values of those that have few.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "pages.hpp"
+
+namespace pages {
+namespace {
+
+constexpr const char* kHead = "# Made from the parser of the command.\n";
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  if (option.get_name() == "--to" || option.get_name() == "--from") return {};
+  if (option.get_name() == "--sort") return {"name", "size", "dtype", "shape"};
+  return {};
+}
+
+OptionText text_of(const CLI::Option& option) {
+  OptionText text;
+  for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
+  if (option.get_positional()) {
+    text.names = {option.get_name(true)};
+    if (option.get_expected_max() > 1) text.names[0] += "...";
+  } else if (option.get_items_expected_max() > 0) {
+    text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
+  }
+  text.description = option.get_description();
+  text.choices = choices_of(option);
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+std::string names_of_options(const CommandText& command) {
+  std::string out;
+  for (const OptionText& option : command.options) out += (out.empty() ? "" : " ") + joined(option.names);
+  return out;
+}
+
+std::string names_of_commands(const CommandText& command) {
+  std::string out;
+  for (const CommandText& inner : command.commands) out += (out.empty() ? "" : " ") + inner.name;
+  return out;
+}
+
+// For the quotes of a shell, and for zsh's brackets.
+std::string quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else if (c == '[' || c == ']' || c == ':') {
+      out += std::string("\\") + c;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string fish_quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+CommandText text_of(const CLI::App& app) {
+  CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    (option->get_positional() ? text.words : text.options).push_back(text_of(*option));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    text.commands.push_back(text_of(*command));
+  }
+  return text;
+}
+
+std::string bash_completion(const CLI::App& app) {
+  const CommandText program = text_of(app);
+  std::string out = kHead;
+  out +=
+      "_safetensors() {\n  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
+      "  local before=${COMP_WORDS[COMP_CWORD-1]} options= words=\n  COMPREPLY=()\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
+  out += fmt::format("    COMPREPLY=($(compgen -W '{} {}' -- \"$word\"))\n    return\n  fi\n  case $command in\n",
+                     names_of_commands(program), names_of_options(program));
+  for (const CommandText& command : program.commands) {
+    out += fmt::format("    {}) options='{}' words='{}' ;;\n", command.name, names_of_options(command),
+                       names_of_commands(command));
+  }
+  out += "  esac\n  case $before in\n";
+  for (const CommandText& command : program.commands) {
+    for (const OptionText& option : command.options) {
+      if (option.choices.empty()) continue;
+      out += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", option.names.back(),
+                         joined(option.choices));
+    }
+  }
+  out +=
+      "  esac\n  case $word in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+      "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\") $(compgen -f -- \"$word\")) ;;\n  esac\n}\n"
+      "complete -o filenames -F _safetensors safetensors\n";
+  return out;
+}
+
+std::string zsh_completion(const CLI::App& app) {
+  const CommandText program = text_of(app);
+  std::string out = std::string("#compdef safetensors\n") + kHead + "_safetensors() {\n  local -a commands=(\n";
+  for (const CommandText& command : program.commands) {
+    out += fmt::format("    '{}:{}'\n", command.name, quoted(command.description));
+  }
+  out += "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  case $words[2] in\n";
+  for (const CommandText& command : program.commands) {
+    out += fmt::format("    {})\n      _arguments -s", command.name);
+    for (const OptionText& option : command.options) {
+      const std::string choices = option.choices.empty() ? "" : "(" + joined(option.choices) + ")";
+      const std::string value = option.value.empty() ? "" : ":" + quoted(option.value) + ":" + choices;
+      for (const std::string& name : option.names) {
+        out += fmt::format(" \\\n        '*{}[{}]{}'", name, quoted(option.description), value);
+      }
+    }
+    out += " \\\n        '*:file:_files'\n      ;;\n";
+  }
+  return out + "  esac\n}\n_safetensors \"$@\"\n";
+}
+
+std::string fish_completion(const CLI::App& app) {
+  const CommandText program = text_of(app);
+  std::string out = kHead;
+  for (const CommandText& command : program.commands) {
+    out += fmt::format("complete -c safetensors -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
+                       fish_quoted(command.description));
+  }
+  for (const CommandText& command : program.commands) {
+    for (const OptionText& option : command.options) {
+      std::string line = fmt::format("complete -c safetensors -n '__fish_seen_subcommand_from {}'", command.name);
+      for (const std::string& name : option.names) {
+        line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      }
+      if (!option.value.empty()) line += " -r";
+      if (!option.choices.empty()) line += " -a '" + joined(option.choices) + "'";
+      out += line + fmt::format(" -d '{}'\n", fish_quoted(option.description));
+    }
+  }
+  return out;
+}
+
+}  // namespace pages

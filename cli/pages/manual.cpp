@@ -1,0 +1,113 @@
+// Manual pages in the language of man(7): one of the program, and one of each command.
+// SPDX-License-Identifier: Apache-2.0
+#include <safetensors/safetensors.h>
+
+#include <fmt/format.h>
+
+#include "pages.hpp"
+
+namespace pages {
+namespace {
+
+// Text in which nothing is a request or an escape of roff, and every - can be copied.
+std::string roff(const std::string& text) {
+  std::string out;
+  bool first = true;
+  for (const char c : text) {
+    if (first && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+    first = c == '\n';
+  }
+  return out;
+}
+
+std::string option_list(const std::vector<OptionText>& options) {
+  std::string out;
+  for (const OptionText& option : options) {
+    std::string names;
+    for (const std::string& name : option.names) names += (names.empty() ? "" : ", ") + ("\\fB" + roff(name) + "\\fR");
+    if (!option.value.empty()) names += " \\fI" + roff(option.value) + "\\fR";
+    out += ".TP\n" + names + "\n" + roff(option.description) + "\n";
+  }
+  return out;
+}
+
+std::string synopsis(const std::string& program, const CommandText& command) {
+  std::string out = "\\fB" + roff(program) + "\\fR";
+  if (!command.options.empty()) out += " [\\fIOPTION\\fR]...";
+  for (const OptionText& word : command.words) out += " \\fI" + roff(word.names[0]) + "\\fR";
+  if (!command.commands.empty()) out += " \\fICOMMAND\\fR ...";
+  return out + "\n";
+}
+
+// "Examples:" and its like become headings, and the lines below them stay as they are.
+std::string footer_text(const std::string& footer) {
+  std::string out;
+  std::string paragraph;
+  const auto end_paragraph = [&] {
+    if (paragraph.empty()) return;
+    const std::size_t line = paragraph.find('\n');
+    const std::string first = paragraph.substr(0, line);
+    const bool heading = first.ends_with(':') && first.find(' ') == std::string::npos ? true : first == "Exit codes:";
+    if (heading) {
+      std::string title = first.substr(0, first.size() - 1);
+      for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      out += ".SH \"" + title + "\"\n.nf\n" + roff(paragraph.substr(line + 1)) + ".fi\n";
+    } else {
+      out += ".SH NOTES\n" + roff(paragraph);
+    }
+    paragraph.clear();
+  };
+  std::size_t at = 0;
+  while (at < footer.size()) {
+    const std::size_t end = std::min(footer.find('\n', at), footer.size());
+    const std::string line = footer.substr(at, end - at);
+    line.empty() ? end_paragraph() : static_cast<void>(paragraph += line + "\n");
+    at = end + 1;
+  }
+  end_paragraph();
+  return out;
+}
+
+std::string page(const std::string& program, const CommandText& command) {
+  std::string dashed = program;
+  for (char& c : dashed) c = c == ' ' ? '-' : c;
+  std::string out = fmt::format(".TH {} 1 \"\" \"safetensors {}.{}.{}\"\n", dashed, ST_VERSION_MAJOR, ST_VERSION_MINOR,
+                                ST_VERSION_PATCH);
+  out += ".SH NAME\n" + roff(dashed) + " \\- " + roff(command.description) + "\n.SH SYNOPSIS\n" +
+         synopsis(program, command);
+  for (const CommandText& inner : command.commands) out += ".br\n" + synopsis(program + " " + inner.name, inner);
+  out += ".SH DESCRIPTION\n" + roff(command.description) + ".\n";
+  out += option_list(command.words);
+  if (!command.commands.empty()) out += ".SH COMMANDS\n";
+  for (const CommandText& inner : command.commands) {
+    out += ".TP\n\\fB" + roff(inner.name) + "\\fR\n" + roff(inner.description) + "\n";
+  }
+  out += ".SH OPTIONS\n" + option_list(command.options) + footer_text(command.footer);
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> manual_pages(const CLI::App& app) {
+  std::map<std::string, std::string> all;
+  const CommandText program = text_of(app);
+  std::string main = page("safetensors", program);
+  main += ".SH \"SEE ALSO\"\n";
+  for (std::size_t i = 0; i < program.commands.size(); ++i) {
+    const CommandText& command = program.commands[i];
+    main += fmt::format(".BR safetensors\\-{} (1){}\n", command.name, i + 1 == program.commands.size() ? "" : ",");
+    all.emplace("safetensors-" + command.name + ".1",
+                page("safetensors " + command.name, command) + ".SH \"SEE ALSO\"\n.BR safetensors (1)\n");
+  }
+  all.emplace("safetensors.1", main);
+  return all;
+}
+
+}  // namespace pages
