@@ -151,7 +151,7 @@ class Checker {
     } catch (Error& error) {
       if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
         error.status = Status::shard;
-        error.message = fmt::format("shard {} is missing", in_quotes(name));
+        error.message = formatted("shard {} is missing", in_quotes(name));
       }
       add(index_path.empty() ? list.folder->path() : index_path, error);
     }
@@ -165,8 +165,8 @@ class Checker {
         if (is_new || !checked.good) continue;
         add(checked.shard.path,
             {Status::shard, 0, kNowhere,
-             fmt::format("tensor {} is in two shards, {} and {}", in_quotes(tensor.name()),
-                         in_quotes(found->second->path), in_quotes(checked.shard.path))},
+             formatted("tensor {} is in two shards, {} and {}", in_quotes(tensor.name()),
+                       in_quotes(found->second->path), in_quotes(checked.shard.path))},
             tensor.name(), true);
       }
     }
@@ -181,12 +181,11 @@ class Checker {
       const std::string name = in_quotes(entry.tensor);
       const std::string shard = in_quotes(index.shards[entry.shard]);
       if (number == table.index.kNone) {
-        add(index_path,
-            {Status::shard, 0, kNowhere, fmt::format("index: tensor {} is not in its shard {}", name, shard)},
+        add(index_path, {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
             entry.tensor, true);
       } else if (checked.listed[number]) {
         add(index_path,
-            {Status::duplicate, 0, kNowhere, fmt::format("index: tensor {} is given twice, for shard {}", name, shard)},
+            {Status::duplicate, 0, kNowhere, formatted("index: tensor {} is given twice, for shard {}", name, shard)},
             entry.tensor, true);
       } else {
         checked.listed[number] = true;
@@ -202,8 +201,8 @@ class Checker {
       if (checked.listed[i]) continue;
       const std::string_view name = checked.shard.table.tensors[i].name();
       add(checked.shard.path,
-          {Status::shard, 0, kNowhere, fmt::format("tensor {} is not listed by the index", in_quotes(name))}, name,
-          true, is_note);
+          {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))}, name, true,
+          is_note);
     }
   }
 
@@ -217,7 +216,7 @@ class Checker {
       if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
       add(index_path,
           {Status::shard, 0, kNowhere,
-           fmt::format("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
+           formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
           {}, false, /*is_note=*/true);
     }
   }

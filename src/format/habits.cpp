@@ -23,7 +23,7 @@ void note_alignment(const Table& table, Findings& findings) {
   constexpr std::uint64_t kUsual = 8;
   if (table.data_begin % kUsual != 0) {
     note(findings, Status::misaligned, table.data_begin,
-         fmt::format("the data begins at byte {}, which is no multiple of {}", table.data_begin, kUsual));
+         formatted("the data begins at byte {}, which is no multiple of {}", table.data_begin, kUsual));
   }
   const auto is_between = [&](const Tensor& tensor) {
     const std::uint64_t bytes = tensor.dtype() == Dtype::unknown ? 0 : info(tensor.dtype()).bits / 8;
@@ -34,8 +34,8 @@ void note_alignment(const Table& table, Findings& findings) {
   const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_between);
   const std::uint64_t place = table.data_begin + first.begin;
   note(findings, Status::misaligned, place,
-       fmt::format("{} tensors begin at bytes that are no multiples of their elements, the first is {} at byte {}",
-                   count, in_quotes(first.name()), place),
+       formatted("{} tensors begin at bytes that are no multiples of their elements, the first is {} at byte {}", count,
+                 in_quotes(first.name()), place),
        &first);
 }
 
@@ -51,8 +51,8 @@ void note_order(const Table& table, Findings& findings) {
                                       [](const Tensor& a, const Tensor& b) { return is_before(b, a); });
   if (out == tensors.end()) return;
   note(findings, Status::offsets, table.data_begin + (out + 1)->begin,
-       fmt::format("tensors are not in the order of the reference's writer, the first that is not is {}",
-                   in_quotes((out + 1)->name())),
+       formatted("tensors are not in the order of the reference's writer, the first that is not is {}",
+                 in_quotes((out + 1)->name())),
        &*(out + 1));
 }
 
@@ -69,7 +69,7 @@ void note_spelling(const Table& table, std::string_view header, Findings& findin
   if (is_padding) return;
   const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
   note(findings, Status::schema, place,
-       fmt::format("the header is not spelled as the reference's writer spells it, from byte {} on", place));
+       formatted("the header is not spelled as the reference's writer spells it, from byte {} on", place));
 }
 
 }  // namespace

@@ -69,13 +69,14 @@ class Survey {
   }
   void add(Status status, std::uint64_t place, std::string_view what) {
     const std::string of = tensor_ == nullptr ? "header" : "tensor " + in_quotes(tensor_->name);
-    add({status, 0, place, fmt::format("{}: {}", of, what)});
+    add({status, 0, place, formatted("{}: {}", of, what)});
   }
   std::uint64_t here() { return in_.offset_of(in_.at()); }
 
   void skip(unsigned depth, std::string_view what) {
-    add(Status::schema, here(), what);
-    in_.skip_value(depth);
+    const std::uint64_t place = here();
+    in_.skip_value(depth);  // throws where it is no JSON either
+    add(Status::schema, place, what);
   }
 
   void member() {
@@ -102,12 +103,12 @@ class Survey {
       const std::uint64_t at = here();
       const std::string_view key = in_.string();
       if (!keys.insert(key).second)
-        add(Status::duplicate, at, fmt::format("metadata key {} is given twice", in_quotes(key)));
+        add(Status::duplicate, at, formatted("metadata key {} is given twice", in_quotes(key)));
       in_.expect(':');
       if (in_.peek() == '"') {
         in_.string();
       } else {
-        skip(kInEntry, fmt::format("__metadata__ holds a value that is not a string, at key {}", in_quotes(key)));
+        skip(kInEntry, formatted("__metadata__ holds a value that is not a string, at key {}", in_quotes(key)));
       }
     } while (in_.take(','));
     in_.expect('}');
@@ -124,7 +125,7 @@ class Survey {
       in_.expect('}');
     }
     for (std::size_t i = 0; i < kFields.size(); ++i) {
-      if ((seen >> i & 1U) == 0) add(Status::schema, entry.place, fmt::format("has no {}", kFields[i]));
+      if ((seen >> i & 1U) == 0) add(Status::schema, entry.place, formatted("has no {}", kFields[i]));
     }
   }
 
@@ -134,7 +135,7 @@ class Survey {
     in_.expect(':');
     const auto known = static_cast<std::size_t>(std::find(kFields.begin(), kFields.end(), name) - kFields.begin());
     if (known == kFields.size()) return in_.skip_value(kInEntry);
-    if ((seen >> known & 1U) != 0) add(Status::duplicate, place, fmt::format("{} is given twice", name));
+    if ((seen >> known & 1U) != 0) add(Status::duplicate, place, formatted("{} is given twice", name));
     seen |= 1U << known;
     if (known == 0) return dtype(entry);
     Numbers numbers;
@@ -144,7 +145,7 @@ class Survey {
     } else if (numbers.size() == 2) {
       entry.offsets = {numbers[0], numbers[1]};
     } else {
-      add(Status::schema, place, fmt::format("data_offsets has {} values, not two", numbers.size()));
+      add(Status::schema, place, formatted("data_offsets has {} values, not two", numbers.size()));
     }
   }
 
@@ -159,7 +160,7 @@ class Survey {
   // Returns false if it is no array of integers.
   bool integers(std::string_view field, Numbers& numbers) {
     if (in_.peek() != '[') {
-      skip(kInEntry, fmt::format("{} is not an array", field));
+      skip(kInEntry, formatted("{} is not an array", field));
       return false;
     }
     in_.take('[');
@@ -171,7 +172,7 @@ class Survey {
         numbers.push_back(number);
       } else {
         good = false;
-        skip(kInEntry + 1, fmt::format("{} holds a value that is not an integer from 0 to 2^64-1", field));
+        skip(kInEntry + 1, formatted("{} holds a value that is not an integer from 0 to 2^64-1", field));
       }
     } while (in_.take(','));
     in_.expect(']');
