@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -52,6 +53,7 @@ ExitCode exit_code_of(const safetensors::Error& error) {
 }
 
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
+  if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error())) return {kSuccess, ""};
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
   if (error.offset() && !says_byte(message, *error.offset())) {

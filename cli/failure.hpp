@@ -27,6 +27,7 @@ struct Failure {
 // The hundreds of a status say whose fault it is (safetensors.h).
 ExitCode exit_code_of(const safetensors::Error& error);
 
+// A reader that has closed its end is no failure.
 // "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)"
 Failure failure_in(const std::string& path, const safetensors::Error& error);
 

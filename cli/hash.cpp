@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "blocks.hpp"
 #include "commands.hpp"
 #include "failure.hpp"
 #include "output.hpp"
@@ -17,8 +18,6 @@
 
 namespace cli {
 namespace {
-
-constexpr std::size_t kPiece = std::size_t{1} << 20;
 
 constexpr const char* kNotes =
     "The digest is that of the whole file, as sha256sum's. Of bintensors' older layout it is that of the data\n"
@@ -36,16 +35,10 @@ struct HashOptions {
 std::string hex(const std::vector<unsigned char>& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
 std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, DigestKind kind) {
-  const std::uint64_t size = file.shard_size(shard);
-  std::uint64_t at = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
+  const std::uint64_t begin = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
   Digest digest(kind);
-  std::vector<unsigned char> piece(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size)));
-  while (at < size) {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), size - at));
-    file.read_shard(shard, at, piece.data(), n);
-    digest.add(piece.data(), n);
-    at += n;
-  }
+  for_each_part(file, shard, begin, "hashing",
+                [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
   return hex(digest.finish());
 }
 

@@ -25,6 +25,9 @@ std::size_t error_columns();
 // Whether standard output is a terminal that shows colors, and NO_COLOR does not ask for none.
 bool output_has_colors();
 
+// Whether an error of the system means that the reader of a pipe has closed its end.
+bool is_closed_pipe(int os_error);
+
 bool is_folder(const std::string& path);
 
 // The last part of a path.

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -51,6 +52,8 @@ bool output_has_colors() {
   const bool wanted = refused == nullptr || *refused == '\0';
   return wanted && output_is_terminal() && terminal != nullptr && std::string_view(terminal) != "dumb";
 }
+
+bool is_closed_pipe(int os_error) { return os_error == EPIPE; }
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 

@@ -66,6 +66,8 @@ std::size_t error_columns() { return columns_of(STD_ERROR_HANDLE); }
 // The console shows them only if it is asked to.
 bool output_has_colors() { return false; }
 
+bool is_closed_pipe(int os_error) { return os_error == ERROR_BROKEN_PIPE || os_error == ERROR_NO_DATA; }
+
 bool is_folder(const std::string& path) {
   const DWORD attributes = GetFileAttributesW(native_path(path).c_str());
   return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;

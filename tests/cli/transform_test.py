@@ -246,6 +246,17 @@ class Extract(Case):
         self.assertFalse(os.path.exists(out))
 
 
+class ClosedPipe(Case):
+    def test_a_reader_that_goes_is_no_error(self):
+        size = 1 << 20
+        path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size))
+        for arguments in (["merge", path, "-"], ["cast", path, "-", "--to", "f16"], ["convert", path, "-", "--to", "bintensors"]):
+            with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stdout.read(10)
+                process.stdout.close()
+                self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", 0), arguments)
+
+
 class Mistakes(Case):
     def test_a_suggestion_for_what_is_nearly_right(self):
         path = self.model()
