@@ -34,7 +34,7 @@ struct ConvertOptions {
 };
 
 st_format format_of(const ConvertOptions& options) {
-  const auto format = format_of_extension(options.format.empty() ? options.into : "." + options.format);
+  const auto format = format_of_extension(options.format.empty() ? options.into : "B." + options.format);
   if (format) return *format;
   throw Failure{kUsage, options.into + ": not .safetensors, .bt or .bintensors: say which format with --to"};
 }

@@ -24,8 +24,8 @@ constexpr const char* kExamples =
     "  safetensors show model.safetensors --filter '*.attn.*' --limit 20\n"
     "  safetensors show model.safetensors --json | jq -r '.tensors[] | select(.dtype == \"F32\") | .name'\n"
     "  safetensors show model.safetensors --json | jq .total.parameters\n"
-    "  safetensors show shards/ --tree\n"
-    "  safetensors show shards/ --map model.svg";
+    "  safetensors show model.safetensors --tree\n"
+    "  safetensors show model.safetensors --map model.svg";
 
 void add(Total& total, const safetensors::Tensor& tensor) {
   total.tensors += 1;
