@@ -172,7 +172,7 @@ class Pages(unittest.TestCase):
                 self.assertIn(command, text, name)
         for command in self.commands:
             page = (PAGES / f"safetensors-{command}.1").read_text()
-            self.assertIn(".SH EXAMPLES", page, command)
+            self.assertIn('.SH "EXAMPLES"', page, command)
             self.assertIn("\\-\\-help", page)
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
