@@ -2,13 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app.hpp"
 
-#include <string>
+#include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <safetensors/safetensors.hpp>
 
 #include "commands.hpp"
+#include "failure.hpp"
 #include "suggestion.hpp"
 #include "text.hpp"
 
@@ -55,20 +57,35 @@ bool holds(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-}  // namespace
+void add_commands(Command app) {
+  add_show(app);
+  add_verify(app);
+  add_diff(app);
+  add_stats(app);
+  add_meta(app);
+  add_cat(app);
+  add_extract(app);
+  add_split(app);
+  add_merge(app);
+  add_rename(app);
+  add_cast(app);
+  add_convert(app);
+  add_hash(app);
+}
 
 std::unique_ptr<CLI::App> make_app() {
   auto app =
       std::make_unique<CLI::App>("Look into safetensors files, check them, and make new ones of them", "safetensors");
   keep_lines_of_footers(*app->get_formatter());
   app->allow_windows_style_options(false);  // a path may begin with a slash there too
-  app->require_subcommand(1);
   app->set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app->footer(kFooter);
-  add_commands(*app);
+  add_commands(Command(app.get()));
+  app->require_subcommand(1);
   return app;
 }
 
+// One line on why the arguments are wrong, with a suggestion where a word is nearly one that there is.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
@@ -90,20 +107,54 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   return error.what();
 }
 
-void add_commands(CLI::App& app) {
-  add_show(app);
-  add_verify(app);
-  add_diff(app);
-  add_stats(app);
-  add_meta(app);
-  add_cat(app);
-  add_extract(app);
-  add_split(app);
-  add_merge(app);
-  add_rename(app);
-  add_cast(app);
-  add_convert(app);
-  add_hash(app);
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  if (option.get_name() == "--sort") return {"name", "size", "dtype", "shape"};
+  return {};
 }
+
+OptionText text_of(const CLI::Option& option) {
+  OptionText text;
+  for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
+  if (option.get_positional()) {
+    text.names = {option.get_name(true)};
+    if (option.get_expected_max() > 1) text.names[0] += "...";
+  } else if (option.get_items_expected_max() > 0) {
+    text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
+  }
+  text.description = option.get_description();
+  text.choices = choices_of(option);
+  return text;
+}
+
+CommandText text_of(const CLI::App& app) {
+  CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    (option->get_positional() ? text.words : text.options).push_back(text_of(*option));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    text.commands.push_back(text_of(*command));
+  }
+  return text;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments) {
+  const std::unique_ptr<CLI::App> app = make_app();
+  std::vector<const char*> given;
+  given.reserve(arguments.size());
+  for (const std::string& argument : arguments) given.push_back(argument.c_str());
+  try {
+    app->parse(static_cast<int>(given.size()), given.data());
+    return kSuccess;
+  } catch (const CLI::Success& help_or_version) {
+    return app->exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return complain({kUsage, explain(*app, error, arguments) + " (safetensors --help)"});
+  }
+}
+
+CommandText describe_program() { return text_of(*make_app()); }
 
 }  // namespace cli

@@ -1,18 +1,34 @@
+// The command line of the program.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 namespace cli {
 
-std::unique_ptr<CLI::App> make_app();
+// Runs what the arguments (the program's name is the first) say, or prints the help or why they are wrong. Returns the
+// exit code.
+int run(const std::vector<std::string>& arguments);
 
-// One line on why the arguments (the program's name is the first) are wrong, with a suggestion where a word is nearly one
-// that there is.
-std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments);
+struct OptionText {
+  std::vector<std::string> names;  // "--json", "-h"; of a word "FILE"
+  std::string value;               // "GLOB"; empty: it is a flag
+  std::string description;
+  std::vector<std::string> choices;
+};
+
+// What the parser knows of a command, which manual pages and completions tell.
+struct CommandText {
+  std::string name;
+  std::string description;
+  std::string footer;
+  std::vector<OptionText> words;
+  std::vector<OptionText> options;
+  std::vector<CommandText> commands;
+};
+
+// Of the program.
+CommandText describe_program();
 
 }  // namespace cli

@@ -76,20 +76,19 @@ void cast(const CastOptions& options) {
 
 }  // namespace
 
-void add_cast(CLI::App& app) {
+void add_cast(Command& app) {
   const auto options = std::make_shared<CastOptions>();
-  CLI::App* command = app.add_subcommand("cast", "Write the same tensors in another float type");
-  command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
-  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")
-      ->required();
-  command->add_option("--to", options->to, "The type: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
-      ->option_text("DTYPE")
-      ->required();
-  command->add_option("--from", options->from, "Only tensors of this type")->option_text("DTYPE");
-  options->filter.declare(*command, "Only cast tensors whose name fits this pattern; repeatable");
-  options->settings.declare(*command);
-  command->footer(kNotes);
-  command->callback([options] { cast(*options); });
+  Command command = app.add_command("cast", "Write the same tensors in another float type");
+  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
+  command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
+  command.add_option("--to", options->to, "The type: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
+      .shown_as("DTYPE")
+      .required();
+  command.add_option("--from", options->from, "Only tensors of this type").shown_as("DTYPE");
+  options->filter.declare(command, "Only cast tensors whose name fits this pattern; repeatable");
+  options->settings.declare(command);
+  command.footer(kNotes);
+  command.on_run([options] { cast(*options); });
 }
 
 }  // namespace cli

@@ -3,25 +3,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "parser.hpp"
 
 namespace cli {
 
-void add_cast(CLI::App& app);
-void add_cat(CLI::App& app);
-void add_convert(CLI::App& app);
-void add_diff(CLI::App& app);
-void add_extract(CLI::App& app);
-void add_hash(CLI::App& app);
-void add_merge(CLI::App& app);
-void add_meta(CLI::App& app);
-void add_rename(CLI::App& app);
-void add_show(CLI::App& app);
-void add_split(CLI::App& app);
-void add_stats(CLI::App& app);
-void add_verify(CLI::App& app);
-
-// All of them, in the order of the help.
-void add_commands(CLI::App& app);
+void add_cast(Command& app);
+void add_cat(Command& app);
+void add_convert(Command& app);
+void add_diff(Command& app);
+void add_extract(Command& app);
+void add_hash(Command& app);
+void add_merge(Command& app);
+void add_meta(Command& app);
+void add_rename(Command& app);
+void add_show(Command& app);
+void add_split(Command& app);
+void add_stats(Command& app);
+void add_verify(Command& app);
 
 }  // namespace cli

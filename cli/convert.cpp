@@ -74,23 +74,23 @@ void run(const ConvertOptions& options) {
 
 }  // namespace
 
-void add_convert(CLI::App& app) {
+void add_convert(Command& app) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand("convert", "Write the same tensors and metadata in another format");
-  command->add_option("A", options->from, "A file of safetensors, bintensors, torch, numpy or GGUF, or an index")
-      ->required();
+  Command command = app.add_command("convert", "Write the same tensors and metadata in another format");
+  command.add_option("A", options->from, "A file of safetensors, bintensors, torch, numpy or GGUF, or an index")
+      .required();
   command
-      ->add_option("B", options->into,
-                   "What to write: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
-      ->required();
-  command->add_option("--to", options->format, "The format, whatever B is called")
-      ->option_text("FORMAT")
-      ->check(CLI::IsMember({"safetensors", "bintensors"}));
-  command->add_flag("--no-replace", options->no_replace, "An existing B is an error");
-  command->add_flag("--keep-shared", options->keep_shared,
-                    "Of a torch file, write also the tensors that share their elements with others");
-  command->footer(kExamples);
-  command->callback([options] { run(*options); });
+      .add_option("B", options->into,
+                  "What to write: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
+      .required();
+  command.add_option("--to", options->format, "The format, whatever B is called")
+      .shown_as("FORMAT")
+      .one_of({"safetensors", "bintensors"});
+  command.add_flag("--no-replace", options->no_replace, "An existing B is an error");
+  command.add_flag("--keep-shared", options->keep_shared,
+                   "Of a torch file, write also the tensors that share their elements with others");
+  command.footer(kExamples);
+  command.on_run([options] { run(*options); });
 }
 
 }  // namespace cli

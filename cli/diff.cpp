@@ -155,17 +155,16 @@ void diff(const DiffOptions& options) {
 
 }  // namespace
 
-void add_diff(CLI::App& app) {
+void add_diff(Command& app) {
   const auto options = std::make_shared<DiffOptions>();
-  CLI::App* command = app.add_subcommand("diff", "Tell in what two models differ");
-  command->add_option("A", options->a, "A file, an index of shards, or their folder")->required();
-  command->add_option("B", options->b, "Another one, of either format")->required();
-  options->filter.declare(*command, "Only tensors whose name fits this pattern; repeatable");
-  CLI::Option* const headers = command->add_flag("--headers", options->headers, "Do not compare the data");
-  command->add_flag("--values", options->values, "Compare floats as numbers, also of different types")
-      ->excludes(headers);
-  command->footer(kNotes);
-  command->callback([options] { diff(*options); });
+  Command command = app.add_command("diff", "Tell in what two models differ");
+  command.add_option("A", options->a, "A file, an index of shards, or their folder").required();
+  command.add_option("B", options->b, "Another one, of either format").required();
+  options->filter.declare(command, "Only tensors whose name fits this pattern; repeatable");
+  const Option headers = command.add_flag("--headers", options->headers, "Do not compare the data");
+  command.add_flag("--values", options->values, "Compare floats as numbers, also of different types").excludes(headers);
+  command.footer(kNotes);
+  command.on_run([options] { diff(*options); });
 }
 
 }  // namespace cli

@@ -169,12 +169,12 @@ constexpr const char* kExtractExamples =
     "  safetensors extract model.safetensors wte.weight columns.npy --slice ':, 256:512'\n"
     "  safetensors extract model.safetensors --filter 'vision.*' vision.safetensors";
 
-CLI::App* add(CLI::App& app, const char* name, const char* what, const std::shared_ptr<Options>& options) {
-  CLI::App* const command = app.add_subcommand(name, what);
-  command->add_option("FILE", options->path, "A .safetensors file, an index of shards, or their folder")->required();
-  command->add_option("TENSOR", options->tensor, "Its name")->required();
-  command->add_option("--slice", options->slice, "A part, as in Python: '1:3, :, -1, ::2'")->option_text("SLICE");
-  command->add_flag("--npy", options->npy, "numpy's format instead of the bytes alone");
+Command add(Command& app, const char* name, const char* what, const char* tensor, Options& options) {
+  Command command = app.add_command(name, what);
+  command.add_option("FILE", options.path, "A .safetensors file, an index of shards, or their folder").required();
+  command.add_option("TENSOR", options.tensor, tensor).required();
+  command.add_option("--slice", options.slice, "A part, as in Python: '1:3, :, -1, ::2'").shown_as("SLICE");
+  command.add_flag("--npy", options.npy, "numpy's format instead of the bytes alone");
   return command;
 }
 
@@ -201,22 +201,22 @@ bool ends_with(const std::string& text, std::string_view end) {
 
 }  // namespace
 
-void add_cat(CLI::App& app) {
+void add_cat(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = add(app, "cat", "Write one tensor's bytes to standard output", options);
-  command->footer(kCatExamples);
-  command->callback([options] { extract(*options); });
+  Command command = add(app, "cat", "Write one tensor's bytes to standard output", "Its name", *options);
+  command.footer(kCatExamples);
+  command.on_run([options] { extract(*options); });
 }
 
-void add_extract(CLI::App& app) {
+void add_extract(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = add(app, "extract", "Write one tensor to a file, or several to a new model", options);
-  command->get_option("TENSOR")->description("Its name; left out with --filter");
-  command->add_option("OUT", options->out, "The file to write; for several tensors also a folder");
-  options->filter.declare(*command, "Write all tensors whose name fits this pattern as a model; repeatable");
-  options->settings.declare(*command);
-  command->footer(kExtractExamples);
-  command->callback([options] {
+  Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
+                        "Its name; left out with --filter", *options);
+  command.add_option("OUT", options->out, "The file to write; for several tensors also a folder");
+  options->filter.declare(command, "Write all tensors whose name fits this pattern as a model; repeatable");
+  options->settings.declare(command);
+  command.footer(kExtractExamples);
+  command.on_run([options] {
     if (!options->filter.empty()) return extract_all(*options);
     if (options->settings.dry_run || options->settings.no_replace) {
       throw Failure{kUsage, "--dry-run and --no-replace are for --filter"};

@@ -71,14 +71,14 @@ ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
 
 }  // namespace
 
-void add_hash(CLI::App& app) {
+void add_hash(Command& app) {
   const auto options = std::make_shared<HashOptions>();
-  CLI::App* command = app.add_subcommand("hash", "Print a digest of a file, after checking it");
-  command->add_option("FILE", options->paths, "Files to digest, one line each")->required();
-  CLI::Option* const sha1 = command->add_flag("--sha1", options->sha1, "SHA-1, 40 digits");
-  command->add_flag("--sha256")->description("SHA-256, 64 digits (the default)")->excludes(sha1);
-  command->footer(kNotes);
-  command->callback([options] {
+  Command command = app.add_command("hash", "Print a digest of a file, after checking it");
+  command.add_option("FILE", options->paths, "Files to digest, one line each").required();
+  const Option sha1 = command.add_flag("--sha1", options->sha1, "SHA-1, 40 digits");
+  command.add_flag("--sha256", "SHA-256, 64 digits (the default)").excludes(sha1);
+  command.footer(kNotes);
+  command.on_run([options] {
     Output out;
     ExitCode code = kSuccess;
     for (const std::string& path : options->paths) {

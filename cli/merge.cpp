@@ -60,17 +60,16 @@ void merge(const MergeOptions& options) {
 
 }  // namespace
 
-void add_merge(CLI::App& app) {
+void add_merge(Command& app) {
   const auto options = std::make_shared<MergeOptions>();
-  CLI::App* command = app.add_subcommand("merge", "Write a model of many files, or several files, as one");
+  Command command = app.add_command("merge", "Write a model of many files, or several files, as one");
   // The parser gives all words to an option that takes several, the last one, too.
-  command
-      ->add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
-      ->option_text("... OUT")
-      ->required();
-  options->settings.declare(*command);
-  command->footer(kExamples);
-  command->callback([options] {
+  command.add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
+      .shown_as("... OUT")
+      .required();
+  options->settings.declare(command);
+  command.footer(kExamples);
+  command.on_run([options] {
     if (options->paths.size() < 2) throw Failure{kUsage, "merge wants what to read and, last, the file to write"};
     options->settings.out = options->paths.back();
     options->paths.pop_back();

@@ -18,7 +18,6 @@
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace cli {
 namespace {
@@ -116,40 +115,36 @@ std::function<void()> on_file(const std::shared_ptr<MetaOptions>& options, const
   };
 }
 
-void add_editing(CLI::App& command, MetaOptions& options) {
+void add_editing(Command& command, MetaOptions& options) {
   command.add_flag("--sync", options.sync, "Return when the change is on the disk, and survive a power cut");
-  command.add_option("--reserve", options.reserve, "Bytes of room for later changes, where a new file must be written")
-      ->option_text("N")
-      ->transform(whole_number());
+  command.add_number("--reserve", options.reserve, "Bytes of room for later changes, where a new file must be written")
+      .shown_as("N");
 }
 
 }  // namespace
 
-void add_meta(CLI::App& app) {
+void add_meta(Command& app) {
   const auto options = std::make_shared<MetaOptions>();
-  CLI::App* const command = app.add_subcommand("meta", "List or change the metadata of a file");
-  command->add_option("FILE", options->path, "A .safetensors file")->required();
-  command->add_flag("--json", options->json, "An object of strings; {} when there is none");
-  command->footer(kExamples);
-  command->require_subcommand(0, 1);
+  Command command = app.add_command("meta", "List or change the metadata of a file");
+  command.add_option("FILE", options->path, "A .safetensors file").required();
+  command.add_flag("--json", options->json, "An object of strings; {} when there is none");
+  command.footer(kExamples);
 
-  CLI::App* const get_one = command->add_subcommand("get", "One value");
-  get_one->add_option("KEY", options->key)->required();
-  get_one->add_flag("--json", options->json, "As a JSON string");
-  CLI::App* const set_pairs = command->add_subcommand("set", "Set keys, all at once");
+  Command get_one = command.add_command("get", "One value");
+  get_one.add_option("KEY", options->key).required();
+  get_one.add_flag("--json", options->json, "As a JSON string");
+  Command set_pairs = command.add_command("set", "Set keys, all at once");
   // CLI11 since 2.4 refuses a name with '=' in it.
-  set_pairs->add_option("PAIR", options->pairs)->option_text("KEY=VALUE ...")->required();
-  add_editing(*set_pairs, *options);
-  CLI::App* const remove_keys = command->add_subcommand("rm", "Remove keys, all at once");
-  remove_keys->add_option("KEY", options->keys)->required();
-  add_editing(*remove_keys, *options);
+  set_pairs.add_option("PAIR", options->pairs).shown_as("KEY=VALUE ...").required();
+  add_editing(set_pairs, *options);
+  Command remove_keys = command.add_command("rm", "Remove keys, all at once");
+  remove_keys.add_option("KEY", options->keys).required();
+  add_editing(remove_keys, *options);
 
-  get_one->callback(on_file(options, get));
-  set_pairs->callback(on_file(options, set));
-  remove_keys->callback(on_file(options, remove));
-  command->callback([command, options] {
-    if (command->get_subcommands().empty()) on_file(options, list)();
-  });
+  get_one.on_run(on_file(options, get));
+  set_pairs.on_run(on_file(options, set));
+  remove_keys.on_run(on_file(options, remove));
+  command.on_run(on_file(options, list));
 }
 
 }  // namespace cli

@@ -4,20 +4,16 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "failure.hpp"
+#include "parser.hpp"
 #include "pattern.hpp"
 #include "text.hpp"
 
 namespace cli {
 
-// Takes one text at a time, because the parser splits [a,b] if an option takes several.
-CLI::Option* NameFilter::declare(CLI::App& command, const std::string& description) {
-  const auto add = [this](const std::string& pattern) { patterns_.push_back(pattern); };
-  return command.add_option_function<std::string>("--filter", add, description)
-      ->option_text("GLOB")
-      ->trigger_on_parse();
+void NameFilter::declare(Command& command, const char* description) {
+  command.add_repeated("--filter", patterns_, description).shown_as("GLOB");
 }
 
 void NameFilter::check() const {

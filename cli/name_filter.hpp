@@ -6,17 +6,14 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
-
 namespace cli {
+
+class Command;
 
 class NameFilter {
  public:
   // The parser keeps a reference to this object.
-  CLI::Option* declare(CLI::App& command, const std::string& description);
+  void declare(Command& command, const char* description);
 
   // Throws a Failure for a pattern that is none. Called before the first fits().
   void check() const;

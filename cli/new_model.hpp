@@ -9,11 +9,9 @@
 
 #include <safetensors/safetensors.hpp>
 
-namespace CLI {
-class App;
-}
-
 namespace cli {
+
+class Command;
 
 struct NewTensor {
   safetensors::SafeOpen file;
@@ -44,7 +42,7 @@ struct WriteSettings {
   bool no_replace = false;
   bool dry_run = false;
 
-  void declare(CLI::App& command);
+  void declare(Command& command);
 };
 
 // The tensors of a file in the order of their data.

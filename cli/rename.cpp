@@ -87,18 +87,17 @@ void rename(const RenameOptions& options) {
 
 }  // namespace
 
-void add_rename(CLI::App& app) {
+void add_rename(Command& app) {
   const auto options = std::make_shared<RenameOptions>();
-  CLI::App* command = app.add_subcommand("rename", "Write the same tensors under other names");
-  command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
-  command->add_option("PATTERN", options->pattern, "What of a name to replace")->required();
-  command->add_option("REPLACEMENT", options->replacement, "By what; may be empty")->required();
-  command->add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards")
-      ->required();
-  options->filter.declare(*command, "Only rename tensors whose name fits this pattern; repeatable");
-  options->settings.declare(*command);
-  command->footer(kNotes);
-  command->callback([options] { rename(*options); });
+  Command command = app.add_command("rename", "Write the same tensors under other names");
+  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
+  command.add_option("PATTERN", options->pattern, "What of a name to replace").required();
+  command.add_option("REPLACEMENT", options->replacement, "By what; may be empty").required();
+  command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
+  options->filter.declare(command, "Only rename tensors whose name fits this pattern; repeatable");
+  options->settings.declare(command);
+  command.footer(kNotes);
+  command.on_run([options] { rename(*options); });
 }
 
 }  // namespace cli

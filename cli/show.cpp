@@ -13,7 +13,6 @@
 #include "map.hpp"
 #include "output_file.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace cli {
 namespace {
@@ -117,28 +116,24 @@ void show(const ShowOptions& options) {
 
 }  // namespace
 
-void add_show(CLI::App& app) {
+void add_show(Command& app) {
   const auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = app.add_subcommand("show", "List the tensors and the metadata of a file");
-  command->add_option("FILE", options->path, "A file, an index of shards, or their folder");
-  options->filter.declare(*command, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable");
-  command->add_option("--limit", options->limit, "List at most this many tensors; totals still count all")
-      ->option_text("N")
-      ->transform(whole_number());
-  command->add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
-  CLI::Option* const sort = command->add_option("--sort", options->sort, "By name, size, dtype or shape");
-  sort->option_text("KEY")->check(CLI::IsMember({"name", "size", "dtype", "shape"}));
-  CLI::Option* const json =
-      command->add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
-  CLI::Option* const tree =
-      command->add_flag("--tree", options->tree, "By the parts of names; blocks that are alike once");
-  CLI::Option* const map =
-      command->add_option("--map", options->map_file, "Draw where the bytes lie, or write it to a file");
-  map->option_text("[OUT.svg]")->expected(0, 1)->excludes(json)->excludes(tree)->excludes(sort);
-  tree->excludes(json)->excludes(sort);
-  command->footer(kExamples);
-  command->callback([options, map] {
-    options->map = map->count() > 0;
+  Command command = app.add_command("show", "List the tensors and the metadata of a file");
+  command.add_option("FILE", options->path, "A file, an index of shards, or their folder");
+  options->filter.declare(command, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable");
+  command.add_number("--limit", options->limit, "List at most this many tensors; totals still count all").shown_as("N");
+  command.add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
+  const Option sort = command.add_option("--sort", options->sort, "By name, size, dtype or shape")
+                          .shown_as("KEY")
+                          .one_of({"name", "size", "dtype", "shape"});
+  const Option json = command.add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
+  Option tree = command.add_flag("--tree", options->tree, "By the parts of names; blocks that are alike once");
+  Option map = command.add_option("--map", options->map_file, "Draw where the bytes lie, or write it to a file");
+  map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
+  tree.excludes(json).excludes(sort);
+  command.footer(kExamples);
+  command.on_run([options, map] {
+    options->map = map.is_given();
     sort_out_words(*options);
     show(*options);
   });

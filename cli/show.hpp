@@ -18,7 +18,7 @@ namespace cli {
 struct ShowOptions {
   std::string path;
   NameFilter filter;
-  std::size_t limit = std::numeric_limits<std::size_t>::max();
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
   std::string sort;      // "name", "size", "dtype" or "shape"; empty: the order of the data
   std::string map_file;  // of --map; empty: the terminal
   bool json = false;

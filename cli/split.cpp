@@ -6,7 +6,6 @@
 #include "failure.hpp"
 #include "model_names.hpp"
 #include "new_model.hpp"
-#include "whole_number.hpp"
 
 namespace cli {
 namespace {
@@ -37,19 +36,18 @@ void split(const SplitOptions& options) {
 
 }  // namespace
 
-void add_split(CLI::App& app) {
+void add_split(Command& app) {
   const auto options = std::make_shared<SplitOptions>();
-  CLI::App* command = app.add_subcommand("split", "Write a model in shards, with an index");
-  command->add_option("FILE", options->path, "A file, or a model in shards to be split anew")->required();
-  command->add_option("FOLDER", options->settings.out, "Where the shards go; made if it is not there")->required();
-  command->add_option("--max-size", options->most_bytes, "Data in a shard at most: 5GB (the default), 500MB, 4GiB")
-      ->option_text("SIZE")
-      ->transform(byte_size());
-  command->add_option("--name", options->name, "What the shards are called: NAME-00001-of-00003.safetensors")
-      ->option_text("NAME");
-  command->add_flag("--dry-run", options->settings.dry_run, "Only print what would be written");
-  command->footer(kExamples);
-  command->callback([options] { split(*options); });
+  Command command = app.add_command("split", "Write a model in shards, with an index");
+  command.add_option("FILE", options->path, "A file, or a model in shards to be split anew").required();
+  command.add_option("FOLDER", options->settings.out, "Where the shards go; made if it is not there").required();
+  command.add_size("--max-size", options->most_bytes, "Data in a shard at most: 5GB (the default), 500MB, 4GiB")
+      .shown_as("SIZE");
+  command.add_option("--name", options->name, "What the shards are called: NAME-00001-of-00003.safetensors")
+      .shown_as("NAME");
+  command.add_flag("--dry-run", options->settings.dry_run, "Only print what would be written");
+  command.footer(kExamples);
+  command.on_run([options] { split(*options); });
 }
 
 }  // namespace cli

@@ -144,14 +144,14 @@ void stats(const StatsOptions& options) {
 
 }  // namespace
 
-void add_stats(CLI::App& app) {
+void add_stats(Command& app) {
   const auto options = std::make_shared<StatsOptions>();
-  CLI::App* command = app.add_subcommand("stats", "Print the range and the mean of each tensor's values");
-  command->add_option("FILE", options->path, "A file, an index of shards, or their folder")->required();
-  options->filter.declare(*command, "Only tensors whose name fits this pattern; repeatable");
-  command->add_flag("--json", options->json, "One JSON object for each tensor");
-  command->footer(kNotes);
-  command->callback([options] { stats(*options); });
+  Command command = app.add_command("stats", "Print the range and the mean of each tensor's values");
+  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
+  options->filter.declare(command, "Only tensors whose name fits this pattern; repeatable");
+  command.add_flag("--json", options->json, "One JSON object for each tensor");
+  command.footer(kNotes);
+  command.on_run([options] { stats(*options); });
 }
 
 }  // namespace cli

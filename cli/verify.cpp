@@ -134,17 +134,17 @@ class Verifier {
 
 }  // namespace
 
-void add_verify(CLI::App& app) {
+void add_verify(Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command = app.add_subcommand("verify", "Tell everything that is wrong with files and models");
-  command->add_option("PATH", options->paths, "Files, indexes of shards, or their folders")->required();
-  command->add_flag("--values", options->values, "Read all tensors, and count NaN, infinities and denormal numbers");
-  command->add_option("--against", options->sums, "Compare digests with a list as sha256sum writes it")
-      ->option_text("SHA256SUMS");
-  command->add_flag("--strict", options->strict, "Notes are errors, too");
-  command->add_flag("--json", options->json, "One JSON object for each finding");
-  command->footer(kNotes);
-  command->callback([options] {
+  Command command = app.add_command("verify", "Tell everything that is wrong with files and models");
+  command.add_option("PATH", options->paths, "Files, indexes of shards, or their folders").required();
+  command.add_flag("--values", options->values, "Read all tensors, and count NaN, infinities and denormal numbers");
+  command.add_option("--against", options->sums, "Compare digests with a list as sha256sum writes it")
+      .shown_as("SHA256SUMS");
+  command.add_flag("--strict", options->strict, "Notes are errors, too");
+  command.add_flag("--json", options->json, "One JSON object for each finding");
+  command.footer(kNotes);
+  command.on_run([options] {
     Output out;
     Verifier verifier(*options, out);
     for (const std::string& path : options->paths) verifier.verify(path);

@@ -44,27 +44,21 @@ std::uint64_t bytes_of(const std::string& text) {
 
 }  // namespace
 
-CLI::Validator whole_number() {
-  const auto check = [](std::string& text) -> std::string {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      return fmt::format("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
-    }
-    text = std::to_string(value);
-    return {};
-  };
-  return {check, ""};
+std::string to_whole_number(std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return fmt::format("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
+  }
+  text = std::to_string(value);
+  return {};
 }
 
-CLI::Validator byte_size() {
-  const auto check = [](std::string& text) -> std::string {
-    const std::uint64_t bytes = bytes_of(text);
-    if (bytes == 0) return fmt::format("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
-    text = std::to_string(bytes);
-    return {};
-  };
-  return {check, ""};
+std::string to_bytes(std::string& text) {
+  const std::uint64_t bytes = bytes_of(text);
+  if (bytes == 0) return fmt::format("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
+  text = std::to_string(bytes);
+  return {};
 }
 
 }  // namespace cli

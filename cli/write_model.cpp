@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "blocks.hpp"
@@ -14,6 +13,7 @@
 #include "new_model.hpp"
 #include "output.hpp"
 #include "output_file.hpp"
+#include "parser.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -143,7 +143,7 @@ void tell(const NewModel& model, const std::string& path) {
 
 }  // namespace
 
-void WriteSettings::declare(CLI::App& command) {
+void WriteSettings::declare(Command& command) {
   command.add_flag("--no-replace", no_replace, "An existing OUT is an error");
   command.add_flag("--dry-run", dry_run, "Only print what would be written");
 }

@@ -9,27 +9,6 @@ namespace {
 
 constexpr const char* kHead = "# Made from the parser of the command.\n";
 
-std::vector<std::string> choices_of(const CLI::Option& option) {
-  if (option.get_name() == "--to" || option.get_name() == "--from") return {};
-  if (option.get_name() == "--sort") return {"name", "size", "dtype", "shape"};
-  return {};
-}
-
-OptionText text_of(const CLI::Option& option) {
-  OptionText text;
-  for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
-  if (option.get_positional()) {
-    text.names = {option.get_name(true)};
-    if (option.get_expected_max() > 1) text.names[0] += "...";
-  } else if (option.get_items_expected_max() > 0) {
-    text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
-  }
-  text.description = option.get_description();
-  text.choices = choices_of(option);
-  return text;
-}
-
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
@@ -71,19 +50,7 @@ std::string fish_quoted(const std::string& text) {
 
 }  // namespace
 
-CommandText text_of(const CLI::App& app) {
-  CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}};
-  for (const CLI::Option* option : app.get_options()) {
-    (option->get_positional() ? text.words : text.options).push_back(text_of(*option));
-  }
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    text.commands.push_back(text_of(*command));
-  }
-  return text;
-}
-
-std::string bash_completion(const CLI::App& app) {
-  const CommandText program = text_of(app);
+std::string bash_completion(const CommandText& program) {
   std::string out = kHead;
   out +=
       "_safetensors() {\n  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
@@ -110,8 +77,7 @@ std::string bash_completion(const CLI::App& app) {
   return out;
 }
 
-std::string zsh_completion(const CLI::App& app) {
-  const CommandText program = text_of(app);
+std::string zsh_completion(const CommandText& program) {
   std::string out = std::string("#compdef safetensors\n") + kHead + "_safetensors() {\n  local -a commands=(\n";
   for (const CommandText& command : program.commands) {
     out += fmt::format("    '{}:{}'\n", command.name, quoted(command.description));
@@ -131,8 +97,7 @@ std::string zsh_completion(const CLI::App& app) {
   return out + "  esac\n}\n_safetensors \"$@\"\n";
 }
 
-std::string fish_completion(const CLI::App& app) {
-  const CommandText program = text_of(app);
+std::string fish_completion(const CommandText& program) {
   std::string out = kHead;
   for (const CommandText& command : program.commands) {
     out += fmt::format("complete -c safetensors -n __fish_use_subcommand -a {} -d '{}'\n", command.name,

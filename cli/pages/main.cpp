@@ -9,7 +9,6 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "app.hpp"
 #include "pages.hpp"
 
 namespace {
@@ -21,12 +20,12 @@ void save(const std::filesystem::path& path, const std::string& text) {
 }
 
 void write_all(const std::filesystem::path& folder) {
-  const auto app = cli::make_app();
+  const cli::CommandText program = cli::describe_program();
   std::filesystem::create_directories(folder);
-  for (const auto& [name, text] : pages::manual_pages(*app)) save(folder / name, text);
-  save(folder / "safetensors.bash", pages::bash_completion(*app));
-  save(folder / "_safetensors", pages::zsh_completion(*app));
-  save(folder / "safetensors.fish", pages::fish_completion(*app));
+  for (const auto& [name, text] : pages::manual_pages(program)) save(folder / name, text);
+  save(folder / "safetensors.bash", pages::bash_completion(program));
+  save(folder / "_safetensors", pages::zsh_completion(program));
+  save(folder / "safetensors.fish", pages::fish_completion(program));
 }
 
 }  // namespace

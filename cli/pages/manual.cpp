@@ -95,9 +95,8 @@ std::string page(const std::string& program, const CommandText& command) {
 
 }  // namespace
 
-std::map<std::string, std::string> manual_pages(const CLI::App& app) {
+std::map<std::string, std::string> manual_pages(const CommandText& program) {
   std::map<std::string, std::string> all;
-  const CommandText program = text_of(app);
   std::string main = page("safetensors", program);
   main += ".SH \"SEE ALSO\"\n";
   for (std::size_t i = 0; i < program.commands.size(); ++i) {
