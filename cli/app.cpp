@@ -4,13 +4,13 @@
 
 #include <memory>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <safetensors/safetensors.hpp>
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "suggestion.hpp"
 #include "text.hpp"
 
@@ -97,12 +97,12 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
       continue;
     }
     if (command == &app && !word.starts_with("-")) {
-      return fmt::format("there is no command '{}'{}", printable(word), did_you_mean(word, commands));
+      return formatted("there is no command '{}'{}", printable(word), did_you_mean(word, commands));
     }
     const std::string option = word.substr(0, word.find('='));
     const std::vector<std::string> options = names_of_options(*command);
     if (!option.starts_with("--") || holds(options, option)) continue;
-    return fmt::format("there is no option '{}'{}", printable(option), did_you_mean(option, options));
+    return formatted("there is no option '{}'{}", printable(option), did_you_mean(option, options));
   }
   return error.what();
 }

@@ -5,11 +5,10 @@
 #include <cstdio>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "commands.hpp"
 #include "dtypes.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "new_model.hpp"
 #include "suggestion.hpp"
@@ -41,8 +40,8 @@ Dtype float_dtype(const std::string& option, std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   const Dtype dtype = safetensors::dtype_from_name(name);
   if (is_convertible(dtype)) return dtype;
-  throw Failure{kUsage, fmt::format("{} {}: not one of {}{}", option, shown(name, 40), names_of_convertible(),
-                                    did_you_mean(name, convertible_names()))};
+  throw Failure{kUsage, formatted("{} {}: not one of {}{}", option, shown(name, 40), names_of_convertible(),
+                                  did_you_mean(name, convertible_names()))};
 }
 
 // Floats that stay as they are although their user may expect otherwise.

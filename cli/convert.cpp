@@ -5,8 +5,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "commands.hpp"
 #include "failure.hpp"
 #include "inputs.hpp"

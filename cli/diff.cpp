@@ -8,6 +8,7 @@
 #include "difference.hpp"
 #include "dtypes.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
 #include "text.hpp"
@@ -73,9 +74,9 @@ class Diff {
 
  private:
   template <class... Args>
-  void print(fmt::format_string<Args...> text, Args&&... args) {
+  void print(fmt::format_string<Args...> text, const Args&... args) {
     differs_ = true;
-    out_.print(text, std::forward<Args>(args)...);
+    out_.print(text, args...);
   }
 
   // What an index says of itself is no metadata of the model.
@@ -121,8 +122,7 @@ class Diff {
       return;
     }
     if (difference.values == 0) return;
-    const std::string nans =
-        difference.nans == 0 ? "" : fmt::format(", {} NaN in one of them", grouped(difference.nans));
+    const std::string nans = difference.nans == 0 ? "" : formatted(", {} NaN in one of them", grouped(difference.nans));
     print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", name, grouped(difference.values),
           grouped(tensor.elements()), difference.absolute, difference.relative, nans);
   }

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/ranges.h>
-
 namespace cli {
 namespace {
 
@@ -26,6 +24,10 @@ std::vector<std::string> convertible_names() {
   return names;
 }
 
-std::string names_of_convertible() { return fmt::format("{}", fmt::join(convertible_names(), ", ")); }
+std::string names_of_convertible() {
+  std::string all;
+  for (const std::string& name : convertible_names()) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
 
 }  // namespace cli

@@ -4,8 +4,7 @@
 
 #include <cstdio>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -13,7 +12,7 @@ namespace cli {
 namespace {
 
 bool says_byte(std::string_view message, std::uint64_t offset) {
-  const std::string words = fmt::format("byte {}", offset);
+  const std::string words = formatted("byte {}", offset);
   const std::size_t at = message.find(words);
   if (at == message.npos) return false;
   const std::size_t next = at + words.size();
@@ -57,9 +56,9 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
   if (error.offset() && !says_byte(message, *error.offset())) {
-    line += fmt::format(" (byte {}, {})", *error.offset(), error.status_name());
+    line += formatted(" (byte {}, {})", *error.offset(), error.status_name());
   } else {
-    line += fmt::format(" ({})", error.status_name());
+    line += formatted(" ({})", error.status_name());
   }
   return {exit_code_of(error), line};
 }

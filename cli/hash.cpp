@@ -7,11 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include <fmt/ranges.h>
-
 #include "blocks.hpp"
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -32,8 +31,6 @@ struct HashOptions {
   bool sha1 = false;
 };
 
-std::string hex(const std::vector<unsigned char>& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
-
 std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, DigestKind kind) {
   const std::uint64_t begin = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
   Digest digest(kind);
@@ -45,13 +42,13 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, Dige
 // Returns the line that sha256sum writes and reads: in a name, backslashes and ends of lines are escaped, which a
 // backslash in front of the digest shows. For a terminal, other control characters are escaped as well.
 std::string line_of(const std::string& digest, std::string_view path) {
-  if (output_is_terminal()) return fmt::format("{}  {}\n", digest, printable(path));
+  if (output_is_terminal()) return formatted("{}  {}\n", digest, printable(path));
   std::string name;
   for (const char c : path) {
     const std::string_view escaped = c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : "";
     escaped.empty() ? name += c : name += escaped;
   }
-  return fmt::format("{}{}  {}\n", name.size() == path.size() ? "" : "\\", digest, name);
+  return formatted("{}{}  {}\n", name.size() == path.size() ? "" : "\\", digest, name);
 }
 
 ExitCode hash(const std::string& path, DigestKind kind, Output& out) {

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "parser.hpp"
 #include "pattern.hpp"
 #include "text.hpp"
@@ -19,7 +18,7 @@ void NameFilter::declare(Command& command, const char* description) {
 void NameFilter::check() const {
   for (const std::string& pattern : patterns_) {
     const std::string fault = fault_of_pattern(pattern);
-    if (!fault.empty()) throw Failure{kUsage, fmt::format("--filter {}: {}", shown(pattern, 100), fault)};
+    if (!fault.empty()) throw Failure{kUsage, formatted("--filter {}: {}", shown(pattern, 100), fault)};
   }
 }
 

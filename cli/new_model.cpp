@@ -6,8 +6,7 @@
 #include <iterator>
 #include <map>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "model_names.hpp"
 
 namespace cli {
@@ -102,7 +101,7 @@ NewModel in_shards(std::vector<NewTensor> tensors, std::uint64_t most_bytes, con
     return whole;
   }
   for (std::size_t i = 0; i < model.files.size(); ++i) {
-    model.files[i].name = fmt::format("{}-{:05}-of-{:05}.safetensors", name, i + 1, model.files.size());
+    model.files[i].name = formatted("{}-{:05}-of-{:05}.safetensors", name, i + 1, model.files.size());
   }
   model.index = name + ".safetensors.index.json";
   model.metadata = std::move(whole.files[0].metadata);

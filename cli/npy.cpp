@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "npy.hpp"
 
-#include <fmt/format.h>
-
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -32,21 +31,21 @@ std::string descr(const safetensors::Tensor& tensor) {
     default: break;
   }
   const std::uint32_t bits = safetensors::bits(tensor.dtype);
-  if (bits == 8 || bits == 16) return fmt::format("|V{}", bits / 8);
-  throw Failure{kUsage, fmt::format("tensor {} is {}, for which .npy has no type: take the raw bytes",
-                                    shown(tensor.name, 80), tensor.dtype_name())};
+  if (bits == 8 || bits == 16) return formatted("|V{}", bits / 8);
+  throw Failure{kUsage, formatted("tensor {} is {}, for which .npy has no type: take the raw bytes",
+                                  shown(tensor.name, 80), tensor.dtype_name())};
 }
 
 }  // namespace
 
 std::string npy_header(const safetensors::Tensor& tensor, const std::vector<std::uint64_t>& shape) {
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (", descr(tensor));
-  for (std::size_t d = 0; d < shape.size(); ++d) dict += fmt::format("{}{}", d == 0 ? "" : ", ", shape[d]);
+  std::string dict = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", descr(tensor));
+  for (std::size_t d = 0; d < shape.size(); ++d) dict += formatted("{}{}", d == 0 ? "" : ", ", shape[d]);
   dict += shape.size() == 1 ? ",), }" : "), }";
   const std::size_t unpadded = kPreamble + dict.size() + 1;
   dict.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   dict += '\n';
-  if (dict.size() > UINT16_MAX) throw Failure{kUsage, fmt::format("{} dimensions are too many for .npy", shape.size())};
+  if (dict.size() > UINT16_MAX) throw Failure{kUsage, formatted("{} dimensions are too many for .npy", shape.size())};
   std::string header("\x93NUMPY\x01\x00", 8);
   header += static_cast<char>(dict.size() & 0xFF);
   header += static_cast<char>(dict.size() >> 8);

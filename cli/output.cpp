@@ -5,19 +5,30 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+
+#include <fmt/format.h>
 
 #include "failure.hpp"
 
 namespace cli {
 
 void Output::write(std::string_view text) {
-  if (buffer_.size() + text.size() < kFlushAt) return buffer_.append(text);
+  if (buffer_.size() + text.size() < kFlushAt) {
+    buffer_ += text;
+    return;
+  }
   flush();
   put(text);
 }
 
+void Output::print_text(fmt::string_view text, fmt::format_args args) {
+  fmt::vformat_to(std::back_inserter(buffer_), text, args);
+  if (buffer_.size() >= kFlushAt) flush();
+}
+
 void Output::flush() {
-  put({buffer_.data(), buffer_.size()});
+  put(buffer_);
   buffer_.clear();
 }
 

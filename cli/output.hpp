@@ -3,10 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace cli {
 
@@ -19,9 +20,8 @@ class Output {
   explicit Output(Place place) : place_(std::move(place)) {}
 
   template <class... Args>
-  void print(fmt::format_string<Args...> text, Args&&... args) {
-    fmt::format_to(std::back_inserter(buffer_), text, std::forward<Args>(args)...);
-    if (buffer_.size() >= kFlushAt) flush();
+  void print(fmt::format_string<Args...> text, const Args&... args) {
+    print_text(text, fmt::make_format_args(args...));
   }
   void write(std::string_view text);
 
@@ -29,10 +29,11 @@ class Output {
   void flush();
 
  private:
+  void print_text(fmt::string_view text, fmt::format_args args);
   void put(std::string_view text) const;
 
   static constexpr std::size_t kFlushAt = 1 << 16;
-  fmt::memory_buffer buffer_;
+  std::string buffer_;
   Place place_;
 };
 

@@ -5,8 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -43,11 +42,11 @@ std::string fault_of_pattern(std::string_view pattern) {
     bool first = true;  // a ] that comes first is an ordinary member
     while (at < pattern.size() && (first || pattern[at] != ']')) {
       const Member member = member_at(pattern, at);
-      if (!member.known) return fmt::format("there is no class {}", shown(pattern.substr(at, member.end - at), 40));
+      if (!member.known) return formatted("there is no class {}", shown(pattern.substr(at, member.end - at), 40));
       first = false;
       at = member.end;
     }
-    if (at >= pattern.size()) return fmt::format("the [ at byte {} is not closed, for a [ itself write [[]", open);
+    if (at >= pattern.size()) return formatted("the [ at byte {} is not closed, for a [ itself write [[]", open);
   }
   return {};
 }

@@ -3,8 +3,7 @@
 
 #include <cstdio>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -17,9 +16,9 @@ constexpr std::uint64_t kWidth = 30;
 
 std::string time_left(double seconds) {
   const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
-  if (whole < 60) return fmt::format("{} s left", whole);
-  if (whole < 3600) return fmt::format("{}:{:02} min left", whole / 60, whole % 60);
-  return fmt::format("{}:{:02} h left", whole / 3600, whole / 60 % 60);
+  if (whole < 60) return formatted("{} s left", whole);
+  if (whole < 3600) return formatted("{}:{:02} min left", whole / 60, whole % 60);
+  return formatted("{}:{:02} h left", whole / 3600, whole / 60 % 60);
 }
 
 void draw(const std::string& line) {
@@ -45,9 +44,9 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(done) / seconds);
   std::string numbers =
-      fmt::format(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
+      formatted(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
   if (share > 0) numbers += ", " + time_left(seconds / share - seconds);
-  const std::string bar = fmt::format(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
+  const std::string bar = formatted(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
   // A line that is too long would move the terminal on with each drawing: first the bar goes, then the rest is cut.
   const std::size_t room = error_columns() - 1;
   std::string line = what_ + bar + numbers;

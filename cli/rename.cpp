@@ -6,10 +6,9 @@
 #include <memory>
 #include <regex>
 
-#include <fmt/format.h>
-
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "new_model.hpp"
 #include "output.hpp"
@@ -40,19 +39,19 @@ std::regex expression_of(const std::string& pattern) {
   try {
     return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
   } catch (const std::regex_error& error) {
-    throw Failure{kUsage, fmt::format("PATTERN {}: {}", shown(pattern, 100), error.what())};
+    throw Failure{kUsage, formatted("PATTERN {}: {}", shown(pattern, 100), error.what())};
   }
 }
 
 std::string new_name(const std::string& name, const std::regex& pattern, const std::string& replacement) {
   if (name.size() > kLongestName) {
     throw Failure{kUsage,
-                  fmt::format("tensor {}: names beyond {} bytes cannot be matched", shown(name, 40), kLongestName)};
+                  formatted("tensor {}: names beyond {} bytes cannot be matched", shown(name, 40), kLongestName)};
   }
   try {
     return std::regex_replace(name, pattern, replacement);
   } catch (const std::regex_error& error) {
-    throw Failure{kUsage, fmt::format("tensor {}: {}", shown(name, 40), error.what())};
+    throw Failure{kUsage, formatted("tensor {}: {}", shown(name, 40), error.what())};
   }
 }
 
@@ -68,7 +67,7 @@ std::vector<NewTensor> renamed(const safetensors::SafeOpen& file, const RenameOp
     if (options.settings.dry_run) out.print("{} -> {}\n", shown(tensor.name, 1000), shown(name, 1000));
     tensor.name = std::move(name);
   }
-  if (changed == 0) throw Failure{kUsage, fmt::format("{}: PATTERN changes no name", options.path)};
+  if (changed == 0) throw Failure{kUsage, formatted("{}: PATTERN changes no name", options.path)};
   return tensors;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "formatted.hpp"
 #include "map.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -35,7 +36,7 @@ class Letters {
     if (stretch.kind != Stretch::tensor) return ".";
     const std::size_t number = numbers_.at(stretch.dtype);
     const char letter = static_cast<char>((stretch.number % 2 == 0 ? 'A' : 'a') + number % 26);
-    return colors ? fmt::format("\x1b[{}m{}\x1b[0m", kColors[number % kColors.size()], letter) : std::string(1, letter);
+    return colors ? formatted("\x1b[{}m{}\x1b[0m", kColors[number % kColors.size()], letter) : std::string(1, letter);
   }
 
   void print_legend(const Listing& listing, Output& out) const {

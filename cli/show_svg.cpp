@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "formatted.hpp"
 #include "map.hpp"
 #include "text.hpp"
 
@@ -99,7 +100,7 @@ class Picture {
     line("#dddddd", "padding, or not chosen");
     for (const Total& total : listing_.dtypes) {
       line(colors_.at(total.dtype),
-           fmt::format("{}  {} in {} tensors", escaped(total.dtype), human_bytes(total.bytes), grouped(total.tensors)));
+           formatted("{}  {} in {} tensors", escaped(total.dtype), human_bytes(total.bytes), grouped(total.tensors)));
     }
   }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "formatted.hpp"
 #include "show.hpp"
 #include "text.hpp"
 
@@ -58,14 +59,14 @@ class Kinds {
     std::string text = node.tensor == nullptr ? "" : type_text(*node.tensor);
     for (const auto& child : node.children) {
       set(*child);
-      text += fmt::format("\n{}:{}={}", child->name.size(), child->name, child->kind);
+      text += formatted("\n{}:{}={}", child->name.size(), child->name, child->kind);
     }
     node.kind = numbers_.emplace(std::move(text), numbers_.size()).first->second;
   }
 
   static std::string type_text(const safetensors::Tensor& tensor) {
     std::string text(tensor.dtype_name());
-    for (const std::uint64_t dimension : tensor.shape) text += fmt::format(",{}", dimension);
+    for (const std::uint64_t dimension : tensor.shape) text += formatted(",{}", dimension);
     return text;
   }
 
@@ -113,7 +114,7 @@ std::string ranges_text(const std::vector<std::uint64_t>& numbers) {
     std::size_t end = i + 1;
     while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
     text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
-    if (end - i > 1) text += fmt::format("-{}", numbers[end - 1]);
+    if (end - i > 1) text += formatted("-{}", numbers[end - 1]);
     i = end;
   }
   return text;
@@ -147,10 +148,10 @@ class Printer {
     std::string text = indent + shown(name, kLongestName);
     if (group.numbers.size() > 1) {
       const std::uint64_t each = node->bytes;
-      text += fmt::format("  {} × {}", group.numbers.size(), exact_ ? std::to_string(each) : human_bytes(each));
+      text += formatted("  {} × {}", group.numbers.size(), exact_ ? std::to_string(each) : human_bytes(each));
     }
     if (node->tensor != nullptr) {
-      text += fmt::format("  {} {}", shown(node->tensor->dtype_name(), 20), shape_text(node->tensor->shape));
+      text += formatted("  {} {}", shown(node->tensor->dtype_name(), 20), shape_text(node->tensor->shape));
     }
     line(group.bytes, text);
     print(*node, below);

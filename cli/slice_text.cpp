@@ -3,9 +3,8 @@
 
 #include <charconv>
 
-#include <fmt/format.h>
-
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -28,7 +27,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 [[noreturn]] void fail(std::string_view part, std::string_view what) {
-  throw Failure{kUsage, fmt::format("slice '{}': {}", printable(part), what)};
+  throw Failure{kUsage, formatted("slice '{}': {}", printable(part), what)};
 }
 
 std::int64_t integer(std::string_view text, std::string_view part) {
@@ -42,7 +41,7 @@ std::int64_t integer(std::string_view text, std::string_view part) {
 void add_index(SliceText& slice, std::string_view part, std::uint64_t length) {
   std::int64_t at = integer(part, part);
   const bool outside = at < 0 ? 0 - static_cast<std::uint64_t>(at) > length : static_cast<std::uint64_t>(at) >= length;
-  if (outside) fail(part, fmt::format("outside of dimension {}, which has {}", slice.ranges.size(), length));
+  if (outside) fail(part, formatted("outside of dimension {}, which has {}", slice.ranges.size(), length));
   if (at < 0) at += static_cast<std::int64_t>(length);
   slice.ranges.push_back({at, at + 1});
   slice.dropped.push_back(true);
@@ -71,7 +70,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
   for (const std::string_view part : parts) ellipses += part == "..." ? 1 : 0;
   if (ellipses > 1) fail(text, "more than one '...'");
   if (parts.size() - ellipses > shape.size()) {
-    fail(text, fmt::format("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
+    fail(text, formatted("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
   }
   if (ellipses == 0) parts.push_back("...");  // dimensions without a part are whole
   const std::size_t rest = shape.size() - (parts.size() - 1);

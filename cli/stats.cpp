@@ -9,6 +9,7 @@
 #include "blocks.hpp"
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
 #include "text.hpp"
@@ -36,12 +37,12 @@ struct StatsOptions {
 std::string min_text(const Values& values) {
   if (values.finite == 0) return "-";
   const bool exact = values.integers && values.least != std::numeric_limits<std::int64_t>::max();
-  return exact ? fmt::format("{}", values.least) : fmt::format("{:.6g}", values.min);
+  return exact ? formatted("{}", values.least) : formatted("{:.6g}", values.min);
 }
 
 std::string max_text(const Values& values) {
   if (values.finite == 0) return "-";
-  return values.integers && values.max > 0 ? fmt::format("{}", values.largest) : fmt::format("{:.6g}", values.max);
+  return values.integers && values.max > 0 ? formatted("{}", values.largest) : formatted("{:.6g}", values.max);
 }
 
 struct Row {
@@ -56,7 +57,7 @@ Row row_of(const safetensors::Tensor& tensor, const Values& values) {
           shape_text(tensor.shape),
           min_text(values),
           max_text(values),
-          values.finite == 0 ? "-" : fmt::format("{:.6g}", values.mean()),
+          values.finite == 0 ? "-" : formatted("{:.6g}", values.mean()),
           grouped(values.zeros),
           grouped(values.nans),
           grouped(values.infinities),
@@ -132,7 +133,7 @@ void stats(const StatsOptions& options) {
       std::vector<Row> rows{{"DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "ZEROS", "NAN", "INF", "NAME"}};
       for (std::size_t i = 0; i < tensors.size(); ++i) rows.push_back(row_of(tensors[i], values[i]));
       rows.push_back({"total", grouped(all.count), min_text(all), max_text(all),
-                      all.finite == 0 ? "-" : fmt::format("{:.6g}", all.mean()), grouped(all.zeros), grouped(all.nans),
+                      all.finite == 0 ? "-" : formatted("{:.6g}", all.mean()), grouped(all.zeros), grouped(all.nans),
                       grouped(all.infinities), ""});
       print_table(rows, out);
     }

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -47,7 +46,7 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
     nearest = d;
     found = &word;
   }
-  return found == nullptr ? "" : fmt::format(", did you mean '{}'?", printable(*found));
+  return found == nullptr ? "" : formatted(", did you mean '{}'?", printable(*found));
 }
 
 }  // namespace cli

@@ -6,7 +6,7 @@
 #include <array>
 #include <span>
 
-#include <fmt/format.h>
+#include "formatted.hpp"
 
 namespace cli {
 namespace {
@@ -65,12 +65,12 @@ Character first_character(std::string_view text) {
 }
 
 std::string escaped(const Character& c, std::string_view raw) {
-  if (!c.valid) return fmt::format("\\x{:02x}", byte_at(raw, 0));
+  if (!c.valid) return formatted("\\x{:02x}", byte_at(raw, 0));
   if (c.code == '\n') return "\\n";
   if (c.code == '\t') return "\\t";
   if (c.code == '\r') return "\\r";
   const auto code = static_cast<std::uint32_t>(c.code);
-  return code > 0xFFFF ? fmt::format("\\U{:08x}", code) : fmt::format("\\u{:04x}", code);
+  return code > 0xFFFF ? formatted("\\U{:08x}", code) : formatted("\\u{:04x}", code);
 }
 
 struct Shown {
@@ -106,7 +106,7 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
     scaled /= 1000;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{}{}", value, units[0]) : fmt::format("{:.1f}{}", scaled, units[unit]);
+  return unit == 0 ? formatted("{}{}", value, units[0]) : formatted("{:.1f}{}", scaled, units[unit]);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ std::string printable(std::string_view text) { return show_characters(text, text
 std::string shown(std::string_view text, std::size_t limit) {
   const bool mistakable = text.empty() || text.front() == ' ' || text.back() == ' ' || text.front() == '"';
   Shown plain = show_characters(text, limit, false);
-  const std::string tail = plain.cut ? fmt::format(" … ({} bytes)", grouped(text.size())) : "";
+  const std::string tail = plain.cut ? formatted(" … ({} bytes)", grouped(text.size())) : "";
   if (!mistakable && !plain.escapes) return plain.text + tail;
   return '"' + show_characters(text, limit, true).text + '"' + tail;
 }
@@ -125,15 +125,15 @@ std::size_t width_of(std::string_view text) {
   const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
   if (ascii) return text.size();
   constexpr std::size_t kPadded = 1000;
-  return text.size() + kPadded - fmt::formatted_size("{:<{}}", text, kPadded);
+  return text.size() + kPadded - formatted("{:<{}}", text, kPadded).size();
 }
 
 std::string shape_text(safetensors::View<std::uint64_t> shape) {
   constexpr std::size_t kWidest = 32;
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    const std::string dim = fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
-    if (text.size() + dim.size() > kWidest) return text + fmt::format(", … {} dims]", shape.size());
+    const std::string dim = formatted("{}{}", i == 0 ? "" : ", ", shape[i]);
+    if (text.size() + dim.size() > kWidest) return text + formatted(", … {} dims]", shape.size());
     text += dim;
   }
   return text + "]";
@@ -152,6 +152,12 @@ std::string human_count(std::uint64_t count) {
 std::string grouped(std::uint64_t count) {
   std::string digits = std::to_string(count);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+std::string hex(const std::vector<unsigned char>& bytes) {
+  std::string digits;
+  for (const unsigned char byte : bytes) digits += formatted("{:02x}", byte);
   return digits;
 }
 

@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "output.hpp"
 #include "text.hpp"
 
@@ -82,8 +83,8 @@ class Verifier {
     code_ = std::max(code_, row.code);
     errors_ += row.kind == "error" ? 1 : 0;
     if (options_.json) return print_json(row);
-    const std::string place = row.offset ? fmt::format("byte {}, ", *row.offset) : "";
-    const std::string status = row.status.empty() ? "" : fmt::format(" ({}{})", place, row.status);
+    const std::string place = row.offset ? formatted("byte {}, ", *row.offset) : "";
+    const std::string status = row.status.empty() ? "" : formatted(" ({}{})", place, row.status);
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
   }
 
@@ -106,15 +107,15 @@ class Verifier {
       for (const OddValues& odd : odd_values(file)) {
         const bool bad = odd.nans != 0 || odd.infinities != 0;
         add({odd.path, "values",
-             fmt::format("tensor {}: {} NaN, {} infinite, {} denormal of {}", shown(odd.tensor, 100), odd.nans,
-                         odd.infinities, odd.denormals, odd.count),
+             formatted("tensor {}: {} NaN, {} infinite, {} denormal of {}", shown(odd.tensor, 100), odd.nans,
+                       odd.infinities, odd.denormals, odd.count),
              odd.tensor, std::nullopt, "", bad ? kDiffers : kSuccess});
       }
     }
     if (options_.json || errors_ != before) return;
     std::uint64_t bytes = 0;
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) bytes += file.shard_size(shard);
-    const std::string shards = file.count_shards() > 1 ? fmt::format("{} shards, ", file.count_shards()) : "";
+    const std::string shards = file.count_shards() > 1 ? formatted("{} shards, ", file.count_shards()) : "";
     out_.print("{}: valid, {}{} tensors, {}\n", printable(path), shards, grouped(file.size()), human_bytes(bytes));
   }
 

@@ -5,10 +5,9 @@
 #include <fstream>
 #include <system_error>
 
-#include <fmt/ranges.h>
-
 #include "blocks.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 #include "values.hpp"
@@ -72,7 +71,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     if (escaped) line.erase(0, 1);
     const bool good =
         line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
-    if (!good) throw Failure{kUsage, fmt::format("{}: line {} is none of sha256sum's", path, shown(line, 60))};
+    if (!good) throw Failure{kUsage, formatted("{}: line {} is none of sha256sum's", path, shown(line, 60))};
     std::string digest = line.substr(0, kDigits);
     std::transform(digest.begin(), digest.end(), digest.begin(), [](unsigned char c) { return std::tolower(c); });
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
@@ -84,12 +83,11 @@ Sums::Sums(const std::string& path) : shown_(path) {
 std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
   const std::string path = real_path(std::string(file.shard_path(shard))).string();
   const auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.path == path; });
-  if (line == lines_.end()) return fmt::format("is not listed in {}", printable(shown_));
+  if (line == lines_.end()) return formatted("is not listed in {}", printable(shown_));
   Digest digest(DigestKind::sha256);
   for_each_part(file, shard, 0, "hashing", [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
-  const std::vector<unsigned char> bytes = digest.finish();
-  const std::string found = fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.end(), ""));
-  return found == line->digest ? "" : fmt::format("has the digest {}, not {}", found, line->digest);
+  const std::string found = hex(digest.finish());
+  return found == line->digest ? "" : formatted("has the digest {}, not {}", found, line->digest);
 }
 
 }  // namespace cli

@@ -9,8 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -48,7 +47,7 @@ std::string to_whole_number(std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return fmt::format("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
+    return formatted("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
   }
   text = std::to_string(value);
   return {};
@@ -56,7 +55,7 @@ std::string to_whole_number(std::string& text) {
 
 std::string to_bytes(std::string& text) {
   const std::uint64_t bytes = bytes_of(text);
-  if (bytes == 0) return fmt::format("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
+  if (bytes == 0) return formatted("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
   text = std::to_string(bytes);
   return {};
 }

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "blocks.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "inputs.hpp"
 #include "model_names.hpp"
 #include "new_files.hpp"
@@ -79,11 +79,11 @@ void write_index(const NewModel& model, OutputFile& out) {
   }
   std::sort(places.begin(), places.end());
   std::string lines = "{\n  \"metadata\": {\n";
-  for (const auto& [key, value] : model.metadata) lines += fmt::format("    {}: {},\n", text(key), text(value));
-  lines += fmt::format("    \"total_size\": {}\n  }},\n  \"weight_map\": {{", total);
+  for (const auto& [key, value] : model.metadata) lines += formatted("    {}: {},\n", text(key), text(value));
+  lines += formatted("    \"total_size\": {}\n  }},\n  \"weight_map\": {{", total);
   const char* separator = "\n";
   for (const auto& [name, file] : places) {
-    lines += fmt::format("{}    {}: {}", separator, text(name), text(file));
+    lines += formatted("{}    {}: {}", separator, text(name), text(file));
     separator = ",\n";
   }
   lines += "\n  }\n}\n";
@@ -127,8 +127,8 @@ void require_different_names(const NewModel& model) {
   const auto same =
       std::adjacent_find(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name == b->name; });
   if (same == tensors.end()) return;
-  throw Failure{kUsage, fmt::format("two tensors would be called {}: {} and {}", shown((*same)->name, 100),
-                                    shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
+  throw Failure{kUsage, formatted("two tensors would be called {}: {} and {}", shown((*same)->name, 100),
+                                  shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
 }
 
 void tell(const NewModel& model, const std::string& path) {

@@ -7,9 +7,8 @@
 #include <cstring>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include "cursor.hpp"
+#include "formatted.hpp"
 #include "refusal.hpp"
 
 namespace cli::legacy {
@@ -94,12 +93,12 @@ std::string read_value(Cursor& cursor, std::uint32_t type) {
     case i16: return std::to_string(static_cast<std::int16_t>(cursor.u16()));
     case u32: return std::to_string(cursor.u32());
     case i32: return std::to_string(static_cast<std::int32_t>(cursor.u32()));
-    case f32: return fmt::format("{}", std::bit_cast<float>(cursor.u32()));
+    case f32: return formatted("{}", std::bit_cast<float>(cursor.u32()));
     case boolean: return cursor.u8() != 0 ? "true" : "false";
     case text: return read_text(cursor);
     case u64: return std::to_string(cursor.u64());
     case i64: return std::to_string(static_cast<std::int64_t>(cursor.u64()));
-    case f64: return fmt::format("{}", std::bit_cast<double>(cursor.u64()));
+    case f64: return formatted("{}", std::bit_cast<double>(cursor.u64()));
     default: refuse(cursor.offset(), "gguf: has a value of type {}", type);
   }
 }

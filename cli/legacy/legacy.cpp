@@ -4,8 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "formatted.hpp"
 #include "refusal.hpp"
 #include "shared.hpp"
 #include "write.hpp"
@@ -18,13 +17,13 @@ void say(const std::string& path, const std::string& what) { complain({kSuccess,
 // What a user would miss.
 void say_what_is_missing(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
   if (checkpoint.left_out > 0) {
-    say(path, fmt::format("left out what is no tensor: {} values, '{}' first", checkpoint.left_out,
-                          checkpoint.first_left_out));
+    say(path,
+        formatted("left out what is no tensor: {} values, '{}' first", checkpoint.left_out, checkpoint.first_left_out));
   }
   if (dropped.views > 0) {
-    say(path, fmt::format("left out {} tensors that show parts of others or in another shape, '{}' first; "
-                          "--keep-shared writes them, too",
-                          dropped.views, dropped.first_view));
+    say(path, formatted("left out {} tensors that show parts of others or in another shape, '{}' first; "
+                        "--keep-shared writes them, too",
+                        dropped.views, dropped.first_view));
   }
 }
 

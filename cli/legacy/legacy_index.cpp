@@ -6,9 +6,9 @@
 #include <set>
 #include <system_error>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "formatted.hpp"
 #include "inputs.hpp"
 #include "legacy.hpp"
 #include "output_file.hpp"
@@ -37,7 +37,7 @@ std::string read_text(const std::string& path) {
 Json read_index(const std::string& path) {
   const auto check_depth = [&](int depth, Json::parse_event_t, const Json&) {
     if (depth <= kDeepest) return true;
-    throw Failure{kBadFile, fmt::format("{}: has more than {} arrays and objects in each other", path, kDeepest)};
+    throw Failure{kBadFile, formatted("{}: has more than {} arrays and objects in each other", path, kDeepest)};
   };
   Json index = Json::parse(read_text(path), check_depth, /*allow_exceptions=*/false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return nullptr;
@@ -121,11 +121,11 @@ void Shards::check(const Target& target) const {
   std::set<fs::path> outputs{target.index};
   for (const std::string& file : files_of(index_)) {
     if (file.empty() || fs::path(file).filename() != file || file.find('\0') != file.npos) {
-      throw Failure{kBadFile, fmt::format("{}: shard '{}' does not lie beside it", conversion_.from, file)};
+      throw Failure{kBadFile, formatted("{}: shard '{}' does not lie beside it", conversion_.from, file)};
     }
     const Input can_be_read((source_ / file).string());
     if (!outputs.insert(target.folder / written_name(file)).second) {
-      throw Failure{kBadFile, fmt::format("{}: two shards would be called {}", conversion_.from, written_name(file))};
+      throw Failure{kBadFile, formatted("{}: two shards would be called {}", conversion_.from, written_name(file))};
     }
   }
   for (const fs::path& path : outputs) {
@@ -142,7 +142,7 @@ void Shards::check_listed(const std::string& file, const Written& written) const
   const std::set<std::string> names(written.names.begin(), written.names.end());
   for (const auto& [tensor, shard] : index_["weight_map"].items()) {
     if (shard != file || names.count(tensor) != 0 || written.dropped.count(tensor) != 0) continue;
-    throw Failure{kBadFile, fmt::format("{}: tensor '{}' is not in {}", conversion_.from, tensor, file)};
+    throw Failure{kBadFile, formatted("{}: tensor '{}' is not in {}", conversion_.from, tensor, file)};
   }
 }
 
@@ -155,7 +155,7 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
     if (places_.emplace(name, written_name(file)).second) continue;
-    throw Failure{kBadFile, fmt::format("{}: tensor '{}' is in two shards", conversion_.from, name)};
+    throw Failure{kBadFile, formatted("{}: tensor '{}' is in two shards", conversion_.from, name)};
   }
 }
 

@@ -8,9 +8,9 @@
 #include <map>
 #include <numeric>
 
-#include <fmt/format.h>
 #include <xxhash.h>
 
+#include "formatted.hpp"
 #include "gather.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
@@ -176,7 +176,7 @@ void Copier::stream(const Source& source, const std::vector<TensorSink*>& sinks,
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw Failure{kUnreadable,
-                fmt::format("{}: {} is not what was written: the disk or the memory is damaged", path, what)};
+                formatted("{}: {} is not what was written: the disk or the memory is damaged", path, what)};
 }
 
 XXH128_hash_t hash_of(const Input& file, std::uint64_t offset, std::uint64_t bytes, std::vector<char>& block,
@@ -205,7 +205,7 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
         std::equal(tensor.shape.begin(), tensor.shape.end(), output.shape.begin(), output.shape.end());
     if (static_cast<st_dtype>(tensor.dtype) != output.tensor->dtype || !same_shape) fail(path, "a dtype or a shape");
     const XXH128_hash_t hash = hash_of(file, tensor.offset(), tensor.nbytes(), block, *state);
-    if (XXH128_isEqual(hash, output.hash) == 0) fail(path, fmt::format("tensor '{}'", output.tensor->name));
+    if (XXH128_isEqual(hash, output.hash) == 0) fail(path, formatted("tensor '{}'", output.tensor->name));
   }
 }
 

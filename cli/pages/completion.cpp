@@ -1,6 +1,5 @@
 // Completions for bash, zsh and fish: commands, their options, and the values of those that have few.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include "pages.hpp"
 
@@ -56,18 +55,18 @@ std::string bash_completion(const CommandText& program) {
       "_safetensors() {\n  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
       "  local before=${COMP_WORDS[COMP_CWORD-1]} options= words=\n  COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
-  out += fmt::format("    COMPREPLY=($(compgen -W '{} {}' -- \"$word\"))\n    return\n  fi\n  case $command in\n",
-                     names_of_commands(program), names_of_options(program));
+  out += formatted("    COMPREPLY=($(compgen -W '{} {}' -- \"$word\"))\n    return\n  fi\n  case $command in\n",
+                   names_of_commands(program), names_of_options(program));
   for (const CommandText& command : program.commands) {
-    out += fmt::format("    {}) options='{}' words='{}' ;;\n", command.name, names_of_options(command),
-                       names_of_commands(command));
+    out += formatted("    {}) options='{}' words='{}' ;;\n", command.name, names_of_options(command),
+                     names_of_commands(command));
   }
   out += "  esac\n  case $before in\n";
   for (const CommandText& command : program.commands) {
     for (const OptionText& option : command.options) {
       if (option.choices.empty()) continue;
-      out += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", option.names.back(),
-                         joined(option.choices));
+      out += formatted("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", option.names.back(),
+                       joined(option.choices));
     }
   }
   out +=
@@ -80,16 +79,16 @@ std::string bash_completion(const CommandText& program) {
 std::string zsh_completion(const CommandText& program) {
   std::string out = std::string("#compdef safetensors\n") + kHead + "_safetensors() {\n  local -a commands=(\n";
   for (const CommandText& command : program.commands) {
-    out += fmt::format("    '{}:{}'\n", command.name, quoted(command.description));
+    out += formatted("    '{}:{}'\n", command.name, quoted(command.description));
   }
   out += "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  case $words[2] in\n";
   for (const CommandText& command : program.commands) {
-    out += fmt::format("    {})\n      _arguments -s", command.name);
+    out += formatted("    {})\n      _arguments -s", command.name);
     for (const OptionText& option : command.options) {
       const std::string choices = option.choices.empty() ? "" : "(" + joined(option.choices) + ")";
       const std::string value = option.value.empty() ? "" : ":" + quoted(option.value) + ":" + choices;
       for (const std::string& name : option.names) {
-        out += fmt::format(" \\\n        '*{}[{}]{}'", name, quoted(option.description), value);
+        out += formatted(" \\\n        '*{}[{}]{}'", name, quoted(option.description), value);
       }
     }
     out += " \\\n        '*:file:_files'\n      ;;\n";
@@ -100,18 +99,18 @@ std::string zsh_completion(const CommandText& program) {
 std::string fish_completion(const CommandText& program) {
   std::string out = kHead;
   for (const CommandText& command : program.commands) {
-    out += fmt::format("complete -c safetensors -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
-                       fish_quoted(command.description));
+    out += formatted("complete -c safetensors -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
+                     fish_quoted(command.description));
   }
   for (const CommandText& command : program.commands) {
     for (const OptionText& option : command.options) {
-      std::string line = fmt::format("complete -c safetensors -n '__fish_seen_subcommand_from {}'", command.name);
+      std::string line = formatted("complete -c safetensors -n '__fish_seen_subcommand_from {}'", command.name);
       for (const std::string& name : option.names) {
         line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
       if (!option.value.empty()) line += " -r";
       if (!option.choices.empty()) line += " -a '" + joined(option.choices) + "'";
-      out += line + fmt::format(" -d '{}'\n", fish_quoted(option.description));
+      out += line + formatted(" -d '{}'\n", fish_quoted(option.description));
     }
   }
   return out;

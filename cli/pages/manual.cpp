@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.h>
 
-#include <fmt/format.h>
-
 #include "pages.hpp"
 
 namespace pages {
@@ -78,8 +76,8 @@ std::string footer_text(const std::string& footer) {
 std::string page(const std::string& program, const CommandText& command) {
   std::string dashed = program;
   for (char& c : dashed) c = c == ' ' ? '-' : c;
-  std::string out = fmt::format(".TH {} 1 \"\" \"safetensors {}.{}.{}\"\n", dashed, ST_VERSION_MAJOR, ST_VERSION_MINOR,
-                                ST_VERSION_PATCH);
+  std::string out = formatted(".TH {} 1 \"\" \"safetensors {}.{}.{}\"\n", dashed, ST_VERSION_MAJOR, ST_VERSION_MINOR,
+                              ST_VERSION_PATCH);
   out += ".SH NAME\n" + roff(dashed) + " \\- " + roff(command.description) + "\n.SH SYNOPSIS\n" +
          synopsis(program, command);
   for (const CommandText& inner : command.commands) out += ".br\n" + synopsis(program + " " + inner.name, inner);
@@ -101,7 +99,7 @@ std::map<std::string, std::string> manual_pages(const CommandText& program) {
   main += ".SH \"SEE ALSO\"\n";
   for (std::size_t i = 0; i < program.commands.size(); ++i) {
     const CommandText& command = program.commands[i];
-    main += fmt::format(".BR safetensors\\-{} (1){}\n", command.name, i + 1 == program.commands.size() ? "" : ",");
+    main += formatted(".BR safetensors\\-{} (1){}\n", command.name, i + 1 == program.commands.size() ? "" : ",");
     all.emplace("safetensors-" + command.name + ".1",
                 page("safetensors " + command.name, command) + ".SH \"SEE ALSO\"\n.BR safetensors (1)\n");
   }

@@ -6,10 +6,12 @@
 #include <string>
 
 #include "app.hpp"
+#include "formatted.hpp"
 
 namespace pages {
 
 using cli::CommandText;
+using cli::formatted;
 using cli::OptionText;
 
 // By file name.

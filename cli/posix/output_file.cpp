@@ -12,9 +12,8 @@
 #include <memory>
 #include <random>
 
-#include <fmt/format.h>
-
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "pending_file.hpp"
 #include "permissions.hpp"
 
@@ -29,7 +28,7 @@ constexpr int kMostNames = 100;
 std::string random_name(const std::string& name) {
   constexpr std::size_t kMostOfName = 200;  // of the 255 bytes that a name may have
   std::random_device random;
-  return fmt::format(".{}.{:08x}{:08x}", name.substr(0, kMostOfName), random(), random());
+  return formatted(".{}.{:08x}{:08x}", name.substr(0, kMostOfName), random(), random());
 }
 
 std::string without_links(const std::string& path) {

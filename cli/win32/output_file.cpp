@@ -6,9 +6,8 @@
 #include <random>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "permissions.hpp"
 #include "system.hpp"
 
@@ -24,7 +23,7 @@ std::string random_name(const std::string& name) {
   std::size_t kept = std::min(name.size(), kMostOfName);
   while (kept < name.size() && kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xC0U) == 0x80U) --kept;
   std::random_device random;
-  return fmt::format(".{}.{:08x}{:08x}", name.substr(0, kept), random(), random());
+  return formatted(".{}.{:08x}{:08x}", name.substr(0, kept), random(), random());
 }
 
 bool is_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); }
