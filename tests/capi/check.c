@@ -104,6 +104,14 @@ static void of_a_model(void) {
   report_is("m.safetensors.index.json", NULL, no_json, 1);
 }
 
+/* What was read of it before its fault is not held against shards that were not opened. */
+static void of_an_index_with_a_fault_behind_its_entries(void) {
+  static const expected twice[] = {
+      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", NULL, "weight_map is given twice"}};
+  save_index("{\"weight_map\":{\"a\":\"n-1.safetensors\",\"b\":\"n-2.safetensors\"},\"weight_map\":{}}");
+  report_is("m.safetensors.index.json", NULL, twice, 1);
+}
+
 static void of_what_cannot_be_opened(void) {
   st_report *report = NULL;
   st_error err = ST_INIT(st_error);
@@ -120,6 +128,7 @@ int main(void) {
   test_enter_folder();
   of_one_file();
   of_a_model();
+  of_an_index_with_a_fault_behind_its_entries();
   of_what_cannot_be_opened();
   test_leave_folder();
   return test_result();
