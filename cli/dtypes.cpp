@@ -20,6 +20,7 @@ bool is_convertible(Dtype dtype) {
 
 std::vector<std::string> convertible_names() {
   std::vector<std::string> names;
+  names.reserve(kConvertible.size());
   for (const Dtype dtype : kConvertible) names.emplace_back(safetensors::name(dtype));
   return names;
 }

@@ -132,9 +132,8 @@ safetensors::Tensor tensor_of(const safetensors::SafeOpen& file, const Options& 
   try {
     return file.get_tensor(options.tensor);
   } catch (const safetensors::Error& error) {
-    Failure failure = failure_in(options.path, error);
-    failure.line += did_you_mean(options.tensor, file.offset_keys());
-    throw failure;
+    const Failure failure = failure_in(options.path, error);
+    throw Failure{failure.code, failure.line + did_you_mean(options.tensor, file.offset_keys())};
   }
 }
 

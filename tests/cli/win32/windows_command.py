@@ -98,5 +98,25 @@ class Command(unittest.TestCase):
         self.assertEqual(self.succeeds("cat", "again.safetensors", "w"), DATA)
         self.only_these_are_there("model.bt", "again.safetensors")
 
+    def test_shards_come_together_to_the_same_bytes(self):
+        self.succeeds("rename", "model.safetensors", "w", "x", "other.safetensors")
+        self.succeeds("merge", "model.safetensors", "other.safetensors", "two.safetensors")
+        self.succeeds("split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
+        self.assertEqual({path.name for path in (self.folder / "shards").iterdir()},
+                         {NAME[:6] + ".safetensors.index.json", *(f"{NAME[:6]}-0000{i}-of-00002.safetensors" for i in (1, 2))})
+        self.succeeds("merge", "shards", "again.safetensors")
+        self.assertEqual((self.folder / "again.safetensors").read_bytes(), (self.folder / "two.safetensors").read_bytes())
+        self.assertEqual(self.succeeds("diff", "shards", "two.safetensors"), b"")
+        self.fails(UNREADABLE, "exists already", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
+
+    def test_everything_wrong_is_told_and_a_failed_cast_leaves_nothing(self):
+        self.succeeds("verify", "model.safetensors")
+        self.fails(USAGE, "--to", "cast", "model.safetensors", "out.safetensors", "--to", "bf61")
+        (self.folder / "bad.safetensors").write_bytes(MODEL + b"more")
+        done = self.run_command("verify", "bad.safetensors")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"4 more bytes", done.stdout + done.stderr)
+        self.only_these_are_there("bad.safetensors")
+
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
