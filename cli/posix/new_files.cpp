@@ -48,7 +48,8 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
   if (!state.folder) fail(folder, errno);
   for (const std::string& name : state.names) {
     struct stat status {};
-    const std::string shown = folder + "/" + name;
+    std::string shown = folder;
+    shown.append("/").append(name);
     if (fstatat(state.folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
       throw Failure{kUnreadable, shown + ": exists already"};
     }
