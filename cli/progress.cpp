@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "progress.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 #include "formatted.hpp"
@@ -15,7 +16,7 @@ constexpr auto kFrame = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWidth = 30;
 
 std::string time_left(double seconds) {
-  const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   if (whole < 60) return formatted("{} s left", whole);
   if (whole < 3600) return formatted("{}:{:02} min left", whole / 60, whole % 60);
   return formatted("{}:{:02} h left", whole / 3600, whole / 60 % 60);
