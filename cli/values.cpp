@@ -53,7 +53,7 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
     const T above = finite ? value : -kInfinity;
     const T below = finite ? value : kInfinity;
     zeros[lane] += value == 0 ? 1 : 0;
-    nans[lane] += value != value ? 1 : 0;
+    nans[lane] += std::isnan(value) ? 1 : 0;
     infinities[lane] += size == kInfinity ? 1 : 0;
     small[lane] += size < tiny ? 1 : 0;
     min[lane] = below < min[lane] ? below : min[lane];
@@ -102,7 +102,7 @@ void scan_integers(std::span<const std::byte> bytes, Values& values) {
     found.min = static_cast<double>(min);
     found.max = static_cast<double>(max);
     if (std::cmp_less_equal(min, std::numeric_limits<std::int64_t>::max()))
-      found.least = static_cast<std::int64_t>(min);
+      found.least = static_cast<std::int64_t>(min);  // NOLINT(bugprone-signed-char-misuse): a number
     found.largest = max > 0 ? static_cast<std::uint64_t>(max) : 0;
     values.add(found);
   }
