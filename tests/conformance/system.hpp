@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -84,12 +85,16 @@ inline int run_this_program(const std::vector<std::string>& arguments, const cha
   if (child == 0) {
     if (quietly) std::fclose(stdout);
     setenv(variable, value, 1);
-    std::string name = "this";
-    std::vector<std::string> copies = arguments;
-    std::vector<char*> given{name.data()};
-    for (std::string& argument : copies) given.push_back(argument.data());
+    // An emulated process cannot start another of its kind by itself.
+    const char* const emulator = std::getenv("ST_EMULATOR");
+    std::vector<std::string> words;
+    if (emulator != nullptr) words.emplace_back(emulator);
+    words.emplace_back(std::filesystem::read_symlink("/proc/self/exe").string());
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> given;
+    for (std::string& word : words) given.push_back(word.data());
     given.push_back(nullptr);
-    execv("/proc/self/exe", given.data());
+    execv(words.front().c_str(), given.data());
     _exit(127);
   }
   int status = -1;
