@@ -211,7 +211,8 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
       const ReadRequest& range = ranges[i];
       at = std::max(at, range.begin);
       const std::uint64_t bytes = std::min(range.begin + range.bytes, limit) - at;
-      add_device_copy({range.dst + (at - range.begin), slot + (at - window), static_cast<std::size_t>(bytes)});
+      add_device_copy(range.entry,
+                      {range.dst + (at - range.begin), slot + (at - window), static_cast<std::size_t>(bytes)});
       arrivals_.push_back({range.entry, bytes});
       at += bytes;
       whole = at == range.begin + range.bytes;
@@ -254,7 +255,7 @@ void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* 
         const auto bytes =
             static_cast<std::size_t>(std::min<std::uint64_t>(range.begin + range.bytes - at, room - used));
         std::memcpy(slot + used, window + (at - begin), bytes);
-        add_device_copy({to->dst + (at - to->begin), slot + used, bytes});
+        add_device_copy(to->entry, {to->dst + (at - to->begin), slot + used, bytes});
         arrivals_.push_back({to->entry, bytes});
         used += bytes;
         at += bytes;
@@ -277,7 +278,7 @@ void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, s
     const format::Row row = format::row_at(slice, first, end - first);
     format::gather(slice, first, row.runs, window + (format::run_at(slice, first).src - window_begin), to, row.dst);
     const auto bytes = static_cast<std::size_t>(row.runs * slice.run_bytes);
-    add_device_copy({request.dst + row.dst, to, bytes});
+    add_device_copy(request.entry, {request.dst + row.dst, to, bytes});
     to += bytes;
     first += row.runs;
   }
@@ -294,9 +295,10 @@ void ReadExecutor::begin_copies() {
   arrivals_.clear();
 }
 
-// Neighbours in both memories make one copy.
-void ReadExecutor::add_device_copy(const DeviceCopy& copy) {
-  if (!device_copies_.empty()) {
+// Neighbours in both memories make one copy, if they are of one destination: two destinations may lie in two allocations,
+// which drivers do not fill by one copy.
+void ReadExecutor::add_device_copy(std::size_t entry, const DeviceCopy& copy) {
+  if (!device_copies_.empty() && copied_entry_ == entry) {
     DeviceCopy& last = device_copies_.back();
     if (static_cast<std::byte*>(last.dst) + last.bytes == copy.dst &&
         static_cast<const std::byte*>(last.src) + last.bytes == copy.src) {
@@ -304,6 +306,7 @@ void ReadExecutor::add_device_copy(const DeviceCopy& copy) {
       return;
     }
   }
+  copied_entry_ = entry;
   device_copies_.push_back(copy);
 }
 

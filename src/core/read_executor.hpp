@@ -64,12 +64,13 @@ class ReadExecutor {
   void share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin);
   void begin_copies();
-  void add_device_copy(const DeviceCopy& copy);
+  void add_device_copy(std::size_t entry, const DeviceCopy& copy);
   std::byte* scratch(std::uint64_t bytes);
 
   ReadListener& listener_;
   Staging staging_;
   std::vector<DeviceCopy> device_copies_;
+  std::size_t copied_entry_ = 0;  // of the last of them
   std::vector<Arrival> arrivals_;
   std::vector<Device*> devices_;
   ReadCounts counts_;

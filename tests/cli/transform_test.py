@@ -180,7 +180,11 @@ class SplitAndMerge(Case):
         if process.returncode == 0:
             self.skipTest("it was done before the signal came")
         self.assertEqual(process.returncode, -signal.SIGINT)
-        self.assertEqual(os.listdir(self.folder), ["in"])
+        if os.environ.get("ST_LINUX_IO") == "0" and os.path.isdir(self.path("out")):
+            # Without nameless files there is one with a name, which the next writer to the folder removes.
+            self.assertTrue(all(name.startswith(".") for name in os.listdir(self.path("out"))))
+        else:
+            self.assertEqual(os.listdir(self.folder), ["in"])
 
 
 class Rename(Case):

@@ -99,7 +99,8 @@ TEST_P(DevicePlans, EveryLayoutArrivesOnTwoDevicesAndTheHost) {
   }
 }
 
-TEST_P(DevicePlans, NeighboursInBothMemoriesAreOneCopy) {
+// They may lie in two allocations, which drivers do not fill by one copy.
+TEST_P(DevicePlans, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   const Model model(std::vector<std::uint64_t>(2000, 500));
   const DevicePtr device = driver.opened();
   const DeviceMemory memory(driver, device.get(), model.data_size());
@@ -112,7 +113,7 @@ TEST_P(DevicePlans, NeighboursInBothMemoriesAreOneCopy) {
   const st_plan_stats stats = stats_of(plan);
   EXPECT_EQ(stats.bytes_wanted, model.data_size());
   EXPECT_EQ(stats.bytes_copied, model.data_size());
-  EXPECT_LE(stats.copies, 5U);  // 400 tensors make a batch
+  EXPECT_GE(stats.copies, model.count());
   EXPECT_EQ(stats.staging_bytes, driver.pinned());
 }
 

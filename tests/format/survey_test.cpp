@@ -99,7 +99,7 @@ TEST(Survey, HasTheFaultThatOpeningReports) {
     const std::uint64_t data = bytes.size() - kLengthBytes - length;
     const Error first = error_of(header, data);
     const Findings found = survey(header, data);
-    const std::string name = file.path().filename();
+    const std::string name = file.path().filename().string();
     EXPECT_EQ(found.empty(), first.status == Status::ok) << name;
     if (first.status == Status::ok) continue;
     ++refused;
