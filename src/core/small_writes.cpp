@@ -62,8 +62,8 @@ void PutBuffer::flush() {
 // Returns false if there is no memory. All of it is allocated by the first call, so that keep() cannot fail.
 bool PutBuffer::make_room(std::size_t n) {
   try {
-    bytes_.reserve(std::min(expected_, kMostBytes));
-    writes_.reserve(std::min(expected_, kMostPieces));
+    bytes_.reserve(static_cast<std::size_t>(std::min(expected_, kMostBytes)));
+    writes_.reserve(static_cast<std::size_t>(std::min(expected_, kMostPieces)));
   } catch (const std::bad_alloc&) {
     return false;
   }

@@ -89,7 +89,7 @@ void Writer::write_given(std::uint64_t stop) const {
     const Declared& tensor = tensors_[order_[next_given_]];
     if (tensor.bytes == 0 || !tensor.given) continue;
     if (tensor.source == nullptr) {
-      small.add(tensor.begin, tensor.data, tensor.bytes);
+      small.add(tensor.begin, tensor.data, static_cast<std::size_t>(tensor.bytes));  // they lie in memory
       continue;
     }
     small.flush();

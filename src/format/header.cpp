@@ -21,7 +21,7 @@ const Container& writable(Format format) {
 
 // An upper estimate for common names: growing a string of megabytes costs more than unused bytes.
 std::size_t expected_bytes(const NewHeader& header) {
-  std::size_t bytes = kLengthBytes + header.reserve + header.data_alignment + 32;
+  auto bytes = static_cast<std::size_t>(kLengthBytes + header.reserve + header.data_alignment + 32);
   for (const MetadataPair& pair : header.metadata) bytes += pair.key.size() + pair.value.size() + 8;
   for (const NewTensor& tensor : header.tensors) bytes += tensor.name.size() + 100 + 8 * tensor.shape.size();
   return bytes;
@@ -84,7 +84,7 @@ std::string serialize(const NewHeader& header) {
   out.resize(kLengthBytes);
   writable(header.format).append(out, header);
   const std::uint64_t length = padded_length(out.size() - kLengthBytes, header.data_alignment);
-  out.resize(kLengthBytes + length, ' ');
+  out.resize(static_cast<std::size_t>(kLengthBytes + length), ' ');
   store_length(out.data(), length);
   return out;
 }

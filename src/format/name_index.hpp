@@ -111,7 +111,9 @@ class NameIndex {
     Slot(std::uint32_t of_name, std::uint32_t of_item) : hash(of_name), number(of_item) {}
   };
 
-  std::size_t first_slot(std::uint32_t hash) const { return (std::uint64_t{hash} * slots_.size()) >> 32; }
+  std::size_t first_slot(std::uint32_t hash) const {
+    return static_cast<std::size_t>((std::uint64_t{hash} * slots_.size()) >> 32);
+  }
 
   // The slot that holds the name, or the free one where it would go.
   std::size_t probe(const Item* items, std::string_view name, std::uint32_t hash) const {

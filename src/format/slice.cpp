@@ -137,7 +137,8 @@ void copy_runs(std::uint64_t run, std::uint64_t count, const std::byte* src, std
     case 8: return copy_fixed<8>(count, src, src_stride, dst, dst_stride);
     case 16: return copy_fixed<16>(count, src, src_stride, dst, dst_stride);
     default:
-      for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, run);
+      for (; count > 0; --count, src += src_stride, dst += dst_stride)
+        std::memcpy(dst, src, static_cast<std::size_t>(run));
   }
 }
 
@@ -219,7 +220,7 @@ void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const 
             std::uint64_t dst_begin) {
   const std::uint64_t origin = run_at(slice, first).src;
   if (slice.levels.empty()) {
-    std::memcpy(dst + (slice.dst_begin - dst_begin), window, slice.run_bytes);
+    std::memcpy(dst + (slice.dst_begin - dst_begin), window, static_cast<std::size_t>(slice.run_bytes));
     return;
   }
   const SliceLevel& inner = slice.levels.front();

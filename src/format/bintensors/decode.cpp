@@ -244,7 +244,8 @@ class Decoder {
     const std::uint64_t code = numbers.take();
     const bool known = code < kDtypesByCode.size();
     if (!known) require_known(code, place);
-    tensor.dtype_number = static_cast<std::uint32_t>(known ? kDtypesByCode[code] : Dtype::unknown) & 0x1F;
+    tensor.dtype_number =
+        static_cast<std::uint32_t>(known ? kDtypesByCode[static_cast<std::size_t>(code)] : Dtype::unknown) & 0x1F;
     const std::uint64_t rank = numbers.take();
     if (rank > numbers.left()) fail_rank(numbers, rank);
     std::uint64_t* const dims = words(static_cast<std::size_t>(rank) + 1);

@@ -58,7 +58,7 @@ bool came_further(const Error& a, const Error& b) {
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   std::array<char, 64> first{};
   store_length(first.data(), header.size());
-  const std::size_t n = std::min(header.size(), first.size() - kLengthBytes);
+  const std::size_t n = std::min<std::size_t>(header.size(), first.size() - kLengthBytes);
   std::copy_n(header.begin(), n, first.begin() + kLengthBytes);
   refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
 }

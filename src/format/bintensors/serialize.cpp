@@ -51,7 +51,8 @@ void append_header(std::string& out, const NewHeader& header) {
   }
   append_number(out, header.tensors.size());
   for (const NewTensor& tensor : header.tensors) append_entry(out, tensor);
-  out.append(header.reserve, ' ');  // whatever follows the last entry is padding to every reader
+  out.append(static_cast<std::size_t>(header.reserve),
+             ' ');  // whatever follows the last entry is padding to every reader
 }
 
 }  // namespace st::format::bintensors

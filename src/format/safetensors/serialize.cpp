@@ -50,7 +50,7 @@ void append_metadata(std::string& out, std::span<const MetadataPair> metadata) {
 void append_header(std::string& out, const NewHeader& header) {
   out += '{';
   if (header.has_metadata) append_metadata(out, header.metadata);
-  out.append(header.reserve, ' ');
+  out.append(static_cast<std::size_t>(header.reserve), ' ');
   bool first = !header.has_metadata;
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
     // Names lie in the order in which they were declared, which is not this one: each would be a wait for memory.

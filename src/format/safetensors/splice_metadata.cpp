@@ -72,9 +72,9 @@ struct Pieces {
 
 std::string join(const Pieces& pieces, std::uint64_t length, bool spaces_at_end) {
   std::string out(kLengthBytes, '\0');
-  out.reserve(kLengthBytes + length);
+  out.reserve(static_cast<std::size_t>(kLengthBytes + length));
   store_length(out.data(), length);
-  const std::size_t spaces = length - pieces.size();
+  const std::size_t spaces = static_cast<std::size_t>(length) - pieces.size();
   out += pieces.before;
   out += pieces.member;
   if (!spaces_at_end) out.append(spaces, ' ');

@@ -24,8 +24,8 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::u
   while (done < n) {
     off_t source = static_cast<off_t>(from_offset + done);
     off_t target = static_cast<off_t>(to_offset + done);
-    const ssize_t copied =
-        copy_file_range(from, &source, to, &target, std::min<std::uint64_t>(n - done, kMostAtOnce), 0);
+    const ssize_t copied = copy_file_range(from, &source, to, &target,
+                                           static_cast<std::size_t>(std::min<std::uint64_t>(n - done, kMostAtOnce)), 0);
     if (copied < 0 && errno == EINTR && ++interruptions < kMostInterruptions) continue;
     if (copied <= 0) break;
     interruptions = 0;

@@ -146,7 +146,8 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
 
 void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
   const auto* const of_file = dynamic_cast<const FileSource*>(&source);
-  if (of_file == nullptr && source.view() != nullptr) return write_at(offset, source.view() + from, n);
+  if (of_file == nullptr && source.view() != nullptr)
+    return write_at(offset, source.view() + from, static_cast<std::size_t>(n));
   if (of_file == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
 
   const PlainFile* const plain = &of_file->file();
@@ -170,9 +171,9 @@ void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std:
 
 void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from,
                                      std::uint64_t n) const {
-  std::vector<std::byte> buffer(std::min<std::uint64_t>(n, kCopyBytes));
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes)));
   while (n > 0) {
-    const std::size_t some = std::min<std::uint64_t>(n, kCopyBytes);
+    const auto some = static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes));
     source.read_at(from, buffer.data(), some);
     write_at(offset, buffer.data(), some);
     offset += some;

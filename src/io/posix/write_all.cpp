@@ -8,7 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
+
+#include "io/posix/pending_signal.hpp"
 
 namespace st::io {
 
@@ -37,8 +38,7 @@ class NoPipeSignal {
   NoPipeSignal(const NoPipeSignal&) = delete;
   NoPipeSignal& operator=(const NoPipeSignal&) = delete;
   ~NoPipeSignal() {
-    const timespec now{};
-    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {}
+    if (!was_pending_) take_pending_signal(SIGPIPE);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
