@@ -26,7 +26,9 @@ class BuildWithLibrary(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:  # which finds a library by SAFETENSORS_C_LIBRARY
-            shutil.copyfile(self._library(), pathlib.Path(self.build_lib, "safetensors_c", NAME))
+            library = pathlib.Path(self._library())  # one that is given may be of another system
+            name = NAME if ".so" in library.suffixes else library.name
+            shutil.copyfile(library, pathlib.Path(self.build_lib, "safetensors_c", name))
 
     def _library(self):
         given = os.environ.get("SAFETENSORS_C_LIBRARY")
