@@ -659,7 +659,8 @@ typedef struct st_read_options {
   /* Is told how many bytes of how many have been read: after a request, but not more often than
    * every 10 ms, and at the end of a run that succeeds. If it returns a number other than 0, the
    * run is cancelled, unless it has read everything. It is never called from two threads at once,
-   * and without parallel_for only from the thread that called st_plan_run. May be NULL. */
+   * and without parallel_for only from the thread that called st_plan_run. It may run other plans,
+   * but not this one. May be NULL. */
   int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
   /* A thread pool of the caller, to be used instead of new threads. It must call fn(arg, i) for
    * each i from 0 to n - 1, in any order and on any threads, and return after all these calls
@@ -667,8 +668,8 @@ typedef struct st_read_options {
   void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
   /* Is told that destination i is complete, once in a run for each that becomes so, as soon as its
    * last byte has been read. Several threads call it at once, and in any order; with threads = 1,
-   * only the one that called st_plan_run. The others read on meanwhile, so it should return soon,
-   * and it must not run a plan. May be NULL. Since version 0.2.0. */
+   * only the one that called st_plan_run. The others read on meanwhile, so it should return soon.
+   * It may run other plans, but not this one. May be NULL. Since version 0.2.0. */
   void (*ready)(void *ctx, size_t i);
 } st_read_options;
 
@@ -739,7 +740,7 @@ ST_API void st_buffer_free(void *buffer);
  *
  * An st_device is a device as this process uses it: its driver, its queues of copies and its
  * staging memory. Any number of plans may use it at the same time, from any threads; they share its
- * staging memory and keep it open. */
+ * staging memory, none waits for the end of another, and they keep it open. */
 typedef struct st_device st_device;
 
 typedef struct st_device_options {

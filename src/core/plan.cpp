@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "core/shared_ranges.hpp"
+#include "core/slot_pool.hpp"
 
 namespace st::core {
 
@@ -187,7 +188,7 @@ void Plan::run(const ReadOptions& options) {
     ~Listening() {
       plan.cancelled_.store(false, std::memory_order_relaxed);
       for (const Stream& one : plan.streams_) {
-        if (one.stream == nullptr) plan.staging_bytes_ += one.device->staging_bytes();
+        if (one.stream == nullptr) plan.staging_bytes_ += one.device->slots().bytes();
       }
     }
   } const listening{*this};
@@ -211,7 +212,11 @@ void Plan::run(const ReadOptions& options) {
   const Sources sources = open_sources(requests, *file_, options.cache);
   const OtherDestinations others = sources.overlap ? share_ranges(requests) : OtherDestinations();
   for (const Stream& one : streams_) {
-    if (one.stream != nullptr) one.device->after(one.stream);
+    if (one.stream != nullptr) {
+      one.device->after(one.stream);
+    } else {
+      one.device->slots().try_again();
+    }
   }
   Run reading(*this, options);
   ReadOptions chosen = options;

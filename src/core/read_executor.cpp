@@ -205,6 +205,7 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
   for (std::size_t i = 0; i < ranges.size() && !listener_.stopped();) {
     at = std::max(at, ranges[i].begin);
     std::byte* const slot = staging_.next_slot(device);
+    if (slot == nullptr) return;
     const std::uint64_t window = align_down(at, alignment_of(reader, path));
     const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
     for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
@@ -252,6 +253,7 @@ void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* 
       if (to->device != &device) continue;
       for (std::uint64_t at = range.begin; at < range.begin + range.bytes && !listener_.stopped();) {
         if (slot == nullptr) slot = staging_.next_slot(device);
+        if (slot == nullptr) return;
         const auto bytes =
             static_cast<std::size_t>(std::min<std::uint64_t>(range.begin + range.bytes - at, room - used));
         std::memcpy(slot + used, window + (at - begin), bytes);
