@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "driver.hpp"
@@ -250,6 +251,44 @@ TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
   ASSERT_EQ(st_plan_run(plan.get(), &options, nullptr), ST_OK);
   std::sort(told.begin(), told.end());
   EXPECT_EQ(told, (std::vector<std::size_t>{0, 1, 2}));
+}
+
+// C++ callers' functions may throw. What is thrown where something is given back is lost, and where a slot is asked for it
+// is the plan's error.
+TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
+  static bool throws;
+  const Model model(std::vector<std::uint64_t>(9, 900'000));
+  Table table;
+  st_device_ops ops = table.ops();
+  ops.host_alloc = [](void* ctx, std::size_t size) {
+    if (throws) throw std::runtime_error("no slot today");
+    return static_cast<Table*>(ctx)->ops().host_alloc(ctx, size);
+  };
+  ops.host_free = [](void* ctx, void* memory, std::size_t size) {
+    static_cast<Table*>(ctx)->ops().host_free(ctx, memory, size);
+    throw std::runtime_error("freeing");
+  };
+  ops.close = [](void* ctx) {
+    ++static_cast<Table*>(ctx)->closed;
+    throw std::runtime_error("closing");
+  };
+  DevicePtr device = make(ops, nullptr, ST_OK);
+  std::vector<char> got;
+  st_error err = ST_INIT(st_error);
+  for (int round = 0; round < 20; ++round) {  // more than the device has slots
+    throws = true;
+    EXPECT_EQ(load(device.get(), model, got, &err), ST_ERR_INTERNAL);
+    EXPECT_EQ(std::string(err.message), "no slot today");
+  }
+  throws = false;
+  EXPECT_EQ(load(device.get(), model, got, &err), ST_OK) << err.message;
+  EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+  device.reset();
+  EXPECT_EQ(table.closed, 1);
+  EXPECT_EQ(table.allocated, 0U);
+  ops.copy = nullptr;
+  make(ops, nullptr, ST_ERR_ARGUMENT);
+  EXPECT_EQ(table.closed, 2);
 }
 
 }  // namespace
