@@ -109,6 +109,7 @@ class LateDevice final : public Device {
   std::byte* contents(std::size_t at) { return memory_.data() + at; }
   std::size_t copies() const { return copies_; }
   std::size_t calls() const { return calls_; }
+  std::size_t batches() const { return mark_; }
   std::size_t count_slots() const { return slots_.size(); }
   bool failed_in_new_slot() const { return in_new_slot_; }
   void refuse_slots(bool refuses) { refuses_slots_ = refuses; }
@@ -551,6 +552,41 @@ TEST_F(StagingTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
   device.refuse_slots(false);
   plan.run(options);
   EXPECT_EQ(device.count_slots(), 2U);
+}
+
+// However far apart they lie, and whichever way they are read.
+TEST_F(StagingTest, ManyShortRunsShareASlot) {
+  struct Case {
+    const char* tensor;
+    std::vector<std::int64_t> begin, end, step;
+    std::size_t bytes;
+    std::size_t most_batches;
+    std::size_t most_copies;
+  };
+  const Case cases[] = {{"t3", {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 1, 1},
+                        {"t3", {1999, 5}, {-2001, 9}, {-1, 1}, 2000 * 4, 1, 2000},
+                        {"t7", {0, 5}, {64, 1990}, {1, 1}, 64 * 1985, 2, 2},
+                        {"t6", {0, 3, 7}, {20, 30, 38}, {1, 3, 1}, 20 * 9 * 31, 1, 1}};
+  for (const Case& one : cases) {
+    for (const std::uint64_t gap : {std::uint64_t{1}, std::uint64_t{0}}) {
+      for (const io::Cache cache : {io::Cache::automatic, io::Cache::around}) {
+        LateDevice device(Device::kSlotAlignment, 2);
+        Destination to{one.tensor, false, one.begin, one.end, one.step, one.bytes, 0, &device};
+        Plan plan(*models_.on_disk);
+        add(plan, *models_.on_disk, to, device.address(0));
+        ReadOptions options;
+        options.threads = 1;
+        options.gap_bytes = gap;
+        options.cache = cache;
+        plan.run(options);
+        const std::vector<std::byte> bytes = expected(to);
+        EXPECT_EQ(std::memcmp(device.contents(0), bytes.data(), bytes.size()), 0);
+        EXPECT_LE(device.batches(), one.most_batches) << one.tensor << ", gap " << gap;
+        EXPECT_LE(device.copies(), one.most_copies) << one.tensor << ", gap " << gap;
+        EXPECT_EQ(plan.counts().bytes_copied, one.bytes);
+      }
+    }
+  }
 }
 
 }  // namespace
