@@ -795,16 +795,18 @@ typedef struct st_device_ops {
   void *(*host_alloc)(void *ctx, size_t size);
   void (*host_free)(void *ctx, void *ptr, size_t size);
   /* Begins n copies, whose dst do not overlap, in a queue below st_device_options.queues, and sets
-   * *mark to a number for wait. It need not wait for them, and they need not keep their order. If
-   * it fails, none of them may still be under way when it returns, and wait is not called. */
+   * *mark to a number for wait. It need not wait for them, and they need not keep their order. No
+   * copy is for two destinations of a plan, also where these are neighbours; one destination may
+   * get several copies. If it fails, none of them may still be under way when it returns, and wait
+   * is not called. */
   int32_t (*copy)(void *ctx, uint32_t queue, const st_device_copy *copies, size_t n,
                   uint64_t *mark);
   /* Returns when the copies of one call of copy have reached the memory of the device, or one has
    * failed and none is under way. Called once for each mark, in any order, also after a failure.
    * Until then the bytes at src stay as they are. */
   int32_t (*wait)(void *ctx, uint32_t queue, uint64_t mark);
-  /* Makes copies that begin later, in any queue, wait for the work that `stream` has been given so
-   * far. NULL: st_plan_add_device takes no stream. */
+  /* Makes copies that begin later, in any queue and of any plan, wait for the work that `stream`
+   * has been given so far. NULL: st_plan_add_device takes no stream. */
   int32_t (*after)(void *ctx, void *stream);
   /* Allocates device memory, at a multiple of 256. NULL: st_device_alloc is ST_ERR_UNSUPPORTED. */
   int32_t (*alloc)(void *ctx, uint64_t size, void **out);

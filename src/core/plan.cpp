@@ -129,17 +129,28 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);
-  if (device != nullptr) keep(device, stream);
+  if (device != nullptr) keep({device, stream, &tensor});
   entries_.push_back(std::move(entry));
   total_.store(sum, std::memory_order_relaxed);
 }
 
-void Plan::keep(const std::shared_ptr<Device>& device, void* stream) {
-  for (void* const needed : {static_cast<void*>(nullptr), stream}) {
+void Plan::keep(const Stream& wanted) {
+  for (void* const needed : {static_cast<void*>(nullptr), wanted.stream}) {
     const bool kept = std::any_of(streams_.begin(), streams_.end(), [&](const Stream& known) {
-      return known.device == device && known.stream == needed;
+      return known.device == wanted.device && known.stream == needed;
     });
-    if (!kept) streams_.push_back({device, needed});
+    if (!kept) streams_.push_back({wanted.device, needed, wanted.tensor});
+  }
+}
+
+// Before copies of a run begin.
+void Plan::prepare(const Stream& one) {
+  if (one.stream == nullptr) return one.device->slots().try_again();
+  try {
+    one.device->after(one.stream);
+  } catch (Error& error) {
+    error.message = formatted("tensor {}: {}", in_quotes(one.tensor->name()), error.message);
+    throw;
   }
 }
 
@@ -211,13 +222,7 @@ void Plan::run(const ReadOptions& options) {
   }
   const Sources sources = open_sources(requests, *file_, options.cache);
   const OtherDestinations others = sources.overlap ? share_ranges(requests) : OtherDestinations();
-  for (const Stream& one : streams_) {
-    if (one.stream != nullptr) {
-      one.device->after(one.stream);
-    } else {
-      one.device->slots().try_again();
-    }
-  }
+  for (const Stream& one : streams_) prepare(one);
   Run reading(*this, options);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;

@@ -12,7 +12,8 @@ namespace st::device {
 
 namespace {
 
-// Both drivers have the same numbers for these flags.
+// Both drivers have the same numbers for these errors and flags.
+constexpr int kOutOfMemory = 2;
 constexpr unsigned kNonBlockingStream = 1;  // does not wait for the default stream, nor the default stream for it
 constexpr unsigned kBlockingEvent = 1;      // a thread that waits sleeps: there are more threads than processors
 constexpr unsigned kEventWithoutTime = 2;
@@ -32,6 +33,7 @@ class Gpu::Current {
   ~Current() { leave(); }
 
   int error() const { return first_; }  // of the first attempt
+  bool entered() const { return entered_; }
 
   int leave() { return std::exchange(entered_, false) ? gpu_.leave(before_) : 0; }
 
@@ -184,28 +186,30 @@ void Gpu::release(void* memory) {
 
 // To allocate and touch memory, and register it then, takes half of the time that the driver takes for its own. Where
 // the system does not let the driver register memory, its own is taken.
-void* Gpu::new_staging(std::size_t bytes) try {
-  std::byte* memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
+void* Gpu::new_staging(std::size_t bytes) {
+  const Current current(*this);
+  if (!current.entered()) fail_call(current.error(), "making the device current");
+  std::byte* const memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
+  io::keep_from_children(memory, bytes);
   if (node >= 0) io::prefer_node(memory, bytes, node);
   std::memset(memory, 0, bytes);
-  Current current(*this);
-  if (current.error() == 0 && calls.host_register(memory, bytes, kPortable) == 0) return memory;
+  if (calls.host_register(memory, bytes, kPortable) == 0) return memory;
   io::free_buffer(memory);
   forget_error();
   return new_drivers_memory(bytes);
-} catch (...) {
-  return nullptr;
 }
 
 void* Gpu::new_drivers_memory(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   drivers_memory_.reserve(drivers_memory_.size() + 1);
   void* memory = nullptr;
-  if (calls.host_alloc(&memory, bytes, kPortable) == 0) {
+  const int code = calls.host_alloc(&memory, bytes, kPortable);
+  if (code == 0) {
     drivers_memory_.push_back(memory);
     return memory;
   }
   forget_error();
+  if (code != kOutOfMemory) fail_call(code, "pinning staging memory");
   return nullptr;
 }
 

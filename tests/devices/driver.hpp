@@ -55,6 +55,7 @@ class Driver {
   ST_FAKE(fault);
   ST_FAKE(leaks);
   ST_FAKE(pinned);
+  ST_FAKE(first_pinned);
   ST_FAKE(most_pinned);
   ST_FAKE(in_flight);
   ST_FAKE(depth);

@@ -152,11 +152,29 @@ TEST_P(DeviceFailures, ThereIsAnotherWayToPinMemory) {
   driver.refuse(is_cuda ? "cuMemHostRegister_v2" : "hipHostRegister", kCode);
   EXPECT_EQ(load(2).running, ST_OK);
   driver.expect_clean("memory of the driver");
-  driver.refuse(is_cuda ? "cuMemHostAlloc" : "hipHostMalloc", kCode);
+  driver.refuse(is_cuda ? "cuMemHostAlloc" : "hipHostMalloc", 2);  // out of memory
   const Outcome outcome = load(2);
   EXPECT_EQ(outcome.running, ST_ERR_NO_MEMORY);
   EXPECT_NE(outcome.message.find("staging"), std::string::npos) << outcome.message;
   driver.expect_clean("no memory at all");
+}
+
+TEST_P(DeviceFailures, ADriverThatFailsToPinIsNoLackOfMemory) {
+  const bool is_cuda = driver.name() == "CUDA";
+  driver.refuse(is_cuda ? "cuMemHostRegister_v2" : "hipHostRegister", 1);
+  driver.refuse(is_cuda ? "cuMemHostAlloc" : "hipHostMalloc", kCode);
+  const Outcome outcome = load(2);
+  EXPECT_EQ(outcome.running, ST_ERR_DEVICE);
+  EXPECT_EQ(outcome.os_error, kCode);
+  EXPECT_NE(outcome.message.find("pinning"), std::string::npos) << outcome.message;
+  driver.expect_clean("no memory that is pinned");
+}
+
+TEST_P(DeviceFailures, AStreamThatCannotBeWaitedForNamesATensor) {
+  driver.refuse(driver.name() == "CUDA" ? "cuStreamWaitEvent" : "hipStreamWaitEvent", kCode);
+  const Outcome outcome = load(1);
+  EXPECT_EQ(outcome.running, ST_ERR_DEVICE);
+  EXPECT_EQ(outcome.message.rfind("tensor 't0': waiting for a stream returned 4242", 0), 0U) << outcome.message;
 }
 
 }  // namespace

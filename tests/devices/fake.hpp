@@ -29,10 +29,11 @@ int fake_failures();             // how many calls were made to fail
 const char* fake_fault();
 // Streams, events, pinned and device memory and contexts that are not given back.
 int fake_leaks();
-std::size_t fake_pinned();       // bytes, now
-std::size_t fake_most_pinned();  // bytes, the most since fake_reset()
-std::int64_t fake_in_flight();   // copies
-int fake_depth();                // contexts that are current on this thread, or (HIP) the current device
+std::size_t fake_pinned();        // bytes, now
+const void* fake_first_pinned();  // memory, or null
+std::size_t fake_most_pinned();   // bytes, the most since fake_reset()
+std::int64_t fake_in_flight();    // copies
+int fake_depth();                 // contexts that are current on this thread, or (HIP) the current device
 
 // Device memory, which only the device may touch.
 void fake_read(const void* device, void* to, std::size_t bytes);

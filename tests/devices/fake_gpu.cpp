@@ -597,6 +597,11 @@ std::size_t fake_pinned() {
   return machine().pinned_bytes;
 }
 
+const void* fake_first_pinned() {
+  const Lock lock(machine().mutex);
+  return machine().pinned.empty() ? nullptr : reinterpret_cast<const void*>(machine().pinned.begin()->first);
+}
+
 std::size_t fake_most_pinned() {
   const Lock lock(machine().mutex);
   return machine().most_pinned;

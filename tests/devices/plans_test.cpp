@@ -2,7 +2,10 @@
 //
 // The devices copy as late as they may, so that a slot that is written to too early gives wrong bytes, as one test shows.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "driver.hpp"
@@ -324,6 +327,28 @@ TEST_P(DevicePlans, ADeviceLivesAsLongAsItsPlans) {
   plan.reset();
   st_device_release(other, memory);
   st_device_free(other);
+}
+
+// A fork during a copy would leave the device with pages of which the parent gets others as soon as it writes.
+TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
+  const Model model({100'000});
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory.at(0));
+  run(plan);
+  const void* const slot = driver.first_pinned();
+  ASSERT_NE(slot, nullptr);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], slot, 1), 1);
+  const pid_t child = fork();
+  if (child == 0) _exit(write(ends[1], slot, 1) == -1 && errno == EFAULT ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the child has the slot";
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace
