@@ -64,6 +64,10 @@ class Driver {
   ST_FAKE(break_waits);
   ST_FAKE(drain);
   ST_FAKE(new_context);
+  ST_FAKE(allow_only);
+  ST_FAKE(default_stream);
+  ST_FAKE(copies);
+  ST_FAKE(last_error);
   ST_FAKE(new_stream);
   ST_FAKE(free_stream);
 #undef ST_FAKE
@@ -98,6 +102,7 @@ class Driver {
     EXPECT_EQ(fault() == nullptr ? "" : fault(), std::string()) << when;
     EXPECT_EQ(leaks(), 0) << when;
     EXPECT_EQ(depth(), 0) << when;
+    EXPECT_EQ(last_error(), 0) << when;
   }
 };
 

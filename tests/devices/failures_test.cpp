@@ -46,7 +46,7 @@ class DeviceFailures : public testing::TestWithParam<const Driver*> {
       EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), stream, model.tensor(i), nullptr, nullptr, nullptr, at,
                                    model.size(i), nullptr),
                 ST_OK);
-      at += model.size(i) + 1;  // so that no two are one copy
+      at += model.size(i) + (i == 3 ? 0 : 1);  // so that two are one copy
     }
     st_read_options options = ST_INIT(st_read_options);
     options.threads = threads;
@@ -61,7 +61,7 @@ class DeviceFailures : public testing::TestWithParam<const Driver*> {
       if (st_plan_is_complete(plan.get(), i)) {
         EXPECT_EQ(std::memcmp(got.data() + offset, model.bytes(i), model.size(i)), 0) << i;
       }
-      at += model.size(i) + 1;  // so that no two are one copy
+      at += model.size(i) + (i == 3 ? 0 : 1);
     }
     driver.free_stream(stream);
     return status;
@@ -92,6 +92,8 @@ const std::set<std::string> kForgiven = {"cuDeviceGetAttribute",
                                          "hipFree",
                                          "hipHostFree",
                                          "hipGetDevice",
+                                         "cuMemGetAddressRange_v2",
+                                         "hipMemGetAddressRange",
                                          "hipSetDevice"};
 
 TEST_P(DeviceFailures, EveryCallFailsOnce) {
@@ -136,7 +138,7 @@ TEST_P(DeviceFailures, EveryCopyFailsOnceWhenItIsMade) {
       EXPECT_NE(outcome.message.find("FAKE_ILLEGAL_ADDRESS"), std::string::npos) << when;
       driver.expect_clean(when);
     }
-    EXPECT_GE(nth, 12) << "copies";
+    EXPECT_GE(nth, 11) << "copies";
   }
 }
 

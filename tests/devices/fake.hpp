@@ -32,7 +32,9 @@ int fake_leaks();
 std::size_t fake_pinned();        // bytes, now
 const void* fake_first_pinned();  // memory, or null
 std::size_t fake_most_pinned();   // bytes, the most since fake_reset()
+std::int64_t fake_copies();       // that were begun since fake_reset()
 std::int64_t fake_in_flight();    // copies
+int fake_last_error();            // (HIP) what the last call of this thread that failed left behind, and stays
 int fake_depth();                 // contexts that are current on this thread, or (HIP) the current device
 
 // Device memory, which only the device may touch.
@@ -49,7 +51,9 @@ void fake_pace(double bytes_per_second, int really);
 void fake_break_waits(int broken);
 void fake_drain();
 
-void* fake_new_context(int ordinal);  // one that is not primary
+void* fake_new_context(int ordinal);        // one that is not primary
+void fake_allow_only(const void* context);  // to make another one current is a fault
+void* fake_default_stream(int ordinal, int per_thread);
 void* fake_new_stream(int ordinal);
 void fake_free_stream(void* stream);
 }
