@@ -61,7 +61,9 @@ void ReadExecutor::read_blocks(io::SourceReader& reader, io::ReadPath path, std:
                                std::byte* memory) {
   const std::uint64_t last = align_up(end, alignment_of(reader, path));
   const io::Read blocks{begin, static_cast<std::size_t>(last - begin), memory};
-  if (read_many(reader, path, {&blocks, 1}, end)) return;
+  // The system would refuse it, and the file's other reads would no longer be direct.
+  const bool fits = reinterpret_cast<std::uintptr_t>(memory) % alignment_of(reader, path) == 0;
+  if (fits && read_many(reader, path, {&blocks, 1}, end)) return;
   const io::Read bytes{begin, static_cast<std::size_t>(end - begin), memory};
   (void)read_many(reader, io::ReadPath::wait, {&bytes, 1}, end);
 }

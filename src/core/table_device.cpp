@@ -40,6 +40,7 @@ std::size_t slot_of(const DeviceLimits& limits) {
 }  // namespace
 
 std::uint32_t TableDevice::queues(const DeviceLimits& limits) {
+  (void)staging_of(limits);
   if (limits.queues > kMostQueues) fail(Status::argument, "{} queues, of at most {}", limits.queues, kMostQueues);
   return limits.queues == 0 ? kUsualQueues : limits.queues;
 }
@@ -85,7 +86,7 @@ void* TableDevice::alloc(std::uint64_t bytes) const {
 }
 
 void TableDevice::release(void* memory) const {
-  if (memory != nullptr) table_->release(table_->ctx, memory);
+  if (memory != nullptr && table_->release != nullptr) table_->release(table_->ctx, memory);
 }
 
 }  // namespace st::core

@@ -22,7 +22,7 @@ class TableDevice final : public Device {
  public:
   // Throws Status::argument for limits that are out of range.
   TableDevice(device::OwnedTable table, const DeviceLimits& limits);
-  // How many queues a device gets for these limits; throws as the constructor.
+  // How many queues a device gets for these limits; throws as the constructor, so that nothing has to be opened before.
   static std::uint32_t queues(const DeviceLimits& limits);
 
   std::size_t slot_bytes() const override { return slot_bytes_; }
