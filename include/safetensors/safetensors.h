@@ -705,7 +705,7 @@ typedef struct st_plan_stats {
   uint64_t bytes_read;    /* Bytes read from files, with gaps and whole blocks of the disk.  */
   uint64_t reads;         /* Requests for them: the system may answer one in several parts.  */
   uint64_t bytes_copied;  /* Bytes copied to devices.                                        */
-  uint64_t copies;        /* The copies that devices were asked for.                          */
+  uint64_t copies;        /* The copies that devices were asked for.                         */
   uint64_t staging_bytes; /* Staging memory that the plan's devices had at the end, which is the
                              most that they have had: see st_device_options.                 */
 } st_plan_stats;

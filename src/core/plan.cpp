@@ -110,10 +110,6 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
                void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device, void* stream) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
-  if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0)) {
-    fail(Status::argument, "the device has slots of {} bytes, no multiple of {}", device->slot_bytes(),
-         Device::kSlotAlignment);
-  }
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
@@ -129,8 +125,9 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);
-  if (device != nullptr) keep({device, stream, &tensor});
+  streams_.reserve(streams_.size() + 2);  // what may need memory comes first: all of it is added, or nothing
   entries_.push_back(std::move(entry));
+  if (device != nullptr) keep({device, stream, &tensor});
   total_.store(sum, std::memory_order_relaxed);
 }
 
@@ -207,11 +204,12 @@ void Plan::run(const ReadOptions& options) {
   done_.store(0, std::memory_order_relaxed);
   counts_ = {};
   staging_bytes_ = 0;
+  // First of all, so that no failure leaves an entry complete that only an earlier run has read.
+  for (Entry& entry : entries_) entry.left.store(entry.bytes, std::memory_order_relaxed);
   std::vector<ReadRequest> requests;
   requests.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    entry.left.store(entry.bytes, std::memory_order_relaxed);
+    const Entry& entry = entries_[i];
     if (entry.bytes == 0) {
       if (options.ready != nullptr) options.ready(options.ctx, i);
       continue;
