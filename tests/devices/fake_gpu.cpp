@@ -528,7 +528,7 @@ namespace {
 
 // A hint of where it may lie: beside the memory before it, in pages.
 void* place_for(Machine& m, std::size_t bytes) {
-  constexpr std::size_t kReserved = sizeof(void*) == 4 ? std::size_t{64} << 20 : std::size_t{1} << 36;
+  constexpr auto kReserved = static_cast<std::size_t>(std::min(std::uint64_t{1} << 36, std::uint64_t{SIZE_MAX / 32}));
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t size = (bytes + page - 1) / page * page;
   if (m.next_memory == 0) {
