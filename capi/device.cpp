@@ -114,7 +114,7 @@ st_status st_device_new(const st_device_ops* ops, const st_device_options* optio
       const st_device_ops& ops;
       bool taken = false;
       ~CloseUnlessTaken() {
-        if (!taken && ops.close != nullptr) ops.close(ops.ctx);
+        if (!taken && ops.close != nullptr) device::undisturbed([this] { ops.close(ops.ctx); });
       }
     } closing{given};
     refuse_unknown_flags(given.flags, 0, "st_device_ops");

@@ -90,12 +90,14 @@ double roof(std::uint64_t bytes) {
   void* from = nullptr;
   std::uintptr_t to = 0;
   constexpr std::size_t kBuffer = 64 * kMiB;
-  if (retain(&context, 0) != 0 || push(context) != 0 || host_alloc(&from, kBuffer, 0) != 0 ||
+  if (retain(&context, 0) != 0 || push(context) != 0 || host_alloc(&from, kBuffer, 1) != 0 ||
       alloc(&to, kBuffer) != 0) {
     give_up("the driver has no memory");
   }
   return seconds([&] {
-    for (std::uint64_t done = 0; done < bytes; done += kBuffer) copy(to, from, kBuffer, nullptr);
+    for (std::uint64_t done = 0; done < bytes; done += kBuffer) {
+      copy(to, from, static_cast<std::size_t>(std::min<std::uint64_t>(kBuffer, bytes - done)), nullptr);
+    }
     wait(nullptr);
   });
 }

@@ -7,7 +7,8 @@
 
 enum { kQueues = 2, kMostRanges = 4096 };
 
-/* A buffer and the range of addresses that stands for it. Of pinned memory the addresses are real ones. */
+/* A buffer and the range of addresses that stands for it. Of pinned memory the addresses are real ones. The ranges of two
+ * buffers may be neighbours: no copy that the library asks for is for two destinations of a plan. */
 typedef struct range {
   char *begin;
   size_t size;

@@ -659,7 +659,8 @@ typedef struct st_read_options {
   /* Is told how many bytes of how many have been read: after a request, but not more often than
    * every 10 ms, and at the end of a run that succeeds. If it returns a number other than 0, the
    * run is cancelled, unless it has read everything. It is never called from two threads at once,
-   * and without parallel_for only from the thread that called st_plan_run. May be NULL. */
+   * and without parallel_for only from the thread that called st_plan_run. It may run other plans,
+   * but not this one. May be NULL. */
   int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
   /* A thread pool of the caller, to be used instead of new threads. It must call fn(arg, i) for
    * each i from 0 to n - 1, in any order and on any threads, and return after all these calls
@@ -667,8 +668,8 @@ typedef struct st_read_options {
   void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
   /* Is told that destination i is complete, once in a run for each that becomes so, as soon as its
    * last byte has been read. Several threads call it at once, and in any order; with threads = 1,
-   * only the one that called st_plan_run. The others read on meanwhile, so it should return soon,
-   * and it must not run a plan. May be NULL. Since version 0.2.0. */
+   * only the one that called st_plan_run. The others read on meanwhile, so it should return soon.
+   * It may run other plans, but not this one. May be NULL. Since version 0.2.0. */
   void (*ready)(void *ctx, size_t i);
 } st_read_options;
 
@@ -704,7 +705,7 @@ typedef struct st_plan_stats {
   uint64_t bytes_read;    /* Bytes read from files, with gaps and whole blocks of the disk.  */
   uint64_t reads;         /* Requests for them: the system may answer one in several parts.  */
   uint64_t bytes_copied;  /* Bytes copied to devices.                                        */
-  uint64_t copies;        /* The copies that this took.                                      */
+  uint64_t copies;        /* The copies that devices were asked for.                         */
   uint64_t staging_bytes; /* Staging memory that the plan's devices had at the end, which is the
                              most that they have had: see st_device_options.                 */
 } st_plan_stats;
@@ -739,7 +740,7 @@ ST_API void st_buffer_free(void *buffer);
  *
  * An st_device is a device as this process uses it: its driver, its queues of copies and its
  * staging memory. Any number of plans may use it at the same time, from any threads; they share its
- * staging memory and keep it open. */
+ * staging memory, none waits for the end of another, and they keep it open. */
 typedef struct st_device st_device;
 
 typedef struct st_device_options {
@@ -794,16 +795,18 @@ typedef struct st_device_ops {
   void *(*host_alloc)(void *ctx, size_t size);
   void (*host_free)(void *ctx, void *ptr, size_t size);
   /* Begins n copies, whose dst do not overlap, in a queue below st_device_options.queues, and sets
-   * *mark to a number for wait. It need not wait for them, and they need not keep their order. If
-   * it fails, none of them may still be under way when it returns, and wait is not called. */
+   * *mark to a number for wait. It need not wait for them, and they need not keep their order. No
+   * copy is for two destinations of a plan, also where these are neighbours; one destination may
+   * get several copies. If it fails, none of them may still be under way when it returns, and wait
+   * is not called. */
   int32_t (*copy)(void *ctx, uint32_t queue, const st_device_copy *copies, size_t n,
                   uint64_t *mark);
   /* Returns when the copies of one call of copy have reached the memory of the device, or one has
    * failed and none is under way. Called once for each mark, in any order, also after a failure.
    * Until then the bytes at src stay as they are. */
   int32_t (*wait)(void *ctx, uint32_t queue, uint64_t mark);
-  /* Makes copies that begin later, in any queue, wait for the work that `stream` has been given so
-   * far. NULL: st_plan_add_device takes no stream. */
+  /* Makes copies that begin later, in any queue and of any plan, wait for the work that `stream`
+   * has been given so far. NULL: st_plan_add_device takes no stream. */
   int32_t (*after)(void *ctx, void *stream);
   /* Allocates device memory, at a multiple of 256. NULL: st_device_alloc is ST_ERR_UNSUPPORTED. */
   int32_t (*alloc)(void *ctx, uint64_t size, void **out);

@@ -1,8 +1,7 @@
 // A device that a plan fills with bytes, such as a GPU: the processor cannot write to its memory. Bytes are read into
 // slots of staging memory, which the device provides, and the device copies them from there.
 //
-// Any thread may call the functions; each throws an Error if the device fails. A plan's callbacks run while its threads
-// hold slots, so they must not fill the same device.
+// Any thread may call the functions; each throws an Error if the device fails.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,6 +12,8 @@
 #include "device/table.hpp"
 
 namespace st::core {
+
+class SlotPool;
 
 using DeviceCopy = device::Copy;
 
@@ -33,13 +34,10 @@ class Device {
   // Bytes of every slot: a multiple of kSlotAlignment, and not 0.
   virtual std::size_t slot_bytes() const = 0;
 
-  // Bytes of all slots that the device has.
-  virtual std::uint64_t staging_bytes() const = 0;
-
-  // Returns a slot, which the caller gives back. If all staging memory is in use: waits for a slot if `wait` is true,
-  // and returns nullptr if not; also if another thread waits already, so that none has two slots while one has none.
-  virtual std::byte* take_slot(bool wait) = 0;
-  virtual void give_back(std::byte* slot) noexcept = 0;
+  // Its slots, which the pool takes from the next two functions. new_slot() returns nullptr if there is no memory.
+  virtual SlotPool& slots() = 0;
+  virtual std::byte* new_slot() = 0;
+  virtual void free_slot(std::byte* slot) noexcept = 0;
 
   // Begins copies from one slot and returns a mark. The slot must stay as it is until wait(mark) has returned. If this
   // or wait(mark) throws, the device reads the slot no more.

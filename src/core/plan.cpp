@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "core/shared_ranges.hpp"
+#include "core/slot_pool.hpp"
 
 namespace st::core {
 
@@ -109,10 +110,6 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
                void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device, void* stream) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
-  if (device != nullptr && (device->slot_bytes() == 0 || device->slot_bytes() % Device::kSlotAlignment != 0)) {
-    fail(Status::argument, "the device has slots of {} bytes, no multiple of {}", device->slot_bytes(),
-         Device::kSlotAlignment);
-  }
   Entry entry;
   entry.tensor = &tensor;
   entry.dst = static_cast<std::byte*>(dst);
@@ -128,17 +125,29 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   std::uint64_t sum = 0;
   if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
   entry.left.store(entry.bytes);
-  if (device != nullptr) keep(device, stream);
+  streams_.reserve(streams_.size() + 2);  // what may need memory comes first: all of it is added, or nothing
   entries_.push_back(std::move(entry));
+  if (device != nullptr) keep({device, stream, &tensor});
   total_.store(sum, std::memory_order_relaxed);
 }
 
-void Plan::keep(const std::shared_ptr<Device>& device, void* stream) {
-  for (void* const needed : {static_cast<void*>(nullptr), stream}) {
+void Plan::keep(const Stream& wanted) {
+  for (void* const needed : {static_cast<void*>(nullptr), wanted.stream}) {
     const bool kept = std::any_of(streams_.begin(), streams_.end(), [&](const Stream& known) {
-      return known.device == device && known.stream == needed;
+      return known.device == wanted.device && known.stream == needed;
     });
-    if (!kept) streams_.push_back({device, needed});
+    if (!kept) streams_.push_back({wanted.device, needed, wanted.tensor});
+  }
+}
+
+// Before copies of a run begin.
+void Plan::prepare(const Stream& one) {
+  if (one.stream == nullptr) return one.device->slots().try_again();
+  try {
+    one.device->after(one.stream);
+  } catch (Error& error) {
+    error.message = formatted("tensor {}: {}", in_quotes(one.tensor->name()), error.message);
+    throw;
   }
 }
 
@@ -187,7 +196,7 @@ void Plan::run(const ReadOptions& options) {
     ~Listening() {
       plan.cancelled_.store(false, std::memory_order_relaxed);
       for (const Stream& one : plan.streams_) {
-        if (one.stream == nullptr) plan.staging_bytes_ += one.device->staging_bytes();
+        if (one.stream == nullptr) plan.staging_bytes_ += one.device->slots().bytes();
       }
     }
   } const listening{*this};
@@ -195,11 +204,12 @@ void Plan::run(const ReadOptions& options) {
   done_.store(0, std::memory_order_relaxed);
   counts_ = {};
   staging_bytes_ = 0;
+  // First of all, so that no failure leaves an entry complete that only an earlier run has read.
+  for (Entry& entry : entries_) entry.left.store(entry.bytes, std::memory_order_relaxed);
   std::vector<ReadRequest> requests;
   requests.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    entry.left.store(entry.bytes, std::memory_order_relaxed);
+    const Entry& entry = entries_[i];
     if (entry.bytes == 0) {
       if (options.ready != nullptr) options.ready(options.ctx, i);
       continue;
@@ -210,9 +220,7 @@ void Plan::run(const ReadOptions& options) {
   }
   const Sources sources = open_sources(requests, *file_, options.cache);
   const OtherDestinations others = sources.overlap ? share_ranges(requests) : OtherDestinations();
-  for (const Stream& one : streams_) {
-    if (one.stream != nullptr) one.device->after(one.stream);
-  }
+  for (const Stream& one : streams_) prepare(one);
   Run reading(*this, options);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;

@@ -58,10 +58,12 @@ class Plan {
 
   struct Stream {
     std::shared_ptr<Device> device;
-    void* stream = nullptr;  // null stands for the device alone
+    void* stream = nullptr;          // null stands for the device alone
+    const Tensor* tensor = nullptr;  // the first that asked for it
   };
 
-  void keep(const std::shared_ptr<Device>& device, void* stream);
+  void keep(const Stream& wanted);
+  static void prepare(const Stream& one);
 
   const std::unique_ptr<const Checkpoint, Release> file_;
   std::vector<Entry> entries_;

@@ -46,22 +46,24 @@ void join(std::span<const ReadRequest> ranges, std::vector<ReadRequest>& joined)
   }
 }
 
-std::uint64_t alignment_of(const io::SourceReader& reader, io::ReadPath path) {
-  return path == io::ReadPath::direct ? reader.alignment() : 1;
-}
-
 bool delivered_alike(const ReadRequest& a, const ReadRequest& b) {
   return a.also != nullptr ? b.also != nullptr : b.also == nullptr && a.device == b.device;
 }
 
 }  // namespace
 
+std::uint64_t ReadExecutor::alignment_of(const io::SourceReader& reader, io::ReadPath path) {
+  return path == io::ReadPath::direct ? reader.alignment() : 1;
+}
+
 // Reads whole blocks around the bytes from block `begin` on. The memory has room for them.
 void ReadExecutor::read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
                                std::byte* memory) {
   const std::uint64_t last = align_up(end, alignment_of(reader, path));
   const io::Read blocks{begin, static_cast<std::size_t>(last - begin), memory};
-  if (read_many(reader, path, {&blocks, 1}, end)) return;
+  // The system would refuse it, and the file's other reads would no longer be direct.
+  const bool fits = reinterpret_cast<std::uintptr_t>(memory) % alignment_of(reader, path) == 0;
+  if (fits && read_many(reader, path, {&blocks, 1}, end)) return;
   const io::Read bytes{begin, static_cast<std::size_t>(end - begin), memory};
   (void)read_many(reader, io::ReadPath::wait, {&bytes, 1}, end);
 }
@@ -171,12 +173,12 @@ const std::byte* ReadExecutor::read_window(io::SourceReader& reader, io::ReadPat
 void ReadExecutor::read_runs(const ReadBatch& batch) {
   const ReadRequest& request = *batch.request;
   const format::Slice& slice = *request.slice;
-  const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
+  const bool for_device = request.device != nullptr;
+  if (for_device && slice.run_bytes <= request.device->slot_bytes() / 2) return stage_runs(batch);
+  const std::uint64_t together = for_device ? 1 : format::runs_within_gap(slice, batch.gap);
   const std::uint64_t end = batch.first_run + batch.runs;
   for (std::uint64_t first = batch.first_run; first < end && !listener_.stopped();) {
-    std::uint64_t most = std::min(end - first, together - first % together);
-    if (request.device != nullptr)
-      most = std::clamp<std::uint64_t>(request.device->slot_bytes() / slice.run_bytes, 1, most);
+    const std::uint64_t most = std::min(end - first, together - first % together);
     const std::uint64_t runs = format::runs_that_fit(slice, first, most, batch.room);
     const format::Run run = format::run_at(slice, first);
     const std::uint64_t begin = request.begin + (run.src - slice.src_begin);
@@ -187,127 +189,11 @@ void ReadExecutor::read_runs(const ReadBatch& batch) {
     } else {
       const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - run.src;
       const std::byte* const window = read_window(*batch.reader, batch.path, begin, bytes);
-      if (request.device != nullptr) {
-        stage_runs(request, first, runs, window);
-      } else {
-        format::gather(slice, first, runs, window, request.dst);
-        listener_.arrived(request.entry, runs * slice.run_bytes);
-      }
+      format::gather(slice, first, runs, window, request.dst);
+      listener_.arrived(request.entry, runs * slice.run_bytes);
     }
     first += runs;
   }
-}
-
-// Fills slots with windows of the source, and has the device copy the ranges from them.
-void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
-  Device& device = *ranges.front().device;
-  std::uint64_t at = ranges.front().begin;
-  for (std::size_t i = 0; i < ranges.size() && !listener_.stopped();) {
-    at = std::max(at, ranges[i].begin);
-    std::byte* const slot = staging_.next_slot(device);
-    const std::uint64_t window = align_down(at, alignment_of(reader, path));
-    const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
-    for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
-      const ReadRequest& range = ranges[i];
-      at = std::max(at, range.begin);
-      const std::uint64_t bytes = std::min(range.begin + range.bytes, limit) - at;
-      add_device_copy(range.entry,
-                      {range.dst + (at - range.begin), slot + (at - window), static_cast<std::size_t>(bytes)});
-      arrivals_.push_back({range.entry, bytes});
-      at += bytes;
-      whole = at == range.begin + range.bytes;
-      if (whole) ++i;
-    }
-    read_blocks(reader, path, window, at, slot);
-    begin_copies();
-  }
-}
-
-// Reads ranges that each have several destinations to scratch memory, and delivers them from there.
-void ReadExecutor::share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
-  const std::uint64_t begin = ranges.front().begin;
-  const std::byte* const window = read_window(reader, path, begin, ranges.back().begin + ranges.back().bytes - begin);
-  devices_.clear();
-  for (const ReadRequest& range : ranges) {
-    const std::byte* const bytes = window + (range.begin - begin);
-    for (const ReadRequest* to = &range; to != nullptr; to = to->also) {
-      if (to->device == nullptr) {
-        std::memcpy(to->dst + (range.begin - to->begin), bytes, range.bytes);
-        listener_.arrived(to->entry, range.bytes);
-      } else if (std::find(devices_.begin(), devices_.end(), to->device) == devices_.end()) {
-        devices_.push_back(to->device);
-      }
-    }
-  }
-  for (Device* const device : devices_) stage_shared(*device, ranges, window, begin);
-}
-
-// Copies what the device gets of the ranges to its slots, one after another.
-void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin) {
-  const std::size_t room = device.slot_bytes();
-  std::byte* slot = nullptr;
-  std::size_t used = 0;
-  for (const ReadRequest& range : ranges) {
-    for (const ReadRequest* to = &range; to != nullptr; to = to->also) {
-      if (to->device != &device) continue;
-      for (std::uint64_t at = range.begin; at < range.begin + range.bytes && !listener_.stopped();) {
-        if (slot == nullptr) slot = staging_.next_slot(device);
-        const auto bytes =
-            static_cast<std::size_t>(std::min<std::uint64_t>(range.begin + range.bytes - at, room - used));
-        std::memcpy(slot + used, window + (at - begin), bytes);
-        add_device_copy(to->entry, {to->dst + (at - to->begin), slot + used, bytes});
-        arrivals_.push_back({to->entry, bytes});
-        used += bytes;
-        at += bytes;
-        if (used < room) continue;
-        begin_copies();
-        slot = nullptr;
-        used = 0;
-      }
-    }
-  }
-  if (used != 0) begin_copies();
-}
-
-void ReadExecutor::stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs,
-                              const std::byte* window) {
-  const format::Slice& slice = *request.slice;
-  const std::uint64_t window_begin = format::run_at(slice, first).src;
-  std::byte* to = staging_.next_slot(*request.device);
-  for (const std::uint64_t end = first + runs; first < end;) {
-    const format::Row row = format::row_at(slice, first, end - first);
-    format::gather(slice, first, row.runs, window + (format::run_at(slice, first).src - window_begin), to, row.dst);
-    const auto bytes = static_cast<std::size_t>(row.runs * slice.run_bytes);
-    add_device_copy(request.entry, {request.dst + row.dst, to, bytes});
-    to += bytes;
-    first += row.runs;
-  }
-  arrivals_.push_back({request.entry, runs * slice.run_bytes});
-  begin_copies();
-}
-
-// Of the slot that was taken last.
-void ReadExecutor::begin_copies() {
-  staging_.begin_copies(device_copies_, arrivals_);
-  counts_.copies += device_copies_.size();
-  for (const Arrival& arrival : arrivals_) counts_.bytes_copied += arrival.bytes;
-  device_copies_.clear();
-  arrivals_.clear();
-}
-
-// Neighbours in both memories make one copy, if they are of one destination: two destinations may lie in two allocations,
-// which drivers do not fill by one copy.
-void ReadExecutor::add_device_copy(std::size_t entry, const DeviceCopy& copy) {
-  if (!device_copies_.empty() && copied_entry_ == entry) {
-    DeviceCopy& last = device_copies_.back();
-    if (static_cast<std::byte*>(last.dst) + last.bytes == copy.dst &&
-        static_cast<const std::byte*>(last.src) + last.bytes == copy.src) {
-      last.bytes += copy.bytes;
-      return;
-    }
-  }
-  copied_entry_ = entry;
-  device_copies_.push_back(copy);
 }
 
 }  // namespace st::core

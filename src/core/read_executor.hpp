@@ -48,6 +48,7 @@ class ReadExecutor {
 
   using Ranges = std::span<const ReadRequest>;
 
+  static std::uint64_t alignment_of(const io::SourceReader& reader, io::ReadPath path);
   void deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void read_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   bool try_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
@@ -60,7 +61,8 @@ class ReadExecutor {
                    std::byte* memory);
   const std::byte* read_window(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t bytes);
   void stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
-  void stage_runs(const ReadRequest& request, std::uint64_t first, std::uint64_t runs, const std::byte* window);
+  void stage_runs(const ReadBatch& batch);
+  void stage_window(const ReadBatch& batch, std::uint64_t first, std::uint64_t runs, std::byte* to);
   void share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin);
   void begin_copies();

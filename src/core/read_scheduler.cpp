@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/device.hpp"
+
 namespace st::core {
 
 namespace {
@@ -18,6 +20,7 @@ constexpr std::uint64_t kCachedBytes = 8 * kMiB;  // so that few threads share a
 constexpr std::uint64_t kWaitBytes = 1 * kMiB;
 constexpr std::uint64_t kRunWindow = 256 * kKiB;  // for runs that are cached: fits the cache of a core
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
+constexpr std::uint64_t kBatchesOfThread = 4;  // so that the threads end at about the same time
 constexpr std::uint64_t kLeastBatch = 128 * kKiB;
 constexpr std::size_t kMostRanges = 400;  // in one batch
 
@@ -137,11 +140,20 @@ void ReadScheduler::take_long_run(ReadBatch& batch, std::uint64_t room) {
   ++next_;
 }
 
+// For a device a slot full of them, if that leaves enough for the other threads: the device is waited for once for each
+// batch at least.
+std::uint64_t ReadScheduler::least_runs(const format::Slice& slice, const Device* device) const {
+  if (device == nullptr) return kLeastRunBytes / slice.run_bytes + 1;
+  const std::uint64_t share = slice.bytes / limits_.threads / kBatchesOfThread;
+  const std::uint64_t bytes = std::max(kLeastRunBytes, std::min<std::uint64_t>(device->slot_bytes(), share));
+  return std::max<std::uint64_t>(bytes / slice.run_bytes, 1);
+}
+
 void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const format::Slice& slice = *requests_[next_].slice;
   const std::uint64_t total = format::run_count(slice);
   // So many runs that taking the next batch costs little in comparison, even if they lie far apart.
-  const std::uint64_t least = std::min(total - run_, kLeastRunBytes / slice.run_bytes + 1);
+  const std::uint64_t least = std::min(total - run_, least_runs(slice, requests_[next_].device));
   batch.first_run = run_;
   batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   batch.room =

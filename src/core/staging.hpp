@@ -4,23 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/device.hpp"
+#include "core/read_listener.hpp"
+#include "core/slot_pool.hpp"
 
 namespace st::core {
-
-// Receives word of what was read. Any thread may call it.
-class ReadListener {
- public:
-  virtual void arrived(std::size_t entry, std::uint64_t bytes) = 0;
-  virtual bool stopped() const = 0;  // true: read nothing more
-
- protected:
-  ~ReadListener() = default;
-};
 
 // Bytes of an entry of a plan.
 struct Arrival {
@@ -35,8 +28,8 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   ~Staging();  // waits for the copies that have begun
 
-  // Returns a slot that may be written to, until begin_copies(). Slots of other devices that were returned before may
-  // have been given back by then.
+  // Returns a slot that may be written to until begin_copies(), or nullptr if the listener has stopped. What the last one
+  // returned is no longer the caller's, also if nothing was copied from it.
   std::byte* next_slot(Device& device);
 
   // Begins copies from the slot that next_slot() returned last. The listener is told of the arrivals when the bytes
@@ -50,23 +43,19 @@ class Staging {
   std::optional<std::size_t> undelivered_entry() const { return undelivered_; }
 
  private:
-  struct Slot {
+  struct Begun {
     Device* device = nullptr;
-    std::byte* memory = nullptr;
-    std::uint64_t used = 0;  // when: the least was used first
-    DeviceMark mark;
-    bool copying = false;
+    Flight flight;
     std::vector<Arrival> arrivals;
   };
 
-  Slot* take_slot(Device& device);
-  void wait(Slot& slot);
-  void release() noexcept;
+  void give_back() noexcept;
+  void land(std::list<Begun>::iterator begun);
 
   ReadListener& listener_;
-  std::vector<Slot> slots_;  // of all devices
-  std::uint64_t uses_ = 0;
-  std::size_t current_ = 0;
+  Device* device_ = nullptr;
+  std::byte* slot_ = nullptr;  // of the device, which is being filled; null: none
+  std::list<Begun> begun_;     // of all devices, the first began first
   std::optional<std::size_t> undelivered_;
 };
 

@@ -40,6 +40,7 @@ std::size_t slot_of(const DeviceLimits& limits) {
 }  // namespace
 
 std::uint32_t TableDevice::queues(const DeviceLimits& limits) {
+  (void)staging_of(limits);
   if (limits.queues > kMostQueues) fail(Status::argument, "{} queues, of at most {}", limits.queues, kMostQueues);
   return limits.queues == 0 ? kUsualQueues : limits.queues;
 }
@@ -48,16 +49,7 @@ TableDevice::TableDevice(device::OwnedTable table, const DeviceLimits& limits)
     : table_(std::move(table)),
       queues_(queues(limits)),
       slot_bytes_(slot_of(limits)),
-      most_slots_(static_cast<std::size_t>(staging_of(limits) / slot_bytes_)) {}
-
-TableDevice::~TableDevice() {
-  for (std::byte* const slot : free_) table_->host_free(table_->ctx, slot, slot_bytes_);
-}
-
-std::uint64_t TableDevice::staging_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return std::uint64_t{slots_} * slot_bytes_;
-}
+      slots_(*this, static_cast<std::size_t>(staging_of(limits) / slot_bytes_)) {}
 
 // The functions of a table return what numbers they like.
 void TableDevice::check(std::int32_t code, const char* what) const {
@@ -67,45 +59,10 @@ void TableDevice::check(std::int32_t code, const char* what) const {
   throw Error{Status::device, code, kNowhere, formatted("{} returned {}{}", what, code, shown)};
 }
 
-std::byte* TableDevice::take_slot(bool wait) {
-  std::unique_lock lock(mutex_);
-  if (!wait && waiting_ > 0) return nullptr;
-  for (;;) {
-    if (!free_.empty()) {
-      std::byte* const slot = free_.back();
-      free_.pop_back();
-      return slot;
-    }
-    if (slots_ < most_slots_ && (!refused_ || slots_ == 0)) {
-      free_.reserve(slots_ + 1);  // room for it comes first: giving back must not need memory
-      ++slots_;
-      lock.unlock();  // it may take milliseconds
-      std::byte* const slot = new_slot();
-      if (slot != nullptr) return slot;
-      lock.lock();
-      --slots_;
-      refused_ = true;
-      changed_.notify_all();
-      if (slots_ == 0) fail(Status::no_memory, "the device gives no staging memory, not even {} bytes", slot_bytes_);
-      continue;
-    }
-    if (!wait) return nullptr;
-    ++waiting_;
-    changed_.wait(lock);
-    --waiting_;
-  }
-}
+std::byte* TableDevice::new_slot() { return static_cast<std::byte*>(table_->host_alloc(table_->ctx, slot_bytes_)); }
 
-std::byte* TableDevice::new_slot() const {
-  return static_cast<std::byte*>(table_->host_alloc(table_->ctx, slot_bytes_));
-}
-
-void TableDevice::give_back(std::byte* slot) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(slot);
-  }
-  changed_.notify_one();
+void TableDevice::free_slot(std::byte* slot) noexcept {
+  device::undisturbed([&] { table_->host_free(table_->ctx, slot, slot_bytes_); });
 }
 
 DeviceMark TableDevice::begin_copies(std::span<const DeviceCopy> copies) {
@@ -129,7 +86,7 @@ void* TableDevice::alloc(std::uint64_t bytes) const {
 }
 
 void TableDevice::release(void* memory) const {
-  if (memory != nullptr) table_->release(table_->ctx, memory);
+  if (memory != nullptr && table_->release != nullptr) table_->release(table_->ctx, memory);
 }
 
 }  // namespace st::core

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
-#include <vector>
 
 #include "core/device.hpp"
+#include "core/slot_pool.hpp"
 #include "device/table.hpp"
 
 namespace st::core {
@@ -24,15 +22,13 @@ class TableDevice final : public Device {
  public:
   // Throws Status::argument for limits that are out of range.
   TableDevice(device::OwnedTable table, const DeviceLimits& limits);
-  ~TableDevice() override;
-
-  // How many queues a device gets for these limits; throws as the constructor.
+  // How many queues a device gets for these limits; throws as the constructor, so that nothing has to be opened before.
   static std::uint32_t queues(const DeviceLimits& limits);
 
   std::size_t slot_bytes() const override { return slot_bytes_; }
-  std::uint64_t staging_bytes() const override;
-  std::byte* take_slot(bool wait) override;
-  void give_back(std::byte* slot) noexcept override;
+  SlotPool& slots() override { return slots_; }
+  std::byte* new_slot() override;
+  void free_slot(std::byte* slot) noexcept override;
   DeviceMark begin_copies(std::span<const DeviceCopy> copies) override;
   void wait(const DeviceMark& mark) override;
   void after(void* stream) override;
@@ -43,20 +39,12 @@ class TableDevice final : public Device {
 
  private:
   void check(std::int32_t code, const char* what) const;
-  std::byte* new_slot() const;
 
   const device::OwnedTable table_;
   const std::uint32_t queues_;
   const std::size_t slot_bytes_;
-  const std::size_t most_slots_;
   std::atomic<std::uint32_t> next_queue_{0};
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::byte*> free_;  // the last one was used last
-  std::size_t slots_ = 0;         // that exist or are being made
-  std::size_t waiting_ = 0;
-  bool refused_ = false;  // the device gave no memory for another slot
+  SlotPool slots_;
 };
 
 }  // namespace st::core

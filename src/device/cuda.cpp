@@ -42,7 +42,10 @@ class Cuda final : public Gpu {
     start();
     choose_device(options.ordinal);
     context_ = options.context;
-    if (context_ != nullptr) return;
+    if (context_ != nullptr) {
+      node = -1;  // it may be of another device than the ordinal's
+      return;
+    }
     if (const int code = cuda_.retain_context(&context_, device_); code != 0) fail_call(code, "the primary context");
     retained_ = true;
   }

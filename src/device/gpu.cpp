@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/gpu.hpp"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -12,7 +13,8 @@ namespace st::device {
 
 namespace {
 
-// Both drivers have the same numbers for these flags.
+// Both drivers have the same numbers for these errors and flags.
+constexpr int kOutOfMemory = 2;
 constexpr unsigned kNonBlockingStream = 1;  // does not wait for the default stream, nor the default stream for it
 constexpr unsigned kBlockingEvent = 1;      // a thread that waits sleeps: there are more threads than processors
 constexpr unsigned kEventWithoutTime = 2;
@@ -26,14 +28,16 @@ class Gpu::Current {
   // A second attempt is made because what has begun must be waited for, whatever one call said.
   explicit Current(Gpu& gpu) : gpu_(gpu), first_(gpu.enter(&before_)) {
     entered_ = first_ == 0 || gpu.enter(&before_) == 0;
+    if (first_ != 0) gpu.forget_error();
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current() { leave(); }
 
   int error() const { return first_; }  // of the first attempt
+  bool entered() const { return entered_; }
 
-  int leave() { return std::exchange(entered_, false) ? gpu_.leave(before_) : 0; }
+  int leave() { return std::exchange(entered_, false) ? gpu_.noted(gpu_.leave(before_)) : 0; }
 
  private:
   Gpu& gpu_;
@@ -42,7 +46,14 @@ class Gpu::Current {
   bool entered_ = false;
 };
 
+// HIP keeps the last error of a thread, where the caller's program would take it for one of its own calls.
+int Gpu::noted(int code) {
+  if (code != 0) forget_error();
+  return code;
+}
+
 void Gpu::fail_call(int code, const char* what) {
+  forget_error();
   const char* const name = error_name(code);
   throw Error{Status::device, code, kNowhere,
               formatted("{} returned {}{}{}", what, code, name == nullptr ? "" : ", ", name == nullptr ? "" : name)};
@@ -54,13 +65,21 @@ OwnedTable Gpu::table(std::unique_ptr<Gpu> gpu, std::uint32_t queues) {
   table.host_alloc = [](void* ctx, std::size_t size) { return static_cast<Gpu*>(ctx)->new_staging(size); };
   table.host_free = [](void* ctx, void* memory, std::size_t) { static_cast<Gpu*>(ctx)->free_staging(memory); };
   table.copy = [](void* ctx, std::uint32_t queue, const Copy* copies, std::size_t n, std::uint64_t* mark) {
-    return static_cast<Gpu*>(ctx)->copy(queue, {copies, n}, mark);
+    auto* const self = static_cast<Gpu*>(ctx);
+    return self->noted(self->copy(queue, {copies, n}, mark));
   };
   table.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
-    return static_cast<Gpu*>(ctx)->wait(queue, reinterpret_cast<void*>(static_cast<std::uintptr_t>(mark)));
+    auto* const self = static_cast<Gpu*>(ctx);
+    return self->noted(self->wait(queue, reinterpret_cast<void*>(static_cast<std::uintptr_t>(mark))));
   };
-  table.after = [](void* ctx, void* stream) { return static_cast<Gpu*>(ctx)->after(stream); };
-  table.alloc = [](void* ctx, std::uint64_t size, void** out) { return static_cast<Gpu*>(ctx)->alloc(size, out); };
+  table.after = [](void* ctx, void* stream) {
+    auto* const self = static_cast<Gpu*>(ctx);
+    return self->noted(self->after(stream));
+  };
+  table.alloc = [](void* ctx, std::uint64_t size, void** out) {
+    auto* const self = static_cast<Gpu*>(ctx);
+    return self->noted(self->alloc(size, out));
+  };
   table.release = [](void* ctx, void* memory) { static_cast<Gpu*>(ctx)->release(memory); };
   table.error_name = [](void* ctx, std::int32_t code) { return static_cast<Gpu*>(ctx)->error_name(code); };
   table.close = [](void* ctx) {
@@ -87,8 +106,8 @@ void Gpu::open(std::uint32_t queues) {
 
 void Gpu::close() noexcept {
   Current current(*this);
-  for (void* const event : events_) calls.event_destroy(event);
-  for (void* const stream : streams_) calls.stream_destroy(stream);
+  for (void* const event : events_) noted(calls.event_destroy(event));
+  for (void* const stream : streams_) noted(calls.stream_destroy(stream));
 }
 
 int Gpu::take_event(void** event) {
@@ -109,9 +128,37 @@ void Gpu::give_back(void* event) noexcept {
   events_.push_back(event);
 }
 
+// How many of the copies are one: neighbours in both memories, in one allocation of the device. Drivers fill no two
+// allocations by one copy.
+std::size_t Gpu::count_neighbours(std::span<const Copy> copies) {
+  const auto end_of = [](const Copy& copy) { return reinterpret_cast<DeviceAddress>(copy.dst) + copy.bytes; };
+  DeviceAddress limit = 0;
+  std::size_t count = 1;
+  for (; count < copies.size(); ++count) {
+    const Copy& last = copies[count - 1];
+    const Copy& next = copies[count];
+    if (end_of(last) != reinterpret_cast<DeviceAddress>(next.dst)) break;
+    if (static_cast<const std::byte*>(last.src) + last.bytes != next.src) break;
+    if (limit == 0) limit = end_of_allocation(reinterpret_cast<DeviceAddress>(copies[0].dst));
+    if (end_of(next) > limit) break;
+  }
+  return count;
+}
+
+// 0 if the driver does not tell.
+DeviceAddress Gpu::end_of_allocation(DeviceAddress address) {
+  DeviceAddress begin = 0;
+  std::size_t bytes = 0;
+  return noted(calls.mem_range(&begin, &bytes, address)) == 0 ? begin + bytes : 0;
+}
+
 int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
   void* const stream = streams_[queue];
-  for (const Copy& copy : copies) {
+  while (!copies.empty()) {
+    const std::size_t together = count_neighbours(copies);
+    Copy copy = copies.front();
+    for (const Copy& next : copies.subspan(1, together - 1)) copy.bytes += next.bytes;
+    copies = copies.subspan(together);
     const int code = calls.copy(reinterpret_cast<DeviceAddress>(copy.dst), copy.src, copy.bytes, stream);
     if (code != 0) return code;
   }
@@ -165,6 +212,7 @@ int Gpu::after(void* stream) {
 int Gpu::alloc(std::uint64_t bytes, void** out) {
   Current current(*this);
   if (current.error() != 0) return current.error();
+  if (bytes > SIZE_MAX) return kOutOfMemory;
   DeviceAddress memory = 0;
   int code = calls.mem_alloc(&memory, static_cast<std::size_t>(bytes));
   if (code != 0) return code;
@@ -179,33 +227,33 @@ int Gpu::alloc(std::uint64_t bytes, void** out) {
 
 void Gpu::release(void* memory) {
   const Current current(*this);
-  calls.mem_free(reinterpret_cast<DeviceAddress>(memory));
+  noted(calls.mem_free(reinterpret_cast<DeviceAddress>(memory)));
 }
 
 // To allocate and touch memory, and register it then, takes half of the time that the driver takes for its own. Where
 // the system does not let the driver register memory, its own is taken.
-void* Gpu::new_staging(std::size_t bytes) try {
-  std::byte* memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
+void* Gpu::new_staging(std::size_t bytes) {
+  const Current current(*this);
+  if (!current.entered()) fail_call(current.error(), "making the device current");
+  std::byte* const memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
+  io::keep_from_children(memory, bytes);
   if (node >= 0) io::prefer_node(memory, bytes, node);
   std::memset(memory, 0, bytes);
-  Current current(*this);
-  if (current.error() == 0 && calls.host_register(memory, bytes, kPortable) == 0) return memory;
+  if (noted(calls.host_register(memory, bytes, kPortable)) == 0) return memory;
   io::free_buffer(memory);
-  forget_error();
   return new_drivers_memory(bytes);
-} catch (...) {
-  return nullptr;
 }
 
 void* Gpu::new_drivers_memory(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   drivers_memory_.reserve(drivers_memory_.size() + 1);
   void* memory = nullptr;
-  if (calls.host_alloc(&memory, bytes, kPortable) == 0) {
+  const int code = noted(calls.host_alloc(&memory, bytes, kPortable));
+  if (code == 0) {
     drivers_memory_.push_back(memory);
     return memory;
   }
-  forget_error();
+  if (code != kOutOfMemory) fail_call(code, "pinning staging memory");
   return nullptr;
 }
 
@@ -214,11 +262,11 @@ void Gpu::free_staging(void* memory) {
   {
     const std::lock_guard lock(mutex_);
     if (std::erase(drivers_memory_, memory) != 0) {
-      calls.host_free(memory);
+      noted(calls.host_free(memory));
       return;
     }
   }
-  calls.host_unregister(memory);
+  noted(calls.host_unregister(memory));
   io::free_buffer(static_cast<std::byte*>(memory));
 }
 

@@ -46,7 +46,7 @@ class Gpu {
   virtual int enter(std::intptr_t* before) = 0;
   virtual int leave(std::intptr_t before) = 0;
   virtual const char* error_name(int code) = 0;
-  // Called after a call failed that the library goes on without.
+  // Called after a call has failed.
   virtual void forget_error() {}
 
   // The driver's own name of a stream that the caller gave.
@@ -60,10 +60,13 @@ class Gpu {
  private:
   class Current;
 
+  int noted(int code);
   void open(std::uint32_t queues);
   void close() noexcept;
   int take_event(void** event);
   void give_back(void* event) noexcept;
+  std::size_t count_neighbours(std::span<const Copy> copies);
+  DeviceAddress end_of_allocation(DeviceAddress address);
   int begin(std::uint32_t queue, std::span<const Copy> copies, void* event);
   void finish(std::uint32_t queue) noexcept;
   int copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* mark);

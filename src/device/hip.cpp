@@ -39,6 +39,7 @@ class Hip final : public Gpu {
     int count = 0;
     int code = hip_.init(0);
     if (code == 0) code = hip_.device_count(&count);
+    if (code != 0) forget_error();
     if (code == kNoDevice || (code == 0 && count == 0)) fail(Status::unsupported, "HIP: the driver has no device");
     if (code != 0) fail_call(code, "hipInit");
     if (ordinal_ < 0 || ordinal_ >= count) fail(Status::range, "HIP: no device {}, of {}", ordinal_, count);

@@ -10,8 +10,13 @@ namespace st::device {
 // Two copies of a driver in one process do not know of each other's contexts, so what the process has comes first.
 Library::Library(const char* driver, const char* path, std::span<const char* const> names) : driver_(driver) {
   if (path != nullptr) {
-    library_ = io::SharedLibrary::load(path);
-    if (!library_) fail(Status::unsupported, "{}: {} is no library that can be loaded", driver, in_quotes(path));
+    if (*path == '\0') fail(Status::argument, "{}: the path of the driver's library is empty", driver);
+    std::string why;
+    library_ = io::SharedLibrary::load(path, &why);
+    if (!library_) {
+      fail(Status::unsupported, "{}: {} is no library that can be loaded{}{}", driver, in_quotes(path),
+           why.empty() ? "" : ": ", why);
+    }
     return;
   }
   for (const char* const name : names) {

@@ -31,6 +31,14 @@ struct Table {
   void (*close)(void* ctx) = nullptr;
 };
 
+// Gives something back by a function that may be the caller's own, in C++. What it throws has nobody to hear of it.
+template <class Function>
+void undisturbed(const Function& function) noexcept {
+  try {
+    function();
+  } catch (...) {}
+}
+
 // A table that is closed with its owner.
 class OwnedTable {
  public:
@@ -38,7 +46,7 @@ class OwnedTable {
   OwnedTable(OwnedTable&& other) noexcept : table_(std::exchange(other.table_, Table{})) {}
   OwnedTable& operator=(OwnedTable&&) = delete;
   ~OwnedTable() {
-    if (table_.close != nullptr) table_.close(table_.ctx);
+    if (table_.close != nullptr) undisturbed([this] { table_.close(table_.ctx); });
   }
 
   const Table* operator->() const { return &table_; }

@@ -24,4 +24,8 @@ void free_buffer(std::byte* buffer) noexcept;  // null is fine
 std::byte* reserve_buffer(std::uint64_t bytes);
 bool populate_buffer(std::byte* begin, std::size_t bytes);
 
+// Where the system can, the buffer is left out of processes that are forked later. Their copy of a page would be made when
+// one of them writes to it: a device that was told the address of a page could then go on with the other's.
+void keep_from_children(std::byte* begin, std::size_t bytes) noexcept;
+
 }  // namespace st::io

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 namespace st::io {
 
 class SharedLibrary {
@@ -10,8 +12,9 @@ class SharedLibrary {
 
   // The library of this name if the process has it, else nothing.
   static SharedLibrary loaded(const char* name);
-  // Loads the library of this name or path. Nothing if that is not possible.
-  static SharedLibrary load(const char* name);
+  // Loads the library of this name or path. Nothing if that is not possible; then *why, which may be null, is what the
+  // system says of it, or nothing.
+  static SharedLibrary load(const char* name, std::string* why = nullptr);
 
   explicit operator bool() const { return handle_ != nullptr; }
 

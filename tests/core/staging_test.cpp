@@ -11,7 +11,8 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -19,9 +20,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,6 +32,7 @@
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
+#include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
 
 namespace st::core {
@@ -40,40 +44,33 @@ class LateDevice final : public Device {
  public:
   LateDevice(std::size_t slot_bytes, std::size_t most_slots)
       : slot_bytes_(slot_bytes),
-        most_slots_(most_slots),
         addresses_(static_cast<std::byte*>(mmap(nullptr, kDeviceBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
-        memory_(kDeviceBytes, std::byte{0xEE}) {}
+        memory_(kDeviceBytes, std::byte{0xEE}) {
+    pool_.emplace(*this, most_slots);
+  }
   ~LateDevice() override {
+    pool_.reset();
     EXPECT_TRUE(slots_.empty()) << "slots were not given back";
     EXPECT_TRUE(pending_.empty()) << "copies are in flight";
     munmap(addresses_, kDeviceBytes);
   }
 
   std::size_t slot_bytes() const override { return slot_bytes_; }
-  std::uint64_t staging_bytes() const override { return 0; }
+  SlotPool& slots() override { return *pool_; }
 
-  std::byte* take_slot(bool wait) override {
-    std::unique_lock lock(mutex_);
+  std::byte* new_slot() override {
+    const std::lock_guard lock(mutex_);
+    if (refuses_slots_) return nullptr;
+    if (calls_ == failing_) in_new_slot_ = true;
     count_call();
-    if (!wait && (slots_.size() >= most_slots_ || waiting_ > 0)) return nullptr;
-    ++waiting_;
-    given_back_.wait(lock, [this] { return slots_.size() < most_slots_; });
-    --waiting_;
     auto* const slot = static_cast<std::byte*>(std::aligned_alloc(kSlotAlignment, slot_bytes_));
     slots_.insert(slot);
     return slot;
   }
 
-  void give_back(std::byte* slot) noexcept override {
-    {
-      const std::lock_guard lock(mutex_);
-      EXPECT_EQ(slots_.erase(slot), 1U);
-      for (const auto& [mark, copies] : pending_) {
-        for (const DeviceCopy& copy : copies) EXPECT_FALSE(copy.src >= slot && copy.src < slot + slot_bytes_);
-      }
-      std::free(slot);
-    }
-    given_back_.notify_one();
+  void free_slot(std::byte* slot) noexcept override {
+    EXPECT_EQ(slots_.erase(slot), 1U);
+    std::free(slot);
   }
 
   DeviceMark begin_copies(std::span<const DeviceCopy> copies) override {
@@ -112,10 +109,15 @@ class LateDevice final : public Device {
   std::byte* contents(std::size_t at) { return memory_.data() + at; }
   std::size_t copies() const { return copies_; }
   std::size_t calls() const { return calls_; }
+  std::size_t batches() const { return mark_; }
+  std::size_t count_slots() const { return slots_.size(); }
+  bool failed_in_new_slot() const { return in_new_slot_; }
+  void refuse_slots(bool refuses) { refuses_slots_ = refuses; }
   void clear() { std::fill(memory_.begin(), memory_.end(), std::byte{0xEE}); }
   void refuse(const std::byte* address) { refused_ = address; }
   void fail_at(std::size_t call) {
     calls_ = 0;
+    in_new_slot_ = false;
     failing_ = call;
   }
 
@@ -128,19 +130,19 @@ class LateDevice final : public Device {
   }
 
   const std::size_t slot_bytes_;
-  const std::size_t most_slots_;
+  std::set<std::byte*> slots_;
+  std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
+  std::optional<SlotPool> pool_;
   std::byte* const addresses_;
   std::vector<std::byte> memory_;
   std::mutex mutex_;
-  std::condition_variable given_back_;
-  std::set<std::byte*> slots_;
-  std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
   std::uint64_t mark_ = 0;
-  std::size_t waiting_ = 0;
   const std::byte* refused_ = nullptr;
   std::size_t copies_ = 0;
   std::size_t calls_ = 0;
   std::size_t failing_ = SIZE_MAX;
+  bool in_new_slot_ = false;  // the call that failed was new_slot()
+  bool refuses_slots_ = false;
 };
 
 // Devices of these tests outlive their plans.
@@ -318,7 +320,7 @@ TEST_F(StagingTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
 
 TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
   std::size_t failing = 0;
-  for (bool failed = true; failed; ++failing) {
+  for (bool reached = true; reached; ++failing) {
     LateDevice device(Device::kSlotAlignment, 2);
     Plan plan(*models_.on_disk);
     std::size_t at = 0;
@@ -330,7 +332,7 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
     device.fail_at(failing);
     ReadOptions options;
     options.threads = 2;
-    failed = false;
+    bool failed = false;
     try {
       plan.run(options);
     } catch (const Error& error) {
@@ -339,7 +341,8 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
       EXPECT_NE(error.message.find("the device failed"), std::string::npos) << error.message;
       EXPECT_LT(plan.done(), plan.total());
     }
-    if (!failed) continue;
+    reached = device.calls() > failing;
+    EXPECT_TRUE(failed || !reached || device.failed_in_new_slot());  // then it works with the slots that there are
     device.fail_at(SIZE_MAX);
     plan.run(options);
     EXPECT_EQ(plan.done(), plan.total());
@@ -373,16 +376,6 @@ TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
   }
 }
 
-TEST_F(StagingTest, RefusesSlotsThatNoReadFits) {
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, std::size_t{65537}}) {
-    LateDevice device(bytes, 1);
-    Plan plan(*models_.in_memory);
-    const Tensor& tensor = *models_.in_memory->tensor("t1");
-    EXPECT_THROW(plan.add(tensor, nullptr, nullptr, nullptr, device.address(0), tensor.bytes(), borrowed(device)),
-                 Error);
-  }
-}
-
 // What was copied is what the device says it has, not what it was told to copy.
 TEST_F(StagingTest, BytesArriveWhenTheDeviceHasThem) {
   struct Told final : ReadListener {
@@ -403,6 +396,206 @@ TEST_F(StagingTest, BytesArriveWhenTheDeviceHasThem) {
   staging.finish();
   EXPECT_EQ(told.came.size(), 3U);
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
+}
+
+// A source that stays in one read until it is let go.
+class StuckSource {
+ public:
+  explicit StuckSource(const std::string& bytes) : bytes_(bytes) {
+    const io::Callbacks callbacks{read, nullptr, this, false};
+    checkpoint = Checkpoint::open(io::callback_source(callbacks, bytes.size()), {});
+  }
+  void stick_after(int reads) { left_ = reads; }
+  void wait_until_stuck() const { wait_for(stuck_); }
+  void let_go() { free_ = true; }
+
+  CheckpointPtr checkpoint;
+
+ private:
+  static void wait_for(const std::atomic<bool>& flag) {
+    while (!flag) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  static std::int32_t read(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+    auto& self = *static_cast<StuckSource*>(ctx);
+    if (self.left_-- == 0) {
+      self.stuck_ = true;
+      wait_for(self.free_);
+    }
+    std::memcpy(dst, self.bytes_.data() + offset, n);
+    return 0;
+  }
+
+  const std::string& bytes_;
+  std::atomic<int> left_{-1};
+  std::atomic<bool> stuck_{false};
+  std::atomic<bool> free_{false};
+};
+
+void add_whole(Plan& plan, const Checkpoint& checkpoint, const char* name, LateDevice& device, std::size_t at) {
+  const Tensor& tensor = *checkpoint.tensor(name);
+  plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
+}
+
+TEST_F(StagingTest, APlanDoesNotWaitForTheEndOfAnother) {
+  StuckSource source(models_.bytes);
+  LateDevice device(Device::kSlotAlignment, 2);
+  Plan stuck(*source.checkpoint);
+  add_whole(stuck, *source.checkpoint, "t8", device, 0);
+  source.stick_after(4);  // then it has both slots
+  ReadOptions options;
+  options.threads = 1;
+  options.chunk_bytes = Device::kSlotAlignment;
+  std::thread other([&] { stuck.run(options); });
+  source.wait_until_stuck();
+  Plan plan(*models_.in_memory);
+  add_whole(plan, *models_.in_memory, "t7", device, std::size_t{2} << 20);
+  plan.run(options);
+  EXPECT_TRUE(plan.complete(0));
+  source.let_go();
+  other.join();
+  EXPECT_TRUE(stuck.complete(0));
+  EXPECT_EQ(device.count_slots(), 2U);
+  const Tensor& tensor = *models_.in_memory->tensor("t7");
+  std::vector<std::byte> bytes(tensor.bytes());
+  read_slice(tensor, format::slice(tensor, nullptr, nullptr, nullptr), bytes.data(), bytes.size());
+  EXPECT_EQ(std::memcmp(device.contents(std::size_t{2} << 20), bytes.data(), bytes.size()), 0);
+}
+
+TEST_F(StagingTest, ACancelEndsThePlanThatWaitsForASlot) {
+  StuckSource source(models_.bytes);
+  LateDevice device(Device::kSlotAlignment, 1);
+  Plan stuck(*source.checkpoint);
+  add_whole(stuck, *source.checkpoint, "t8", device, 0);
+  source.stick_after(2);
+  ReadOptions options;
+  options.threads = 1;
+  std::thread other([&] { stuck.run(options); });
+  source.wait_until_stuck();  // in a read to the only slot
+  Plan plan(*models_.in_memory);
+  add_whole(plan, *models_.in_memory, "t7", device, std::size_t{2} << 20);
+  std::atomic<bool> ended{false};
+  std::thread waiting([&] {
+    EXPECT_THROW(plan.run(options), Error);
+    ended = true;
+  });
+  // The first cancel may come before the run begins, and would end that as well.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  plan.cancel();
+  waiting.join();
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(plan.done(), 0U);
+  source.let_go();
+  other.join();
+  plan.run(options);
+  EXPECT_TRUE(plan.complete(0) && stuck.complete(0));
+}
+
+TEST_F(StagingTest, ACallbackMayFillTheSameDevice) {
+  for (const unsigned threads : {1U, 4U}) {
+    LateDevice device(Device::kSlotAlignment, 1);
+    Plan inner(*models_.in_memory);
+    add_whole(inner, *models_.in_memory, "t7", device, std::size_t{4} << 20);
+    struct Context {
+      Plan& inner;
+      std::mutex mutex;
+      std::size_t runs = 0;
+    } context{inner, {}, 0};
+    Plan plan(*models_.on_disk);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < models_.on_disk->count_tensors(); ++i) {
+      const Tensor& tensor = *models_.on_disk->tensor_at(i);
+      plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
+      at += tensor.bytes();
+    }
+    ReadOptions options;
+    options.threads = threads;
+    options.ctx = &context;
+    options.ready = [](void* ctx, std::size_t) {
+      auto& self = *static_cast<Context*>(ctx);
+      const std::lock_guard lock(self.mutex);
+      self.inner.run({});
+      ++self.runs;
+    };
+    plan.run(options);
+    EXPECT_EQ(context.runs, models_.on_disk->count_tensors());
+    EXPECT_EQ(device.count_slots(), 1U);
+    EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+  }
+}
+
+TEST_F(StagingTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
+  LateDevice device(Device::kSlotAlignment, 2);
+  ReadOptions options;
+  options.threads = 1;
+  Plan plan(*models_.in_memory);
+  add_whole(plan, *models_.in_memory, "t8", device, 0);
+  device.refuse_slots(true);
+  EXPECT_THROW(plan.run(options), Error);
+  EXPECT_EQ(device.slots().bytes(), 0U);
+  device.refuse_slots(false);
+  Plan small(*models_.in_memory);
+  add_whole(small, *models_.in_memory, "t0", device, 0);
+  small.run(options);
+  device.refuse_slots(true);
+  plan.run(options);
+  EXPECT_EQ(device.count_slots(), 1U);
+  device.refuse_slots(false);
+  plan.run(options);
+  EXPECT_EQ(device.count_slots(), 2U);
+}
+
+// However far apart they lie, and whichever way they are read.
+TEST_F(StagingTest, ManyShortRunsShareASlot) {
+  struct Case {
+    const char* tensor;
+    std::vector<std::int64_t> begin, end, step;
+    std::size_t bytes;
+    std::size_t most_batches;
+    std::size_t most_copies;
+  };
+  const Case cases[] = {{"t3", {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 1, 1},
+                        {"t3", {1999, 5}, {-2001, 9}, {-1, 1}, 2000 * 4, 1, 2000},
+                        {"t7", {0, 5}, {64, 1990}, {1, 1}, 64 * 1985, 2, 2},
+                        {"t6", {0, 3, 7}, {20, 30, 38}, {1, 3, 1}, 20 * 9 * 31, 1, 1}};
+  for (const Case& one : cases) {
+    for (const std::uint64_t gap : {std::uint64_t{1}, std::uint64_t{0}}) {
+      for (const io::Cache cache : {io::Cache::automatic, io::Cache::around}) {
+        LateDevice device(Device::kSlotAlignment, 2);
+        Destination to{one.tensor, false, one.begin, one.end, one.step, one.bytes, 0, &device};
+        Plan plan(*models_.on_disk);
+        add(plan, *models_.on_disk, to, device.address(0));
+        ReadOptions options;
+        options.threads = 1;
+        options.gap_bytes = gap;
+        options.cache = cache;
+        plan.run(options);
+        const std::vector<std::byte> bytes = expected(to);
+        EXPECT_EQ(std::memcmp(device.contents(0), bytes.data(), bytes.size()), 0);
+        EXPECT_LE(device.batches(), one.most_batches) << one.tensor << ", gap " << gap;
+        EXPECT_LE(device.copies(), one.most_copies) << one.tensor << ", gap " << gap;
+        EXPECT_EQ(plan.counts().bytes_copied, one.bytes);
+      }
+    }
+  }
+}
+
+TEST_F(StagingTest, NothingIsCompleteThatTheLastRunHasNotRead) {
+  LateDevice device(Device::kSlotAlignment, 1);
+  Plan plan(*models_.in_memory);
+  plan.add(*models_.in_memory->tensor("t1"), nullptr, nullptr, nullptr, device.address(0), 999, borrowed(device));
+  const std::int64_t none[] = {0};
+  plan.add(*models_.in_memory->tensor("t0"), nullptr, none, nullptr, device.address(1000), 0, borrowed(device));
+  plan.add(*models_.in_memory->tensor("t8"), nullptr, nullptr, nullptr, device.address(2000), 1'500'003,
+           borrowed(device));
+  ReadOptions options;
+  options.threads = 1;
+  plan.run(options);
+  EXPECT_TRUE(plan.complete(0) && plan.complete(1) && plan.complete(2));
+  // It ends at the entry without bytes, which is told before anything is read.
+  options.ready = [](void*, std::size_t) { fail(Status::callback, "enough"); };
+  EXPECT_THROW(plan.run(options), Error);
+  EXPECT_FALSE(plan.complete(0));
+  EXPECT_FALSE(plan.complete(2));
 }
 
 }  // namespace

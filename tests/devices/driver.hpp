@@ -55,6 +55,7 @@ class Driver {
   ST_FAKE(fault);
   ST_FAKE(leaks);
   ST_FAKE(pinned);
+  ST_FAKE(first_pinned);
   ST_FAKE(most_pinned);
   ST_FAKE(in_flight);
   ST_FAKE(depth);
@@ -63,6 +64,10 @@ class Driver {
   ST_FAKE(break_waits);
   ST_FAKE(drain);
   ST_FAKE(new_context);
+  ST_FAKE(allow_only);
+  ST_FAKE(default_stream);
+  ST_FAKE(copies);
+  ST_FAKE(last_error);
   ST_FAKE(new_stream);
   ST_FAKE(free_stream);
 #undef ST_FAKE
@@ -97,6 +102,7 @@ class Driver {
     EXPECT_EQ(fault() == nullptr ? "" : fault(), std::string()) << when;
     EXPECT_EQ(leaks(), 0) << when;
     EXPECT_EQ(depth(), 0) << when;
+    EXPECT_EQ(last_error(), 0) << when;
   }
 };
 

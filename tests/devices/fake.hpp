@@ -29,10 +29,13 @@ int fake_failures();             // how many calls were made to fail
 const char* fake_fault();
 // Streams, events, pinned and device memory and contexts that are not given back.
 int fake_leaks();
-std::size_t fake_pinned();       // bytes, now
-std::size_t fake_most_pinned();  // bytes, the most since fake_reset()
-std::int64_t fake_in_flight();   // copies
-int fake_depth();                // contexts that are current on this thread, or (HIP) the current device
+std::size_t fake_pinned();        // bytes, now
+const void* fake_first_pinned();  // memory, or null
+std::size_t fake_most_pinned();   // bytes, the most since fake_reset()
+std::int64_t fake_copies();       // that were begun since fake_reset()
+std::int64_t fake_in_flight();    // copies
+int fake_last_error();            // (HIP) what the last call of this thread that failed left behind, and stays
+int fake_depth();                 // contexts that are current on this thread, or (HIP) the current device
 
 // Device memory, which only the device may touch.
 void fake_read(const void* device, void* to, std::size_t bytes);
@@ -48,7 +51,9 @@ void fake_pace(double bytes_per_second, int really);
 void fake_break_waits(int broken);
 void fake_drain();
 
-void* fake_new_context(int ordinal);  // one that is not primary
+void* fake_new_context(int ordinal);        // one that is not primary
+void fake_allow_only(const void* context);  // to make another one current is a fault
+void* fake_default_stream(int ordinal, int per_thread);
 void* fake_new_stream(int ordinal);
 void fake_free_stream(void* stream);
 }

@@ -24,6 +24,8 @@ int fake::current_device() { return stack.contexts.empty() ? -1 : device_of(stac
 
 extern "C" {
 
+int fake_last_error() { return kOk; }
+
 int fake_depth() { return static_cast<int>(stack.contexts.size()); }
 
 int cuInit(unsigned flags) {
@@ -69,6 +71,7 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
 
 int cuCtxPushCurrent_v2(void* context) {
   if (const int code = enter("cuCtxPushCurrent_v2"); code != kOk) return code;
+  check_context(static_cast<const Context*>(context));
   stack.contexts.push_back(static_cast<Context*>(context));
   return kOk;
 }
@@ -89,7 +92,8 @@ int cuGetErrorName(int code, const char** name) {
   return *name == nullptr ? kInvalidValue : kOk;
 }
 
-int cuStreamCreate(void** stream, unsigned /*flags*/) {
+int cuStreamCreate(void** stream, unsigned flags) {
+  expect_flags(flags, 1, "a stream that waits for the default one");
   const int code = enter("cuStreamCreate");
   return code != kOk ? code : new_stream(reinterpret_cast<Stream**>(stream));
 }
@@ -100,7 +104,8 @@ int cuStreamDestroy_v2(void* stream) {
   return code != kOk ? code : own;
 }
 
-int cuStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  expect_flags(flags, 0, "flags of a wait");
   const int code = enter("cuStreamWaitEvent");
   return code != kOk ? code : wait_for_event(static_cast<Stream*>(stream), static_cast<Event*>(event));
 }
@@ -110,7 +115,8 @@ int cuStreamSynchronize(void* stream) {
   return code != kOk ? code : synchronize(static_cast<Stream*>(stream));
 }
 
-int cuEventCreate(void** event, unsigned /*flags*/) {
+int cuEventCreate(void** event, unsigned flags) {
+  expect_flags(flags, 3, "an event with a time, or whose waiters spin");
   const int code = enter("cuEventCreate");
   return code != kOk ? code : new_event(reinterpret_cast<Event**>(event));
 }
@@ -123,7 +129,11 @@ int cuEventDestroy_v2(void* event) {
 
 int cuEventRecord(void* event, void* stream) {
   const int code = enter("cuEventRecord");
-  return code != kOk ? code : record(static_cast<Event*>(event), static_cast<Stream*>(stream));
+  if (code != kOk) return code;
+  // The numbers of the default streams.
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  return record(static_cast<Event*>(event),
+                number == 1 || number == 2 ? default_stream(number == 2) : static_cast<Stream*>(stream));
 }
 
 int cuEventSynchronize(void* event) {
@@ -136,7 +146,8 @@ int cuMemcpyHtoDAsync_v2(std::uintptr_t dst, const void* src, std::size_t bytes,
   return code != kOk ? code : copy(dst, src, bytes, static_cast<Stream*>(stream));
 }
 
-int cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned /*flags*/) {
+int cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags) {
+  expect_flags(flags, 1, "memory that is pinned for one context");
   const int code = enter("cuMemHostRegister_v2");
   return code != kOk ? code : pin(memory, bytes);
 }
@@ -147,7 +158,8 @@ int cuMemHostUnregister(void* memory) {
   return code != kOk ? code : own;
 }
 
-int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
+int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
+  expect_flags(flags, 1, "memory that is pinned for one context");
   const int code = enter("cuMemHostAlloc");
   return code != kOk ? code : new_pinned(memory, bytes);
 }
@@ -167,5 +179,10 @@ int cuMemFree_v2(std::uintptr_t memory) {
   const int code = giving_back("cuMemFree_v2");
   const int own = free_memory(memory);
   return code != kOk ? code : own;
+}
+
+int cuMemGetAddressRange_v2(std::uintptr_t* begin, std::size_t* bytes, std::uintptr_t address) {
+  const int code = enter("cuMemGetAddressRange_v2");
+  return code != kOk ? code : range_of_memory(begin, bytes, address);
 }
 }

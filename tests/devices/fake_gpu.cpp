@@ -92,6 +92,11 @@ struct Machine {
   std::array<bool, kMostDevices> lost{};  // everything fails on the device
   std::array<Clock::time_point, kMostDevices> busy_until{};
   std::vector<std::unique_ptr<Context>> contexts;
+  const Context* only = nullptr;                                // that may be made current, if it is not null
+  std::array<std::array<Stream*, 2>, kMostDevices> defaults{};  // streams, of which none is given back
+  std::uintptr_t next_memory = 0;  // device memory lies side by side, as that of drivers may
+  std::uintptr_t last_memory = 0;
+  std::int64_t copies = 0;
   std::set<Stream*> streams;
   std::vector<std::unique_ptr<Stream>> ended;  // which others may be told to wait for, as for work that is done
   std::set<Event*> events;
@@ -319,6 +324,44 @@ int release(int device) {
 
 int device_of(const Context* context) { return context->device; }
 
+void check_context(const Context* context) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  if (m.only != nullptr && m.only != context) note(m, "another context than the caller's was made current");
+}
+
+void expect_flags(unsigned flags, unsigned expected, const char* what) {
+  if (flags != expected) fault(what);
+}
+
+namespace {
+
+// Called with the machine locked.
+Stream* default_of(Machine& m, int device, bool per_thread) {
+  Stream*& stream = m.defaults[static_cast<std::size_t>(device)][per_thread ? 1 : 0];
+  if (stream == nullptr) {
+    stream = new Stream;
+    stream->device = device;
+    stream->thread = std::thread([only = stream] { serve(*only); });
+    stream->thread.detach();
+  }
+  return stream;
+}
+
+bool is_stream(Machine& m, Stream* stream) {
+  if (m.streams.count(stream) != 0) return true;
+  return std::any_of(m.defaults.begin(), m.defaults.end(),
+                     [stream](const auto& two) { return stream == two[0] || stream == two[1]; });
+}
+
+}  // namespace
+
+Stream* default_stream(bool per_thread) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  return default_of(m, std::max(current_device(), 0), per_thread);
+}
+
 int new_stream(Stream** out) {
   Machine& m = machine();
   const Lock lock(m.mutex);
@@ -395,7 +438,7 @@ int free_event(Event* event) {
 int record(Event* event, Stream* stream) {
   Machine& m = machine();
   const Lock lock(m.mutex);
-  if (m.events.count(event) == 0 || m.streams.count(stream) == 0) {
+  if (m.events.count(event) == 0 || !is_stream(m, stream)) {
     note(m, "an event or stream that is none was used");
     return kInvalidHandle;
   }
@@ -439,6 +482,7 @@ int copy(std::uintptr_t dst, const void* src, std::size_t bytes, Stream* stream)
   }
   one.fails = m.failing_copy >= 0 && m.failing_copy-- == 0;
   m.failures += one.fails ? 1 : 0;
+  ++m.copies;
   put(*stream, one);
   return status_of(m, stream->device);
 }
@@ -480,18 +524,51 @@ int free_pinned(void* memory) {
   return code;
 }
 
+namespace {
+
+// A hint of where it may lie: beside the memory before it, in pages.
+void* place_for(Machine& m, std::size_t bytes) {
+  constexpr auto kReserved = static_cast<std::size_t>(std::min(std::uint64_t{1} << 36, std::uint64_t{SIZE_MAX / 32}));
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t size = (bytes + page - 1) / page * page;
+  if (m.next_memory == 0) {
+    // Addresses that are free, where nothing else will look for room soon.
+    void* const room = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return nullptr;
+    munmap(room, kReserved);
+    m.next_memory = reinterpret_cast<std::uintptr_t>(room);
+    m.last_memory = m.next_memory + kReserved / 2;
+  }
+  if (m.last_memory - m.next_memory < size) return nullptr;
+  void* const place = reinterpret_cast<void*>(m.next_memory);
+  m.next_memory += size;
+  return place;
+}
+
+}  // namespace
+
 int new_memory(std::uintptr_t* out, std::size_t bytes) {
   Machine& m = machine();
   const Lock lock(m.mutex);
   if (!is_current("device memory was allocated without a context")) return kInvalidContext;
   const int file = memfd_create("device", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kNoMemory;
-  void* const address = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+  void* const address = mmap(place_for(m, bytes), bytes, PROT_NONE, MAP_SHARED, file, 0);
   void* const view = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (address == MAP_FAILED || view == MAP_FAILED) return kNoMemory;
   *out = reinterpret_cast<std::uintptr_t>(address);
   m.memory[*out] = {current_device(), static_cast<std::byte*>(view), bytes};
+  return kOk;
+}
+
+int range_of_memory(std::uintptr_t* begin, std::size_t* bytes, std::uintptr_t address) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  const auto found = containing(m.memory, address);
+  if (found == m.memory.end() || address - found->first >= found->second.bytes) return kInvalidValue;
+  *begin = found->first;
+  *bytes = found->second.bytes;
   return kOk;
 }
 
@@ -532,6 +609,8 @@ void fake_reset() {
   m.bytes_per_second = 0;
   m.really = true;
   m.breaks_waits = false;
+  m.only = nullptr;
+  m.copies = 0;
   m.most_pinned = m.pinned_bytes;
 }
 
@@ -597,9 +676,30 @@ std::size_t fake_pinned() {
   return machine().pinned_bytes;
 }
 
+const void* fake_first_pinned() {
+  const Lock lock(machine().mutex);
+  return machine().pinned.empty() ? nullptr : reinterpret_cast<const void*>(machine().pinned.begin()->first);
+}
+
 std::size_t fake_most_pinned() {
   const Lock lock(machine().mutex);
   return machine().most_pinned;
+}
+
+std::int64_t fake_copies() {
+  const Lock lock(machine().mutex);
+  return machine().copies;
+}
+
+void fake_allow_only(const void* context) {
+  const Lock lock(machine().mutex);
+  machine().only = static_cast<const Context*>(context);
+}
+
+void* fake_default_stream(int ordinal, int per_thread) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  return default_of(m, ordinal, per_thread != 0);
 }
 
 std::int64_t fake_in_flight() {

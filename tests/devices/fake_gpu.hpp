@@ -46,6 +46,13 @@ int retain(int device);
 int release(int device);
 int device_of(const Context* context);
 
+// The current device's stream that needs no making: the legacy one, or (per_thread) the other.
+Stream* default_stream(bool per_thread);
+// A context of the caller: whatever else is made current is a fault.
+void check_context(const Context* context);
+// Flags other than those that the library is known to need are a fault.
+void expect_flags(unsigned flags, unsigned expected, const char* what);
+
 int new_stream(Stream** out);
 int free_stream(Stream* stream);
 int wait_for_event(Stream* stream, Event* event);
@@ -60,6 +67,7 @@ int unpin(void* memory);
 int new_pinned(void** out, std::size_t bytes);
 int free_pinned(void* memory);
 int new_memory(std::uintptr_t* out, std::size_t bytes);
+int range_of_memory(std::uintptr_t* begin, std::size_t* bytes, std::uintptr_t address);
 int free_memory(std::uintptr_t memory);
 
 }  // namespace fake

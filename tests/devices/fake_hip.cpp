@@ -1,5 +1,7 @@
 // The entry points of the HIP runtime, as far as the library calls them, over the fake machine.
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "fake_gpu.hpp"
 
 using namespace fake;
@@ -16,123 +18,147 @@ struct Chosen {
 
 thread_local Chosen chosen;
 
+// Of the calls of this thread, until it is asked for.
+thread_local int last_error = kOk;
+
+int kept(int code) {
+  if (code != kOk) last_error = code;
+  return code;
+}
+
 }  // namespace
 
 int fake::current_device() { return chosen.device; }
 
 extern "C" {
 
+int fake_last_error() { return last_error; }
+
 int fake_depth() { return chosen.device; }
 
 int hipInit(unsigned flags) {
-  if (const int code = giving_back("hipInit"); code != kOk) return code;
-  if (init_code() != kOk) return init_code();
+  if (const int code = giving_back("hipInit"); code != kOk) return kept(code);
+  if (init_code() != kOk) return kept(init_code());
   mark_initialized();
-  return flags == 0 ? kOk : kInvalidValue;
+  return kept(flags == 0 ? kOk : kInvalidValue);
 }
 
 int hipGetDeviceCount(int* count) {
-  if (const int code = enter("hipGetDeviceCount"); code != kOk) return code;
+  if (const int code = enter("hipGetDeviceCount"); code != kOk) return kept(code);
   *count = device_count();
-  return *count == 0 ? kNoDevice : kOk;
+  return kept(*count == 0 ? kNoDevice : kOk);
 }
 
 int hipGetDevice(int* device) {
-  if (const int code = enter("hipGetDevice"); code != kOk) return code;
+  if (const int code = enter("hipGetDevice"); code != kOk) return kept(code);
   *device = chosen.device;
-  return kOk;
+  return kept(kOk);
 }
 
 int hipSetDevice(int device) {
   // A call that gives the caller's device back does so whatever it returns.
   const int code = device == 0 ? giving_back("hipSetDevice") : enter("hipSetDevice");
-  if (code != kOk && device != 0) return code;
-  if (device < 0 || device >= device_count()) return kInvalidDevice;
+  if (code != kOk && device != 0) return kept(code);
+  if (device < 0 || device >= device_count()) return kept(kInvalidDevice);
   chosen.device = device;
-  return code;
+  return kept(code);
 }
 
-int hipGetLastError() { return kOk; }
+int hipGetLastError() { return std::exchange(last_error, kOk); }
 
 const char* hipGetErrorName(int code) { return name_of(code); }
 
-int hipStreamCreateWithFlags(void** stream, unsigned /*flags*/) {
+int hipStreamCreateWithFlags(void** stream, unsigned flags) {
+  expect_flags(flags, 1, "a stream that waits for the default one");
   const int code = enter("hipStreamCreateWithFlags");
-  return code != kOk ? code : new_stream(reinterpret_cast<Stream**>(stream));
+  return kept(code != kOk ? code : new_stream(reinterpret_cast<Stream**>(stream)));
 }
 
 int hipStreamDestroy(void* stream) {
   const int code = giving_back("hipStreamDestroy");
   const int own = free_stream(static_cast<Stream*>(stream));
-  return code != kOk ? code : own;
+  return kept(code != kOk ? code : own);
 }
 
-int hipStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
+int hipStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  expect_flags(flags, 0, "flags of a wait");
   const int code = enter("hipStreamWaitEvent");
-  return code != kOk ? code : wait_for_event(static_cast<Stream*>(stream), static_cast<Event*>(event));
+  return kept(code != kOk ? code : wait_for_event(static_cast<Stream*>(stream), static_cast<Event*>(event)));
 }
 
 int hipStreamSynchronize(void* stream) {
   const int code = enter("hipStreamSynchronize");
-  return code != kOk ? code : synchronize(static_cast<Stream*>(stream));
+  return kept(code != kOk ? code : synchronize(static_cast<Stream*>(stream)));
 }
 
-int hipEventCreateWithFlags(void** event, unsigned /*flags*/) {
+int hipEventCreateWithFlags(void** event, unsigned flags) {
+  expect_flags(flags, 3, "an event with a time, or whose waiters spin");
   const int code = enter("hipEventCreateWithFlags");
-  return code != kOk ? code : new_event(reinterpret_cast<Event**>(event));
+  return kept(code != kOk ? code : new_event(reinterpret_cast<Event**>(event)));
 }
 
 int hipEventDestroy(void* event) {
   const int code = giving_back("hipEventDestroy");
   const int own = free_event(static_cast<Event*>(event));
-  return code != kOk ? code : own;
+  return kept(code != kOk ? code : own);
 }
 
 int hipEventRecord(void* event, void* stream) {
   const int code = enter("hipEventRecord");
-  return code != kOk ? code : record(static_cast<Event*>(event), static_cast<Stream*>(stream));
+  if (code != kOk) return kept(code);
+  // The default streams: null, and the number of the one per thread. Not all versions have a number for the first.
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  return record(static_cast<Event*>(event),
+                number == 0 || number == 2 ? default_stream(number == 2) : static_cast<Stream*>(stream));
 }
 
 int hipEventSynchronize(void* event) {
   const int code = enter("hipEventSynchronize");
-  return code != kOk ? code : synchronize(static_cast<Event*>(event));
+  return kept(code != kOk ? code : synchronize(static_cast<Event*>(event)));
 }
 
 int hipMemcpyHtoDAsync(std::uintptr_t dst, const void* src, std::size_t bytes, void* stream) {
   const int code = enter("hipMemcpyHtoDAsync");
-  return code != kOk ? code : copy(dst, src, bytes, static_cast<Stream*>(stream));
+  return kept(code != kOk ? code : copy(dst, src, bytes, static_cast<Stream*>(stream)));
 }
 
-int hipHostRegister(void* memory, std::size_t bytes, unsigned /*flags*/) {
+int hipHostRegister(void* memory, std::size_t bytes, unsigned flags) {
+  expect_flags(flags, 1, "memory that is pinned for one context");
   const int code = enter("hipHostRegister");
-  return code != kOk ? code : pin(memory, bytes);
+  return kept(code != kOk ? code : pin(memory, bytes));
 }
 
 int hipHostUnregister(void* memory) {
   const int code = giving_back("hipHostUnregister");
   const int own = unpin(memory);
-  return code != kOk ? code : own;
+  return kept(code != kOk ? code : own);
 }
 
-int hipHostMalloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
+int hipHostMalloc(void** memory, std::size_t bytes, unsigned flags) {
+  expect_flags(flags, 1, "memory that is pinned for one context");
   const int code = enter("hipHostMalloc");
-  return code != kOk ? code : new_pinned(memory, bytes);
+  return kept(code != kOk ? code : new_pinned(memory, bytes));
 }
 
 int hipHostFree(void* memory) {
   const int code = giving_back("hipHostFree");
   const int own = free_pinned(memory);
-  return code != kOk ? code : own;
+  return kept(code != kOk ? code : own);
 }
 
 int hipMalloc(std::uintptr_t* memory, std::size_t bytes) {
   const int code = enter("hipMalloc");
-  return code != kOk ? code : new_memory(memory, bytes);
+  return kept(code != kOk ? code : new_memory(memory, bytes));
 }
 
 int hipFree(std::uintptr_t memory) {
   const int code = giving_back("hipFree");
   const int own = free_memory(memory);
-  return code != kOk ? code : own;
+  return kept(code != kOk ? code : own);
+}
+
+int hipMemGetAddressRange(std::uintptr_t* begin, std::size_t* bytes, std::uintptr_t address) {
+  const int code = enter("hipMemGetAddressRange");
+  return kept(code != kOk ? code : range_of_memory(begin, bytes, address));
 }
 }

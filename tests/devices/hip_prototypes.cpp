@@ -29,6 +29,7 @@ ST_SAME(hipHostRegister);
 ST_SAME(hipHostUnregister);
 ST_SAME(hipHostFree);
 ST_SAME(hipFree);
+ST_SAME(hipMemGetAddressRange);
 static_assert(kSamePrototype<hipMalloc_type, Malloc> && static_cast<Malloc>(&::hipMalloc) != nullptr);
 static_assert(kSamePrototype<hipHostMalloc_type, HostMalloc> && static_cast<HostMalloc>(&::hipHostMalloc) != nullptr);
 
@@ -37,7 +38,7 @@ static_assert(kSamePrototype<hipHostMalloc_type, HostMalloc> && static_cast<Host
 #include "device/hip_calls.def"
 #undef ST_HIP_CALL
 
-static_assert(hipErrorNoDevice == 100);
+static_assert(hipErrorNoDevice == 100 && hipErrorOutOfMemory == 2);
 static_assert(hipStreamNonBlocking == 1 && hipEventBlockingSync == 1 && hipEventDisableTiming == 2);
 static_assert(hipHostRegisterPortable == 1 && hipHostMallocPortable == 1);
 

@@ -39,6 +39,7 @@ TEST_P(DeviceOpening, ADriverThatCannotBeUsedIsUnsupported) {
   st_device_options options = driver.options();
   options.library = "/nonexistent/libdriver.so.1";
   expect_refused(options, ST_ERR_UNSUPPORTED, "/nonexistent/libdriver.so.1");
+  expect_refused(options, ST_ERR_UNSUPPORTED, "cannot open shared object file");
   options.library = ST_NO_DRIVER;
   expect_refused(options, ST_ERR_UNSUPPORTED, "too old");
   driver.set_devices(0);
@@ -64,6 +65,10 @@ TEST_P(DeviceOpening, OptionsThatMakeNoSenseAreRefused) {
   options = driver.options();
   options.queues = 65;
   expect_refused(options, ST_ERR_ARGUMENT, "65");
+  EXPECT_EQ(driver.calls(), 0);  // before the driver hears of anything
+  options = driver.options();
+  options.library = "";
+  expect_refused(options, ST_ERR_ARGUMENT, "empty");
   options = driver.options();
   options.struct_size = 7;
   expect_refused(options, ST_ERR_STRUCT_SIZE, "7");
@@ -103,6 +108,7 @@ TEST(CudaOpening, AContextOfTheCallerIsUsedAndStaysTheCallers) {
   const Model model({100'000});
   st_device_options options = cuda().options();
   options.context = cuda().new_context(0);
+  cuda().allow_only(options.context);
   DevicePtr device;
   ASSERT_EQ(cuda().open(options, device), ST_OK);
   {

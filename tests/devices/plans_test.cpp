@@ -2,7 +2,10 @@
 //
 // The devices copy as late as they may, so that a slot that is written to too early gives wrong bytes, as one test shows.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "driver.hpp"
@@ -99,22 +102,40 @@ TEST_P(DevicePlans, EveryLayoutArrivesOnTwoDevicesAndTheHost) {
   }
 }
 
-// They may lie in two allocations, which drivers do not fill by one copy.
-TEST_P(DevicePlans, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
-  const Model model(std::vector<std::uint64_t>(2000, 500));
-  const DevicePtr device = driver.opened();
-  const DeviceMemory memory(driver, device.get(), model.data_size());
-  const PlanPtr plan = model.plan();
-  for (std::size_t i = 0; i < model.count(); ++i) add(plan, device, model.tensor(i), memory.at(500 * i));
-  st_read_options options = ST_INIT(st_read_options);
-  options.threads = 1;
-  run(plan, options);
-  EXPECT_EQ(std::memcmp(memory.contents().data(), model.data(), model.data_size()), 0);
-  const st_plan_stats stats = stats_of(plan);
-  EXPECT_EQ(stats.bytes_wanted, model.data_size());
-  EXPECT_EQ(stats.bytes_copied, model.data_size());
-  EXPECT_GE(stats.copies, model.count());
-  EXPECT_EQ(stats.staging_bytes, driver.pinned());
+// Of two allocations drivers do not fill two by one copy, also if they are neighbours.
+TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
+  const std::size_t page = 4096;
+  const Model model(std::vector<std::uint64_t>(500, page));
+  for (const bool apart : {false, true}) {
+    driver.reset();
+    const DevicePtr device = driver.opened();
+    std::vector<std::unique_ptr<DeviceMemory>> all;
+    const PlanPtr plan = model.plan();
+    std::size_t neighbours = 0;
+    for (std::size_t i = 0; i < model.count(); ++i) {
+      if (apart || i == 0) {
+        all.push_back(std::make_unique<DeviceMemory>(driver, device.get(), apart ? page : model.data_size()));
+      }
+      if (apart && i > 0 && all[i - 1]->at(page) == all[i]->at(0)) ++neighbours;
+      add(plan, device, model.tensor(i), all.back()->at(apart ? 0 : page * i));
+    }
+    st_read_options options = ST_INIT(st_read_options);
+    options.threads = 1;
+    run(plan, options);
+    const st_plan_stats stats = stats_of(plan);
+    EXPECT_EQ(stats.bytes_copied, model.data_size());
+    EXPECT_EQ(stats.staging_bytes, driver.pinned());
+    if (apart) {
+      EXPECT_GT(neighbours, 100U) << "the fake puts memory side by side";
+      EXPECT_GE(driver.copies(), 500);
+      for (std::size_t i = 0; i < model.count(); ++i) {
+        ASSERT_EQ(std::memcmp(all[i]->contents().data(), model.bytes(i), page), 0) << i;
+      }
+    } else {
+      EXPECT_LE(driver.copies(), 10);
+      EXPECT_EQ(std::memcmp(all[0]->contents().data(), model.data(), model.data_size()), 0);
+    }
+  }
 }
 
 TEST_P(DevicePlans, SlicesAreGathered) {
@@ -279,6 +300,19 @@ TEST_P(DevicePlans, CopiesWaitForTheWorkOfAStream) {
   EXPECT_EQ(std::memcmp(memory.contents().data(), model.data(), model.data_size()), 0);
 }
 
+TEST_P(DevicePlans, TheNumbersOfTheDefaultStreamsAreThoseOfDlpack) {
+  const Model model({50'000});
+  const DevicePtr device = driver.opened(1);
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  for (const std::uintptr_t number : {std::uintptr_t{1}, std::uintptr_t{2}}) {
+    const PlanPtr plan = model.plan();
+    add(plan, device, model.tensor(0), memory.at(0), reinterpret_cast<void*>(number));
+    driver.fill(driver.default_stream(1, number == 2), memory.at(0), 0xEE, model.data_size());
+    run(plan);
+    EXPECT_EQ(std::memcmp(memory.contents().data(), model.data(), model.data_size()), 0) << number;
+  }
+}
+
 TEST_P(DevicePlans, ACancelLeavesNoCopyUnderWay) {
   const Model model(std::vector<std::uint64_t>(64, 300'000));
   const DevicePtr device = driver.opened(0, 4 * kMiB);
@@ -324,6 +358,28 @@ TEST_P(DevicePlans, ADeviceLivesAsLongAsItsPlans) {
   plan.reset();
   st_device_release(other, memory);
   st_device_free(other);
+}
+
+// A fork during a copy would leave the device with pages of which the parent gets others as soon as it writes.
+TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
+  const Model model({100'000});
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory.at(0));
+  run(plan);
+  const void* const slot = driver.first_pinned();
+  ASSERT_NE(slot, nullptr);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], slot, 1), 1);
+  const pid_t child = fork();
+  if (child == 0) _exit(write(ends[1], slot, 1) == -1 && errno == EFAULT ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the child has the slot";
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace

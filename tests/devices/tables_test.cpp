@@ -1,9 +1,11 @@
 // Devices that are tables of the caller's functions: which functions there must be, what their answers become, and that
 // close is called once.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "driver.hpp"
@@ -250,6 +252,92 @@ TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
   ASSERT_EQ(st_plan_run(plan.get(), &options, nullptr), ST_OK);
   std::sort(told.begin(), told.end());
   EXPECT_EQ(told, (std::vector<std::size_t>{0, 1, 2}));
+}
+
+// C++ callers' functions may throw. What is thrown where something is given back is lost, and where a slot is asked for it
+// is the plan's error.
+TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
+  static bool throws;
+  const Model model(std::vector<std::uint64_t>(9, 900'000));
+  Table table;
+  st_device_ops ops = table.ops();
+  ops.host_alloc = [](void* ctx, std::size_t size) {
+    if (throws) throw std::runtime_error("no slot today");
+    return static_cast<Table*>(ctx)->ops().host_alloc(ctx, size);
+  };
+  ops.host_free = [](void* ctx, void* memory, std::size_t size) {
+    static_cast<Table*>(ctx)->ops().host_free(ctx, memory, size);
+    throw std::runtime_error("freeing");
+  };
+  ops.close = [](void* ctx) {
+    ++static_cast<Table*>(ctx)->closed;
+    throw std::runtime_error("closing");
+  };
+  DevicePtr device = make(ops, nullptr, ST_OK);
+  std::vector<char> got;
+  st_error err = ST_INIT(st_error);
+  for (int round = 0; round < 20; ++round) {  // more than the device has slots
+    throws = true;
+    EXPECT_EQ(load(device.get(), model, got, &err), ST_ERR_INTERNAL);
+    EXPECT_EQ(std::string(err.message), "no slot today");
+  }
+  throws = false;
+  EXPECT_EQ(load(device.get(), model, got, &err), ST_OK) << err.message;
+  EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+  device.reset();
+  EXPECT_EQ(table.closed, 1);
+  EXPECT_EQ(table.allocated, 0U);
+  ops.copy = nullptr;
+  make(ops, nullptr, ST_ERR_ARGUMENT);
+  EXPECT_EQ(table.closed, 2);
+}
+
+// The system refuses to read directly into it, and would after that not be asked for other reads of the file.
+TEST(DeviceTables, ASlotThatIsNotAlignedLeavesDirectReadsToTheOthers) {
+  const Model model({17 * kMiB, 1'000'000});  // how bytes are read is decided for every 16 MiB
+  std::vector<char> host(1'000'000);
+  std::vector<char> got(17 * kMiB);
+  st_read_options options = ST_INIT(st_read_options);
+  options.threads = 1;
+  options.cache = ST_CACHE_AROUND;
+  const auto bytes_read = [&options](const PlanPtr& plan) {
+    EXPECT_EQ(st_plan_run(plan.get(), &options, nullptr), ST_OK);
+    st_plan_stats stats = ST_INIT(st_plan_stats);
+    st_plan_get_stats(plan.get(), &stats);
+    return stats.bytes_read;
+  };
+  const auto add_host = [&](const PlanPtr& plan) {
+    EXPECT_EQ(st_plan_add(plan.get(), model.tensor(1), nullptr, nullptr, nullptr, host.data(), host.size(), nullptr),
+              ST_OK);
+  };
+  const PlanPtr alone = model.plan();
+  add_host(alone);
+  const std::uint64_t directly = bytes_read(alone);  // in whole blocks
+  if (directly == host.size()) GTEST_SKIP() << "no direct reads here";
+  Table table;
+  st_device_ops ops = table.ops();
+  ops.host_alloc = [](void*, std::size_t size) -> void* {
+    return static_cast<char*>(std::aligned_alloc(4096, size + 4096)) + 1;
+  };
+  ops.host_free = [](void*, void* memory, std::size_t) { std::free(static_cast<char*>(memory) - 1); };
+  const DevicePtr device = make(ops, nullptr, ST_OK);
+  const PlanPtr plan = model.plan();
+  ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr,
+                               got.data(), got.size(), nullptr),
+            ST_OK);
+  add_host(plan);
+  std::fill(host.begin(), host.end(), 0);
+  const std::uint64_t before = st_tensor_offset(model.tensor(0));
+  EXPECT_EQ(bytes_read(plan), before + got.size() + directly);
+  EXPECT_EQ(std::memcmp(got.data(), model.bytes(0), got.size()), 0);
+  EXPECT_EQ(std::memcmp(host.data(), model.bytes(1), host.size()), 0);
+}
+
+TEST(DeviceTables, ADeviceWithoutAFunctionThatReleasesIgnoresMemory) {
+  Table table;
+  const DevicePtr device = make(table.ops(), nullptr, ST_OK);
+  int memory = 0;
+  st_device_release(device.get(), &memory);
 }
 
 }  // namespace

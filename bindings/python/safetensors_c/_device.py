@@ -4,8 +4,9 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import atexit
 import os
-import weakref
+import threading
 from ctypes import byref, c_void_p
 
 from . import _library
@@ -34,23 +35,46 @@ class Device:
             self._free(self.value)
 
 
-_in_use: weakref.WeakValueDictionary[tuple[str, int], Device] = weakref.WeakValueDictionary()
+_open: dict[tuple[str, int], Device] = {}
+_lock = threading.Lock()
 
 
 def opened(kind: str, ordinal: int) -> Device | None:
     """The device, or None where this library has no way to it: no driver, or a library before 0.2.
 
-    All files that are open share it, so that memory is pinned once.
+    All files share it, also one that is opened after the last was closed, so that memory is pinned once: a model of many
+    shards may be read file by file. It stays open until forget() or the end of the process.
     """
     if not _library.HAS_DEVICES:
         return None
-    device = _in_use.get((kind, ordinal))
-    if device is not None:
-        return device
-    try:
-        device = _in_use[kind, ordinal] = Device(kind, ordinal)
-        return device
-    except SafetensorError as error:
-        if error.status != "ST_ERR_UNSUPPORTED":
-            raise
-        return None
+    with _lock:
+        device = _open.get((kind, ordinal))
+        if device is not None:
+            return device
+        try:
+            device = _open[kind, ordinal] = Device(kind, ordinal)
+            return device
+        except SafetensorError as error:
+            if error.status != "ST_ERR_UNSUPPORTED":
+                raise
+            return None
+
+
+def forget() -> None:
+    """Closes the devices as soon as no open file uses them, which gives back what they have pinned."""
+    with _lock:
+        _open.clear()
+
+
+def _leave_to_the_parent() -> None:
+    """No driver works in a forked process: there, nothing is given back to it."""
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    for device in _open.values():
+        device.value = 0
+    _open.clear()
+
+
+atexit.register(forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)

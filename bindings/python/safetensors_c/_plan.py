@@ -4,17 +4,18 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
+from ctypes import byref, c_int64, c_void_p
 
 from . import _callbacks, _library
 from ._library import call, quick, st
 
 
-def read(file, destinations, threads: int | None = None, progress=None, device=None, stream: int = 0) -> None:
+def read(file, destinations, threads: int | None = None, progress=None, device=None, stream: int = 0, part=None) -> None:
     """Fills memory: destinations are the handle of a tensor, an address, and the size of the tensor, which is there.
 
     `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading. With a
     `device` the addresses are in its memory, which is written to after the work that `stream` has been given; 0: at once.
+    With a `part`, a Selection, only that part of the tensors is read, whose size is then given.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}, and must be at least 1")
@@ -26,8 +27,12 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
         if device is not None:
             def add(plan, *arguments):
                 return st.st_plan_add_device(plan, device.value, stream, *arguments)
+        begin = end = step = None
+        if part is not None:
+            kind = c_int64 * len(part.begin)
+            begin, end, step = kind(*part.begin), kind(*part.end), kind(*part.step)
         for handle, address, size in destinations:
-            if size and add(at, handle, None, None, None, address, size, reference):
+            if size and add(at, handle, begin, end, step, address, size, reference):
                 raise _library.failure(error)
         _run(file, plan, threads or 0, progress)
     finally:

@@ -64,8 +64,12 @@ class Tensors:
     def slice(self, file, tensor, index):
         backwards = any(isinstance(item, slice) and item.step is not None and item.step < 0
                         for item in (index if isinstance(index, tuple) else (index,)))
-        if backwards and tensor.dtype not in ("F4", "UNKNOWN"):
-            return self._move(_read_slice(file, tensor, index))
+        if tensor.dtype not in ("F4", "UNKNOWN"):
+            part = _part(index, tensor.shape) if self._opened_gpu() is not None else None
+            if part is not None:
+                return self._fill_part(file, tensor, part)
+            if backwards:
+                return self._move(_read_slice(file, tensor, index))
         whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
         return self._move(whole[index])
 
@@ -91,9 +95,18 @@ class Tensors:
         that is gone: the bytes come after that.
         """
         empty = [torch.empty(shape(row), dtype=dtype(row.dtype), device=self._device) for row in rows]
-        stream = torch.cuda.current_stream(self._device).cuda_stream or _LEGACY_STREAM
-        _plan.read(file, _places(rows, empty), threads, progress, self._gpu, stream)
+        _plan.read(file, _places(rows, empty), threads, progress, self._gpu, self._stream())
         return empty
+
+    def _fill_part(self, file, tensor, part):
+        empty = torch.empty(part.shape, dtype=dtype(tensor.dtype), device=self._device)
+        size = empty.numel() * empty.element_size()
+        _plan.read(file, [(tensor.handle, empty.data_ptr(), size)], None if size >= 16 << 20 else 1, None, self._gpu,
+                   self._stream(), part)
+        return empty
+
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self._device).cuda_stream or _LEGACY_STREAM
 
     def _opened_gpu(self):
         """The GPU for plans, or None where there is none. It is opened for the first tensor: that makes a context."""
@@ -149,6 +162,17 @@ def _groups(rows, limit: int):
         size += row.nbytes
     if group:
         yield group
+
+
+def _part(index, shape):
+    """What a plan can read of a tensor, or None if only torch knows what is meant: masks, new axes, and what it refuses."""
+    from ._index import Selection
+    if any(item is None or isinstance(item, bool) for item in (index if isinstance(index, tuple) else (index,))):
+        return None
+    try:
+        return Selection(index, shape)
+    except SafetensorError:
+        return None
 
 
 def _read_slice(file, tensor, index):

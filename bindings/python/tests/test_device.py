@@ -6,6 +6,8 @@ import gc
 import importlib
 import os
 import random
+import threading
+import time
 from ctypes import CDLL, byref, c_size_t, c_void_p, create_string_buffer
 
 import pytest
@@ -24,6 +26,8 @@ def driver():
     fake.fake_reset()
     fake.fake_read.argtypes = (c_void_p, c_void_p, c_size_t)
     yield fake
+    _device.forget()
+    gc.collect()
     assert fake.fake_leaks() == 0 and fake.fake_depth() == 0
 
 
@@ -80,9 +84,42 @@ def test_without_a_driver_there_is_another_way(driver):
 def test_files_share_a_device(driver):
     first = _device.opened("cuda", 1)
     assert _device.opened("cuda", 1) is first and _device.opened("cuda", 0) is not first
+    value = first.value
     del first
     gc.collect()
+    assert _device.opened("cuda", 1).value == value  # for the next file
+    _device.forget()
+    gc.collect()
     assert driver.fake_leaks() == 0
+
+
+def test_threads_open_a_device_once(monkeypatch):
+    class Slow:
+        opened = []
+
+        def __init__(self, *asked):
+            Slow.opened.append(asked)
+            time.sleep(0.02)
+
+    monkeypatch.setattr(_device, "Device", Slow)
+    monkeypatch.setattr(_device._library, "HAS_DEVICES", True)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(_device.opened("cuda", 9))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _device.forget()
+    assert len(Slow.opened) == 1 and found == found[:1] * 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork()")
+def test_a_forked_process_leaves_devices_alone(driver):
+    device = _device.opened("cuda", 0)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if device.value == 0 and not _device._open else 1)
+    assert os.waitpid(child, 0)[1] == 0 and device.value != 0
 
 
 @pytest.mark.parametrize("device, index", [("cuda", 1), ("cuda:0", 0), (1, 1), ("cuda:1", 1)])
@@ -125,3 +162,37 @@ def test_torch_allocates_and_a_plan_fills(file, monkeypatch):
     for name, tensor in _torch.Tensors("cpu").tensors(file).items():
         assert found[name].equal(tensor), name
     assert one.equal(found[file.table.names[30]])
+
+
+SLICES = [3, -1, slice(1, 4), (slice(None), 2), (slice(0, 5, 2), slice(3, None, 3)), (..., slice(1, 2)), slice(2, 2), ...,
+          (slice(None, None, -1), slice(5, 1, -2)), (1, 1), []]
+OTHERS = [None, True, slice(0, 100), (None, slice(1))]  # what only torch knows
+
+
+@pytest.mark.parametrize("index", SLICES + OTHERS, ids=str)
+def test_a_slice_of_torch_is_planned_straight_to_the_gpu(ours, path, monkeypatch, index):
+    torch, np = pytest.importorskip("torch"), pytest.importorskip("numpy")
+    from safetensors_c import _torch
+    values = np.arange(7 * 11, dtype="i4").reshape(7, 11)
+    importlib.import_module("safetensors_c.numpy").save_file({"t": values}, path)
+    file, told = _file.File(path), []
+
+    def read(file, places, threads=None, progress=None, device=None, stream=0, part=None):
+        told.append((device, stream, sum(place[2] for place in places)))
+        fill(file, places, threads, progress, part=part)
+
+    class Stream:
+        cuda_stream = 55
+
+    fill, gpu = _plan.read, object()
+    monkeypatch.setattr(_plan, "read", read)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream)
+    tensors = _torch.Tensors("cpu", mapped=False)
+    tensors._device, tensors._gpu = "cpu:0", gpu  # as if it were one
+    row = file.table.row(0)
+    found = tensors.slice(file, row, index)
+    backwards = isinstance(index, tuple) and index[0] == slice(None, None, -1)
+    wanted = torch.from_numpy(values[index].copy()) if backwards else torch.from_numpy(values)[index]
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype and found.equal(wanted)
+    if index not in OTHERS:
+        assert told == [(gpu, 55, wanted.numel() * 4)]  # and no more than that

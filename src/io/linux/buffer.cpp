@@ -57,6 +57,8 @@ bool populate_buffer([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::si
 #endif
 }
 
+void keep_from_children(std::byte* begin, std::size_t bytes) noexcept { madvise(begin, bytes, MADV_DONTFORK); }
+
 void free_buffer(std::byte* buffer) noexcept {
   if (buffer == nullptr) return;
   const Front front = *reinterpret_cast<const Front*>(buffer - sysconf(_SC_PAGESIZE));

@@ -26,6 +26,8 @@ std::byte* reserve_buffer(std::uint64_t bytes) {
 
 bool populate_buffer(std::byte* /*begin*/, std::size_t /*bytes*/) { return false; }
 
+void keep_from_children(std::byte* /*begin*/, std::size_t /*bytes*/) noexcept {}
+
 void free_buffer(std::byte* buffer) noexcept {
   if (buffer != nullptr) std::free(*reinterpret_cast<void**>(buffer - sizeof(void*)));
 }

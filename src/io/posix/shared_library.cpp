@@ -15,7 +15,14 @@ SharedLibrary SharedLibrary::loaded(const char* name) {
 #endif
 }
 
-SharedLibrary SharedLibrary::load(const char* name) { return SharedLibrary(dlopen(name, RTLD_NOW | RTLD_LOCAL)); }
+SharedLibrary SharedLibrary::load(const char* name, std::string* why) {
+  void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr && why != nullptr) {
+    const char* const said = dlerror();
+    *why = said == nullptr ? "" : said;
+  }
+  return SharedLibrary(handle);
+}
 
 void* SharedLibrary::find(const char* function) const { return dlsym(handle_, function); }
 

@@ -42,6 +42,8 @@ std::byte* reserve_buffer(std::uint64_t bytes) {
 
 bool populate_buffer(std::byte* /*begin*/, std::size_t /*bytes*/) { return false; }
 
+void keep_from_children(std::byte* /*begin*/, std::size_t /*bytes*/) noexcept {}
+
 void free_buffer(std::byte* buffer) noexcept {
   MEMORY_BASIC_INFORMATION region{};
   if (buffer == nullptr || VirtualQuery(buffer, &region, sizeof region) == 0) return;

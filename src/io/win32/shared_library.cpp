@@ -20,7 +20,7 @@ SharedLibrary SharedLibrary::loaded(const char* name) {
 }
 
 // A bare name is looked for among the system's libraries only, never in the folder that the program happens to be in.
-SharedLibrary SharedLibrary::load(const char* name) {
+SharedLibrary SharedLibrary::load(const char* name, std::string* /*why*/) {
   if (std::strpbrk(name, "\\/:") != nullptr) {
     return SharedLibrary(LoadLibraryExW(native_path(name).c_str(), nullptr, LOAD_WITH_ALTERED_SEARCH_PATH));
   }
