@@ -109,6 +109,26 @@ class SplitAndMerge(Case):
         self.ok("merge", self.path("b"), self.path("back.safetensors"))
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
 
+    def test_words_in_brackets_are_not_split(self):
+        """The parser takes them for lists."""
+        a = self.model("[a,b]", LAYERS[:3], {"format": "pt"})
+        b = self.model("[b]", LAYERS[3:6])
+        (self.folder / "SUMS").write_bytes(subprocess.run(["sha256sum", "[a,b]", "[b]"], cwd=self.folder, capture_output=True, check=True).stdout)
+        def ok(*arguments):
+            result = run(*arguments, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+            return result.stdout.decode()
+        self.assertEqual(ok("hash", "[a,b]", "[b]"), (self.folder / "SUMS").read_text())
+        self.assertEqual(ok("verify", "[a,b]", "[b]", "--against", "SUMS").count(": valid"), 2)
+        ok("merge", "[a,b]", "[b]", "all.safetensors")
+        self.assertEqual(self.shown("all.safetensors")["total"]["tensors"], 6)
+        ok("meta", "all.safetensors", "set", "[k,l]=[1,2]")
+        self.assertEqual(self.shown("all.safetensors")["metadata"], {"format": "pt", "[k,l]": "[1,2]"})
+        self.assertEqual(ok("meta", "all.safetensors", "get", "[k,l]"), "[1,2]\n")
+        ok("meta", "all.safetensors", "rm", "[k,l]")
+        self.assertEqual(self.shown("all.safetensors")["metadata"], {"format": "pt"})
+        self.assertNotIn(b"u0000", run("show", a, b).stderr)
+
     def test_several_files_become_one(self):
         a = self.model("a.safetensors", LAYERS[:3], {"format": "pt", "from": "a"})
         b = self.model("b.safetensors", LAYERS[3:6], {"format": "pt", "from": "b"})
