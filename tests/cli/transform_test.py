@@ -165,6 +165,14 @@ class SplitAndMerge(Case):
         self.assertIn("12 tensors", self.ok("merge", path, self.path("out.safetensors"), "--dry-run"))
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
 
+    def test_names_of_shards_that_are_none(self):
+        path = self.model()
+        for name in ("../up", "a/b", "a\\b", "..", ".", b"a\xff", b"\xed\xa0\x80"):
+            self.assertIn("--name", self.refused(2, "split", path, self.path("shards"), "--max-size", "3KB", "--name", name))
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+        self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "größer…")
+        self.assertIn("größer…-00001-of-00003.safetensors", self.names("shards"))
+
     def test_sizes_that_are_none(self):
         for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
             self.refused(2, "split", self.model(), self.path("shards"), f"--max-size={size}")
@@ -239,9 +247,25 @@ class Rename(Case):
         self.assertIn("changes no name", self.refused(2, "rename", path, "decoder", "x", out))
         self.assertIn("PATTERN (model", self.refused(2, "rename", path, "(model", "x", out))
         self.assertIn("__metadata__", self.refused(2, "rename", path, "model.layers.0.weight", "__metadata__", out))
-        long = self.model("long.safetensors", [("n" * 5000, "U8", [1], 1)])
-        self.assertIn("names beyond 4096 bytes", self.refused(2, "rename", long, "(n*)*", "x", out))
+        for pattern in ("(n{1000}){1000}", "n{99999999999999999999}", "(" * 501 + ")" * 501):
+            self.assertIn("repeated too often", self.refused(2, "rename", path, pattern, "x", out))
         self.assertFalse(os.path.exists(out))
+
+    def test_long_names_do_not_overflow_the_stack(self):
+        out = self.path("out.safetensors")
+        self.ok("rename", self.model("nested.safetensors", [("n" * 4096, "U8", [1], 1)]), "((((((((((n))))))))))+", "x", out)
+        long = self.model("long.safetensors", [("n" * 40_000, "U8", [1], 1)])
+        self.ok("rename", long, "(n|m)+", "x", out)
+        self.assertEqual([tensor["name"] for tensor in self.shown("out.safetensors")["tensors"]], ["x"])
+        self.assertIn("this PATTERN takes names of 8192 at most", self.refused(2, "rename", long, "((()*)*n)*" + "|" * 22, "x", out))
+        worst = self.model("worst.safetensors", [("n" * 26_000, "U8", [1], 1)])
+        self.ok("rename", worst, "((()*)*n)*", "x", out)
+        self.ok("rename", self.model(), "(" * 333 + "w" + ")" * 333 + "(?=e)", "W", out)
+
+    def test_a_pattern_that_cuts_a_character(self):
+        path = self.model(tensors=[("ä", "U8", [1], 1)])
+        self.assertIn("would not be UTF-8", self.refused(2, "rename", path, "^.", "", self.path("out.safetensors")))
+        self.ok("rename", path, "^..", "a", self.path("out.safetensors"))
 
     def test_a_dry_run_lists_the_names(self):
         out = self.ok("rename", self.model(), r"layers\.2", "l.2", self.path("out.safetensors"), "--dry-run")
