@@ -318,3 +318,14 @@ class Mistakes(Case):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_one_who_ignores_the_signal_is_told_of_lost_output(self):
+        size = 1 << 20
+        path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size), metadata={"k": "v" * size})
+        for arguments in (["merge", path, "-"], ["cat", path, "w"], ["meta", path, "--json"]):
+            with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=False) as process:
+                process.stdout.read(10)
+                process.stdout.close()
+                self.assertIn(b"Broken pipe", process.stderr.read(), arguments)
+                self.assertEqual(process.wait(timeout=60), 3, arguments)
+
+
