@@ -205,3 +205,18 @@ class Stats(Case):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_large_integers_of_one_sign(self):
+        tensors = [("n", "I64", [2], 16), ("u", "U64", [2], 16)]
+        data = struct.pack("<2q2Q", -2**63 + 1, -2**62 - 1, 2**63 + 1, 2**63 + 3)
+        path = self.file("i.safetensors", tensors, None, data)
+        rows = {row["name"]: row for row in self.rows(path)}
+        self.assertEqual((rows["n"]["min"], rows["n"]["max"]), (-2**63 + 1, -2**62 - 1))
+        self.assertEqual((rows["u"]["min"], rows["u"]["max"]), (2**63 + 1, 2**63 + 3))
+        self.assertEqual(self.ends(0, "stats", path)[-1].split()[2:4], [str(-2**63 + 1), str(2**63 + 3)])
+
+    def test_the_mean_of_the_largest_numbers(self):
+        largest = 1.7976931348623157e308
+        for values, mean in ([largest] * 3, largest), ([largest, largest, -largest, -largest], 0), ([-largest] * 5000, -largest):
+            row = self.rows(self.file("d.safetensors", [("w", "F64", [len(values)], 8 * len(values))], None, struct.pack(f"<{len(values)}d", *values)))[0]
+            self.assertEqual(row["mean"], mean)
+
