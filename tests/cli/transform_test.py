@@ -274,6 +274,25 @@ class Rename(Case):
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
 
 
+class Out(Case):
+    def test_names_that_are_no_folder(self):
+        path = self.model()
+        for arguments in (("cast", path, "OUT", "--to", "f16"), ("rename", path, "m", "n", "OUT"), ("extract", path, "OUT", "--filter", "*")):
+            for out, words in ((self.path("out.pt"), "not .safetensors"), ("", "OUT is empty")):
+                self.assertIn(words, self.refused(2, *[out if word == "OUT" else word for word in arguments]))
+        self.assertIn('safetensors: ""', self.refused(2, "merge", path, ""))
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+        os.mkdir(self.path("was.pt"))
+        self.ok("cast", path, self.path("was.pt"), "--to", "f16")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_help_that_cannot_be_written(self):
+        for arguments in (["--help"], ["show", "--help"], ["--version"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((result.returncode, result.stderr), (3, b"safetensors: standard output cannot be written\n"))
+
+
 class Extract(Case):
     def test_the_tensors_that_fit(self):
         path = self.model(metadata={"format": "pt"})
@@ -305,6 +324,17 @@ class ClosedPipe(Case):
                 self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", 0), arguments)
 
 
+    def test_one_who_ignores_the_signal_is_told_of_lost_output(self):
+        size = 1 << 20
+        path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size), metadata={"k": "v" * size})
+        for arguments in (["merge", path, "-"], ["cat", path, "w"], ["meta", path, "--json"]):
+            with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=False) as process:
+                process.stdout.read(10)
+                process.stdout.close()
+                self.assertIn(b"Broken pipe", process.stderr.read(), arguments)
+                self.assertEqual(process.wait(timeout=60), 3, arguments)
+
+
 class Mistakes(Case):
     def test_a_suggestion_for_what_is_nearly_right(self):
         path = self.model()
@@ -318,14 +348,3 @@ class Mistakes(Case):
 
 if __name__ == "__main__":
     unittest.main()
-    def test_one_who_ignores_the_signal_is_told_of_lost_output(self):
-        size = 1 << 20
-        path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size), metadata={"k": "v" * size})
-        for arguments in (["merge", path, "-"], ["cat", path, "w"], ["meta", path, "--json"]):
-            with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=False) as process:
-                process.stdout.read(10)
-                process.stdout.close()
-                self.assertIn(b"Broken pipe", process.stderr.read(), arguments)
-                self.assertEqual(process.wait(timeout=60), 3, arguments)
-
-
