@@ -22,8 +22,8 @@ namespace cli {
 namespace {
 
 // Measured: a match takes up to 250 bytes of stack for each byte of a name and of PATTERN, and PATTERN itself 3 KiB for
-// each of its bytes if all are brackets. A sanitizer takes three times as much.
-constexpr std::size_t kStackPerStep = 1024;
+// each of its bytes if all are brackets. A sanitizer takes five times as much.
+constexpr std::size_t kStackPerStep = 2048;
 constexpr std::size_t kStackPerByte = 16 << 10;
 constexpr std::size_t kLongestPattern = 1000;
 constexpr std::size_t kMostSteps = std::size_t{1} << 18;
