@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app.hpp"
 
+#include <algorithm>
+#include <iostream>
 #include <memory>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -104,7 +107,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     if (!option.starts_with("--") || holds(options, option)) continue;
     return formatted("there is no option '{}'{}", printable(option), did_you_mean(option, options));
   }
-  return error.what();
+  std::string text = error.what();
+  unmark(text);
+  return text;
 }
 
 std::vector<std::string> choices_of(const CLI::Option& option) {
@@ -118,7 +123,8 @@ OptionText text_of(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
   if (option.get_positional()) {
     text.names = {option.get_name(true)};
-    if (option.get_expected_max() > 1) text.names[0] += "...";
+    const std::string words = option.get_option_text();
+    if (option.get_expected_max() > 1) text.names[0] += words.empty() ? "..." : " " + words;
   } else if (option.get_items_expected_max() > 0) {
     text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
   }
@@ -142,14 +148,17 @@ CommandText text_of(const CLI::App& app) {
 
 int run(const std::vector<std::string>& arguments) {
   const std::unique_ptr<CLI::App> app = make_app();
-  std::vector<const char*> given;
-  given.reserve(arguments.size());
-  for (const std::string& argument : arguments) given.push_back(argument.c_str());
+  const std::size_t program = arguments.empty() ? 0 : 1;
+  std::vector<std::string> given =
+      kept_whole({arguments.begin() + static_cast<std::ptrdiff_t>(program), arguments.end()});
+  std::reverse(given.begin(), given.end());  // as the parser wants them
   try {
-    app->parse(static_cast<int>(given.size()), given.data());
+    app->parse(std::move(given));
     return kSuccess;
   } catch (const CLI::Success& help_or_version) {
-    return app->exit(help_or_version);
+    const int code = app->exit(help_or_version);
+    if (std::cout.flush()) return code;
+    return complain({kUnreadable, "standard output cannot be written"});
   } catch (const CLI::ParseError& error) {
     return complain({kUsage, explain(*app, error, arguments) + " (safetensors --help)"});
   }

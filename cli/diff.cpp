@@ -10,6 +10,7 @@
 #include "failure.hpp"
 #include "formatted.hpp"
 #include "name_filter.hpp"
+#include "new_model.hpp"
 #include "output.hpp"
 #include "text.hpp"
 
@@ -79,14 +80,12 @@ class Diff {
     out_.print(text, args...);
   }
 
-  // What an index says of itself is no metadata of the model.
+  // What an index says of itself is no metadata of the model. Where shards have several values, all of them count.
   static safetensors::Metadata metadata_of(const SafeOpen& file) {
-    safetensors::Metadata metadata = file.metadata();
-    if (file.count_shards() > 1) {
-      metadata.erase("total_size");
-      metadata.erase("total_parameters");
-    }
-    return metadata;
+    if (file.count_shards() == 1) return file.metadata();
+    WholeMetadata all = metadata_of_all(file);
+    for (const auto& [key, value] : all.others) all.first[key] += " | " + value;
+    return std::move(all.first);
   }
 
   void compare_metadata(const SafeOpen& a, const SafeOpen& b) {
@@ -146,6 +145,7 @@ void diff(const DiffOptions& options) {
   options.filter.check();
   const SafeOpen a = opened(options.a);
   const SafeOpen b = opened(options.b);
+  options.filter.require_one(options.a, {a, b});
   Output out;
   Diff differences(options, out);
   differences.compare(a, b);

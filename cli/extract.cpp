@@ -185,9 +185,9 @@ void extract_all(Options& options) {
   options.filter.check();
   try {
     const Input input{options.path, safetensors::SafeOpen(options.path)};
+    options.filter.require_one(options.path, {input.file});
     std::vector<NewTensor> tensors = all_tensors(input.file);
     std::erase_if(tensors, [&](const NewTensor& tensor) { return !options.filter.fits(tensor.name); });
-    if (tensors.empty()) throw Failure{kUsage, options.path + ": no tensor's name fits --filter"};
     write_like(std::move(tensors), input, options.settings);
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

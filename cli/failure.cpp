@@ -51,8 +51,13 @@ ExitCode exit_code_of(const safetensors::Error& error) {
   }
 }
 
+ExitCode worse_of(ExitCode a, ExitCode b) {
+  const auto rank = [](ExitCode code) { return code == kSuccess ? 0 : code == kDiffers ? 1 : 1 + int{code}; };
+  return rank(a) < rank(b) ? b : a;
+}
+
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
-  if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error())) return {kSuccess, ""};
+  if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error()) && readers_may_leave()) return {kSuccess, ""};
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
   if (error.offset() && !says_byte(message, *error.offset())) {

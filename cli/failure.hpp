@@ -27,6 +27,9 @@ struct Failure {
 // The hundreds of a status say whose fault it is (safetensors.h).
 ExitCode exit_code_of(const safetensors::Error& error);
 
+// Of two ends of one command the one that it has: a difference says less than a file that is bad or cannot be read.
+ExitCode worse_of(ExitCode a, ExitCode b);
+
 // A reader that has closed its end is no failure.
 // "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)"
 Failure failure_in(const std::string& path, const safetensors::Error& error);

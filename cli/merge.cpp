@@ -36,7 +36,7 @@ void add_metadata(NewFile& whole, const NewFile& next, const std::string& path) 
 
 void merge(const MergeOptions& options) {
   if (!is_one_file(options.settings.out)) {
-    throw Failure{kUsage, options.settings.out + ": not .safetensors, .bt or .bintensors"};
+    throw Failure{kUsage, shown(options.settings.out, 1000) + ": not .safetensors, .bt or .bintensors"};
   }
   NewModel model;
   NewFile& whole = model.files.emplace_back();

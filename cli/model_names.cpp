@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "path_text.hpp"
 #include "system.hpp"
 
 namespace cli {
@@ -36,14 +37,21 @@ std::string without_number(const std::string& name) {
 std::string index_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = file_name(at->path().string());
+  for (std::filesystem::directory_iterator at(path_of(folder), error), end; !error && at != end; at.increment(error)) {
+    const std::string name = text_of(at->path().filename());
     if (name.ends_with(kIndexEnding)) names.push_back(name);
   }
   const auto usual =
       std::find_if(names.begin(), names.end(), [](const auto& name) { return name.starts_with("model.safetensors"); });
   if (usual != names.end()) return *usual;
   return names.empty() ? "" : names.front();
+}
+
+std::string extension_of(const std::string& path) {
+  std::string extension = text_of(path_of(path).extension());
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return extension;
 }
 
 struct NamedFormat {
@@ -56,9 +64,7 @@ constexpr std::array<NamedFormat, 3> kFormats{
 }  // namespace
 
 std::optional<st_format> format_of_extension(const std::string& path) {
-  std::string extension = std::filesystem::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = extension_of(path);
   for (const NamedFormat& known : kFormats) {
     if (known.extension == extension) return known.format;
   }
@@ -66,6 +72,12 @@ std::optional<st_format> format_of_extension(const std::string& path) {
 }
 
 bool is_one_file(const std::string& out) { return out == "-" || format_of_extension(out).has_value(); }
+
+bool is_other_file(const std::string& out) {
+  constexpr std::array<std::string_view, 9> kOthers{".pt",  ".pth",  ".bin",  ".ckpt", ".npz",
+                                                    ".npy", ".gguf", ".json", ".onnx"};
+  return std::find(kOthers.begin(), kOthers.end(), extension_of(out)) != kOthers.end() && !is_folder(out);
+}
 
 std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard) {
   const std::string whole(file.shard_path(shard));

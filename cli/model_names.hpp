@@ -15,6 +15,9 @@ std::optional<st_format> format_of_extension(const std::string& path);
 // Whether a path names one file rather than the folder of a model: by its extension, or because it is "-".
 bool is_one_file(const std::string& out);
 
+// Whether it is called like a file that is not written here, and is no folder.
+bool is_other_file(const std::string& out);
+
 // The name of a shard's file, in or below the folder of the model.
 std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard);
 

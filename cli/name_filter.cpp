@@ -7,6 +7,7 @@
 #include "formatted.hpp"
 #include "parser.hpp"
 #include "pattern.hpp"
+#include "suggestion.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -27,6 +28,16 @@ bool NameFilter::fits(std::string_view name) const {
   const std::string text = printable(name);  // patterns match the name as it is shown, in which a NUL is escaped
   return std::any_of(patterns_.begin(), patterns_.end(),
                      [&](const std::string& pattern) { return matches(pattern, text); });
+}
+
+void NameFilter::require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const {
+  if (patterns_.empty()) return;
+  for (const safetensors::SafeOpen& file : files) {
+    if (std::any_of(file.begin(), file.end(), [this](const safetensors::Tensor& tensor) { return fits(tensor.name); }))
+      return;
+  }
+  const std::string nearest = did_you_mean(patterns_.front(), files.begin()->offset_keys());
+  throw Failure{kUsage, path + ": no tensor's name fits --filter" + nearest};
 }
 
 }  // namespace cli

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <safetensors/safetensors.hpp>
 
 namespace cli {
 
@@ -20,6 +23,8 @@ class NameFilter {
 
   // Every name fits if there is no pattern.
   bool fits(std::string_view name) const;
+  // Throws a Failure if there are patterns and no name in these files fits.
+  void require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const;
   bool empty() const { return patterns_.empty(); }
 
  private:

@@ -3,11 +3,13 @@
 #include "new_model.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <map>
 
 #include "formatted.hpp"
 #include "model_names.hpp"
+#include "text.hpp"
 
 namespace cli {
 namespace {
@@ -49,17 +51,33 @@ std::vector<NewTensor> all_tensors(const SafeOpen& file) {
   return tensors;
 }
 
-NewModel in_one_file(std::vector<NewTensor> tensors, const SafeOpen& file) {
-  NewFile whole{{}, std::move(tensors), file.metadata(), file.has_metadata()};
-  std::erase_if(whole.metadata, is_hint);
-  // A model has the metadata of its index and of its first shard only, and does not tell of an empty map.
+// A model has the metadata of its index and of its first shard only, and does not tell of an empty map.
+WholeMetadata metadata_of_all(const SafeOpen& file) {
+  WholeMetadata all{file.metadata(), {}, file.has_metadata()};
+  std::erase_if(all.first, is_hint);
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
     const SafeOpen shard = opened_shard(file, i);
-    for (const auto& pair : shard.metadata()) whole.metadata.insert(pair);
-    if (i == 0) whole.has_metadata = shard.has_metadata();
+    for (const auto& pair : shard.metadata()) {
+      const auto [found, is_new] = all.first.insert(pair);
+      if (is_new || found->second == pair.second) continue;
+      const auto [begin, end] = all.others.equal_range(pair.first);
+      if (std::none_of(begin, end, [&](const auto& other) { return other.second == pair.second; })) {
+        all.others.insert(pair);
+      }
+    }
+    if (i == 0) all.has_metadata = shard.has_metadata();
   }
-  whole.has_metadata = whole.has_metadata || !whole.metadata.empty();
-  return {{std::move(whole)}, {}, {}};
+  all.has_metadata = all.has_metadata || !all.first.empty();
+  return all;
+}
+
+NewModel in_one_file(std::vector<NewTensor> tensors, const SafeOpen& file) {
+  WholeMetadata all = metadata_of_all(file);
+  for (auto at = all.others.begin(); at != all.others.end(); at = all.others.upper_bound(at->first)) {
+    std::fprintf(stderr, "safetensors: note: metadata for %s is not the same in all shards, the first value is kept\n",
+                 shown(at->first, 100).c_str());
+  }
+  return {{{{}, std::move(tensors), std::move(all.first), all.has_metadata}}, {}, {}};
 }
 
 NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, const SafeOpen& file) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,14 @@ struct WriteSettings {
 
 // The tensors of a file in the order of their data.
 std::vector<NewTensor> all_tensors(const safetensors::SafeOpen& file);
+
+// That of a model's index and of all its shards. Of a key that has several values the first counts.
+struct WholeMetadata {
+  safetensors::Metadata first;
+  std::multimap<std::string, std::string> others;  // each value once
+  bool has_metadata = false;
+};
+WholeMetadata metadata_of_all(const safetensors::SafeOpen& file);
 
 // All tensors in one file, with the metadata of `file`, a single file or a model.
 NewModel in_one_file(std::vector<NewTensor> tensors, const safetensors::SafeOpen& file);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "failure.hpp"
+#include "system.hpp"
 
 namespace cli {
 
@@ -37,8 +38,7 @@ void Output::put(std::string_view text) const {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return;
-  // This happens only if the caller ignores SIGPIPE; otherwise the signal has ended the process.
-  if (errno == EPIPE) throw Failure{kSuccess, ""};
+  if (errno == EPIPE && readers_may_leave()) throw Failure{kSuccess, ""};
   throw Failure{kUnreadable, std::string("standard output: ") + std::strerror(errno)};
 }
 

@@ -25,7 +25,7 @@ class Output {
   }
   void write(std::string_view text);
 
-  // Throws a Failure. If the reader has closed its end (`| head`), the command ends without a message.
+  // Throws a Failure. If the reader has closed its end (`| head`), the command ends by the signal.
   void flush();
 
  private:

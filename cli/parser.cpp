@@ -13,7 +13,24 @@ namespace {
 // Texts that the function changes, or whose fault it returns.
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
+// Goes first of all that is done to a value: the last transform() of an option is the first to run.
+CLI::Option* unmarked(CLI::Option* option) {
+  return option->transform(checked_by([](std::string& value) {
+    unmark(value);
+    return std::string();
+  }));
+}
+
 }  // namespace
+
+std::vector<std::string> kept_whole(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    if (argument.starts_with('[')) argument.insert(argument.begin(), '\0');
+  }
+  return arguments;
+}
+
+void unmark(std::string& argument) { std::erase(argument, '\0'); }
 
 Option Option::required() {
   option_->required();
@@ -48,25 +65,28 @@ Command Command::add_command(const char* name, const char* what) {
 }
 
 Option Command::add_option(const char* name, std::string& value, const char* what) {
-  return Option(command_->add_option(name, value, what));
+  return Option(unmarked(command_->add_option(name, value, what)));
 }
 
 Option Command::add_option(const char* name, std::vector<std::string>& values, const char* what) {
-  return Option(command_->add_option(name, values, what));
+  return Option(unmarked(command_->add_option(name, values, what)));
 }
 
-// An option of the parser that takes several values splits [a,b].
+// An option of the parser that takes several values takes all the words that follow.
 Option Command::add_repeated(const char* name, std::vector<std::string>& values, const char* what) {
-  const auto add = [&values](const std::string& value) { values.push_back(value); };
+  const auto add = [&values](std::string value) {
+    unmark(value);
+    values.push_back(std::move(value));
+  };
   return Option(command_->add_option_function<std::string>(name, add, what)->trigger_on_parse());
 }
 
 Option Command::add_number(const char* name, std::uint64_t& value, const char* what) {
-  return Option(command_->add_option(name, value, what)->transform(checked_by(to_whole_number)));
+  return Option(unmarked(command_->add_option(name, value, what)->transform(checked_by(to_whole_number))));
 }
 
 Option Command::add_size(const char* name, std::uint64_t& bytes, const char* what) {
-  return Option(command_->add_option(name, bytes, what)->transform(checked_by(to_bytes)));
+  return Option(unmarked(command_->add_option(name, bytes, what)->transform(checked_by(to_bytes))));
 }
 
 Option Command::add_flag(const char* name, bool& value, const char* what) {

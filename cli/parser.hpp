@@ -17,6 +17,11 @@ class Option;
 
 namespace cli {
 
+// The parser takes a word such as [a,b] for a list, and splits it. These give it arguments (without the program's name)
+// that it leaves whole: the mark is a NUL, which no argument of a process holds, and the functions below take it away.
+std::vector<std::string> kept_whole(std::vector<std::string> arguments);
+void unmark(std::string& argument);
+
 // An option, or a word at a place. What changes it returns it.
 class Option {
  public:

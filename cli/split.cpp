@@ -4,8 +4,10 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "model_names.hpp"
 #include "new_model.hpp"
+#include "text.hpp"
 
 namespace cli {
 namespace {
@@ -22,7 +24,16 @@ struct SplitOptions {
   WriteSettings settings;
 };
 
+// The names of files in the folder, and in the index, which is JSON.
+void check_name(const std::string& name) {
+  if (name.find_first_of(std::string_view("/\\\0", 3)) != name.npos || name == "." || name == "..") {
+    throw Failure{kUsage, formatted("--name {}: not the name of a file", shown(name, 100))};
+  }
+  if (!is_utf8(name)) throw Failure{kUsage, formatted("--name {}: not UTF-8", shown(name, 100))};
+}
+
 void split(const SplitOptions& options) {
+  check_name(options.name);
   if (is_one_file(options.settings.out))
     throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
   try {

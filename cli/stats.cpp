@@ -34,15 +34,22 @@ struct StatsOptions {
   bool json = false;
 };
 
+std::string text_of(const Integer& value) {
+  return value.negative ? formatted("{}", static_cast<std::int64_t>(value.bits)) : formatted("{}", value.bits);
+}
+
 std::string min_text(const Values& values) {
   if (values.finite == 0) return "-";
-  const bool exact = values.integers && values.least != std::numeric_limits<std::int64_t>::max();
-  return exact ? formatted("{}", values.least) : formatted("{:.6g}", values.min);
+  return values.integers ? text_of(values.least) : formatted("{:.6g}", values.min);
 }
 
 std::string max_text(const Values& values) {
   if (values.finite == 0) return "-";
-  return values.integers && values.max > 0 ? formatted("{}", values.largest) : formatted("{:.6g}", values.max);
+  return values.integers ? text_of(values.largest) : formatted("{:.6g}", values.max);
+}
+
+Json json_of(const Integer& value) {
+  return value.negative ? Json(static_cast<std::int64_t>(value.bits)) : Json(value.bits);
 }
 
 struct Row {
@@ -83,9 +90,8 @@ void print_table(const std::vector<Row>& rows, Output& out) {
 Json json_of(const Values& values) {
   Json json{{"count", values.count}};
   if (values.finite != 0) {
-    const bool exact = values.integers && values.least != std::numeric_limits<std::int64_t>::max();
-    json["min"] = exact ? Json(values.least) : Json(values.min);
-    json["max"] = values.integers && values.max > 0 ? Json(values.largest) : Json(values.max);
+    json["min"] = values.integers ? json_of(values.least) : Json(values.min);
+    json["max"] = values.integers ? json_of(values.largest) : Json(values.max);
     json["mean"] = values.mean();
   }
   json["zeros"] = values.zeros;
@@ -108,6 +114,7 @@ void stats(const StatsOptions& options) {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;
     const safetensors::SafeOpen file(options.path, reading);
+    options.filter.require_one(options.path, {file});
     std::vector<safetensors::Tensor> tensors;
     std::vector<Source> sources;
     std::vector<std::size_t> numbers;  // of the sources among the tensors

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,10 +29,17 @@ bool output_has_colors();
 // Whether an error of the system means that the reader of a pipe has closed its end.
 bool is_closed_pipe(int os_error);
 
+// Whether a reader that does so means to: false where the caller ignores SIGPIPE, to be told of output that is lost.
+bool readers_may_leave();
+
 bool is_folder(const std::string& path);
 
 // The last part of a path.
 std::string file_name(const std::string& path);
+
+// Runs it on a thread of its own that has a stack of this many bytes, and throws what it throws, or a Failure where the
+// system has no such stack.
+void on_stack_of(std::size_t bytes, const std::function<void()>& work);
 
 enum class DigestKind : unsigned char { sha1, sha256 };
 

@@ -113,6 +113,15 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
 
 std::string printable(std::string_view text) { return show_characters(text, text.size(), false).text; }
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = first_character(text.substr(i));
+    if (!c.valid) return false;
+    i += c.bytes;
+  }
+  return true;
+}
+
 std::string shown(std::string_view text, std::size_t limit) {
   const bool mistakable = text.empty() || text.front() == ' ' || text.back() == ' ' || text.front() == '"';
   Shown plain = show_characters(text, limit, false);

@@ -18,6 +18,8 @@ namespace cli {
 // Returns the text with control characters as \n, \t, \u001b and bytes that are not UTF-8 as \xff.
 std::string printable(std::string_view text);
 
+bool is_utf8(std::string_view text);
+
 // Returns a name or value, in quotes and with escapes if it is not safe or not clear without. At most `limit`
 // characters of it, and then its length.
 std::string shown(std::string_view text, std::size_t limit);

@@ -34,6 +34,18 @@ std::uint64_t sum_of(const Lanes<std::uint32_t>& lanes) {
   return sum;
 }
 
+template <class T>
+double scaled_sum_of(const T* x, std::size_t n) {
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i) sum += std::isfinite(x[i]) ? static_cast<double>(x[i]) * Values::kScale : 0;
+  return sum;
+}
+
+template <class T>
+Integer integer_of(T value) {
+  return {std::cmp_less(value, 0), static_cast<std::uint64_t>(value)};  // NOLINT(bugprone-signed-char-misuse): a number
+}
+
 // n is at most kChunk. Values below `tiny` are denormal.
 template <class T>
 void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
@@ -74,6 +86,7 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   found.denormals = sum_of(small) - (tiny > 0 ? found.zeros : 0);
   found.finite = n - found.nans - found.infinities;
   found.sum = fold(sums, [](double a, double b) { return a + b; });
+  found.scaled_sum = std::isfinite(found.sum) ? found.sum * Values::kScale : scaled_sum_of(x, n);
   found.min = static_cast<double>(fold(min, [](T a, T b) { return std::min(a, b); }));
   found.max = static_cast<double>(fold(max, [](T a, T b) { return std::max(a, b); }));
   values.add(found);
@@ -101,9 +114,9 @@ void scan_integers(std::span<const std::byte> bytes, Values& values) {
     found.sum = fold(sums, [](double a, double b) { return a + b; });
     found.min = static_cast<double>(min);
     found.max = static_cast<double>(max);
-    if (std::cmp_less_equal(min, std::numeric_limits<std::int64_t>::max()))
-      found.least = static_cast<std::int64_t>(min);  // NOLINT(bugprone-signed-char-misuse): a number
-    found.largest = max > 0 ? static_cast<std::uint64_t>(max) : 0;
+    found.scaled_sum = found.sum * Values::kScale;
+    found.least = integer_of(min);
+    found.largest = integer_of(max);
     values.add(found);
   }
 }
@@ -144,10 +157,17 @@ void Values::add(const Values& other) {
   denormals += other.denormals;
   finite += other.finite;
   sum += other.sum;
+  scaled_sum += other.scaled_sum;
   min = std::min(min, other.min);
   max = std::max(max, other.max);
   least = std::min(least, other.least);
   largest = std::max(largest, other.largest);
+}
+
+double Values::mean() const {
+  if (finite == 0) return 0;
+  const auto n = static_cast<double>(finite);
+  return std::clamp(std::isfinite(sum) ? sum / n : scaled_sum / n / kScale, min, max);
 }
 
 bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64; }

@@ -12,6 +12,16 @@
 
 namespace cli {
 
+// One of I64 or of U64, which have no common type.
+struct Integer {
+  bool negative;
+  std::uint64_t bits;  // in two's complement
+
+  friend bool operator<(const Integer& a, const Integer& b) {
+    return a.negative != b.negative ? a.negative : a.bits < b.bits;
+  }
+};
+
 struct Values {
   std::uint64_t count = 0;
   std::uint64_t zeros = 0;
@@ -22,13 +32,16 @@ struct Values {
   double sum = 0;
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
-  // Of integers, which double cannot hold exactly; I64 and U64 have no common type either.
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  std::uint64_t largest = 0;  // if it is above 0
-  bool integers = true;       // all of them
+  double scaled_sum = 0;  // times kScale, for where `sum` is too large
+  // Of integers, which double cannot hold exactly.
+  Integer least{false, std::numeric_limits<std::uint64_t>::max()};
+  Integer largest{true, 0};
+  bool integers = true;  // all of them
+
+  static constexpr double kScale = 0x1p-64;  // as there are fewer values than that
 
   void add(const Values& other);
-  double mean() const { return finite == 0 ? 0 : sum / static_cast<double>(finite); }
+  double mean() const;
 };
 
 // Whether the values of this dtype can be looked at: not those of types below a byte.

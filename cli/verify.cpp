@@ -59,13 +59,17 @@ class Verifier {
   ExitCode code() const { return code_; }
 
   void verify(const std::string& path) {
-    const std::size_t before = errors_;
+    errors_ = 0;
+    bool opens = true;
     try {
-      for (const safetensors::Finding& finding : safetensors::check(path)) add(finding);
-      if (errors_ == before) look_inside(path);
+      for (const safetensors::Finding& finding : safetensors::check(path)) {
+        add(finding);
+        opens = opens && finding.is_note;
+      }
+      if (opens) look_inside(path);
     } catch (const safetensors::Error& error) {
       const Failure failure = failure_in(path, error);
-      code_ = std::max(code_, complain(failure));
+      code_ = worse_of(code_, complain(failure));
     }
     out_.flush();
   }
@@ -80,8 +84,8 @@ class Verifier {
   }
 
   void add(const Row& row) {
-    code_ = std::max(code_, row.code);
-    errors_ += row.kind == "error" ? 1 : 0;
+    code_ = worse_of(code_, row.code);
+    errors_ += row.code != kSuccess && row.code != kDiffers ? 1 : 0;
     if (options_.json) return print_json(row);
     const std::string place = row.offset ? formatted("byte {}, ", *row.offset) : "";
     const std::string status = row.status.empty() ? "" : formatted(" ({}{})", place, row.status);
@@ -101,7 +105,6 @@ class Verifier {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;  // so that a truncated file is an error and not a signal
     const safetensors::SafeOpen file(path, reading);
-    const std::size_t before = errors_;
     if (sums_) check_sums(file);
     if (options_.values) {
       for (const OddValues& odd : odd_values(file)) {
@@ -112,7 +115,7 @@ class Verifier {
              odd.tensor, std::nullopt, "", bad ? kDiffers : kSuccess});
       }
     }
-    if (options_.json || errors_ != before) return;
+    if (options_.json || errors_ != 0) return;
     std::uint64_t bytes = 0;
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) bytes += file.shard_size(shard);
     const std::string shards = file.count_shards() > 1 ? formatted("{} shards, ", file.count_shards()) : "";
@@ -129,7 +132,7 @@ class Verifier {
   const VerifyOptions& options_;
   Output& out_;
   std::optional<Sums> sums_;
-  std::size_t errors_ = 0;
+  std::size_t errors_ = 0;  // of the last path
   ExitCode code_ = kSuccess;
 };
 

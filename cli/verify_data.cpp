@@ -8,6 +8,7 @@
 #include "blocks.hpp"
 #include "failure.hpp"
 #include "formatted.hpp"
+#include "path_text.hpp"
 #include "system.hpp"
 #include "text.hpp"
 #include "values.hpp"
@@ -62,10 +63,11 @@ std::vector<OddValues> odd_values(const safetensors::SafeOpen& file) {
 
 Sums::Sums(const std::string& path) : shown_(path) {
   constexpr std::size_t kDigits = 64;
-  std::ifstream in(fs::path(std::u8string(path.begin(), path.end())));
+  std::ifstream in(path_of(path));
   if (!in) throw Failure{kUnreadable, path + ": cannot be read"};
-  const fs::path folder = fs::path(path).parent_path();
+  const fs::path folder = path_of(path).parent_path();
   for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();  // a list that was written or changed on Windows
     if (line.empty()) continue;
     const bool escaped = line.front() == '\\';
     if (escaped) line.erase(0, 1);
@@ -75,19 +77,28 @@ Sums::Sums(const std::string& path) : shown_(path) {
     std::string digest = line.substr(0, kDigits);
     std::transform(digest.begin(), digest.end(), digest.begin(), [](unsigned char c) { return std::tolower(c); });
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
-    lines_.push_back({digest, real_path(folder / name).string()});
-    if (!folder.empty()) lines_.push_back({digest, real_path(name).string()});
+    lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
+    if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
   }
 }
 
 std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
-  const std::string path = real_path(std::string(file.shard_path(shard))).string();
+  const std::string path = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
   const auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.path == path; });
   if (line == lines_.end()) return formatted("is not listed in {}", printable(shown_));
-  Digest digest(DigestKind::sha256);
-  for_each_part(file, shard, 0, "hashing", [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
-  const std::string found = hex(digest.finish());
-  return found == line->digest ? "" : formatted("has the digest {}, not {}", found, line->digest);
+  const auto digest_from = [&](std::uint64_t begin) {
+    Digest digest(DigestKind::sha256);
+    for_each_part(file, shard, begin, "hashing",
+                  [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
+    return hex(digest.finish());
+  };
+  const std::string found = digest_from(0);
+  if (found == line->digest) return "";
+  // The digest of an older bintensors that `hash` prints is that of the data.
+  const bool is_old = file.format() == ST_FORMAT_BINTENSORS_OLD;
+  return is_old && digest_from(8 + file.header(shard).size()) == line->digest
+             ? ""
+             : formatted("has the digest {}, not {}", found, line->digest);
 }
 
 }  // namespace cli

@@ -164,6 +164,10 @@ void write_model(const NewModel& model, const WriteSettings& settings, const std
 
 void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {
   const bool one = is_one_file(settings.out);
+  if (settings.out.empty()) throw Failure{kUsage, "OUT is empty"};
+  if (!one && is_other_file(settings.out)) {
+    throw Failure{kUsage, settings.out + ": not .safetensors, .bt or .bintensors, and no name of a folder"};
+  }
   write_model(
       one ? in_one_file(std::move(tensors), input.file) : in_same_files(std::move(tensors), input.path, input.file),
       settings, {input});

@@ -16,7 +16,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 std::string names_of_options(const CommandText& command) {
   std::string out;
-  for (const OptionText& option : command.options) out += (out.empty() ? "" : " ") + joined(option.names);
+  for (const OptionText& option : all_options(command)) out += (out.empty() ? "" : " ") + joined(option.names);
   return out;
 }
 
@@ -71,7 +71,8 @@ std::string bash_completion(const CommandText& program) {
   }
   out +=
       "  esac\n  case $word in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-      "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\") $(compgen -f -- \"$word\")) ;;\n  esac\n}\n"
+      "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n       local IFS=$'\\n'\n"
+      "       COMPREPLY+=($(compgen -f -- \"$word\")) ;;\n  esac\n}\n"
       "complete -o filenames -F _safetensors safetensors\n";
   return out;
 }
@@ -84,7 +85,7 @@ std::string zsh_completion(const CommandText& program) {
   out += "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  case $words[2] in\n";
   for (const CommandText& command : program.commands) {
     out += formatted("    {})\n      _arguments -s", command.name);
-    for (const OptionText& option : command.options) {
+    for (const OptionText& option : all_options(command)) {
       const std::string choices = option.choices.empty() ? "" : "(" + joined(option.choices) + ")";
       const std::string value = option.value.empty() ? "" : ":" + quoted(option.value) + ":" + choices;
       for (const std::string& name : option.names) {
@@ -103,7 +104,7 @@ std::string fish_completion(const CommandText& program) {
                      fish_quoted(command.description));
   }
   for (const CommandText& command : program.commands) {
-    for (const OptionText& option : command.options) {
+    for (const OptionText& option : all_options(command)) {
       std::string line = formatted("complete -c safetensors -n '__fish_seen_subcommand_from {}'", command.name);
       for (const std::string& name : option.names) {
         line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);

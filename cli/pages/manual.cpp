@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.h>
 
+#include <algorithm>
+
 #include "pages.hpp"
 
 namespace pages {
@@ -87,11 +89,22 @@ std::string page(const std::string& program, const CommandText& command) {
   for (const CommandText& inner : command.commands) {
     out += ".TP\n\\fB" + roff(inner.name) + "\\fR\n" + roff(inner.description) + "\n";
   }
-  out += ".SH OPTIONS\n" + option_list(command.options) + footer_text(command.footer);
+  out += ".SH OPTIONS\n" + option_list(all_options(command)) + footer_text(command.footer);
   return out;
 }
 
 }  // namespace
+
+std::vector<OptionText> all_options(const CommandText& command) {
+  std::vector<OptionText> all = command.options;
+  for (const CommandText& inner : command.commands) {
+    for (const OptionText& option : inner.options) {
+      const auto same = [&](const OptionText& other) { return other.names == option.names; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(option);
+    }
+  }
+  return all;
+}
 
 std::map<std::string, std::string> manual_pages(const CommandText& program) {
   std::map<std::string, std::string> all;

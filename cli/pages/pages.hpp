@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app.hpp"
 #include "formatted.hpp"
@@ -16,6 +17,9 @@ using cli::OptionText;
 
 // By file name.
 std::map<std::string, std::string> manual_pages(const CommandText& program);
+
+// Of the command and of the commands in it, each once.
+std::vector<OptionText> all_options(const CommandText& command);
 
 std::string bash_completion(const CommandText& program);
 std::string zsh_completion(const CommandText& program);

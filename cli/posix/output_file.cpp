@@ -16,6 +16,7 @@
 #include "formatted.hpp"
 #include "pending_file.hpp"
 #include "permissions.hpp"
+#include "system.hpp"
 
 namespace cli {
 namespace {
@@ -155,7 +156,8 @@ void OutputFile::drop() {
 }
 
 void OutputFile::fail(int os_error) const {
-  if (os_error == EPIPE && standard_) throw Failure{kSuccess, ""};  // the reader has closed its end
+  if (os_error == EPIPE && standard_ && readers_may_leave())
+    throw Failure{kSuccess, ""};  // the reader has closed its end
   throw Failure{kUnreadable, shown_ + ": " + std::strerror(os_error)};
 }
 

@@ -2,15 +2,20 @@
 #include "system.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "failure.hpp"
 
 namespace cli {
 namespace {
@@ -31,7 +36,36 @@ std::size_t columns_of(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
+struct Job {
+  const std::function<void()>& work;
+  std::exception_ptr thrown;
+};
+
+void* run_job(void* given) {
+  Job& job = *static_cast<Job*>(given);
+  try {
+    job.work();
+  } catch (...) {
+    job.thrown = std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
+  constexpr std::size_t kPages = std::size_t{64} << 10;  // some systems want whole pages, and none has larger ones
+  Job job{work, nullptr};
+  pthread_t thread{};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  int error = pthread_attr_setstacksize(&attributes, (bytes / kPages + 1) * kPages);
+  if (error == 0) error = pthread_create(&thread, &attributes, run_job, &job);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) throw Failure{kUnreadable, std::string("a thread: ") + std::strerror(error)};
+  pthread_join(thread, nullptr);
+  if (job.thrown) std::rethrow_exception(job.thrown);
+}
 
 void prepare_process() {
   keep_standard_descriptors();
@@ -54,6 +88,11 @@ bool output_has_colors() {
 }
 
 bool is_closed_pipe(int os_error) { return os_error == EPIPE; }
+
+bool readers_may_leave() {
+  struct sigaction action {};
+  return sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_IGN;
+}
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 #include "failure.hpp"
@@ -31,7 +32,31 @@ std::size_t columns_of(DWORD which) {
   return static_cast<std::size_t>(info.srWindow.Right - info.srWindow.Left + 1);
 }
 
+struct Job {
+  const std::function<void()>& work;
+  std::exception_ptr thrown;
+};
+
+DWORD WINAPI run_job(void* given) {
+  Job& job = *static_cast<Job*>(given);
+  try {
+    job.work();
+  } catch (...) {
+    job.thrown = std::current_exception();
+  }
+  return 0;
+}
+
 }  // namespace
+
+void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
+  Job job{work, nullptr};
+  HANDLE const thread = CreateThread(nullptr, bytes, run_job, &job, STACK_SIZE_PARAM_IS_A_RESERVATION, nullptr);
+  if (thread == nullptr) throw Failure{kUnreadable, "a thread: " + system_words(GetLastError())};
+  WaitForSingleObject(thread, INFINITE);
+  CloseHandle(thread);
+  if (job.thrown) std::rethrow_exception(job.thrown);
+}
 
 // The console keeps its code page for the programs that follow: UTF-8 has been the better one for all of them.
 void prepare_process() {
@@ -67,6 +92,8 @@ std::size_t error_columns() { return columns_of(STD_ERROR_HANDLE); }
 bool output_has_colors() { return false; }
 
 bool is_closed_pipe(int os_error) { return os_error == ERROR_BROKEN_PIPE || os_error == ERROR_NO_DATA; }
+
+bool readers_may_leave() { return true; }
 
 bool is_folder(const std::string& path) {
   const DWORD attributes = GetFileAttributesW(native_path(path).c_str());

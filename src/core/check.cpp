@@ -6,11 +6,11 @@
 #include <memory_resource>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "core/shard_list.hpp"
 #include "format/habits.hpp"
+#include "format/name_index.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/file_source.hpp"
 #include "io/os_error.hpp"
@@ -22,10 +22,23 @@ namespace {
 
 using format::Findings;
 
+struct CheckedFile {
+  std::string path;
+  std::size_t findings = 0;
+};
+
 struct CheckedShard {
   Shard shard{std::pmr::new_delete_resource()};
+  CheckedFile file;
   std::vector<bool> listed;
   bool good = false;
+};
+
+struct Named {
+  std::string_view text;
+  CheckedShard* shard;
+
+  std::string_view name() const { return text; }
 };
 
 std::vector<char> padded_copy(std::span<const char> text) {
@@ -49,58 +62,73 @@ class Checker {
     std::vector<char> text;
     format::shard_index::Index index(std::pmr::new_delete_resource());
     std::vector<std::string_view> names(list.files.begin(), list.files.end());
-    std::string index_path;
     bool has_index = false;  // a faulty one is partly read
     if (!list.index.empty()) {
       const auto source = list.folder->open(list.index, /*follow_links=*/true);
-      index_path = source->name();
+      index_.path = source->name();
       has_index = read_index(*source, text, index);
       if (has_index) names.assign(index.shards.begin(), index.shards.end());
     }
-    for (const std::string_view name : names) open_shard(list, std::string(name), index_path);
+    if (index_.path.empty()) index_.path = list.folder->path();
+    for (const std::string_view name : names) open_shard(list, std::string(name));
     check_names();
-    if (has_index) check_claims(index, index_path);
+    if (has_index) check_claims(index);
   }
 
  private:
-  void add(const std::string& path, Error error, std::string_view tensor = {}, bool has_tensor = false,
+  void add(CheckedFile& file, format::Finding finding) {
+    ++file.findings;
+    if (file.findings == format::kMostFindings + 1) {
+      finding.fault.offset = kNowhere;
+      finding.fault.message = formatted("more than {} findings, the others are not told", format::kMostFindings);
+      finding.tensor.clear();
+      finding.has_tensor = false;
+    }
+    if (file.findings <= format::kMostFindings + 1) report_.push_back({std::move(finding), file.path});
+  }
+  void add(CheckedFile& file, Error error, std::string_view tensor = {}, bool has_tensor = false,
            bool is_note = false) {
-    report_.push_back({{std::move(error), std::string(tensor), has_tensor, is_note}, path});
+    if (is_full(file)) return;
+    add(file, format::Finding{std::move(error), std::string(tensor), has_tensor, is_note});
   }
-  void add(const std::string& path, Findings findings) {
-    for (format::Finding& finding : findings) report_.push_back({std::move(finding), path});
+  void add(CheckedFile& file, Findings findings) {
+    for (format::Finding& finding : findings) add(file, std::move(finding));
   }
+  static bool is_full(const CheckedFile& file) { return file.findings > format::kMostFindings; }
 
   // ---- one file ------------------------------------------------------------------------------------------------------
 
   void header_of(CheckedShard& checked, std::unique_ptr<io::Source> source) {
     Shard& shard = checked.shard;
     shard.source = std::move(source);
-    shard.path = shard.source->name();
-    const std::string path = shard.path;
+    checked.file.path = shard.source->name();
+    shard.path = checked.file.path.c_str();
+    const std::uint64_t size = shard.source->size();
     try {
       read_header_text(shard, options_.header);
     } catch (const Error& error) {
-      return add(path, error);
+      shard.source.reset();
+      return add(checked.file, error);
     }
+    shard.source.reset();  // an index may name more shards than a process may have open
     const std::vector<char> text = padded_copy(shard.header.bytes());
     const std::string_view header(text.data(), shard.header.size());
     format::HeaderOptions options = options_.header;
     options.owner = &shard;
     try {
-      format::read_header(shard.header.bytes(), shard.source->size(), options, shard.table);
+      format::read_header(shard.header.bytes(), size, options, shard.table);
       checked.good = true;
       checked.listed.resize(shard.table.tensors.size());
     } catch (const Error& error) {
-      return add_faults(shard, text, error);
+      return add_faults(checked, size, text, error);
     }
-    add_notes(shard, text, header);
+    add_notes(checked, size, text, header);
   }
 
   // The first fault is the one that opening the file reports.
-  void add_faults(const Shard& shard, std::vector<char> text, const Error& first) {
+  void add_faults(CheckedShard& checked, std::uint64_t size, std::vector<char> text, const Error& first) {
     Findings found;
-    format::survey_header({text.data(), shard.header.size()}, shard.source->size(), options_.header, found);
+    format::survey_header({text.data(), checked.shard.header.size()}, size, options_.header, found);
     const auto same = std::find_if(found.begin(), found.end(), [&](const format::Finding& finding) {
       return finding.fault.status == first.status && finding.fault.offset == first.offset;
     });
@@ -110,21 +138,21 @@ class Checker {
       same->fault = first;
       std::rotate(found.begin(), same, same + 1);
     }
-    add(shard.path, std::move(found));
+    add(checked.file, std::move(found));
   }
 
-  void add_notes(const Shard& shard, std::vector<char> text, std::string_view header) {
+  void add_notes(CheckedShard& checked, std::uint64_t size, std::vector<char> text, std::string_view header) {
     Findings notes;
-    format::note_habits(shard.table, header, notes);
-    add(shard.path, std::move(notes));
+    format::note_habits(checked.shard.table, header, notes);
+    add(checked.file, std::move(notes));
     if (options_.header.rules != format::Rules::standard) return;
     format::HeaderOptions strict = options_.header;
     strict.rules = format::Rules::strict;
     Table table(std::pmr::new_delete_resource());
     try {
-      format::read_header({text.data(), shard.header.size()}, shard.source->size(), strict, table);
+      format::read_header({text.data(), header.size()}, size, strict, table);
     } catch (const Error& error) {
-      add(shard.path, error, {}, false, /*is_note=*/true);
+      add(checked.file, error, {}, false, /*is_note=*/true);
     }
   }
 
@@ -141,12 +169,12 @@ class Checker {
       format::shard_index::read({text.data(), size}, options_.header, index);
       return true;
     } catch (const Error& error) {
-      add(source.name(), error);
+      add(index_, error);
       return false;
     }
   }
 
-  void open_shard(const ShardList& list, const std::string& name, const std::string& index_path) {
+  void open_shard(const ShardList& list, const std::string& name) {
     CheckedShard& checked = shards_.emplace_back();
     try {
       header_of(checked, list.folder->open(name, options_.follow_links));
@@ -155,27 +183,34 @@ class Checker {
         error.status = Status::shard;
         error.message = formatted("shard {} is missing", in_quotes(name));
       }
-      add(index_path.empty() ? list.folder->path() : index_path, error);
+      add(index_, error);
     }
   }
 
   void check_names() {
-    std::unordered_map<std::string_view, const Shard*> places;
-    for (const CheckedShard& checked : shards_) {
+    std::vector<Named> all;
+    for (CheckedShard& checked : shards_) {
       for (const Tensor& tensor : checked.shard.table.tensors) {
-        const auto [found, is_new] = places.emplace(tensor.name(), &checked.shard);
-        if (is_new || !checked.good) continue;
-        add(checked.shard.path,
-            {Status::shard, 0, kNowhere,
-             formatted("tensor {} is in two shards, {} and {}", in_quotes(tensor.name()),
-                       in_quotes(found->second->path), in_quotes(checked.shard.path))},
-            tensor.name(), true);
+        if (checked.good) all.push_back({tensor.name(), &checked});
       }
+    }
+    format::NameIndex<Named> places(std::pmr::new_delete_resource());  // with a seed: files choose the names
+    places.reset(all.size(), options_.header.seed);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::uint32_t earlier = places.insert(all.data(), static_cast<std::uint32_t>(i));
+      CheckedFile& file = all[i].shard->file;
+      if (earlier == format::NameIndex<Named>::kNone || is_full(file)) continue;
+      add(file,
+          {Status::shard, 0, kNowhere,
+           formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
+                     in_quotes(all[earlier].shard->file.path), in_quotes(file.path))},
+          all[i].text, true);
     }
   }
 
-  void check_claims(const format::shard_index::Index& index, const std::string& index_path) {
+  void check_claims(const format::shard_index::Index& index) {
     for (const format::shard_index::Entry& entry : index.entries) {
+      if (is_full(index_)) break;
       CheckedShard& checked = shards_[entry.shard];
       if (!checked.good) continue;
       const Table& table = checked.shard.table;
@@ -183,32 +218,35 @@ class Checker {
       const std::string name = in_quotes(entry.tensor);
       const std::string shard = in_quotes(index.shards[entry.shard]);
       if (number == table.index.kNone) {
-        add(index_path, {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
+        add(index_, {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
             entry.tensor, true);
       } else if (checked.listed[number]) {
-        add(index_path,
+        add(index_,
             {Status::duplicate, 0, kNowhere, formatted("index: tensor {} is given twice, for shard {}", name, shard)},
             entry.tensor, true);
       } else {
         checked.listed[number] = true;
       }
     }
-    for (const CheckedShard& checked : shards_) add_unlisted(checked);
-    check_total_size(index, index_path);
+    if (!is_full(index_)) {  // else not all that it lists was looked at
+      for (CheckedShard& checked : shards_) add_unlisted(checked);
+    }
+    check_total_size(index);
   }
 
-  void add_unlisted(const CheckedShard& checked) {
+  void add_unlisted(CheckedShard& checked) {
     const bool is_note = options_.header.rules != format::Rules::strict;
     for (std::size_t i = 0; checked.good && i < checked.listed.size(); ++i) {
       if (checked.listed[i]) continue;
+      if (is_full(checked.file)) return;
       const std::string_view name = checked.shard.table.tensors[i].name();
-      add(checked.shard.path,
+      add(checked.file,
           {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))}, name, true,
           is_note);
     }
   }
 
-  void check_total_size(const format::shard_index::Index& index, const std::string& index_path) {
+  void check_total_size(const format::shard_index::Index& index) {
     std::uint64_t sum = 0;
     for (const CheckedShard& checked : shards_) {
       if (!checked.good) return;
@@ -216,7 +254,7 @@ class Checker {
     }
     for (const format::MetadataPair& pair : index.metadata) {
       if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
-      add(index_path,
+      add(index_,
           {Status::shard, 0, kNowhere,
            formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
           {}, false, /*is_note=*/true);
@@ -225,6 +263,7 @@ class Checker {
 
   OpenOptions options_;
   std::deque<CheckedShard> shards_;
+  CheckedFile index_;  // or, where there is none, the folder
   Report report_;
 };
 

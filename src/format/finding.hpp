@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,5 +19,8 @@ struct Finding {
 };
 
 using Findings = std::vector<Finding>;
+
+// What is told of a file. A header of 100 MB can hold millions of faults, each of which takes more memory than its text.
+inline constexpr std::size_t kMostFindings = 1000;
 
 }  // namespace st::format

@@ -112,6 +112,18 @@ static void of_an_index_with_a_fault_behind_its_entries(void) {
   report_is("m.safetensors.index.json", NULL, twice, 1);
 }
 
+/* A fault that the caller's flags do not take, beside what they take. */
+static void by_the_flags_of_opening(void) {
+  static const expected end[] = {{ST_ERR_COVERAGE, 0, "x.safetensors", NULL, "1 more byte"}};
+  st_open_options options = ST_INIT(st_open_options);
+  options.flags = ST_OPEN_UNKNOWN_DTYPES;
+  save("x.safetensors", "{\"a\":{\"dtype\":\"X8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 3);
+  report_is("x.safetensors", &options, end, 1);
+  options.flags = ST_OPEN_REFERENCE;
+  save("x.safetensors", "{\"a\":[\"U8\",[2],[0,2]]}", 3);
+  report_is("x.safetensors", &options, end, 1);
+}
+
 static void of_what_cannot_be_opened(void) {
   st_report *report = NULL;
   st_error err = ST_INIT(st_error);
@@ -129,6 +141,7 @@ int main(void) {
   of_one_file();
   of_a_model();
   of_an_index_with_a_fault_behind_its_entries();
+  by_the_flags_of_opening();
   of_what_cannot_be_opened();
   test_leave_folder();
   return test_result();

@@ -191,6 +191,23 @@ class Pages(unittest.TestCase):
         self.assertEqual(completed("safetensors", "sp"), ["split"])
         self.assertEqual(completed("safetensors", "show", "--ma"), ["--map"])
         self.assertEqual(completed("safetensors", "show", "--sort", "s"), ["size", "shape"])
+        self.assertEqual(completed("safetensors", "meta", "--s"), ["--sync"])
+
+    @unittest.skipUnless(shutil.which("bash"), "bash is not installed")
+    def test_bash_completes_names_with_spaces(self):
+        with tempfile.TemporaryDirectory(prefix="safetensors_pages_") as folder:
+            (pathlib.Path(folder) / "a model.safetensors").touch()
+            script = (f"source {PAGES}/safetensors.bash; COMP_WORDS=(safetensors meta a); COMP_CWORD=2; _safetensors; "
+                      'printf "%s\\n" "${COMPREPLY[@]}"')
+            result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=folder)
+            self.assertEqual(result.stdout, "a model.safetensors\n")
+
+    def test_what_the_parser_shows_of_inner_commands(self):
+        for name in ("safetensors.bash", "_safetensors"):
+            self.assertIn("--reserve", (PAGES / name).read_text())
+        self.assertIn("-l reserve", (PAGES / "safetensors.fish").read_text())
+        self.assertIn("\\-\\-reserve", (PAGES / "safetensors-meta.1").read_text())
+        self.assertIn("... OUT", (PAGES / "safetensors-merge.1").read_text())
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
     def test_zsh_reads_its_file(self):

@@ -109,6 +109,26 @@ class SplitAndMerge(Case):
         self.ok("merge", self.path("b"), self.path("back.safetensors"))
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
 
+    def test_words_in_brackets_are_not_split(self):
+        """The parser takes them for lists."""
+        a = self.model("[a,b]", LAYERS[:3], {"format": "pt"})
+        b = self.model("[b]", LAYERS[3:6])
+        (self.folder / "SUMS").write_bytes(subprocess.run(["sha256sum", "[a,b]", "[b]"], cwd=self.folder, capture_output=True, check=True).stdout)
+        def ok(*arguments):
+            result = run(*arguments, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+            return result.stdout.decode()
+        self.assertEqual(ok("hash", "[a,b]", "[b]"), (self.folder / "SUMS").read_text())
+        self.assertEqual(ok("verify", "[a,b]", "[b]", "--against", "SUMS").count(": valid"), 2)
+        ok("merge", "[a,b]", "[b]", "all.safetensors")
+        self.assertEqual(self.shown("all.safetensors")["total"]["tensors"], 6)
+        ok("meta", "all.safetensors", "set", "[k,l]=[1,2]")
+        self.assertEqual(self.shown("all.safetensors")["metadata"], {"format": "pt", "[k,l]": "[1,2]"})
+        self.assertEqual(ok("meta", "all.safetensors", "get", "[k,l]"), "[1,2]\n")
+        ok("meta", "all.safetensors", "rm", "[k,l]")
+        self.assertEqual(self.shown("all.safetensors")["metadata"], {"format": "pt"})
+        self.assertNotIn(b"u0000", run("show", a, b).stderr)
+
     def test_several_files_become_one(self):
         a = self.model("a.safetensors", LAYERS[:3], {"format": "pt", "from": "a"})
         b = self.model("b.safetensors", LAYERS[3:6], {"format": "pt", "from": "b"})
@@ -144,6 +164,14 @@ class SplitAndMerge(Case):
         self.assertEqual(out.splitlines()[-1], f"{self.path('shards')}/model.safetensors.index.json: the index")
         self.assertIn("12 tensors", self.ok("merge", path, self.path("out.safetensors"), "--dry-run"))
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+    def test_names_of_shards_that_are_none(self):
+        path = self.model()
+        for name in ("../up", "a/b", "a\\b", "..", ".", b"a\xff", b"\xed\xa0\x80"):
+            self.assertIn("--name", self.refused(2, "split", path, self.path("shards"), "--max-size", "3KB", "--name", name))
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+        self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "größer…")
+        self.assertIn("größer…-00001-of-00003.safetensors", self.names("shards"))
 
     def test_sizes_that_are_none(self):
         for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
@@ -219,15 +247,50 @@ class Rename(Case):
         self.assertIn("changes no name", self.refused(2, "rename", path, "decoder", "x", out))
         self.assertIn("PATTERN (model", self.refused(2, "rename", path, "(model", "x", out))
         self.assertIn("__metadata__", self.refused(2, "rename", path, "model.layers.0.weight", "__metadata__", out))
-        long = self.model("long.safetensors", [("n" * 5000, "U8", [1], 1)])
-        self.assertIn("names beyond 4096 bytes", self.refused(2, "rename", long, "(n*)*", "x", out))
+        for pattern in ("(n{1000}){1000}", "n{99999999999999999999}", "(" * 501 + ")" * 501):
+            self.assertIn("repeated too often", self.refused(2, "rename", path, pattern, "x", out))
         self.assertFalse(os.path.exists(out))
+
+    def test_long_names_do_not_overflow_the_stack(self):
+        out = self.path("out.safetensors")
+        self.ok("rename", self.model("nested.safetensors", [("n" * 4096, "U8", [1], 1)]), "((((((((((n))))))))))+", "x", out)
+        long = self.model("long.safetensors", [("n" * 40_000, "U8", [1], 1)])
+        self.ok("rename", long, "(n|m)+", "x", out)
+        self.assertEqual([tensor["name"] for tensor in self.shown("out.safetensors")["tensors"]], ["x"])
+        self.assertIn("this PATTERN takes names of 8192 at most", self.refused(2, "rename", long, "((()*)*n)*" + "|" * 22, "x", out))
+        worst = self.model("worst.safetensors", [("n" * 26_000, "U8", [1], 1)])
+        self.ok("rename", worst, "((()*)*n)*", "x", out)
+        self.ok("rename", self.model(), "(" * 333 + "w" + ")" * 333 + "(?=e)", "W", out)
+
+    def test_a_pattern_that_cuts_a_character(self):
+        path = self.model(tensors=[("ä", "U8", [1], 1)])
+        self.assertIn("would not be UTF-8", self.refused(2, "rename", path, "^.", "", self.path("out.safetensors")))
+        self.ok("rename", path, "^..", "a", self.path("out.safetensors"))
 
     def test_a_dry_run_lists_the_names(self):
         out = self.ok("rename", self.model(), r"layers\.2", "l.2", self.path("out.safetensors"), "--dry-run")
         self.assertEqual(out.splitlines()[:2], ["model.layers.2.weight -> model.l.2.weight",
                                                 "model.layers.2.bias -> model.l.2.bias"])
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+
+class Out(Case):
+    def test_names_that_are_no_folder(self):
+        path = self.model()
+        for arguments in (("cast", path, "OUT", "--to", "f16"), ("rename", path, "m", "n", "OUT"), ("extract", path, "OUT", "--filter", "*")):
+            for out, words in ((self.path("out.pt"), "not .safetensors"), ("", "OUT is empty")):
+                self.assertIn(words, self.refused(2, *[out if word == "OUT" else word for word in arguments]))
+        self.assertIn('safetensors: ""', self.refused(2, "merge", path, ""))
+        self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+        os.mkdir(self.path("was.pt"))
+        self.ok("cast", path, self.path("was.pt"), "--to", "f16")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_help_that_cannot_be_written(self):
+        for arguments in (["--help"], ["show", "--help"], ["--version"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((result.returncode, result.stderr), (3, b"safetensors: standard output cannot be written\n"))
 
 
 class Extract(Case):
@@ -259,6 +322,17 @@ class ClosedPipe(Case):
                 process.stdout.read(10)
                 process.stdout.close()
                 self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", 0), arguments)
+
+
+    def test_one_who_ignores_the_signal_is_told_of_lost_output(self):
+        size = 1 << 20
+        path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size), metadata={"k": "v" * size})
+        for arguments in (["merge", path, "-"], ["cat", path, "w"], ["meta", path, "--json"]):
+            with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=False) as process:
+                process.stdout.read(10)
+                process.stdout.close()
+                self.assertIn(b"Broken pipe", process.stderr.read(), arguments)
+                self.assertEqual(process.wait(timeout=60), 3, arguments)
 
 
 class Mistakes(Case):

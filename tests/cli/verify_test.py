@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import tempfile
@@ -91,6 +92,29 @@ class Verify(Case):
         self.assertIn("tensor 'z' is not in its shard 'b.safetensors'", text)
         self.assertIn("note: tensor 'y' is not listed by the index", text)
 
+    def test_findings_are_bounded(self):
+        """A file of a few megabytes can hold a million faults."""
+        header = ("{" + ",".join(f'"{i}":0' for i in range(300_000)) + "}").encode()
+        (self.folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+        lines = self.ends(1, "verify", self.path("bad.safetensors"))
+        self.assertEqual(len(lines), 1001)
+        self.assertIn("more than 1000 findings, the others are not told", lines[-1])
+        self.file("m/a.safetensors", [("x", "U8", [1], 1)])
+        index = {"weight_map": {"x": "a.safetensors", **{f"t{i}": "a.safetensors" for i in range(5000)}}}
+        (self.folder / "m/model.safetensors.index.json").write_text(json.dumps(index))
+        lines = self.ends(1, "verify", self.path("m"))
+        self.assertEqual(len(lines), 1001)
+        self.assertIn("more than 1000 findings", lines[-1])
+
+    def test_more_shards_than_may_be_open(self):
+        index = {"weight_map": {f"t{i}": f"{i}.safetensors" for i in range(200)}}
+        for i in range(200):
+            self.file(f"m/{i}.safetensors", [(f"t{i}", "U8", [8], 8)])
+        (self.folder / "m/model.safetensors.index.json").write_text(json.dumps(index))
+        result = run("verify", self.path("m"), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
+        self.assertEqual(result.stdout.count(b": error: "), 0)
+        self.assertEqual(result.returncode, 0)
+
     def test_values(self):
         path = self.floats("w.safetensors", [1, NAN, INF, -INF, 1e-40, 0])
         self.assertEqual(len(self.ends(0, "verify", path)), 1)
@@ -119,7 +143,50 @@ class Verify(Case):
         self.assertIn(b"good.safetensors: valid", result.stdout)
 
 
+    def test_the_code_of_the_worst_file(self):
+        odd = self.floats("nan.safetensors", [NAN])
+        (self.folder / "bad.safetensors").write_bytes(b"\2" + bytes(7) + b"[]")
+        self.ends(1, "verify", "--values", self.path("bad.safetensors"), odd)
+        self.ends(1, "verify", "--values", odd, self.path("bad.safetensors"))
+        self.assertEqual(run("verify", "--values", odd, self.path("absent"), self.path("bad.safetensors")).returncode, 3)
+
+    def test_what_strict_refuses_is_not_called_valid(self):
+        path = self.file("odd.safetensors", [("a", "U8", [1], 1), ("b", "F32", [1], 4)], None, b"\0" + struct.pack("<f", NAN))
+        lines = self.ends(1, "verify", "--strict", "--values", path)
+        self.assertNotIn(": valid", "\n".join(lines))
+        self.assertIn("1 NaN", lines[-1])
+
+    def test_the_digest_of_an_older_bintensors(self):
+        path = CORPUS.parent / "bintensors" / "worked_two_tensors_alpha.bt"
+        for line in (run("hash", str(path)).stdout, f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path}\n".encode()):
+            (self.folder / "SUMS").write_bytes(line.replace(b"\n", b"\r\n"))
+            self.assertEqual(len(self.ends(0, "verify", str(path), "--against", self.path("SUMS"))), 1)
+
+
 class Diff(Case):
+    def test_metadata_of_every_shard(self):
+        for name, value in (("a", "1"), ("b", "2")):
+            self.file(f"{name}/x.safetensors", [("x", "U8", [1], 1)], {"k": "1", "same": "s"})
+            self.file(f"{name}/y.safetensors", [("y", "U8", [1], 1)], {"k": value, "same": "s", "other": value})
+            index = {"weight_map": {"x": "x.safetensors", "y": "y.safetensors"}}
+            (self.folder / name / "model.safetensors.index.json").write_text(json.dumps(index))
+        self.assertEqual(self.ends(5, "diff", self.path("a"), self.path("b")),
+                         ["~ metadata k: 1 -> 1 | 2", "~ metadata other: 1 -> 2"])
+        result = run("merge", self.path("b"), self.path("one.safetensors"))
+        self.assertEqual(result.stderr.decode(),
+                         "safetensors: note: metadata for k is not the same in all shards, the first value is kept\n")
+        self.assertEqual(json.loads(run("meta", self.path("one.safetensors"), "--json").stdout), {"k": "1", "same": "s", "other": "2"})
+
+    def test_a_filter_that_no_name_fits(self):
+        path = self.floats("w.safetensors", [1])
+        other = self.file("v.safetensors", [("v", "U8", [1], 1)])
+        for arguments in (("diff", path, path), ("stats", path), ("cast", path, self.path("o.safetensors"), "--to", "f16")):
+            result = run(*arguments, "--filter", "x*")
+            self.assertEqual((result.returncode, result.stdout), (2, b""), arguments)
+            self.assertIn(b"no tensor's name fits --filter", result.stderr)
+        self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
+        self.ends(5, "diff", path, other, "--filter", "v")
+
     def test_nothing_between_formats_and_shards(self):
         path = self.file("m.safetensors", [("a", "F32", [4], 16), ("b", "I64", [2], 16)], {"format": "pt"}, os.urandom(32))
         run("convert", path, self.path("m.bt"))
@@ -185,6 +252,21 @@ class Stats(Case):
         self.assertEqual((rows["b"]["zeros"], rows["n"]["min"], rows["n"]["max"]), (1, -16, -1))
         self.assertNotIn("min", rows["e"])
         self.assertNotIn("count", rows["q"])
+
+    def test_large_integers_of_one_sign(self):
+        tensors = [("n", "I64", [2], 16), ("u", "U64", [2], 16)]
+        data = struct.pack("<2q2Q", -2**63 + 1, -2**62 - 1, 2**63 + 1, 2**63 + 3)
+        path = self.file("i.safetensors", tensors, None, data)
+        rows = {row["name"]: row for row in self.rows(path)}
+        self.assertEqual((rows["n"]["min"], rows["n"]["max"]), (-2**63 + 1, -2**62 - 1))
+        self.assertEqual((rows["u"]["min"], rows["u"]["max"]), (2**63 + 1, 2**63 + 3))
+        self.assertEqual(self.ends(0, "stats", path)[-1].split()[2:4], [str(-2**63 + 1), str(2**63 + 3)])
+
+    def test_the_mean_of_the_largest_numbers(self):
+        largest = 1.7976931348623157e308
+        for values, mean in ([largest] * 3, largest), ([largest, largest, -largest, -largest], 0), ([-largest] * 5000, -largest):
+            row = self.rows(self.file("d.safetensors", [("w", "F64", [len(values)], 8 * len(values))], None, struct.pack(f"<{len(values)}d", *values)))[0]
+            self.assertEqual(row["mean"], mean)
 
     def test_the_table(self):
         path = self.file("t.safetensors", [("a", "F32", [2], 8), ("b", "U8", [2], 2)], None, struct.pack("<2f", -1.5, 0) + b"\7\0")

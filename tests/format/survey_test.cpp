@@ -14,11 +14,11 @@
 namespace st::format {
 namespace {
 
-Findings survey(const std::string& header, std::uint64_t data) {
+Findings survey(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
   std::vector<char> text(header.begin(), header.end());
   text.resize(header.size() + kPadding);
   Findings findings;
-  survey_header({text.data(), header.size()}, kLengthBytes + header.size() + data, {}, findings);
+  survey_header({text.data(), header.size()}, kLengthBytes + header.size() + data, options, findings);
   return findings;
 }
 
@@ -83,6 +83,32 @@ const Case kCases[] = {
 
 TEST(Survey, FindsEveryFault) {
   for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
+}
+
+// What the caller's options take is no fault.
+TEST(Survey, KnowsTheOptions) {
+  HeaderOptions options;
+  const std::string unknown = "{" + entry("a", R"("dtype":"X","shape":[1],"data_offsets":[0,1])") + "}";
+  EXPECT_EQ(survey(unknown, 1, options).size(), 1U);
+  options.unknown_dtypes = true;
+  EXPECT_EQ(survey(unknown, 1, options).size(), 0U);
+
+  options.rules = Rules::reference;
+  EXPECT_EQ(
+      survey(R"({"a":["U8",[2],[0,2]],"b":{"dtype":{"U8":null},"shape":[1],"data_offsets":[2,3]}})", 3, options).size(),
+      0U);
+  EXPECT_EQ(survey(R"({"a":["U8",[2]]})", 0, options).size(), 1U);
+  EXPECT_EQ(survey("{" + u8("a", 0, 9) + "," + u8("a", 0, 4) + "}", 4, options).size(), 0U);
+  EXPECT_EQ(survey(R"({"__metadata__":{"k":"1","k":"2"}})", 0, options).size(), 0U);
+
+  options.rules = Rules::strict;
+  EXPECT_EQ(survey(R"({"__metadata__":null})", 0, options).size(), 1U);
+}
+
+TEST(Survey, EndsAfterManyFindings) {
+  std::string header = "{";
+  for (int i = 0; i < 5000; ++i) header += (i == 0 ? "" : ",") + entry(std::to_string(i), "");
+  EXPECT_EQ(survey(header + "}", 0).size(), kMostFindings + 1);
 }
 
 // Whatever is refused has a finding of the same status, except where the text is no JSON or the rule is only ours.

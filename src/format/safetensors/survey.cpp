@@ -43,9 +43,20 @@ class Survey {
       : in_(header, kLengthBytes, &arena_, options.window_bytes),
         data_begin_(kLengthBytes + header.size()),
         data_size_(file_size - data_begin_),
+        options_(options),
         findings_(findings) {}
 
   void header() {
+    try {
+      look();
+    } catch (const Full&) {  // the rest is not told
+    }
+  }
+
+ private:
+  struct Full {};
+
+  void look() {
     try {
       if (!in_.take('{')) in_.wrong_type(0, "is not an object");
       if (!in_.take('}')) {
@@ -63,9 +74,9 @@ class Survey {
     check_data();
   }
 
- private:
   void add(Error error) {
     findings_.push_back({std::move(error), tensor_ == nullptr ? "" : std::string(tensor_->name), tensor_ != nullptr});
+    if (findings_.size() > kMostFindings) throw Full();
   }
   void add(Status status, std::uint64_t place, std::string_view what) {
     const std::string of = tensor_ == nullptr ? "header" : "tensor " + in_quotes(tensor_->name);
@@ -94,7 +105,7 @@ class Survey {
 
   void metadata(std::uint64_t place) {
     if (std::exchange(metadata_seen_, true)) add(Status::duplicate, place, "__metadata__ is given twice");
-    if (in_.peek() == 'n') return in_.skip_value(kInHeader);
+    if (in_.peek() == 'n' && options_.rules != Rules::strict) return in_.skip_value(kInHeader);
     if (in_.peek() != '{') return skip(kInHeader, "__metadata__ is not an object");
     std::set<std::string_view> keys;
     in_.take('{');
@@ -102,7 +113,7 @@ class Survey {
     do {
       const std::uint64_t at = here();
       const std::string_view key = in_.string();
-      if (!keys.insert(key).second)
+      if (!keys.insert(key).second && !last_counts())
         add(Status::duplicate, at, formatted("metadata key {} is given twice", in_quotes(key)));
       in_.expect(':');
       if (in_.peek() == '"') {
@@ -114,7 +125,11 @@ class Survey {
     in_.expect('}');
   }
 
+  // By the reference's rules, the last of several under one name is the one that there is.
+  bool last_counts() const { return options_.rules == Rules::reference; }
+
   void fields(Entry& entry) {
+    if (in_.peek() == '[' && options_.rules == Rules::reference) return fields_in_a_row(entry);
     if (in_.peek() != '{') return skip(kInHeader, "entry is not an object");
     unsigned seen = 0;
     in_.take('{');
@@ -129,6 +144,20 @@ class Survey {
     }
   }
 
+  // Only by the reference's rules: ["F32",[1],[0,4]].
+  void fields_in_a_row(Entry& entry) {
+    std::size_t count = 0;
+    in_.take('[');
+    if (!in_.take(']')) {
+      do {
+        count < kFields.size() ? value(entry, count, here()) : in_.skip_value(kInEntry);
+        ++count;
+      } while (in_.take(','));
+      in_.expect(']');
+    }
+    if (count != kFields.size()) add(Status::schema, entry.place, formatted("is an array of {} values", count));
+  }
+
   void field(Entry& entry, unsigned& seen) {
     const std::uint64_t place = here();
     const std::string_view name = in_.string();
@@ -137,9 +166,13 @@ class Survey {
     if (known == kFields.size()) return in_.skip_value(kInEntry);
     if ((seen >> known & 1U) != 0) add(Status::duplicate, place, formatted("{} is given twice", name));
     seen |= 1U << known;
+    value(entry, known, place);
+  }
+
+  void value(Entry& entry, std::size_t known, std::uint64_t place) {
     if (known == 0) return dtype(entry);
     Numbers numbers;
-    if (!integers(name, numbers)) return;
+    if (!integers(kFields[known], numbers)) return;
     if (known == 1) {
       entry.shape = std::move(numbers);
     } else if (numbers.size() == 2) {
@@ -150,11 +183,19 @@ class Survey {
   }
 
   void dtype(Entry& entry) {
+    const bool as_map = options_.rules == Rules::reference && in_.take('{');  // {"F32":null}
     if (in_.peek() != '"') return skip(kInEntry, "dtype is not a string");
     const std::uint64_t place = here();
     const std::string_view name = in_.string();
     entry.dtype = dtype_from_name(name);
-    if (entry.dtype == Dtype::unknown) add(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
+    const bool is_taken = options_.unknown_dtypes && name.find('\0') == name.npos;
+    if (entry.dtype == Dtype::unknown && !is_taken) {
+      add(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
+    }
+    if (!as_map) return;
+    in_.expect(':');
+    in_.skip_value(kInEntry + 1);
+    in_.expect('}');
   }
 
   // Returns false if it is no array of integers.
@@ -187,6 +228,10 @@ class Survey {
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->name < b->name; });
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (order[i]->name != order[i - 1]->name) continue;
+      if (last_counts()) {
+        replaced_.insert(order[i - 1]);
+        continue;
+      }
       tensor_ = order[i];
       add(Status::duplicate, order[i]->place, "is given twice");
     }
@@ -220,7 +265,7 @@ class Survey {
   void check_data() {
     std::vector<const Entry*> order;
     for (const Entry& entry : entries_) {
-      if (entry.offsets) order.push_back(&entry);
+      if (entry.offsets && !replaced_.contains(&entry)) order.push_back(&entry);
     }
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
       return std::pair(*a->offsets, a->name) < std::pair(*b->offsets, b->name);
@@ -243,8 +288,10 @@ class Survey {
   json::Cursor in_;
   std::uint64_t data_begin_;
   std::uint64_t data_size_;
+  const HeaderOptions& options_;
   Findings& findings_;
   std::vector<Entry> entries_;
+  std::set<const Entry*> replaced_;
   const Entry* tensor_ = nullptr;
   bool metadata_seen_ = false;
 };

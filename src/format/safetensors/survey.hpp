@@ -10,7 +10,8 @@
 
 namespace st::format::safetensors {
 
-// `header` as it is in the file, followed by kPadding zero bytes. Where the text is no JSON, the findings end there.
+// `header` as it is in the file, followed by kPadding zero bytes. Where the text is no JSON, the findings end there, and
+// else after kMostFindings and one more.
 void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
 
 }  // namespace st::format::safetensors
