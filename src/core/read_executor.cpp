@@ -132,7 +132,8 @@ bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, Range
   for (const ReadRequest& range : joined_) add_range(range, alignment);
   fill_up_to(end);
   if (!read_many(reader, path, reads_, needed_end)) return false;
-  for (const Copy& copy : copies_) std::memcpy(copy.dst, bounce_ + (copy.from - window_), copy.bytes);
+  for (const Copy& copy : copies_)
+    std::memcpy(copy.dst, bounce_ + (copy.from - window_), static_cast<std::size_t>(copy.bytes));
   return true;
 }
 

@@ -89,7 +89,7 @@ void ReadExecutor::share_ranges(io::SourceReader& reader, io::ReadPath path, Ran
     const std::byte* const bytes = window + (range.begin - begin);
     for (const ReadRequest* to = &range; to != nullptr; to = to->also) {
       if (to->device == nullptr) {
-        std::memcpy(to->dst + (range.begin - to->begin), bytes, range.bytes);
+        std::memcpy(to->dst + (range.begin - to->begin), bytes, static_cast<std::size_t>(range.bytes));
         listener_.arrived(to->entry, range.bytes);
       } else if (std::find(devices_.begin(), devices_.end(), to->device) == devices_.end()) {
         devices_.push_back(to->device);
