@@ -1,12 +1,9 @@
 // A system that refuses, interrupts or runs out of things; and a target that is exchanged behind our back.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -16,25 +13,15 @@
 #include "base/formatted.hpp"
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/posix/byte_lock.hpp"
 #include "io/posix/edit_lock.hpp"
 #include "io/posix/pages.hpp"
+#include "io/posix/replaceable.hpp"
+#include "refuse.hpp"
 #include "system.hpp"
 
 namespace st::io {
 namespace {
-
-// From now on, in this process and for good.
-bool refuse(const std::vector<long>& calls, int error) {
-  std::vector<sock_filter> program{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offsetof(seccomp_data, nr)))};
-  for (const long call : calls) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)));
-  }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole) == 0;
-}
 
 class RefusedCallsTest : public FolderTest {
  protected:
@@ -102,13 +89,28 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
     const int result = in_child([&] {
       if (!refuse({SYS_process_vm_readv}, error)) return 255;
       std::string copy(text.size(), '-');
-      return (copy_from_pages(text.data(), copy.data(), copy.size()) && copy == text ? 0 : 1) +
-             (copy_from_pages(gone, copy.data(), 1) ? 2 : 0);
+      const bool copied = copy_from_pages(text.data(), copy.data(), copy.size()) && copy == text;
+      const bool invented = copy_from_pages(gone, copy.data(), 1);
+      const rlimit none{0, 0};  // and so no pipe
+      const bool claimed = setrlimit(RLIMIT_NOFILE, &none) != 0 || copy_from_pages(text.data(), copy.data(), 1);
+      return (copied ? 0 : 1) + (invented ? 2 : 0) + (claimed ? 4 : 0);
     });
     if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
     EXPECT_EQ(result, 0) << error;
   }
   munmap(gone, 4096);
+}
+
+// As those behind the end of a file that has become shorter.
+TEST_F(RefusedCallsTest, pages_that_are_gone_behind_others_are_not_copied) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  std::string copy(2 * page, '-');
+  EXPECT_TRUE(copy_from_pages(pages, copy.data(), copy.size()));
+  ASSERT_EQ(mprotect(static_cast<char*>(pages) + page, page, PROT_NONE), 0);
+  EXPECT_FALSE(copy_from_pages(pages, copy.data(), copy.size()));
+  munmap(pages, 2 * page);
 }
 
 // Who may not link copies instead, but an error of the disk is one.
@@ -193,6 +195,22 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   });
   if (held == 255) GTEST_SKIP() << "this system has no filters of calls";
   EXPECT_EQ(held, 0);
+}
+
+// Whoever may read the file could otherwise make us wait for ever.
+TEST_F(RefusedCallsTest, a_lock_that_another_holds_is_refused_at_once) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  put(path(), "x");
+  const Descriptor theirs(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor ours(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(set_byte_lock(theirs.get(), ByteLock::exclusive), 0);
+  for (const ByteLock lock : {ByteLock::shared, ByteLock::exclusive}) {
+    const int result = in_child([&] {
+      alarm(5);
+      return set_byte_lock(ours.get(), lock);
+    });
+    EXPECT_TRUE(result == EAGAIN || result == EACCES) << result;
+  }
 }
 
 TEST_F(RefusedCallsTest, an_interrupted_open_is_tried_again) {
@@ -299,6 +317,20 @@ TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_
   ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(folder.c_str(), 12346, 12346), 0);
   EXPECT_EQ(error_of([&] { write(path(), "newer"); }).message, "");
   EXPECT_EQ(contents(path()), "newer");
+}
+
+TEST_F(RefusedCallsTest, who_may_rename_the_files_of_others_is_root_where_rights_are_not_told) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  const auto may = [](const std::vector<long>& refused) {
+    if (!refused.empty() && !refuse(refused, EPERM)) return 255;
+    return may_rename_others_files() ? 1 : 0;
+  };
+  for (const std::vector<long>& refused : {std::vector<long>{}, std::vector<long>{SYS_capget}}) {
+    const int root = in_child([&] { return may(refused); });
+    if (root == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(root, 1) << refused.size();
+    EXPECT_EQ(as_user(12345, 12345, [&] { return may(refused); }), 0) << refused.size();
+  }
 }
 
 TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {

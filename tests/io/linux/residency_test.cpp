@@ -4,18 +4,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <thread>
 
 #include "../files.hpp"
+#include "../refuse.hpp"
 #include "../system.hpp"
 #include "io/posix/descriptor.hpp"
 
@@ -23,16 +20,7 @@ namespace st::io {
 namespace {
 
 // This thread is told nothing by cachestat(2), as on kernels before 6.5.
-bool refuse_cachestat() {
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 451, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{sizeof rules / sizeof *rules, rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+bool refuse_cachestat() { return refuse({451}, ENOSYS); }
 
 // Pages that were never read or written are in no cache, and those that were written just now are.
 class ResidencyTest : public FolderTest {

@@ -3,6 +3,7 @@
 #include "io/posix/access.hpp"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include "../faults.hpp"
 #include "../files.hpp"
 #include "../read_faults.hpp"
+#include "../refuse.hpp"
 #include "../system.hpp"
 #include "io/posix/descriptor.hpp"
 
@@ -300,6 +302,18 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
   EXPECT_FALSE(access->attributes.lists_known);
 }
 
+TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_given_no_access) {
+  put(path(), "new");
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  for (const std::size_t look : {0U, 1U}) {
+    read_faults::arm({"fstat", look, 1, EIO});
+    const int error = give_access(file.get(), {});
+    read_faults::disarm();
+    if (read_faults::calls() == 0) GTEST_SKIP() << "fstat cannot be made to fail here";
+    EXPECT_EQ(error, EIO) << look;
+  }
+}
+
 TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {
   put(path(), "old");
   const std::string list = list_of({{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 6}, {kMask, 6}, {kOthers, 0}});
@@ -324,6 +338,31 @@ TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
   EXPECT_EQ(attribute(path(), "user.long"), std::string(3000, 'l'));
   EXPECT_EQ(attribute(path(), "security.test"), "label");
   EXPECT_EQ(attribute(path(), "security.capability"), "");
+}
+
+// By its descriptor then, which must not be that of what a link leads to.
+TEST_F(AccessTest, attributes_are_those_of_the_file_itself_where_proc_is_out_of_reach) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  put(path("target"), "old");
+  if (!set(path("target"), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+  fs::create_symlink("target", path("link"));
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::vector<long> looks;
+#if defined(SYS_newfstatat)
+  looks.push_back(SYS_newfstatat);
+#endif
+#if defined(SYS_lstat)
+  looks.push_back(SYS_lstat);
+#endif
+  const int result = in_child([&] {
+    struct stat status {};
+    if (!refuse(looks, EACCES) || lstat(path().c_str(), &status) == 0 || errno != EACCES) return 255;
+    const std::size_t of_file = attributes_of(inside.get(), "target").others.size();
+    const std::size_t of_link = attributes_of(inside.get(), "link").others.size();
+    return static_cast<int>(10 * of_file + of_link);
+  });
+  if (result == 255) GTEST_SKIP() << "looking at files cannot be refused here";
+  EXPECT_EQ(result, 10);
 }
 
 }  // namespace

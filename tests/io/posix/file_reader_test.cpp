@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "../files.hpp"
 #include "../read_faults.hpp"
@@ -125,6 +127,49 @@ TEST_F(FileReaderTest, a_file_in_memory_is_not_remote) {
   if (!made) GTEST_SKIP() << "no /dev/shm";
   EXPECT_FALSE(PlainFile::open(name.c_str()).remote());
   fs::remove(name);
+}
+
+// More of them than one call takes.
+TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
+  constexpr std::size_t kReads = 300;
+  constexpr std::size_t kBytes = 10;
+  std::string text(kReads * kBytes, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 256);
+  put(path(), text);
+  const FileSource bytes(PlainFile::open(path().c_str()), 0, text.size());
+  FileReader file(bytes, Cache::through);
+  std::string got(text.size(), '?');
+  std::vector<Read> reads;
+  for (std::size_t at = 0; at < got.size(); at += kBytes) {
+    reads.push_back({at, kBytes, reinterpret_cast<std::byte*>(got.data() + at)});
+  }
+  read_faults::arm({"read"});
+  EXPECT_TRUE(file.read_many(ReadPath::wait, reads, got.size()));
+  read_faults::disarm();
+  EXPECT_TRUE(got == text);
+  if (has_linux_io()) {
+    EXPECT_EQ(read_faults::calls(), 3U);
+  }
+}
+
+TEST_F(FileReaderTest, many_threads_read_without_a_descriptor_of_their_own) {
+  const FileSource bytes = source(true);
+  FileReader file(bytes, Cache::through);
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  std::vector<std::thread> threads;
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&file, number] {
+      for (std::uint64_t i = number; i < 200; i += 4) {
+        std::byte got{};
+        const Read read{i, 1, &got};
+        EXPECT_TRUE(file.read_many(ReadPath::wait, {&read, 1}, kSize));
+        EXPECT_EQ(got, std::byte{'x'});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  read_faults::disarm();
+  EXPECT_GE(read_faults::calls(), 200U);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -199,6 +200,9 @@ TEST(FileSource, NoBytesAreNotMapped) {
     EXPECT_EQ(source.view(), nullptr);
     EXPECT_EQ(read(source, 0, 0), "");
   }
+  int os_error = EIO;
+  EXPECT_EQ(Mapping::of(-1, 0, 0, MapKind::read_only, os_error).data(), nullptr);
+  EXPECT_EQ(os_error, 0);
 }
 
 TEST(FileSource, AMappingMovesWithItsSource) {
@@ -254,6 +258,24 @@ TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->status, Status::read);
   EXPECT_NE(error->message.find(path), std::string::npos);
+}
+
+// An offset into a file that is not mapped is no address.
+TEST(FileSource, NoMemoryOfTheProcessIsReadForAFileThatIsGone) {
+  constexpr std::size_t kAddress = std::size_t{1} << 30;
+  void* const secret =
+      mmap(reinterpret_cast<void*>(kAddress), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reinterpret_cast<std::uintptr_t>(secret) != kAddress) GTEST_SKIP() << "there is something else";
+  const TestFolder folder;
+  const std::string path = folder.file("file", "");
+  ASSERT_EQ(truncate(path.c_str(), 2 * kAddress), 0);
+  FileSource source(PlainFile::open(path.c_str()), 0, 2 * kAddress);
+  source.release_descriptor();
+  fs::rename(folder.file("other", "other"), path);
+  const auto error = error_of([&] { read(source, kAddress, 10); });
+  munmap(secret, 4096);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, Status::read);
 }
 
 TEST(FileSource, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
@@ -333,6 +355,14 @@ TEST(PlainFile, OnlyRegularFilesAreOpened) {
     EXPECT_EQ(error->os_error, given.os_error) << error->message;
     EXPECT_NE(error->message.find(given.says), std::string::npos) << error->message;
   }
+}
+
+TEST(PlainFile, WhatTheKernelMakesIsNoFileOfTensors) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about mounts";
+  const auto error = error_of([] { PlainFile::open("/proc/self/status"); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, Status::open);
+  EXPECT_NE(error->message.find("made by the kernel"), std::string::npos) << error->message;
 }
 
 // A watchdog begins to run when it is opened.
