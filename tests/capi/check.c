@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #if !defined(_WIN32)
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -135,17 +136,18 @@ static void of_the_shards_beside_a_faulty_index(void) {
   report_is("n.safetensors.index.json", NULL, faults, 2);
 }
 
-#if !defined(_WIN32)
+/* Unlike shards, an index may be anywhere: it is what the caller named. */
 static void of_an_index_behind_a_link(void) {
+#if !defined(_WIN32)
   static const char index[] = "{\"weight_map\":{\"a\":\"l-1.safetensors\"}}";
-  save("l-1.safetensors", ONE("a"), 2);
-  test_save("linked", index, strlen(index));
-  CHECK(symlink("linked", "l.safetensors.index.json") == 0);
-  report_is("l.safetensors.index.json", NULL, NULL, 0);
-}
-#else
-static void of_an_index_behind_a_link(void) {}
+  CHECK(mkdir("linked", 0700) == 0);
+  save("linked/l-1.safetensors", ONE("a"), 2);
+  test_save("elsewhere", index, strlen(index));
+  CHECK(symlink("../elsewhere", "linked/l.safetensors.index.json") == 0);
+  report_is("linked/l.safetensors.index.json", NULL, NULL, 0);
+  CHECK(remove("linked/l-1.safetensors") == 0 && remove("linked/l.safetensors.index.json") == 0);
 #endif
+}
 
 /* A fault that the caller's flags do not take, beside what they take. */
 static void by_the_flags_of_opening(void) {
