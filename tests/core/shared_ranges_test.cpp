@@ -23,7 +23,7 @@ TEST(SharedRanges, AreSortedAlsoAmongSlices) {
   using Range = std::tuple<std::size_t, std::uint64_t, std::uint64_t, bool>;
   std::vector<Range> ranges;
   for (const ReadRequest& one : requests) ranges.emplace_back(one.source, one.begin, one.bytes, one.also != nullptr);
-  const std::vector<Range> expected = {{0, 0, 50, false},  {0, 50, 50, true},  {0, 60, 30, false},
+  const std::vector<Range> expected = {{0, 0, 50, false},   {0, 50, 50, true}, {0, 60, 30, false},
                                        {0, 100, 50, false}, {1, 0, 10, false}, {1, 5, 10, false}};
   EXPECT_EQ(ranges, expected);
 }
