@@ -1,9 +1,13 @@
 /* st_check reports all that is wrong with files, indexes and shards, and what st_open takes has notes at most.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
-#include "test.h"
+#if !defined(_WIN32)
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
 
 #include "folder.h"
+#include "test.h"
 
 #define ONE(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
 
@@ -112,6 +116,39 @@ static void of_an_index_with_a_fault_behind_its_entries(void) {
   report_is("m.safetensors.index.json", NULL, twice, 1);
 }
 
+/* Nothing is said of the sum where not all headers can be read. */
+static void of_a_total_size_beside_a_faulty_shard(void) {
+  static const expected fault[] = {{ST_ERR_TRUNCATED, 0, "s-2.safetensors", NULL, ""}};
+  save("s-1.safetensors", ONE("a"), 2);
+  test_save("s-2.safetensors", "\1\0\0", 3);
+  save_index("{\"metadata\":{\"total_size\":4},\"weight_map\":{\"a\":\"s-1.safetensors\",\"b\":\"s-2.safetensors\"}}");
+  report_is("m.safetensors.index.json", NULL, fault, 1);
+}
+
+/* Beside a faulty index, shards are what is numbered as those of its model: not the faulty files of other names. */
+static void of_the_shards_beside_a_faulty_index(void) {
+  static const expected faults[] = {{ST_ERR_JSON, 0, "n.safetensors.index.json", NULL, ""},
+                                    {ST_ERR_TRUNCATED, 0, "n-00002-of-00002.safetensors", NULL, ""}};
+  save("n-00001-of-00002.safetensors", ONE("a"), 2);
+  test_save("n-00002-of-00002.safetensors", "\1\0\0", 3);
+  test_save("n-notes.txt", "\1\0\0", 3);
+  test_save("n.safetensors.index.json", "{", 1);
+  report_is("n.safetensors.index.json", NULL, faults, 2);
+}
+
+/* Unlike shards, an index may be anywhere: it is what the caller named. */
+static void of_an_index_behind_a_link(void) {
+#if !defined(_WIN32)
+  static const char index[] = "{\"weight_map\":{\"a\":\"l-1.safetensors\"}}";
+  CHECK(mkdir("linked", 0700) == 0);
+  save("linked/l-1.safetensors", ONE("a"), 2);
+  test_save("elsewhere", index, strlen(index));
+  CHECK(symlink("../elsewhere", "linked/l.safetensors.index.json") == 0);
+  report_is("linked/l.safetensors.index.json", NULL, NULL, 0);
+  CHECK(remove("linked/l-1.safetensors") == 0 && remove("linked/l.safetensors.index.json") == 0);
+#endif
+}
+
 /* A fault that the caller's flags do not take, beside what they take. */
 static void by_the_flags_of_opening(void) {
   static const expected end[] = {{ST_ERR_COVERAGE, 0, "x.safetensors", NULL, "1 more byte"}};
@@ -141,6 +178,9 @@ int main(void) {
   of_one_file();
   of_a_model();
   of_an_index_with_a_fault_behind_its_entries();
+  of_a_total_size_beside_a_faulty_shard();
+  of_the_shards_beside_a_faulty_index();
+  of_an_index_behind_a_link();
   by_the_flags_of_opening();
   of_what_cannot_be_opened();
   test_leave_folder();

@@ -128,8 +128,9 @@ static void test_null_arguments(const st_file *file) {
   st_plan *plan = NULL;
   unsigned char byte = 0;
   void *memory = NULL;
+  st_error err = ST_INIT(st_error);
   CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
-  CHECK(st_device_new(NULL, NULL, &device, NULL) == ST_ERR_ARGUMENT);
+  CHECK(st_device_new(NULL, NULL, &device, &err) == ST_ERR_ARGUMENT && strcmp(err.message, "ops is NULL") == 0);
   CHECK(st_device_new(&ops, NULL, &device, NULL) == ST_ERR_ARGUMENT);
   CHECK(st_device_open_cuda(NULL, NULL, NULL) == ST_ERR_ARGUMENT);
   CHECK(st_device_open_hip(NULL, NULL, NULL) == ST_ERR_ARGUMENT);

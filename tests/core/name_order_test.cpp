@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "../format/guarded_memory.hpp"
+
 namespace st::core {
 namespace {
 
@@ -55,6 +57,21 @@ TEST(NameOrder, of_long_names_with_much_in_common) {
     std::shuffle(shuffled.begin(), shuffled.end(), random);
     expect_sorted(shuffled);
   }
+}
+
+TEST(NameOrder, reads_nothing_behind_a_name) {
+  const format::GuardedMemory memory(2);
+  char* const first = memory.end() - 2;
+  first[0] = first[1] = 'a';
+  std::vector<std::string> longer;
+  for (char c = 'z'; c >= 'a'; --c) longer.push_back(std::string("aa") + c);
+  std::vector<std::uint32_t> numbers(longer.size() + 1);
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  sort_by_name(numbers, [&](std::uint32_t number) -> std::string_view {
+    return number == 0 ? std::string_view(first, 2) : longer[number - 1];
+  });
+  EXPECT_EQ(numbers.front(), 0U);
+  EXPECT_EQ(numbers.back(), 1U);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "../io/system.hpp"
 #include "base/formatted.hpp"
 #include "core/checkpoint.hpp"
+#include "core/small_writes.hpp"
 #include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
 
@@ -880,6 +881,17 @@ TEST_F(WriterTest, a_stream_that_cannot_be_synced_or_closed_is_an_error) {
     EXPECT_EQ(finish(plan).os_error, EIO) << call;
   }
   ::close(stream);
+}
+
+TEST_F(WriterTest, memory_for_small_puts_has_a_limit_whatever_is_expected) {
+  io::AtomicFile file = io::AtomicFile::create(path().c_str(), {});
+  PutBuffer buffer(file);
+  buffer.expect(UINT64_MAX);
+  buffer.add(1, "b", 1);
+  buffer.add(0, "a", 1);
+  buffer.flush();
+  file.commit();
+  EXPECT_EQ(contents(path()), "ab");
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ extern "C" {
 
 // Back to how the library was loaded: two devices, nothing fails, no fault, late copies. What leaked stays.
 void fake_reset();
-void fake_set_devices(int count);
-void fake_set_init(int code);  // what the first call of all returns
+void fake_set_devices(int count);  // -1: none, of which only the count tells and no error
+void fake_set_init(int code);      // what the first call of all returns
 
 // The nth call from now on, counted from 0, returns this code and does nothing, or, if it gives something back, does it.
 void fake_fail_call(std::int64_t nth, int code);

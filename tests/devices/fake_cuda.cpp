@@ -1,5 +1,6 @@
 // The entry points of CUDA's driver, as far as the library calls them, over the fake machine.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <vector>
 
 #include "fake_gpu.hpp"
@@ -38,7 +39,7 @@ int cuInit(unsigned flags) {
 
 int cuDeviceGetCount(int* count) {
   if (const int code = enter("cuDeviceGetCount"); code != kOk) return code;
-  *count = device_count();
+  *count = std::max(device_count(), 0);
   return kOk;
 }
 

@@ -1,5 +1,6 @@
 // The entry points of the HIP runtime, as far as the library calls them, over the fake machine.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
 #include "fake_gpu.hpp"
@@ -45,8 +46,8 @@ int hipInit(unsigned flags) {
 
 int hipGetDeviceCount(int* count) {
   if (const int code = enter("hipGetDeviceCount"); code != kOk) return kept(code);
-  *count = device_count();
-  return kept(*count == 0 ? kNoDevice : kOk);
+  *count = std::max(device_count(), 0);
+  return kept(device_count() == 0 ? kNoDevice : kOk);
 }
 
 int hipGetDevice(int* device) {

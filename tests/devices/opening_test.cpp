@@ -1,6 +1,12 @@
 // Opening devices: which driver is found, and what is said when there is none that can be used.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "driver.hpp"
 #include "model.hpp"
@@ -42,8 +48,66 @@ TEST_P(DeviceOpening, ADriverThatCannotBeUsedIsUnsupported) {
   expect_refused(options, ST_ERR_UNSUPPORTED, "cannot open shared object file");
   options.library = ST_NO_DRIVER;
   expect_refused(options, ST_ERR_UNSUPPORTED, "too old");
-  driver.set_devices(0);
-  expect_refused(driver.options(), ST_ERR_UNSUPPORTED, "no device");
+  for (const int none : {0, -1}) {
+    driver.set_devices(none);
+    expect_refused(driver.options(), ST_ERR_UNSUPPORTED, "no device");
+  }
+}
+
+TEST_P(DeviceOpening, TheOnlyDeviceIsOne) {
+  driver.set_devices(1);
+  EXPECT_NE(driver.opened(0), nullptr);
+  expect_refused(driver.options(1), ST_ERR_RANGE, "of 1");
+}
+
+// A folder where the system looks for libraries, and a process that has not loaded a driver yet.
+class InstalledDriver : public testing::Test {
+ protected:
+  InstalledDriver() {
+    std::string folder = (std::filesystem::temp_directory_path() / "drivers-XXXXXX").string();
+    folder_ = mkdtemp(folder.data());
+  }
+  ~InstalledDriver() override { std::filesystem::remove_all(folder_); }
+
+  void install(const char* library, const char* name) const {
+    std::filesystem::create_symlink(library, folder_ / name);
+  }
+
+  // `loaded`: a library that the process has loaded before it asks for the driver. Returns its exit status.
+  int open_in_another_process(const char* driver, const char* loaded) const {
+    const char* const emulator = std::getenv("ST_EMULATOR");
+    std::vector<std::string> words = {ST_INSTALLED, driver};
+    if (loaded != nullptr) words.emplace_back(loaded);
+    if (emulator != nullptr) words.insert(words.begin(), emulator);
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("LD_LIBRARY_PATH", folder_.c_str(), 1);
+      std::vector<char*> given;
+      for (std::string& word : words) given.push_back(word.data());
+      given.push_back(nullptr);
+      execv(words.front().c_str(), given.data());
+      _exit(127);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(InstalledDriver, IsLoadedByItsName) {
+  install(cuda().path(), "libcuda.so.1");
+  install(hip().path(), "libamdhip64.so.6");
+  EXPECT_EQ(open_in_another_process("cuda", nullptr), 0);
+  EXPECT_EQ(open_in_another_process("hip", nullptr), 0);
+}
+
+TEST_F(InstalledDriver, ComesAfterAnOlderOneThatIsLoaded) {
+  install(ST_NO_DRIVER, "libamdhip64.so.7");
+  EXPECT_NE(open_in_another_process("hip", nullptr), 0);
+  EXPECT_EQ(open_in_another_process("hip", hip().path()), 0);
 }
 
 TEST_P(DeviceOpening, AnOrdinalThatIsNoneIsARange) {

@@ -232,6 +232,25 @@ TEST(DeviceTables, StatsFillWhatTheStructHas) {
   EXPECT_EQ(stats.struct_size, offsetof(st_plan_stats, bytes_read));
 }
 
+TEST(DeviceTables, StatsAreOfTheLastRun) {
+  const Model model({5000});
+  Table table;
+  const DevicePtr device = make(table.ops(), nullptr, ST_OK);
+  const PlanPtr plan = model.plan();
+  std::vector<char> to(5000);
+  ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr, to.data(),
+                               to.size(), nullptr),
+            ST_OK);
+  st_plan_stats stats[] = {ST_INIT(st_plan_stats), ST_INIT(st_plan_stats)};
+  for (st_plan_stats& one : stats) {
+    ASSERT_EQ(st_plan_run(plan.get(), nullptr, nullptr), ST_OK);
+    st_plan_get_stats(plan.get(), &one);
+  }
+  EXPECT_GT(stats[0].staging_bytes, 0U);
+  EXPECT_EQ(stats[1].staging_bytes, stats[0].staging_bytes);
+  EXPECT_EQ(stats[1].copies, stats[0].copies);
+}
+
 // With threads = 1 everything is told on the calling thread, and a destination without bytes too.
 TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
   const Model model({5000, 0, 70'000});

@@ -40,8 +40,8 @@ WORK = ROOT / 'build' / 'mutants'
 TREE = WORK / 'tree'
 BUILD = WORK / 'build'
 FOLDERS = ('src', 'capi')
-KINDS = ('unit', 'cost', 'capi', 'abi', 'conformance', 'cli')
-GOOGLE_TESTS = {'unit': 'st_tests', 'cost': 'st_cost'}
+KINDS = ('unit', 'cost', 'devices', 'capi', 'abi', 'conformance', 'cli')
+GOOGLE_TESTS = {'unit': 'st_tests', 'cost': 'st_cost', 'devices': 'devices/st_devices'}
 LONG = {'cli.readme_test', 'cli.verdicts_test'}  # start compilers and hundreds of commands, and meet nothing more
 LEAST_PER_FILE = 3
 SAMPLE = 600
@@ -167,7 +167,7 @@ def tests():
                 suite = line.split()[0]
             else:
                 name = suite + line.split()[0]
-                found.append(Test(kind, name, [str(path), f'--gtest_filter={name}'], {}, str(BUILD / 'tests')))
+                found.append(Test(kind, name, [str(path), f'--gtest_filter={name}'], {}, str(path.parent)))
     return found
 
 

@@ -1,0 +1,57 @@
+// The pool of memory, from which several threads take theirs at the same time.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/allocator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace st::core {
+namespace {
+
+// While it is asked for the pool's first block, another thread asks the pool for memory.
+class BusyMemory final : public std::pmr::memory_resource {
+ public:
+  void ask_meanwhile(Pool& pool) {
+    ask_ = [this, &pool] {
+      if (!other_.joinable()) other_ = std::thread([&pool] { static_cast<void>(pool.allocate(8)); });
+    };
+  }
+  void join() { other_.join(); }
+  int most_at_once() const { return most_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    const int inside = ++inside_;
+    if (inside > most_) most_ = inside;
+    if (inside == 1) ask_();
+    for (int i = 0; i < 50 && inside_ == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    void* const memory = std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    --inside_;
+    return memory;
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  std::function<void()> ask_;
+  std::thread other_;
+  std::atomic<int> inside_{0};
+  std::atomic<int> most_{0};
+};
+
+TEST(Pool, OneThreadAtATimeTakesFromIt) {
+  BusyMemory memory;
+  Pool pool(4096, &memory);
+  memory.ask_meanwhile(pool);
+  EXPECT_NE(pool.allocate(8), nullptr);
+  memory.join();
+  EXPECT_EQ(memory.most_at_once(), 1);
+}
+
+}  // namespace
+}  // namespace st::core

@@ -1,0 +1,25 @@
+// Which bytes of tensors were written.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/written_ranges.hpp"
+
+#include <gtest/gtest.h>
+
+namespace st::core {
+namespace {
+
+// Where there is no range before, what lies behind the object is not taken for one.
+TEST(WrittenRanges, TheFirstRangeHasNoneBeforeIt) {
+  struct {
+    WrittenRanges ranges;
+    std::uint64_t behind = 7;
+  } both;
+  both.ranges.reset(1);
+  EXPECT_EQ(both.ranges.claim(0, {7, 9}), std::nullopt);
+  EXPECT_EQ(both.behind, 7U);
+  EXPECT_EQ(both.ranges.missing(0, {0, 10}), 8U);
+  EXPECT_EQ(both.ranges.claim(0, {0, 7}), std::nullopt);
+  EXPECT_EQ(both.ranges.missing(0, {0, 10}), 1U);
+}
+
+}  // namespace
+}  // namespace st::core
