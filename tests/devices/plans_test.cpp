@@ -368,6 +368,7 @@ TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
   const PlanPtr plan = model.plan();
   add(plan, device, model.tensor(0), memory.at(0));
   run(plan);
+  if (ST_LINUX_IO == 0) GTEST_SKIP() << "memory goes to every child in this build";
   const void* const slot = driver.first_pinned();
   ASSERT_NE(slot, nullptr);
   int ends[2];
