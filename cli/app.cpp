@@ -123,7 +123,7 @@ OptionText text_of(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
   if (option.get_positional()) {
     text.names = {option.get_name(true)};
-    const std::string words = option.get_option_text();
+    const std::string& words = option.get_option_text();
     if (option.get_expected_max() > 1) text.names[0] += words.empty() ? "..." : " " + words;
   } else if (option.get_items_expected_max() > 0) {
     text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
