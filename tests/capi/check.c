@@ -45,6 +45,7 @@ static void report_is(const char *path, const st_open_options *options, const ex
     CHECK_FOR(found->message, found->status == rows[i].status && found->flags == rows[i].flags);
     CHECK_FOR(found->path, found->path_len >= end && strcmp(found->path + found->path_len - end, rows[i].path) == 0);
     CHECK_FOR(found->message, (found->tensor != NULL) == (rows[i].tensor != NULL));
+    CHECK_FOR(found->message, found->tensor != NULL || found->tensor_len == 0);
     if (found->tensor != NULL && rows[i].tensor != NULL) {
       CHECK_FOR(found->message,
                 found->tensor_len == strlen(rows[i].tensor) && strcmp(found->tensor, rows[i].tensor) == 0);
@@ -161,6 +162,43 @@ static void by_the_flags_of_opening(void) {
   report_is("x.safetensors", &options, end, 1);
 }
 
+/* The last finding says so, and is about no tensor. */
+static void of_more_than_is_told(void) {
+  enum { MOST = 1000, ENTRY = 60 };
+  char *const header = test_alloc((MOST + 10) * ENTRY);
+  st_report *report = NULL;
+  const st_finding *last;
+  size_t at = 0, i;
+  test_bytes file;
+  for (i = 0; i < MOST + 5; ++i) {
+    at += (size_t)sprintf(header + at, "%c\"t%04u\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}",
+                          i == 0 ? '{' : ',', (unsigned)i);
+  }
+  sprintf(header + at, "}");
+  file = test_file(header, 1);
+  test_save("x.safetensors", file.data, file.size);
+  test_release(&file);
+  CHECK(st_check("x.safetensors", NULL, &report, NULL) == ST_OK && st_count_findings(report) == MOST + 1);
+  last = st_get_finding(report, MOST);
+  CHECK(strstr(last->message, "the others are not told") != NULL && last->tensor == NULL && last->tensor_len == 0);
+  st_report_free(report);
+  free(header);
+}
+
+/* Of the two limits the smaller one. */
+static void by_the_limit_of_an_index(void) {
+  static const char kIndex[] =
+      "{\"metadata\":{\"total_size\":2},                              \"weight_map\":{\"a\":\"good.safetensors\"}}";
+  const expected too_long[] = {{ST_ERR_HEADER_SIZE, 0, "m.safetensors.index.json", NULL, "the limit is"}};
+  st_open_options options = ST_INIT(st_open_options);
+  save("good.safetensors", ONE("a"), 2);
+  save_index(kIndex);
+  options.max_header_bytes = strlen(kIndex);
+  report_is("m.safetensors.index.json", &options, NULL, 0);
+  --options.max_header_bytes;
+  report_is("m.safetensors.index.json", &options, too_long, 1);
+}
+
 static void of_what_cannot_be_opened(void) {
   st_report *report = NULL;
   st_error err = ST_INIT(st_error);
@@ -182,6 +220,8 @@ int main(void) {
   of_the_shards_beside_a_faulty_index();
   of_an_index_behind_a_link();
   by_the_flags_of_opening();
+  of_more_than_is_told();
+  by_the_limit_of_an_index();
   of_what_cannot_be_opened();
   test_leave_folder();
   return test_result();

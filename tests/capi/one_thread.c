@@ -9,7 +9,7 @@
 
 #include "folder.h"
 
-enum { ROWS = 300, COLUMNS = 4096, SIZE = ROWS * COLUMNS, THREADS = 6 };
+enum { ROWS = 300, COLUMNS = 4096, SIZE = ROWS * COLUMNS, THREADS = 6, SHARDS = 12, HEADER = 1 << 20 };
 
 static test_bytes kFile;
 
@@ -32,14 +32,18 @@ static void watch(void) {
 }
 
 /* Gives the other threads every chance to come in. */
-static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
+static void let_others_come_in(void) {
   int i;
+  for (i = 0; i < 20; ++i) sched_yield();
+}
+
+static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
   (void)ctx;
   called();
   if (__atomic_add_fetch(&kWatched.now, 1, __ATOMIC_SEQ_CST) != 1) {
     __atomic_add_fetch(&kWatched.together, 1, __ATOMIC_SEQ_CST);
   }
-  for (i = 0; i < 20; ++i) sched_yield();
+  let_others_come_in();
   memcpy(dst, kFile.data + offset, n);
   __atomic_sub_fetch(&kWatched.now, 1, __ATOMIC_SEQ_CST);
   return 0;
@@ -57,6 +61,7 @@ static void *allocate(void *ctx, size_t size, size_t align) {
   void *memory = NULL;
   (void)ctx;
   called();
+  let_others_come_in();
   return posix_memalign(&memory, align < sizeof memory ? sizeof memory : align, size ? size : 1) == 0 ? memory : NULL;
 }
 
@@ -166,31 +171,42 @@ static void a_plan_of_one_thread_calls_nothing_on_another(void) {
   st_free(file);
 }
 
-static void make_shards(unsigned count) {
-  char header[200], path[60];
+/* With headers so long that memory is allocated for each of them where it is read. */
+static void make_shards(void) {
+  char *const header = test_alloc(HEADER + 1);
+  char path[60];
   unsigned i;
-  for (i = 1; i <= count; ++i) {
-    snprintf(header, sizeof header, "{\"t%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", i);
+  for (i = 1; i <= SHARDS; ++i) {
+    snprintf(header, HEADER, "{\"t%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", i);
+    memset(header + strlen(header), ' ', HEADER - strlen(header));
+    header[HEADER] = '\0';
     test_bytes shard = test_file(header, 1);
-    snprintf(path, sizeof path, "m-%05u-of-%05u.safetensors", i, count);
+    snprintf(path, sizeof path, "m-%05u-of-%05u.safetensors", i, (unsigned)SHARDS);
     test_save(path, shard.data, shard.size);
     test_release(&shard);
   }
+  free(header);
 }
 
-static void opening_with_one_thread_calls_nothing_on_another(void) {
+static void open_shards(uint32_t threads) {
   st_open_options options = ST_INIT(st_open_options);
   st_allocator allocator = ST_INIT(st_allocator);
   st_file *file = NULL;
   watch();
-  make_shards(40);
   allocator.alloc = allocate;
   allocator.free = release;
   options.allocator = &allocator;
-  options.threads = 1;
-  CHECK(st_open(".", &options, &file, NULL) == ST_OK && st_count_shards(file) == 40);
+  options.threads = threads;
+  CHECK(st_open(".", &options, &file, NULL) == ST_OK && st_count_shards(file) == SHARDS);
   st_free(file);
+}
+
+static void opening_with_one_thread_calls_nothing_on_another(void) {
+  make_shards();
+  open_shards(1);
   CHECK(kWatched.calls > 4 && kWatched.on_other_threads == 0);
+  open_shards(THREADS);
+  CHECK(kWatched.on_other_threads > 0);
 }
 
 int main(void) {

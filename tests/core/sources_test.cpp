@@ -312,6 +312,38 @@ class PlainSource final : public io::Source {
   Requests& requests_;
 };
 
+// Somebody edits it in place: from the second read on, its header is of another length.
+class EditedSource final : public io::Source {
+ public:
+  EditedSource(std::string before, std::string after)
+      : Source(after.size()), before_(std::move(before)), after_(std::move(after)) {}
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    std::memcpy(dst, (reads_++ == 0 ? before_ : after_).data() + offset, n);
+  }
+  bool changed_lately() const override { return true; }
+
+ private:
+  const std::string before_;
+  const std::string after_;
+  mutable int reads_ = 0;
+};
+
+TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
+  const auto file_of = [](std::size_t header_bytes, const std::string& name) {
+    const std::string n = std::to_string(4000 - header_bytes);
+    std::string json = "{\"" + name + R"(":{"dtype":"U8","shape":[)" + n + R"(],"data_offsets":[0,)" + n + "]}}";
+    json.resize(header_bytes, ' ');
+    return header(json) + std::string(4000 - header_bytes, 'x');
+  };
+  const std::pair<std::size_t, std::size_t> lengths[] = {{3000, 200}, {200, 3000}};
+  for (const auto& [before, after] : lengths) {
+    auto source = std::make_unique<EditedSource>(file_of(before, "before"), file_of(after, "after"));
+    const CheckpointPtr file = Checkpoint::open(std::move(source), {});
+    EXPECT_EQ(file->tensor("before"), nullptr);
+    EXPECT_NE(file->tensor("after"), nullptr);
+  }
+}
+
 struct PlainModel {
   PlainModel() {
     auto source = std::make_unique<PlainSource>(bytes, requests);

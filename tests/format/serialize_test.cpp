@@ -180,6 +180,7 @@ TEST(Serialize, refuses_what_no_reader_would_take) {
   EXPECT_EQ(check("\xED\xA0\x80", Dtype::F32, {}), Status::utf8);
   EXPECT_EQ(check("a", Dtype::unknown, {}), Status::dtype);
   EXPECT_EQ(check("a", static_cast<Dtype>(99), {}), Status::dtype);
+  EXPECT_EQ(check("a", static_cast<Dtype>(kDtypes.size()), {}), Status::dtype);
   EXPECT_EQ(check("a", Dtype::U8, {kHalf, 2}), Status::overflow);
   EXPECT_EQ(check("a", Dtype::U8, {kHalf, kHalf, 0}), Status::overflow);
   EXPECT_EQ(check("a", Dtype::U8, {0, kHalf, kHalf}), Status::ok);

@@ -602,6 +602,13 @@ TEST_P(AtomicFileTest, a_file_over_the_size_limit_is_an_error_and_no_signal) {
   EXPECT_EQ(names(), Names{});
 }
 
+TEST_P(AtomicFileTest, a_file_of_more_bytes_than_a_file_can_have_is_too_large) {
+  const AtomicFile file = AtomicFile::create(path().c_str(), {});
+  for (const std::uint64_t size : {std::uint64_t{1} << 63, UINT64_MAX}) {
+    EXPECT_EQ(error_of([&] { file.set_size(size); }).os_error, EFBIG) << size;
+  }
+}
+
 TEST_P(AtomicFileTest, the_folder_may_move_while_the_file_is_written) {
   fs::create_directory(path("a"));
   AtomicFile file = AtomicFile::create(path("a/x").c_str(), {});

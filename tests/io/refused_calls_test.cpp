@@ -169,6 +169,22 @@ TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_
   EXPECT_EQ(result, 1);
 }
 
+// A disk that cannot be synced fails a synced save, and no other: of a file, and of what is written through.
+TEST_F(RefusedCallsTest, only_a_synced_save_syncs) {
+  for (const char* const to : {"x", "/dev/fd/17"}) {
+    for (const bool sync : {false, true}) {
+      put(path("through"), "");
+      const int result = in_child([&] {
+        dup2(open(path("through").c_str(), O_WRONLY), 17);
+        if (!refuse({SYS_fsync, SYS_fdatasync}, EIO)) return 255;
+        return error_of([&] { write(*to == '/' ? to : path(to), "new", {true, sync}); }).os_error;
+      });
+      if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+      EXPECT_EQ(result, sync ? EIO : 0) << to;
+    }
+  }
+}
+
 // Only a synced save opens the folder for reading.
 TEST_F(RefusedCallsTest, a_folder_that_may_not_be_listed_takes_new_files) {
   if (!has_linux_io()) GTEST_SKIP() << "no way to look into such a folder in this build";

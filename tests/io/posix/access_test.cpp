@@ -234,6 +234,18 @@ TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
   }
 }
 
+// What one's own file is replaced by is first one's own too, but of the group that new files get.
+TEST_F(AccessTest, the_owner_leaves_the_group_as_it_is) {
+  put(path(), "old");
+  ASSERT_EQ(chmod(path().c_str(), 0640) | chown(path().c_str(), static_cast<uid_t>(-1), kGroup), 0);
+  write(path(), "new");
+  struct stat status {};
+  ASSERT_EQ(stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, geteuid());
+  EXPECT_EQ(status.st_gid, kGroup);
+  EXPECT_EQ(mode_of(path()), 0640U);
+}
+
 // An inherited list is taken away, and the file keeps the mode of the one whose place it takes.
 TEST_F(AccessTest, a_file_without_a_list_gets_none_from_its_folder_and_keeps_its_mode) {
   if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
