@@ -20,9 +20,9 @@ namespace {
 
 TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
   for (const Pages pages : {Pages::at_once, Pages::as_they_are_touched}) {
-    for (const std::size_t bytes :
-         {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, kBufferAlignment - 1,
-          kBufferAlignment, kBufferAlignment + 1, 3 * kBufferAlignment, 33 * kBufferAlignment}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
+                                    std::size_t{4097}, kBufferAlignment - 1, kBufferAlignment, kBufferAlignment + 1,
+                                    3 * kBufferAlignment, 33 * kBufferAlignment, (std::size_t{64} << 20) - 1}) {
       std::byte* const buffer = new_buffer(bytes, pages, 2);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer) % kBufferAlignment, 0U) << bytes;
       for (std::size_t i = 0; i < bytes; i += 512) ASSERT_EQ(buffer[i], std::byte{0}) << bytes << ' ' << i;

@@ -3,6 +3,7 @@
 #include "io/posix/access.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 
@@ -350,6 +351,19 @@ TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
   EXPECT_EQ(attribute(path(), "user.long"), std::string(3000, 'l'));
   EXPECT_EQ(attribute(path(), "security.test"), "label");
   EXPECT_EQ(attribute(path(), "security.capability"), "");
+}
+
+TEST_F(AccessTest, attributes_take_no_descriptor) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  put(path(), "old");
+  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int count = in_child([&] {
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
+    return static_cast<int>(attributes_of(inside.get(), "x").others.size());
+  });
+  EXPECT_EQ(count, 1);
 }
 
 // By its descriptor then, which must not be that of what a link leads to.
