@@ -3,6 +3,8 @@
 #include "io/posix/access.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -363,6 +365,22 @@ TEST_F(AccessTest, attributes_take_no_descriptor) {
     if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
     return static_cast<int>(attributes_of(inside.get(), "x").others.size());
   });
+  EXPECT_EQ(count, 1);
+}
+
+TEST_F(AccessTest, attributes_are_found_where_proc_is_not_mounted) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  put(path(), "old");
+  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int count = in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", "/proc", "tmpfs", 0, nullptr) != 0) {
+      return 255;
+    }
+    return static_cast<int>(attributes_of(inside.get(), "x").others.size());
+  });
+  if (count == 255) GTEST_SKIP() << "/proc cannot be hidden here";
   EXPECT_EQ(count, 1);
 }
 
