@@ -1,4 +1,4 @@
-// The pool of memory, from which several threads take theirs at the same time.
+// The pool of memory, from which several threads take theirs at the same time, and what it gives back when.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/allocator.hpp"
 
@@ -51,6 +51,35 @@ TEST(Pool, OneThreadAtATimeTakesFromIt) {
   EXPECT_NE(pool.allocate(8), nullptr);
   memory.join();
   EXPECT_EQ(memory.most_at_once(), 1);
+}
+
+class CountedMemory final : public std::pmr::memory_resource {
+ public:
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    bytes_ += bytes;
+    return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    bytes_ -= bytes;
+    std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  std::size_t bytes_ = 0;
+};
+
+TEST(Pool, GivesLargeObjectsBackAtOnceAndTheOthersInTheEnd) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20;
+  CountedMemory memory;
+  for (const std::size_t bytes : {kLarge - 1, kLarge, kLarge + 1}) {
+    Pool pool(4096, &memory);
+    pool.deallocate(pool.allocate(bytes), bytes);
+    EXPECT_EQ(memory.bytes() == 0, bytes >= kLarge) << bytes;
+  }
+  EXPECT_EQ(memory.bytes(), 0U);
 }
 
 }  // namespace

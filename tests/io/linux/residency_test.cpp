@@ -74,6 +74,12 @@ TEST_F(ResidencyTest, tells_of_what_is_not_on_the_disk_yet) {
   } range{0, page()};
   std::array<std::uint64_t, 5> answer{};
   if (syscall(451, file_.get(), &range, &answer, 0) != 0) GTEST_SKIP() << "no cachestat";
+  ASSERT_EQ(pwrite(file_.get(), "x", 1, 0), 1);
+  const auto told = residency(file_.get(), 0, page());
+  ASSERT_EQ(syscall(451, file_.get(), &range, &answer, 0), 0);
+  if (answer[1] + answer[2] != 0) {  // dirty, or being written
+    EXPECT_TRUE(told->dirty);
+  }
   ASSERT_EQ(fsync(file_.get()), 0);
   EXPECT_FALSE(residency(file_.get(), 0, kPages * page())->dirty);
 }
