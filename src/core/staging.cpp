@@ -12,10 +12,6 @@ namespace {
 // other.
 constexpr std::ptrdiff_t kSlotsOfThread = 2;
 
-std::optional<std::size_t> first_entry(const std::vector<Arrival>& arrivals) {
-  return arrivals.empty() ? std::nullopt : std::optional(arrivals.front().entry);
-}
-
 }  // namespace
 
 Staging::~Staging() {
@@ -51,7 +47,7 @@ void Staging::begin_copies(std::span<const DeviceCopy> copies, std::span<const A
   begun.device = device_;
   begun.arrivals.assign(arrivals.begin(), arrivals.end());
   begun.flight.slot = slot_;
-  undelivered_ = first_entry(begun.arrivals);
+  undelivered_ = begun.arrivals.front().entry;
   begun.flight.mark = device_->begin_copies(copies);
   undelivered_.reset();
   begun_.splice(begun_.end(), next);
@@ -62,7 +58,7 @@ void Staging::begin_copies(std::span<const DeviceCopy> copies, std::span<const A
 void Staging::land(std::list<Begun>::iterator begun) {
   std::list<Begun> landed;
   landed.splice(landed.end(), begun_, begun);
-  undelivered_ = first_entry(landed.front().arrivals);
+  undelivered_ = landed.front().arrivals.front().entry;
   landed.front().device->slots().land(landed.front().flight);
   undelivered_.reset();
   for (const Arrival& arrival : landed.front().arrivals) listener_.arrived(arrival.entry, arrival.bytes);

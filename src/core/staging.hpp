@@ -32,8 +32,8 @@ class Staging {
   // returned is no longer the caller's, also if nothing was copied from it.
   std::byte* next_slot(Device& device);
 
-  // Begins copies from the slot that next_slot() returned last. The listener is told of the arrivals when the bytes
-  // have reached the device's memory.
+  // Begins copies from the slot that next_slot() returned last. The listener is told of the arrivals, of which there
+  // is one at least, when the bytes have reached the device's memory.
   void begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals);
 
   // Waits until all copies have been made.

@@ -52,6 +52,8 @@ TEST(Habits, AlignmentOrderAndSpelling) {
   EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
             std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 9 on"});
   EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
+  EXPECT_EQ(notes("{}\n     ", 0),
+            std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 10 on"});
 }
 
 }  // namespace
