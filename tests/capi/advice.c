@@ -1,12 +1,13 @@
 /* Advice about tensors reaches the system, and changes no byte.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "folder.h"
 
-static int calls, last_advice;
+static int calls, file_calls, last_advice;
 
 /* These stand before the C library's, also for the library. Both have the same numbers. */
 int madvise(void *address, size_t length, int advice) {
@@ -17,9 +18,39 @@ int madvise(void *address, size_t length, int advice) {
 
 int posix_madvise(void *address, size_t length, int advice) { return madvise(address, length, advice); }
 
+int posix_fadvise(int descriptor, off_t offset, off_t length, int advice) {
+  (void)descriptor;
+  (void)offset;
+  (void)length;
+  ++file_calls;
+  last_advice = advice;
+  return 0;
+}
+
 static void advise(const st_tensor *const *tensors, st_advice advice) {
-  calls = last_advice = 0;
+  calls = file_calls = last_advice = 0;
   st_tensor_advise(tensors, 2, advice);
+}
+
+/* The page cache of a file that is read is emptied through its descriptor; a file that may be mapped later is left alone,
+ * since others share its pages. */
+static void of_files_that_are_not_mapped(void) {
+  static const struct {
+    st_io io;
+    int calls;
+  } kCases[] = {{ST_IO_READ, 2}, {ST_IO_AUTO, 0}};
+  size_t i;
+  for (i = 0; i < 2; ++i) {
+    const st_open_options options = test_mode(kCases[i].io);
+    const st_tensor *both[2];
+    st_file *file = NULL;
+    CHECK(st_open("x.safetensors", &options, &file, NULL) == ST_OK);
+    both[0] = st_get_tensor_at(file, 0);
+    both[1] = st_get_tensor_at(file, 1);
+    advise(both, ST_ADVICE_DONT_NEED);
+    CHECK(file_calls == kCases[i].calls && (file_calls == 0 || last_advice == POSIX_FADV_DONTNEED));
+    st_free(file);
+  }
 }
 
 int main(void) {
@@ -40,6 +71,7 @@ int main(void) {
   CHECK(calls == 0);
   CHECK(((const unsigned char *)st_tensor_data(both[0]))[5] == 5);
   st_free(file);
+  of_files_that_are_not_mapped();
   test_release(&bytes);
   test_leave_folder();
   return test_result();
