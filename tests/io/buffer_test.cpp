@@ -35,6 +35,15 @@ TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
 
 constexpr std::size_t kBytes = 64 << 20;  // so much that calloc() asks the system for it, whatever was freed before
 
+TEST(Buffer, IsGivenBackToTheSystem) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::byte* const buffer = new_buffer(kBytes, Pages::as_they_are_touched, 2);
+  std::vector<unsigned char> there(kBytes / page);
+  ASSERT_EQ(mincore(buffer, kBytes, there.data()), 0);
+  free_buffer(buffer);
+  EXPECT_EQ(mincore(buffer, kBytes, there.data()), -1);
+}
+
 // How many bytes of a new buffer have their pages.
 std::size_t bytes_there(Pages pages) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

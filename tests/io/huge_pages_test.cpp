@@ -6,6 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "system.hpp"
 
@@ -30,6 +33,33 @@ TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
       deallocate(second, bytes, alignment);
     }
   }
+}
+
+// Whether the system was asked for huge pages there.
+bool is_advised(std::uintptr_t address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    char dash = 0;
+    std::istringstream range(line);
+    if (range >> std::hex >> begin >> dash >> end && dash == '-') inside = begin <= address && address < end;
+    if (inside && line.starts_with("VmFlags:")) return line.find(" hg") != line.npos;
+  }
+  return false;
+}
+
+TEST(Memory, HasHugePagesToItsEnd) {
+  if (!has_linux_io()) GTEST_SKIP() << "no huge pages in this build";
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  void* const memory = allocate(5 * kHuge, 1);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const bool first = is_advised(address);
+  const bool last = is_advised(address + 5 * kHuge - 1);
+  deallocate(memory, 5 * kHuge, 1);
+  if (!first) GTEST_SKIP() << "this system has none";
+  EXPECT_TRUE(last);
 }
 
 }  // namespace
