@@ -16,7 +16,7 @@ import unittest
 import zipfile
 import zlib
 
-from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, npy, number, pickle, stacked, storage,
+from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
 from sample import COMMAND, READS_ZIP, run
 
@@ -182,6 +182,36 @@ class Torch(Case):
         parameter = call("torch._utils", "_rebuild_parameter_with_state", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED,
                          dict_of([("tag", number(1))]))
         self.assertEqual(self.both(dict_of([("w", parameter)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_checkpoint_of_python_2_and_torch_0_3(self):
+        """As torchvision's first ones: parameters are called and given a state, and dictionaries are made of lists of pairs."""
+        source = tuple_of(b"U\x07storage", name("torch", "FloatStorage"), b"U\x010", b"U\x03cpu", b"K\x06", NONE) + b"Q"
+        plain = call("torch._utils", "_rebuild_tensor", source, b"K\x00", b"K\x02K\x03\x86", b"K\x03K\x01\x86")
+        parameter = call("torch.nn.parameter", "Parameter", plain) + tuple_of(b"\x88", b"\x89", call("collections", "OrderedDict", b"]")) + b"b"
+        body = call("collections", "OrderedDict", list_of(list_of(b"U\x01w", parameter)))
+        self.assertEqual(self.both(body, {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+        more = call("torch.nn.parameter", "Parameter", plain, b"\x89")
+        self.assertEqual(self.both(dict_of([("w", more)]), {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+
+    def test_a_tensor_with_attributes(self):
+        for module, called in (("_rebuild_from_type_v2", "Tensor"), ("_rebuild_from_type", "Tensor")):
+            inner = tensor(storage("0", 6), [6], [1])
+            arguments = inner[inner.index(b"\n", inner.index(b"\n") + 1) + 1 : -1]
+            value = call("torch._tensor", module, name("torch._utils", "_rebuild_tensor_v2"), name("torch", called), arguments,
+                         dict_of([("tag", number(1))]))
+            self.assertEqual(self.both(dict_of([("w", value)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_keys_that_are_no_names(self):
+        """They matter only where a tensor would need one."""
+        odd = b"}(" + tuple_of(number(1)) + number(2) + NONE + number(3) + b"\x88" + number(4) + b"u"
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("odd", odd)])
+        self.assertEqual(self.both(body, {"0": ABC}, said=None)[0], {"w": ("F32", [6], ABC)})
+        self.refused_last(body=dict_of([("w", b"}(" + NONE + tensor(storage("0", 6), [6], [1]) + b"u")]))
+
+    def refused_last(self, body):
+        for file in self.folder.iterdir():
+            file.unlink()
+        self.refused(archive(body, {"0": ABC}), 1, "has a tensor under a key that is a None: names are made of strings and integers")
 
     def test_a_tensor_that_repeats_elements_is_not_kept_for_all_of_them(self):
         """It is as long as the storage, and comes first by name."""
