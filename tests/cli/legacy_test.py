@@ -21,6 +21,7 @@ from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, lis
 from sample import COMMAND, READS_ZIP, run
 
 
+CHANGE_READS = os.environ.get("ST_CHANGE_READS")
 needs_zip = unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
 
 
@@ -287,6 +288,26 @@ class Torch(Case):
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
 
+    def test_an_unpacked_storage_lies_where_tmpdir_says(self):
+        path = self.file("a.bin", archive(dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3]))]), {"0": ABC}, zipfile.ZIP_DEFLATED))
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "none")})
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn(f"{self.folder}/none: a temporary file: No such file", result.stderr.decode())
+        self.assertFalse(os.path.exists(self.out))
+        (self.folder / "some").mkdir()
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "some")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "some"), [])
+        self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @unittest.skipUnless(CHANGE_READS, "change_reads is not built here (sanitizers, or no glibc)")
+    def test_what_is_not_as_it_was_written_does_not_stay(self):
+        path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
+        result = run("convert", path, self.out, env={**os.environ, "LD_PRELOAD": CHANGE_READS})
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("tensor 'w' is not what was written", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["a.bin"])
+
     def test_an_archive_with_a_comment(self):
         content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
         comment = b"PK\x05\x06 and words"
@@ -420,7 +441,34 @@ class Shards(Case):
         result = run("convert", str(self.path), str(self.folder / "new"))
         self.assertEqual(result.returncode, 1)
         self.assertIn("'ghost' is not in pytorch_model-00002-of-00002.bin", result.stderr.decode())
-        self.assertFalse((self.folder / "new" / "model.safetensors.index.json").exists())
+        self.assertEqual(os.listdir(self.folder), ["old"])
+
+    def test_of_a_model_that_fails_nothing_new_stays(self):
+        bad = self.source / "pytorch_model-00002-of-00002.bin"
+        good = bad.read_bytes()
+        bad.write_bytes(good[:-1])
+        self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 1)
+        self.assertEqual(os.listdir(self.folder), ["old"])
+        into = self.folder / "mine"
+        into.mkdir()
+        (into / "model-00002-of-00002.safetensors").write_text("mine")
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 1)
+        self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
+        bad.write_bytes(good)
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+        self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                                    "model.safetensors.index.json"])
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+
+    def test_an_index_that_is_the_output(self):
+        os.mkdir(self.folder / "new")
+        for _ in range(2):
+            result = run("convert", str(self.path), "new/x.safetensors.index.json", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("x.safetensors.index.json", os.listdir(self.folder / "new"))
+        result = run("convert", str(self.path), "x.safetensors.index.json", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("model-00001-of-00002.safetensors", os.listdir(self.folder))
 
     def test_an_index_with_other_metadata(self):
         for metadata in (None, "text", [1]):
