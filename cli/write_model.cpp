@@ -88,7 +88,6 @@ void write_index(const NewModel& model, OutputFile& out) {
   }
   lines += "\n  }\n}\n";
   out.write(lines.data(), lines.size());
-  out.finish();
 }
 
 std::string in_folder(const std::string& folder, const std::string& name) {
@@ -110,9 +109,15 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
     }
   }
   if (!model.index.empty()) {
-    files.begin_next();
-    OutputFile index(in_folder(settings.out, model.index), inputs);
+    OutputFile index(in_folder(settings.out, model.index), inputs, /*may_replace=*/false);
     write_index(model, index);
+    files.begin_next();
+    try {
+      index.finish();
+    } catch (...) {
+      files.drop_last();  // who else has made it keeps it
+      throw;
+    }
   }
   files.keep();
 }

@@ -199,9 +199,17 @@ void Shards::write_index(const fs::path& path) {
   index_["metadata"]["total_size"] = bytes_;
   const std::string text = index_.dump(4) + "\n";
   const Inputs inputs(paths());
-  OutputFile output(path.string(), inputs);
+  const std::string name = path.filename().string();
+  const bool is_new = std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
+  OutputFile output(path.string(), inputs, /*may_replace=*/!is_new);
   output.write(text.data(), text.size());
-  output.finish();
+  begin_if_new(name);
+  try {
+    output.finish();
+  } catch (...) {
+    if (is_new) new_files_->drop_last();  // who else has made it keeps it
+    throw;
+  }
 }
 
 void Shards::convert() {
@@ -211,7 +219,6 @@ void Shards::convert() {
   new_names_ = new_names(target);
   new_files_ = std::make_unique<NewFiles>(folder, new_names_);
   for (const std::string& file : files_of(index_)) convert_shard(file, target);
-  begin_if_new(target.index.filename().string());
   write_index(target.index);
   new_files_->keep();
 }

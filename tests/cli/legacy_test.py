@@ -18,10 +18,9 @@ import zlib
 
 from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
-from sample import COMMAND, READS_ZIP, run
+from sample import COMMAND, READS_ZIP, interfered, needs_interference, run
 
 
-CHANGE_READS = os.environ.get("ST_CHANGE_READS")
 needs_zip = unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
 
 
@@ -300,10 +299,10 @@ class Torch(Case):
         self.assertEqual(os.listdir(self.folder / "some"), [])
         self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
 
-    @unittest.skipUnless(CHANGE_READS, "change_reads is not built here (sanitizers, or no glibc)")
+    @needs_interference
     def test_what_is_not_as_it_was_written_does_not_stay(self):
         path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
-        result = run("convert", path, self.out, env={**os.environ, "LD_PRELOAD": CHANGE_READS})
+        result = run("convert", path, self.out, env=interfered("reads"))
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("tensor 'w' is not what was written", result.stderr.decode())
         self.assertEqual(os.listdir(self.folder), ["a.bin"])
@@ -459,6 +458,15 @@ class Shards(Case):
         self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                                                     "model.safetensors.index.json"])
         self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+
+    @needs_interference
+    def test_an_index_of_somebody_who_was_faster_stays(self):
+        into = self.folder / "new"
+        result = run("convert", str(self.path), str(into), env=interfered("index"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("File exists", result.stderr.decode())
+        self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
+        self.assertEqual((into / "model.safetensors.index.json").read_text(), "theirs")
 
     def test_an_index_that_is_the_output(self):
         os.mkdir(self.folder / "new")
