@@ -174,6 +174,10 @@ std::string grouped(std::uint64_t count) {
   return digits;
 }
 
+std::string counted(std::uint64_t count, std::string_view thing) {
+  return grouped(count).append(" ").append(thing).append(count == 1 ? "" : "s");
+}
+
 std::string hex(const std::vector<unsigned char>& bytes) {
   std::string digits;
   for (const unsigned char byte : bytes) digits += formatted("{:02x}", byte);

@@ -139,8 +139,8 @@ void require_different_names(const NewModel& model) {
 void tell(const NewModel& model, const std::string& path) {
   Output out;
   for (const NewFile& file : model.files) {
-    out.print("{}: {} tensors, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
-              grouped(file.tensors.size()), human_bytes(file.bytes()));
+    out.print("{}: {}, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
+              counted(file.tensors.size(), "tensor"), human_bytes(file.bytes()));
   }
   if (!model.index.empty()) out.print("{}: the index\n", printable(in_folder(path, model.index)));
   out.flush();

@@ -127,7 +127,7 @@ class Torch(Case):
     def test_a_dropped_part_of_another_tensor_is_said(self):
         result = run("convert", self.file("a.bin", archive(SHARED, {"0": ABC})), self.out)
         self.assertEqual(result.returncode, 0)
-        self.assertIn("left out 1 tensors that show parts of others or in another shape, 'b' first; --keep-shared",
+        self.assertIn("left out parts of others and what has another shape: 1 tensor, 'b' first; --keep-shared",
                       result.stderr.decode())
 
     def test_equal_views_are_dropped_without_a_word(self):
@@ -169,7 +169,7 @@ class Torch(Case):
         body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
         result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
         self.assertEqual((result.returncode, result.stderr.decode().split("a.bin: ")[1]),
-                         (0, "left out what is no tensor: 1 values, 'epoch' first\n"))
+                         (0, "left out what is no tensor: 1 value, 'epoch' first\n"))
 
     def test_a_parameter_and_the_attributes_of_a_state_dict(self):
         parameter = call("torch._utils", "_rebuild_parameter", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED)

@@ -76,7 +76,7 @@ class Verify(Case):
     def test_notes_and_strict(self):
         path = self.file("odd.safetensors", [("a", "U8", [1], 1), ("b", "F32", [1], 4)])
         lines = self.ends(0, "verify", path)
-        self.assertIn("odd.safetensors: note: 1 tensors begin at bytes that are no multiples", lines[0])
+        self.assertIn("odd.safetensors: note: tensor ", lines[0])
         self.assertIn("not in the order of the reference's writer", lines[1])
         self.assertIn("odd.safetensors: valid, 2 tensors", lines[2])
         self.ends(1, "verify", "--strict", path)
