@@ -38,7 +38,9 @@ def file_bytes(tensors, metadata=None, data=None):
 
 def run(*arguments, **options):
     options.setdefault("timeout", 60)
-    return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, capture_output=True, **options)
+    if "stdout" not in options:
+        options["capture_output"] = True
+    return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, **options)
 
 
 def run_as_nobody(*arguments):
