@@ -47,7 +47,7 @@ std::string key_text(const Value& key) {
   if (key.kind == Kind::list || key.kind == Kind::dict) {
     refuse(key.offset, "has a {} as a key, which Python never writes", name_of(key.kind));
   }
-  return "(" + std::string(name_of(key.kind)) + ")";
+  return std::string("(").append(name_of(key.kind)).append(")");
 }
 
 std::string_view words_of(const Value& value) {
