@@ -52,7 +52,8 @@ void tell_of_others(const safetensors::SafeOpen& file) {
     others += (name.front() == 'F' || name.front() == 'C') && !is_convertible(tensor.dtype) ? 1 : 0;
   }
   if (others == 0) return;
-  std::fprintf(stderr, "safetensors: note: %zu tensors of F4, F6 or C64 stay as they are\n", others);
+  std::fprintf(stderr, "safetensors: note: of F4, F6 or C64, and left as it is: %s\n",
+               counted(others, "tensor").c_str());
 }
 
 void cast(const CastOptions& options) {

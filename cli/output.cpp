@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output.hpp"
 
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -21,6 +23,12 @@ void Output::write(std::string_view text) {
   }
   flush();
   put(text);
+}
+
+void Output::write_number(std::uint64_t number) {
+  std::array<char, 20> digits{};  // of 2^64 - 1
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  write({digits.data(), static_cast<std::size_t>(end - digits.data())});
 }
 
 void Output::print_text(fmt::string_view text, fmt::format_args args) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ class Output {
     print_text(text, fmt::make_format_args(args...));
   }
   void write(std::string_view text);
+  void write_number(std::uint64_t number);
 
   // Throws a Failure. If the reader has closed its end (`| head`), the command ends by the signal.
   void flush();

@@ -30,7 +30,8 @@ constexpr std::size_t kMostSteps = std::size_t{1} << 18;
 
 constexpr const char* kNotes =
     "PATTERN is a regular expression; each place of a name where it fits is replaced. In REPLACEMENT, $1 is what the\n"
-    "first group fits, $& all of it, and $$ a dollar sign.\n"
+    "first group fits, $& all of it, and $$ a dollar sign. A PATTERN that can fit in very many ways, such as (a+)+b, may\n"
+    "take longer than anybody waits: Ctrl-C ends it, and nothing has been written.\n"
     "\n"
     "Examples:\n"
     "  safetensors rename model.safetensors '^model\\.' '' plain.safetensors\n"

@@ -4,6 +4,8 @@
 // Tensors and metadata are printed one by one, because there may be millions: one tree of all would take gigabytes, and
 // nlohmann's ordered objects compare each new key with all others.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "show.hpp"
@@ -16,6 +18,15 @@ using Json = nlohmann::ordered_json;
 // A path that is not UTF-8 cannot be expressed in JSON: its invalid bytes become U+FFFD.
 std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
+// Most names need no escape, and there may be a hundred thousand.
+void write_text(std::string_view text, Output& out) {
+  const auto is_plain = [](char c) { return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\'; };
+  if (!std::all_of(text.begin(), text.end(), is_plain)) return out.write(text_of(text));
+  out.write("\"");
+  out.write(text);
+  out.write("\"");
+}
+
 // Writes `"key":` after the members before it.
 class Members {
  public:
@@ -23,7 +34,7 @@ class Members {
 
   Output& key(std::string_view name) {
     out_.write(first_ ? "" : ",");
-    out_.write(text_of(name));
+    write_text(name, out_);
     out_.write(":");
     first_ = false;
     return out_;
@@ -42,7 +53,8 @@ void print_shape(safetensors::View<std::uint64_t> shape, Output& out) {
   out.write("[");
   const char* separator = "";
   for (const std::uint64_t dimension : shape) {
-    out.print("{}{}", separator, dimension);
+    out.write(separator);
+    out.write_number(dimension);
     separator = ",";
   }
   out.write("]");
@@ -50,13 +62,13 @@ void print_shape(safetensors::View<std::uint64_t> shape, Output& out) {
 
 void print_tensor(const safetensors::Tensor& tensor, Output& out) {
   Members members(out);
-  members.key("name").write(text_of(tensor.name));
-  members.key("dtype").write(text_of(tensor.dtype_name()));
+  write_text(tensor.name, members.key("name"));
+  write_text(tensor.dtype_name(), members.key("dtype"));
   print_shape(tensor.shape, members.key("shape"));
-  members.key("parameters").print("{}", tensor.elements());
-  members.key("bytes").print("{}", tensor.nbytes());
-  members.key("offset").print("{}", tensor.offset());
-  members.key("shard").print("{}", tensor.shard());
+  members.key("parameters").write_number(tensor.elements());
+  members.key("bytes").write_number(tensor.nbytes());
+  members.key("offset").write_number(tensor.offset());
+  members.key("shard").write_number(tensor.shard());
   out.write("}");
 }
 
@@ -72,7 +84,7 @@ void print_shards(const safetensors::SafeOpen& file, Output& out) {
 
 void print_metadata(const safetensors::SafeOpen& file, Output& out) {
   Members members(out);
-  for (const auto& [key, value] : file.metadata()) members.key(key).write(text_of(value));
+  for (const auto& [key, value] : file.metadata()) write_text(value, members.key(key));
   out.write("}");
 }
 

@@ -43,8 +43,8 @@ class Letters {
     out.write("\n#  header\n.  padding, or not chosen\n");
     for (const Total& total : listing.dtypes) {
       const char letter = static_cast<char>('A' + numbers_.at(total.dtype) % 26);
-      out.print("{}  {}  {} in {} tensors\n", letter, shown(total.dtype, 20), human_bytes(total.bytes),
-                grouped(total.tensors));
+      out.print("{}  {}  {} in {}\n", letter, shown(total.dtype, 20), human_bytes(total.bytes),
+                counted(total.tensors, "tensor"));
     }
   }
 
@@ -72,8 +72,12 @@ std::vector<Stretch> stretches_of(const Listing& listing, std::size_t shard) {
   std::vector<Stretch> stretches{{Stretch::header, 0, 8 + text, {}, {}, 0}};
   if (text < header.size()) stretches.push_back({Stretch::padding, 8 + text, 8 + header.size(), {}, {}, 0});
   std::size_t number = 0;
-  for (const safetensors::Tensor& tensor : listing.tensors) {
-    if (tensor.shard() != shard || tensor.nbytes() == 0) continue;
+  // Tensors are in the order of the shards.
+  const auto first = std::partition_point(listing.tensors.begin(), listing.tensors.end(),
+                                          [&](const safetensors::Tensor& tensor) { return tensor.shard() < shard; });
+  for (auto at = first; at != listing.tensors.end() && at->shard() == shard; ++at) {
+    const safetensors::Tensor& tensor = *at;
+    if (tensor.nbytes() == 0) continue;
     const std::uint64_t end = stretches.back().end;
     if (tensor.offset() > end) stretches.push_back({Stretch::other, end, tensor.offset(), {}, {}, 0});
     stretches.push_back({Stretch::tensor, tensor.offset(), tensor.offset() + tensor.nbytes(),

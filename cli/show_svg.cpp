@@ -100,7 +100,7 @@ class Picture {
     line("#dddddd", "padding, or not chosen");
     for (const Total& total : listing_.dtypes) {
       line(colors_.at(total.dtype),
-           formatted("{}  {} in {} tensors", escaped(total.dtype), human_bytes(total.bytes), grouped(total.tensors)));
+           formatted("{}  {} in {}", escaped(total.dtype), human_bytes(total.bytes), counted(total.tensors, "tensor")));
     }
   }
 

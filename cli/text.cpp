@@ -73,6 +73,11 @@ std::string escaped(const Character& c, std::string_view raw) {
   return code > 0xFFFF ? formatted("\\U{:08x}", code) : formatted("\\u{:04x}", code);
 }
 
+// Most names are so, and there may be a hundred thousand.
+bool is_plain_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
+}
+
 struct Shown {
   std::string text;
   bool escapes = false;
@@ -111,7 +116,10 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
 
 }  // namespace
 
-std::string printable(std::string_view text) { return show_characters(text, text.size(), false).text; }
+std::string printable(std::string_view text) {
+  if (is_plain_ascii(text)) return std::string(text);
+  return show_characters(text, text.size(), false).text;
+}
 
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
@@ -124,6 +132,7 @@ bool is_utf8(std::string_view text) {
 
 std::string shown(std::string_view text, std::size_t limit) {
   const bool mistakable = text.empty() || text.front() == ' ' || text.back() == ' ' || text.front() == '"';
+  if (!mistakable && text.size() <= limit && is_plain_ascii(text)) return std::string(text);
   Shown plain = show_characters(text, limit, false);
   const std::string tail = plain.cut ? formatted(" … ({} bytes)", grouped(text.size())) : "";
   if (!mistakable && !plain.escapes) return plain.text + tail;
@@ -141,9 +150,10 @@ std::string shape_text(safetensors::View<std::uint64_t> shape) {
   constexpr std::size_t kWidest = 32;
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    const std::string dim = formatted("{}{}", i == 0 ? "" : ", ", shape[i]);
-    if (text.size() + dim.size() > kWidest) return text + formatted(", … {} dims]", shape.size());
-    text += dim;
+    const std::string dim = std::to_string(shape[i]);
+    const std::string_view separator = i == 0 ? "" : ", ";
+    if (text.size() + separator.size() + dim.size() > kWidest) return text + formatted(", … {} dims]", shape.size());
+    text.append(separator).append(dim);
   }
   return text + "]";
 }
@@ -162,6 +172,10 @@ std::string grouped(std::uint64_t count) {
   std::string digits = std::to_string(count);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
+}
+
+std::string counted(std::uint64_t count, std::string_view thing) {
+  return grouped(count).append(" ").append(thing).append(count == 1 ? "" : "s");
 }
 
 std::string hex(const std::vector<unsigned char>& bytes) {

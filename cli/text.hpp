@@ -33,6 +33,7 @@ std::string shape_text(safetensors::View<std::uint64_t> shape);
 std::string human_bytes(std::uint64_t bytes);  // "548.1 MB": decimal, as file managers and download pages count
 std::string human_count(std::uint64_t count);  // "137.0 M"
 std::string grouped(std::uint64_t count);      // "100,000"
+std::string counted(std::uint64_t count, std::string_view thing);  // "1 tensor", "100,000 tensors"
 
 std::string hex(const std::vector<unsigned char>& bytes);
 

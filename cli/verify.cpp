@@ -119,7 +119,7 @@ class Verifier {
     std::uint64_t bytes = 0;
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) bytes += file.shard_size(shard);
     const std::string shards = file.count_shards() > 1 ? formatted("{} shards, ", file.count_shards()) : "";
-    out_.print("{}: valid, {}{} tensors, {}\n", printable(path), shards, grouped(file.size()), human_bytes(bytes));
+    out_.print("{}: valid, {}{}, {}\n", printable(path), shards, counted(file.size(), "tensor"), human_bytes(bytes));
   }
 
   void check_sums(const safetensors::SafeOpen& file) {

@@ -88,7 +88,6 @@ void write_index(const NewModel& model, OutputFile& out) {
   }
   lines += "\n  }\n}\n";
   out.write(lines.data(), lines.size());
-  out.finish();
 }
 
 std::string in_folder(const std::string& folder, const std::string& name) {
@@ -110,9 +109,15 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
     }
   }
   if (!model.index.empty()) {
-    files.begin_next();
-    OutputFile index(in_folder(settings.out, model.index), inputs);
+    OutputFile index(in_folder(settings.out, model.index), inputs, /*may_replace=*/false);
     write_index(model, index);
+    files.begin_next();
+    try {
+      index.finish();
+    } catch (...) {
+      files.drop_last();  // who else has made it keeps it
+      throw;
+    }
   }
   files.keep();
 }
@@ -134,8 +139,8 @@ void require_different_names(const NewModel& model) {
 void tell(const NewModel& model, const std::string& path) {
   Output out;
   for (const NewFile& file : model.files) {
-    out.print("{}: {} tensors, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
-              grouped(file.tensors.size()), human_bytes(file.bytes()));
+    out.print("{}: {}, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
+              counted(file.tensors.size(), "tensor"), human_bytes(file.bytes()));
   }
   if (!model.index.empty()) out.print("{}: the index\n", printable(in_folder(path, model.index)));
   out.flush();

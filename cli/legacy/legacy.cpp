@@ -7,6 +7,7 @@
 #include "formatted.hpp"
 #include "refusal.hpp"
 #include "shared.hpp"
+#include "text.hpp"
 #include "write.hpp"
 
 namespace cli::legacy {
@@ -17,13 +18,13 @@ void say(const std::string& path, const std::string& what) { complain({kSuccess,
 // What a user would miss.
 void say_what_is_missing(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
   if (checkpoint.left_out > 0) {
-    say(path,
-        formatted("left out what is no tensor: {} values, '{}' first", checkpoint.left_out, checkpoint.first_left_out));
+    say(path, formatted("left out what is no tensor: {}, '{}' first", counted(checkpoint.left_out, "value"),
+                        checkpoint.first_left_out));
   }
   if (dropped.views > 0) {
-    say(path, formatted("left out {} tensors that show parts of others or in another shape, '{}' first; "
+    say(path, formatted("left out parts of others and what has another shape: {}, '{}' first; "
                         "--keep-shared writes them, too",
-                        dropped.views, dropped.first_view));
+                        counted(dropped.views, "tensor"), dropped.first_view));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <system_error>
 
@@ -11,6 +12,7 @@
 #include "formatted.hpp"
 #include "inputs.hpp"
 #include "legacy.hpp"
+#include "new_files.hpp"
 #include "output_file.hpp"
 #include "refusal.hpp"
 
@@ -79,11 +81,9 @@ Target target_of(const Conversion& conversion) {
   return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
 }
 
-void create_folder(const fs::path& folder) {
-  std::error_code error;
-  if (fs::is_directory(folder, error)) return;
-  if (fs::create_directory(folder, error)) return;
-  throw Failure{kUnreadable, folder.string() + ": " + std::strerror(error ? error.value() : ENOTDIR)};
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
 }
 
 class Shards {
@@ -98,6 +98,8 @@ class Shards {
  private:
   std::vector<std::string> paths() const;
   void check(const Target& target) const;
+  std::vector<std::string> new_names(const Target& target) const;
+  bool begin_if_new(const std::string& name);
   void convert_shard(const std::string& file, const Target& target);
   void check_listed(const std::string& file, const Written& written) const;
   void write_index(const fs::path& path);
@@ -107,6 +109,8 @@ class Shards {
   fs::path source_;
   std::map<std::string, std::string> places_;  // by tensor
   std::uint64_t bytes_ = 0;
+  std::vector<std::string> new_names_;
+  std::unique_ptr<NewFiles> new_files_;
 };
 
 std::vector<std::string> Shards::paths() const {
@@ -146,11 +150,33 @@ void Shards::check_listed(const std::string& file, const Written& written) const
   }
 }
 
+// In the order in which they are written. Files that are there are replaced, and stay.
+std::vector<std::string> Shards::new_names(const Target& target) const {
+  std::vector<std::string> names;
+  for (const std::string& file : files_of(index_)) names.push_back(written_name(file));
+  names.push_back(target.index.filename().string());
+  std::erase_if(names, [&](const std::string& name) { return is_there(target.folder / name); });
+  return names;
+}
+
+bool Shards::begin_if_new(const std::string& name) {
+  const bool is_new = std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
+  if (is_new) new_files_->begin_next();
+  return is_new;
+}
+
 void Shards::convert_shard(const std::string& file, const Target& target) {
   Conversion shard = conversion_;
   shard.from = (source_ / file).string();
   shard.into = (target.folder / written_name(file)).string();
-  const Written written = convert_file(shard);
+  const bool is_new = begin_if_new(written_name(file));
+  Written written;
+  try {
+    written = convert_file(shard);
+  } catch (...) {
+    if (is_new) new_files_->drop_last();  // the writer has left nothing, and who else has made it keeps it
+    throw;
+  }
   check_listed(file, written);
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
@@ -173,17 +199,28 @@ void Shards::write_index(const fs::path& path) {
   index_["metadata"]["total_size"] = bytes_;
   const std::string text = index_.dump(4) + "\n";
   const Inputs inputs(paths());
-  OutputFile output(path.string(), inputs);
+  const std::string name = path.filename().string();
+  const bool is_new = std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
+  OutputFile output(path.string(), inputs, /*may_replace=*/!is_new);
   output.write(text.data(), text.size());
-  output.finish();
+  begin_if_new(name);
+  try {
+    output.finish();
+  } catch (...) {
+    if (is_new) new_files_->drop_last();  // who else has made it keeps it
+    throw;
+  }
 }
 
 void Shards::convert() {
   const Target target = target_of(conversion_);
   check(target);
-  if (!conversion_.into.ends_with(kIndex)) create_folder(target.folder);
+  const std::string folder = target.folder.empty() ? "." : target.folder.string();
+  new_names_ = new_names(target);
+  new_files_ = std::make_unique<NewFiles>(folder, new_names_);
   for (const std::string& file : files_of(index_)) convert_shard(file, target);
   write_index(target.index);
+  new_files_->keep();
 }
 
 }  // namespace

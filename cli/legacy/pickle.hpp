@@ -46,9 +46,10 @@ struct Value {
   std::vector<ValueId> items;
 };
 
-enum class Role : std::uint8_t { constant, function, dict };
+enum class Role : std::uint8_t { constant, function, object, dict };
 
-// A name that a pickle may use. Only a function or a dict may be called, the latter without arguments.
+// A name that a pickle may use. A constant may not be called. What an object gives may be given a state, which is left
+// out. A dict is called without arguments, or with a list of pairs, as Python 2 wrote it.
 struct Global {
   std::string_view module;
   std::string_view name;

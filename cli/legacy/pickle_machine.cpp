@@ -92,7 +92,9 @@ void Machine::name(std::string_view module, std::string_view name) {
   const auto known = std::ranges::find_if(
       globals_, [&](const Global& global) { return global.module == module && global.name == name; });
   if (known == globals_.end()) {
-    refuse(opcode_, "pickle names {}.{}, which is no part of a checkpoint; nothing was imported", module, name);
+    refuse(opcode_,
+           "pickle names {}.{}, which is no part of a checkpoint; nothing was imported: only a state_dict() is read",
+           module, name);
   }
   push(add(Kind::global, known - globals_.begin()));
 }
@@ -116,18 +118,39 @@ void Machine::reduce() {
     refuse(opcode_, "pickle calls {}.{} with a {}", global.module, global.name,
            name_of(pickle_.values[arguments].kind));
   }
-  if (global.role == Role::function) return push(add(Kind::call, function.integer, {arguments}));
-  if (!pickle_.values[arguments].items.empty()) {
-    refuse(opcode_, "pickle calls {}.{} with arguments", global.module, global.name);
-  }
-  push(add(Kind::dict));
+  if (global.role != Role::dict) return push(add(Kind::call, function.integer, {arguments}));
+  make_dict(pickle_.values[arguments].items);
 }
 
-// Attributes of a dictionary, as torch gives one to a state dict, are left out.
+// A list may be given any number of times, so that what is copied of it is counted.
+void Machine::make_dict(const std::vector<ValueId>& arguments) {
+  std::vector<ValueId> items;
+  if (!arguments.empty()) {
+    const Value& list = pickle_.values[arguments.front()];
+    if (arguments.size() > 1 || list.kind != Kind::list) {
+      refuse(opcode_, "pickle makes a dictionary of what is no list of pairs");
+    }
+    copied_ += list.items.size();
+    if (copied_ > kMostValues) refuse(opcode_, "pickle copies more than {} values", kMostValues);
+    for (const ValueId id : list.items) {
+      const Value& pair = pickle_.values[id];
+      const bool is_pair = (pair.kind == Kind::list || pair.kind == Kind::tuple) && pair.items.size() == 2;
+      if (!is_pair) refuse(opcode_, "pickle makes a dictionary of what is no list of pairs");
+      items.insert(items.end(), pair.items.begin(), pair.items.end());
+    }
+  }
+  push(add(Kind::dict, 0, std::move(items)));
+}
+
+// Attributes of a dictionary, as torch gives one to a state dict, are left out, and so is what torch 0.3 says of a
+// parameter.
 void Machine::build() {
   const Value& state = pickle_.values[pop()];
   const Value& object = pickle_.values[top()];
   if (object.kind == Kind::dict && state.kind == Kind::dict) return;
+  const bool has_state =
+      object.kind == Kind::call && globals_[static_cast<std::size_t>(object.integer)].role == Role::object;
+  if (has_state && state.kind == Kind::tuple) return;
   refuse(opcode_, "pickle sets the state of a {} by a {}", name_of(object.kind), name_of(state.kind));
 }
 

@@ -42,6 +42,7 @@ class Machine {
   void name(std::string_view module, std::string_view name);
   void name_from_stack();
   void reduce();
+  void make_dict(const std::vector<ValueId>& arguments);
   void build();
   void append(std::vector<ValueId> items);
   void set_items(std::vector<ValueId> items);
@@ -53,6 +54,7 @@ class Machine {
   std::vector<std::size_t> marks_;
   std::vector<ValueId> memo_;
   std::uint64_t memoized_ = 0;
+  std::size_t copied_ = 0;    // pairs of lists that became dictionaries
   std::uint64_t opcode_ = 0;  // where the current one lies
 };
 

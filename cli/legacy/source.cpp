@@ -2,10 +2,12 @@
 #include "source.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,18 +19,42 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{4} << 20;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
+std::string temporary_folder() {
+  const char* const given = std::getenv("TMPDIR");
+  return given == nullptr || *given == '\0' ? "/tmp" : given;
+}
 
-[[noreturn]] void fail() { throw Failure{kUnreadable, std::string("a temporary file: ") + std::strerror(errno)}; }
+[[noreturn]] void fail() {
+  throw Failure{kUnreadable, temporary_folder() + ": a temporary file: " + std::strerror(errno)};
+}
+
+// It has no name, so that nothing can leave it behind.
+Descriptor temporary_file() {
+  const std::string folder = temporary_folder();
+#ifdef O_TMPFILE
+  if (Descriptor file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600)); file) return file;
+#endif
+  std::string path = folder + "/safetensors-XXXXXX";
+  Descriptor file(mkstemp(path.data()));
+  if (!file || unlink(path.c_str()) != 0 || fcntl(file.get(), F_SETFD, FD_CLOEXEC) != 0) fail();
+  return file;
+}
+
+void write_all(int file, const char* at, std::size_t n) {
+  while (n > 0) {
+    const ssize_t written = write(file, at, n);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail();
+    at += written;
+    n -= static_cast<std::size_t>(written);
+  }
+}
 
 // file: null if the bytes are only to be checked.
-void read_all(StorageReader& reader, std::FILE* file) {
+void read_all(StorageReader& reader, const Descriptor* file) {
   std::vector<char> block(kBlock);
   while (const std::size_t n = reader.read(block.data(), block.size())) {
-    if (file != nullptr && std::fwrite(block.data(), 1, n, file) != n) fail();
+    if (file != nullptr) write_all(file->get(), block.data(), n);
   }
 }
 
@@ -40,13 +66,9 @@ Source prepare(const Input& input, const Storage& storage) {
     if (storage.crc) read_all(reader, nullptr);
     return {&input, {storage.name, storage.begin, storage.bytes, storage.bytes, false, {}}, nullptr};
   }
-  const File file(std::tmpfile());
-  if (!file) fail();
-  read_all(reader, file.get());
-  if (std::fflush(file.get()) != 0) fail();
-  Descriptor descriptor(fcntl(fileno(file.get()), F_DUPFD_CLOEXEC, 0));
-  if (!descriptor) fail();
-  auto unpacked = std::make_unique<const Input>(std::move(descriptor), storage.bytes, "a temporary file");
+  Descriptor file = temporary_file();
+  read_all(reader, &file);
+  auto unpacked = std::make_unique<const Input>(std::move(file), storage.bytes, "a temporary file");
   const Input* const from = unpacked.get();
   return {from, {storage.name, 0, storage.bytes, storage.bytes, false, {}}, std::move(unpacked)};
 }

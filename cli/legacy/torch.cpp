@@ -4,6 +4,7 @@
 #include <string>
 
 #include "refusal.hpp"
+#include "torch_call.hpp"
 
 namespace cli::legacy {
 namespace {
@@ -22,24 +23,36 @@ class Collector {
 
  private:
   void visit(ValueId id, const std::string& name, unsigned depth);
+  void visit_dict(const Value& value, const std::string& prefix, unsigned depth);
   void visit_call(const Value& value, const std::string& name);
-  void add_tensor(const Value& call, const std::string& name);
+  void add_tensor(const TorchCall& call, const std::string& name);
   void leave_out(const std::string& name);
-  const Value& arguments_of(const Value& call) const { return pickle_[call.items.front()]; }
   std::vector<std::uint64_t> numbers(const Value& value) const;
-  TorchGlobal dtype_of(const Value& call, const StorageName& storage) const;
+  TorchGlobal dtype_of(const TorchCall& call, const StorageName& storage) const;
 
   const Pickle& pickle_;
   const FindStorage& find_;
   Checkpoint& checkpoint_;
   std::uint64_t visits_ = 0;
   std::uint64_t name_bytes_ = 0;
+  const Value* no_name_ = nullptr;  // a key above, of which no name can be made
 };
 
+bool is_name(const Value& key) { return key.kind == Kind::text || key.kind == Kind::integer; }
+
+// Of a key that is no name, words for messages: no tensor gets them.
 std::string key_text(const Value& key) {
   if (key.kind == Kind::text) return std::string(key.text);
   if (key.kind == Kind::integer) return std::to_string(key.integer);
-  refuse(key.offset, "has a {} as a key, where names are expected", name_of(key.kind));
+  if (key.kind == Kind::list || key.kind == Kind::dict) {
+    refuse(key.offset, "has a {} as a key, which Python never writes", name_of(key.kind));
+  }
+  return std::string("(").append(name_of(key.kind)).append(")");
+}
+
+std::string_view words_of(const Value& value) {
+  if (value.kind != Kind::call) return name_of(value.kind);
+  return torch_global(value.integer).meaning == TorchName::size ? "torch.Size" : "tensor";
 }
 
 std::uint64_t count(const Value& value) {
@@ -53,13 +66,12 @@ std::uint64_t count(const Value& value) {
 void Collector::collect() {
   const Value* root = &pickle_[pickle_.root];
   ValueId id = pickle_.root;
-  if (root->kind != Kind::dict) refuse(root->offset, "holds a {}, where a dictionary is expected", name_of(root->kind));
+  if (root->kind != Kind::dict) refuse(root->offset, "holds a {}, where a dictionary is expected", words_of(*root));
   for (std::size_t i = 0; i < root->items.size(); i += 2) {
     const Value& key = pickle_[root->items[i]];
     if (key.kind == Kind::text && key.text == kStateDict) id = root->items[i + 1];
   }
-  if (pickle_[id].kind != Kind::dict)
-    refuse(pickle_[id].offset, "has a {} as its state_dict", name_of(pickle_[id].kind));
+  if (pickle_[id].kind != Kind::dict) refuse(pickle_[id].offset, "has a {} as its state_dict", words_of(pickle_[id]));
   visit(id, "", 0);
   if (checkpoint_.tensors.empty() && checkpoint_.left_out > 0) {
     refuse(root->offset, "holds no tensor, but {} other values, '{}' first", checkpoint_.left_out,
@@ -75,9 +87,7 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   if (name_bytes_ > kLongestNames) refuse(value.offset, "has names of more than {} bytes", kLongestNames);
   const std::string prefix = name.empty() ? "" : name + ".";
   if (value.kind == Kind::dict) {
-    for (std::size_t i = 0; i < value.items.size(); i += 2) {
-      visit(value.items[i + 1], prefix + key_text(pickle_[value.items[i]]), depth + 1);
-    }
+    visit_dict(value, prefix, depth);
   } else if (value.kind == Kind::list || value.kind == Kind::tuple) {
     for (std::size_t i = 0; i < value.items.size(); ++i) visit(value.items[i], prefix + std::to_string(i), depth + 1);
   } else if (value.kind == Kind::call) {
@@ -87,22 +97,24 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   }
 }
 
+// A dictionary of other things may have other keys: only a tensor needs a name.
+void Collector::visit_dict(const Value& value, const std::string& prefix, unsigned depth) {
+  for (std::size_t i = 0; i < value.items.size(); i += 2) {
+    const Value& key = pickle_[value.items[i]];
+    const Value* const before = no_name_;
+    if (before == nullptr && !is_name(key)) no_name_ = &key;
+    visit(value.items[i + 1], prefix + key_text(key), depth + 1);
+    no_name_ = before;
+  }
+}
+
 void Collector::visit_call(const Value& value, const std::string& name) {
-  const Value* call = &value;
-  if (torch_global(call->integer).meaning == TorchName::rebuild_parameter) {
-    const Value& arguments = arguments_of(*call);
-    if (arguments.items.size() != 3 && arguments.items.size() != 4) {  // the fourth: attributes, which are left out
-      refuse(call->offset, "_rebuild_parameter has {} arguments", arguments.items.size());
-    }
-    call = &pickle_[arguments.items.front()];
-    if (call->kind != Kind::call) refuse(call->offset, "has a parameter made of a {}", name_of(call->kind));
+  if (torch_global(value.integer).meaning == TorchName::size) return leave_out(name);
+  if (no_name_ != nullptr) {
+    refuse(no_name_->offset, "has a tensor under a key that is a {}: names are made of strings and integers",
+           words_of(*no_name_));
   }
-  switch (torch_global(call->integer).meaning) {
-    case TorchName::rebuild_tensor:
-    case TorchName::rebuild_tensor_v3: return add_tensor(*call, name);
-    case TorchName::size: return leave_out(name);
-    default: refuse(call->offset, "has a parameter made of a parameter");
-  }
+  add_tensor(tensor_call(pickle_, value), name);
 }
 
 void Collector::leave_out(const std::string& name) {
@@ -114,9 +126,9 @@ void Collector::leave_out(const std::string& name) {
 std::vector<std::uint64_t> Collector::numbers(const Value& value) const {
   const Value* tuple = &value;
   if (tuple->kind == Kind::call && torch_global(tuple->integer).meaning == TorchName::size) {
-    const Value& arguments = arguments_of(*tuple);
-    if (arguments.items.size() != 1) refuse(value.offset, "torch.Size has {} arguments", arguments.items.size());
-    tuple = &pickle_[arguments.items.front()];
+    const std::vector<ValueId>& arguments = pickle_[tuple->items.front()].items;
+    if (arguments.size() != 1) refuse(value.offset, "torch.Size has {} arguments", arguments.size());
+    tuple = &pickle_[arguments.front()];
   }
   if (tuple->kind != Kind::tuple) refuse(value.offset, "has a {} where sizes are expected", name_of(tuple->kind));
   std::vector<std::uint64_t> values;
@@ -125,25 +137,26 @@ std::vector<std::uint64_t> Collector::numbers(const Value& value) const {
   return values;
 }
 
-TorchGlobal Collector::dtype_of(const Value& call, const StorageName& storage) const {
-  if (torch_global(call.integer).meaning == TorchName::rebuild_tensor) {
+TorchGlobal Collector::dtype_of(const TorchCall& call, const StorageName& storage) const {
+  if (meaning_of(call) != TorchName::rebuild_tensor_v3) {
     if (storage.type.meaning == TorchName::untyped) refuse(call.offset, "has a tensor of a storage without a type");
     return storage.type;
   }
-  const Value& value = pickle_[arguments_of(call).items[6]];
+  const Value& value = pickle_[pickle_[call.arguments].items[6]];
   if (value.kind != Kind::global || torch_global(value.integer).meaning != TorchName::dtype) {
     refuse(value.offset, "has a {} where a dtype is expected", name_of(value.kind));
   }
   return torch_global(value.integer);
 }
 
-// Arguments: storage, number of the first element, size, strides, requires_grad, hooks; in version 3 a dtype; and then
-// perhaps what else is to be done with the elements.
-void Collector::add_tensor(const Value& call, const std::string& name) {
-  const std::vector<ValueId>& arguments = arguments_of(call).items;
-  const bool is_v3 = torch_global(call.integer).meaning == TorchName::rebuild_tensor_v3;
-  const std::size_t needed = is_v3 ? 7 : 6;
-  if (arguments.size() != needed && arguments.size() != needed + 1) {
+// Arguments: storage, number of the first element, size, strides, which is all in version 1; requires_grad and hooks; in
+// version 3 a dtype; and then perhaps what else is to be done with the elements.
+void Collector::add_tensor(const TorchCall& call, const std::string& name) {
+  const std::vector<ValueId>& arguments = pickle_[call.arguments].items;
+  const TorchName version = meaning_of(call);
+  const std::size_t needed = version == TorchName::rebuild_tensor_v1 ? 4 : version == TorchName::rebuild_tensor ? 6 : 7;
+  const std::size_t most = version == TorchName::rebuild_tensor_v1 ? needed : needed + 1;
+  if (arguments.size() < needed || arguments.size() > most) {
     refuse(call.offset, "tensor '{}' has {} arguments", name, arguments.size());
   }
   if (arguments.size() > needed) {

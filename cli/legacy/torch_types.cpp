@@ -27,10 +27,15 @@ constexpr Entry dtype(std::string_view name, st_dtype dtype, unsigned bytes) {
 // Types without a dtype are known, so that the message says what is missing. An x2 has two elements in a byte.
 constexpr std::array kEntries{
     Entry{{"collections", "OrderedDict", Role::dict}, TorchName::ordered_dict},
+    function("torch._utils", "_rebuild_tensor", TorchName::rebuild_tensor_v1),  // torch 0.3
     function("torch._utils", "_rebuild_tensor_v2", TorchName::rebuild_tensor),
     function("torch._utils", "_rebuild_tensor_v3", TorchName::rebuild_tensor_v3),
     function("torch._utils", "_rebuild_parameter", TorchName::rebuild_parameter),
     function("torch._utils", "_rebuild_parameter_with_state", TorchName::rebuild_parameter),
+    function("torch._tensor", "_rebuild_from_type", TorchName::rebuild_from_type),
+    function("torch._tensor", "_rebuild_from_type_v2", TorchName::rebuild_from_type),
+    Entry{{"torch", "Tensor", Role::constant}, TorchName::tensor_class},
+    Entry{{"torch.nn.parameter", "Parameter", Role::object}, TorchName::parameter_class},  // called by torch 0.3
     function("torch", "Size", TorchName::size),
     Entry{{"torch.storage", "UntypedStorage", Role::constant}, TorchName::untyped, ST_U8, 1},
     storage("DoubleStorage", ST_F64, 8),

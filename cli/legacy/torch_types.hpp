@@ -13,9 +13,13 @@ namespace cli::legacy {
 
 enum class TorchName {
   ordered_dict,
+  rebuild_tensor_v1,
   rebuild_tensor,
   rebuild_tensor_v3,
   rebuild_parameter,
+  rebuild_from_type,  // with attributes
+  tensor_class,
+  parameter_class,
   size,
   dtype,
   storage,

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <numeric>
+#include <system_error>
 
 #include <xxhash.h>
 
@@ -209,6 +211,17 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
   }
 }
 
+// What is not as it was written must not stay. A link is followed, as the writer does.
+void verify_or_remove(const std::string& path, const std::vector<Output>& outputs) {
+  try {
+    verify(path, outputs);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(std::filesystem::weakly_canonical(path, ignored), ignored);
+    throw;
+  }
+}
+
 // By storage, in the order of the file that is read.
 std::map<std::size_t, std::vector<Output*>> by_storage(std::vector<Output>& outputs) {
   std::map<std::size_t, std::vector<Output*>> storages;
@@ -238,7 +251,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
     for (const auto& [storage, views] : by_storage(outputs)) copier.copy(storage, views);
   }
   writer.finish();
-  if (!stream) verify(into, outputs);
+  if (!stream) verify_or_remove(into, outputs);
 }
 
 }  // namespace cli::legacy

@@ -39,8 +39,11 @@ std::string without_links(const std::string& path) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, const Inputs& inputs)
-    : inputs_(inputs), standard_(path.empty()), shown_(path.empty() ? "standard output" : path) {
+OutputFile::OutputFile(const std::string& path, const Inputs& inputs, bool may_replace)
+    : inputs_(inputs),
+      may_replace_(may_replace),
+      standard_(path.empty()),
+      shown_(path.empty() ? "standard output" : path) {
   const int number = path.empty() ? STDOUT_FILENO : descriptor_of(path);
   try {
     number >= 0 ? open_descriptor(number) : open_path(path);
@@ -66,6 +69,7 @@ void OutputFile::open_path(const std::string& path) {
     if (lstat(path.c_str(), &status) == 0) throw Failure{kUnreadable, path + ": a symbolic link to nothing"};
     return open_beside(path, /*replaces=*/false);
   }
+  if (!may_replace_) fail(EEXIST);
   const std::string real = without_links(path);
   if (real.empty()) fail(errno);
   if (S_ISREG(status.st_mode)) return open_beside(real, /*replaces=*/true);
@@ -137,6 +141,11 @@ void OutputFile::publish() {
   if (fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && inputs_.contain(status)) {
     throw Failure{kUsage, shown_ + ": is the file that is read"};
   }
+  // A link replaces nothing, and a filesystem without links gets the renaming.
+  const bool is_linked =
+      !may_replace_ && linkat(folder_.get(), new_name_.c_str(), folder_.get(), name_.c_str(), 0) == 0;
+  if (is_linked) return drop();
+  if (!may_replace_ && errno == EEXIST) fail(errno);
   if (renameat(folder_.get(), new_name_.c_str(), folder_.get(), name_.c_str()) != 0) fail(errno);
   new_name_.clear();
   clear_pending();

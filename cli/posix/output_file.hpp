@@ -16,8 +16,9 @@ namespace cli {
 
 class OutputFile {
  public:
-  // An empty path is standard output. Throws a Failure for a terminal, and for one of the inputs.
-  OutputFile(const std::string& path, const Inputs& inputs);
+  // An empty path is standard output. Throws a Failure for a terminal, and for one of the inputs; and where it may
+  // replace nothing for what is there, also in finish() for what has come meanwhile.
+  OutputFile(const std::string& path, const Inputs& inputs, bool may_replace = true);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
@@ -37,6 +38,7 @@ class OutputFile {
   [[noreturn]] void fail(int os_error) const;
 
   const Inputs& inputs_;
+  const bool may_replace_;
   const bool standard_;
   const std::string shown_;
   Descriptor file_;

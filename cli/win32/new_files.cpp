@@ -11,20 +11,47 @@ namespace {
   throw Failure{kUnreadable, path + ": " + system_words(GetLastError())};
 }
 
+// What Ctrl-C is to remove. The system calls the handler in a thread of its own, which keeps the lock: no other file is
+// begun until the process has ended.
+struct Pending {
+  SRWLOCK lock = SRWLOCK_INIT;
+  const std::vector<std::wstring>* names = nullptr;
+  std::size_t begun = 0;
+  const std::wstring* made_folder = nullptr;
+};
+Pending pending;
+
+class Locked {
+ public:
+  Locked() { AcquireSRWLockExclusive(&pending.lock); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+  ~Locked() { ReleaseSRWLockExclusive(&pending.lock); }
+};
+
+void remove_begun() {
+  for (std::size_t i = 0; pending.names != nullptr && i < pending.begun; ++i) DeleteFileW((*pending.names)[i].c_str());
+  if (pending.made_folder != nullptr) RemoveDirectoryW(pending.made_folder->c_str());
+}
+
+BOOL WINAPI remove_and_end(DWORD) {
+  AcquireSRWLockExclusive(&pending.lock);
+  remove_begun();
+  return FALSE;  // the next handler, the system's, ends the process
+}
+
 }  // namespace
 
 struct NewFiles::State {
-  std::string path;
+  std::wstring folder;
   std::vector<std::wstring> names;
-  std::size_t begun = 0;
-  bool made_folder = false;
 };
 
 NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names)
     : state_(std::make_unique<State>()) {
-  state_->path = folder;
-  state_->made_folder = CreateDirectoryW(native_path(folder).c_str(), nullptr) != FALSE;
-  if (!state_->made_folder && GetLastError() != ERROR_ALREADY_EXISTS) fail(folder);
+  state_->folder = native_path(folder);
+  const bool made = CreateDirectoryW(state_->folder.c_str(), nullptr) != FALSE;
+  if (!made && GetLastError() != ERROR_ALREADY_EXISTS) fail(folder);
   for (const std::string& name : names) {
     const std::string path = folder + "\\" + name;
     if (GetFileAttributesW(native_path(path).c_str()) != INVALID_FILE_ATTRIBUTES) {
@@ -35,18 +62,36 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
     }
     state_->names.push_back(native_path(path));
   }
+  const Locked locked;
+  pending.names = &state_->names;
+  pending.begun = 0;
+  pending.made_folder = made ? &state_->folder : nullptr;
+  SetConsoleCtrlHandler(remove_and_end, TRUE);
 }
 
 NewFiles::~NewFiles() {
   if (!state_) return;
-  for (std::size_t i = 0; i < state_->begun; ++i) DeleteFileW(state_->names[i].c_str());
-  if (state_->made_folder) RemoveDirectoryW(native_path(state_->path).c_str());
+  const Locked locked;
+  remove_begun();
+  pending.names = nullptr;
+  pending.made_folder = nullptr;
 }
 
-void NewFiles::begin_next() { ++state_->begun; }
+void NewFiles::begin_next() {
+  const Locked locked;
+  ++pending.begun;
+}
 
-void NewFiles::drop_last() { --state_->begun; }
+void NewFiles::drop_last() {
+  const Locked locked;
+  --pending.begun;
+}
 
-void NewFiles::keep() { state_.reset(); }
+void NewFiles::keep() {
+  const Locked locked;
+  pending.names = nullptr;
+  pending.made_folder = nullptr;
+  state_.reset();
+}
 
 }  // namespace cli

@@ -30,8 +30,8 @@ bool is_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); 
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, const Inputs& inputs)
-    : inputs_(inputs), path_(path == "/dev/stdout" ? "" : path) {
+OutputFile::OutputFile(const std::string& path, const Inputs& inputs, bool may_replace)
+    : inputs_(inputs), may_replace_(may_replace), path_(path == "/dev/stdout" ? "" : path) {
   if (!path_.empty()) {
     const std::wstring native = native_path(path_);
     is_device(native) ? open_device(native) : open_beside(native);
@@ -53,6 +53,7 @@ void OutputFile::open_beside(const std::wstring& target) {
   if (name_.empty() || is_folder(path_)) throw Failure{kUnreadable, path_ + ": Is a directory"};
   if (inputs_.contain_path(path_)) throw Failure{kUsage, path_ + ": is the file that is read"};
   const DWORD attributes = GetFileAttributesW(target.c_str());
+  if (attributes != INVALID_FILE_ATTRIBUTES && !may_replace_) fail(ERROR_FILE_EXISTS);
   if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_READONLY) != 0) fail(ERROR_ACCESS_DENIED);
   create_beside();
   if (const DWORD error = hand_on_permissions(target, file_.get()); error != 0) fail(error);
@@ -98,7 +99,7 @@ void OutputFile::publish() {
   const std::wstring path = native_path(path_);
   std::vector<char> memory(sizeof(FILE_RENAME_INFO) + path.size() * sizeof(wchar_t));
   auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(memory.data());
-  info->ReplaceIfExists = TRUE;
+  info->ReplaceIfExists = may_replace_ ? TRUE : FALSE;
   info->FileNameLength = static_cast<DWORD>(path.size() * sizeof(wchar_t));
   std::memcpy(info->FileName, path.data(), info->FileNameLength);
   DWORD error = mark_deleted(false);  // else the file would go with its handle

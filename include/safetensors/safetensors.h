@@ -311,12 +311,12 @@ typedef struct st_finding {
  * against each other, both ways. Reads no data of tensors.
  *
  * Where st_open returns a 3xx, the report has that fault first among those of its file, and then
- * the others that can be known: of a header that is no JSON those up to that place, of a bintensors
- * file none. A valid file has notes at most: on data or tensors that are less aligned than usual or
- * than their elements need, on another order than the reference's writer has, on a header that is
- * spelled in another way, on what ST_OPEN_STRICT refuses, on tensors that the index does not list,
- * and on a wrong total_size of the index. After 1000 findings of a file, one more says that the
- * others are left out.
+ * the others that can be known: of a header whose grammar breaks off those up to that place. A
+ * valid file has notes at most: on data or tensors that are less aligned than usual or than their
+ * elements need, on another order than the reference's writer has, on a header that is spelled in
+ * another way, on all that ST_OPEN_STRICT refuses, on tensors that the index does not list, and on
+ * a wrong total_size of the index. After 1000 findings of a file, one more says that the others
+ * are left out.
  * Of options, which may be NULL, flags and max_header_bytes count. *out is freed with
  * st_report_free. ST_ERR_OPEN if there is no such file, or no model in the folder, and
  * ST_ERR_SHARD if the folder has no index and not all of its numbered shards. */

@@ -120,15 +120,17 @@ class Checker {
       checked.good = true;
       checked.listed.resize(shard.table.tensors.size());
     } catch (const Error& error) {
-      return add_faults(checked, size, text, error);
+      return add(checked.file, faults_of(header, size, options_.header, error));
     }
     add_notes(checked, size, text, header);
   }
 
   // The first fault is the one that opening the file reports.
-  void add_faults(CheckedShard& checked, std::uint64_t size, std::vector<char> text, const Error& first) {
+  static Findings faults_of(std::string_view header, std::uint64_t size, const format::HeaderOptions& options,
+                            const Error& first) {
     Findings found;
-    format::survey_header({text.data(), checked.shard.header.size()}, size, options_.header, found);
+    std::vector<char> text = padded_copy(header);
+    format::survey_header({text.data(), header.size()}, size, options, found);
     const auto same = std::find_if(found.begin(), found.end(), [&](const format::Finding& finding) {
       return finding.fault.status == first.status && finding.fault.offset == first.offset;
     });
@@ -138,7 +140,7 @@ class Checker {
       same->fault = first;
       std::rotate(found.begin(), same, same + 1);
     }
-    add(checked.file, std::move(found));
+    return found;
   }
 
   void add_notes(CheckedShard& checked, std::uint64_t size, std::vector<char> text, std::string_view header) {
@@ -152,7 +154,9 @@ class Checker {
     try {
       format::read_header({text.data(), header.size()}, size, strict, table);
     } catch (const Error& error) {
-      add(checked.file, error, {}, false, /*is_note=*/true);
+      Findings found = faults_of(header, size, strict, error);
+      for (format::Finding& finding : found) finding.is_note = true;
+      add(checked.file, std::move(found));
     }
   }
 

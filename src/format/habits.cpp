@@ -33,9 +33,12 @@ void note_alignment(const Table& table, Findings& findings) {
   if (count == 0) return;
   const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_between);
   const std::uint64_t place = table.data_begin + first.begin;
+  const std::string name = in_quotes(first.name());
   note(findings, Status::misaligned, place,
-       formatted("{} tensors begin at bytes that are no multiples of their elements, the first is {} at byte {}", count,
-                 in_quotes(first.name()), place),
+       count == 1 ? formatted("tensor {} begins at byte {}, which is no multiple of its elements", name, place)
+                  : formatted("{} tensors begin at bytes that are no multiples of their elements, the first is {} at "
+                              "byte {}",
+                              count, name, place),
        &first);
 }
 

@@ -16,9 +16,9 @@ import unittest
 import zipfile
 import zlib
 
-from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, npy, number, pickle, stacked, storage,
+from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
                      tensor, text, tuple_of)
-from sample import COMMAND, READS_ZIP, run
+from sample import COMMAND, READS_ZIP, interfered, needs_interference, run
 
 
 needs_zip = unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
@@ -127,7 +127,7 @@ class Torch(Case):
     def test_a_dropped_part_of_another_tensor_is_said(self):
         result = run("convert", self.file("a.bin", archive(SHARED, {"0": ABC})), self.out)
         self.assertEqual(result.returncode, 0)
-        self.assertIn("left out 1 tensors that show parts of others or in another shape, 'b' first; --keep-shared",
+        self.assertIn("left out parts of others and what has another shape: 1 tensor, 'b' first; --keep-shared",
                       result.stderr.decode())
 
     def test_equal_views_are_dropped_without_a_word(self):
@@ -169,7 +169,7 @@ class Torch(Case):
         body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
         result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
         self.assertEqual((result.returncode, result.stderr.decode().split("a.bin: ")[1]),
-                         (0, "left out what is no tensor: 1 values, 'epoch' first\n"))
+                         (0, "left out what is no tensor: 1 value, 'epoch' first\n"))
 
     def test_a_parameter_and_the_attributes_of_a_state_dict(self):
         parameter = call("torch._utils", "_rebuild_parameter", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED)
@@ -182,6 +182,36 @@ class Torch(Case):
         parameter = call("torch._utils", "_rebuild_parameter_with_state", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED,
                          dict_of([("tag", number(1))]))
         self.assertEqual(self.both(dict_of([("w", parameter)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_checkpoint_of_python_2_and_torch_0_3(self):
+        """As torchvision's first ones: parameters are called and given a state, and dictionaries are made of lists of pairs."""
+        source = tuple_of(b"U\x07storage", name("torch", "FloatStorage"), b"U\x010", b"U\x03cpu", b"K\x06", NONE) + b"Q"
+        plain = call("torch._utils", "_rebuild_tensor", source, b"K\x00", b"K\x02K\x03\x86", b"K\x03K\x01\x86")
+        parameter = call("torch.nn.parameter", "Parameter", plain) + tuple_of(b"\x88", b"\x89", call("collections", "OrderedDict", b"]")) + b"b"
+        body = call("collections", "OrderedDict", list_of(list_of(b"U\x01w", parameter)))
+        self.assertEqual(self.both(body, {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+        more = call("torch.nn.parameter", "Parameter", plain, b"\x89")
+        self.assertEqual(self.both(dict_of([("w", more)]), {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+
+    def test_a_tensor_with_attributes(self):
+        for module, called in (("_rebuild_from_type_v2", "Tensor"), ("_rebuild_from_type", "Tensor")):
+            inner = tensor(storage("0", 6), [6], [1])
+            arguments = inner[inner.index(b"\n", inner.index(b"\n") + 1) + 1 : -1]
+            value = call("torch._tensor", module, name("torch._utils", "_rebuild_tensor_v2"), name("torch", called), arguments,
+                         dict_of([("tag", number(1))]))
+            self.assertEqual(self.both(dict_of([("w", value)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_keys_that_are_no_names(self):
+        """They matter only where a tensor would need one."""
+        odd = b"}(" + tuple_of(number(1)) + number(2) + NONE + number(3) + b"\x88" + number(4) + b"u"
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("odd", odd)])
+        self.assertEqual(self.both(body, {"0": ABC}, said=None)[0], {"w": ("F32", [6], ABC)})
+        self.refused_last(body=dict_of([("w", b"}(" + NONE + tensor(storage("0", 6), [6], [1]) + b"u")]))
+
+    def refused_last(self, body):
+        for file in self.folder.iterdir():
+            file.unlink()
+        self.refused(archive(body, {"0": ABC}), 1, "has a tensor under a key that is a None: names are made of strings and integers")
 
     def test_a_tensor_that_repeats_elements_is_not_kept_for_all_of_them(self):
         """It is as long as the storage, and comes first by name."""
@@ -256,6 +286,26 @@ class Torch(Case):
             result = run("convert", str(self.folder / "a.bin"), "-", "--to", "safetensors", "--keep-shared")
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
+
+    def test_an_unpacked_storage_lies_where_tmpdir_says(self):
+        path = self.file("a.bin", archive(dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3]))]), {"0": ABC}, zipfile.ZIP_DEFLATED))
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "none")})
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn(f"{self.folder}/none: a temporary file: No such file", result.stderr.decode())
+        self.assertFalse(os.path.exists(self.out))
+        (self.folder / "some").mkdir()
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "some")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "some"), [])
+        self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @needs_interference
+    def test_what_is_not_as_it_was_written_does_not_stay(self):
+        path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
+        result = run("convert", path, self.out, env=interfered("reads"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("tensor 'w' is not what was written", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["a.bin"])
 
     def test_an_archive_with_a_comment(self):
         content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
@@ -390,7 +440,43 @@ class Shards(Case):
         result = run("convert", str(self.path), str(self.folder / "new"))
         self.assertEqual(result.returncode, 1)
         self.assertIn("'ghost' is not in pytorch_model-00002-of-00002.bin", result.stderr.decode())
-        self.assertFalse((self.folder / "new" / "model.safetensors.index.json").exists())
+        self.assertEqual(os.listdir(self.folder), ["old"])
+
+    def test_of_a_model_that_fails_nothing_new_stays(self):
+        bad = self.source / "pytorch_model-00002-of-00002.bin"
+        good = bad.read_bytes()
+        bad.write_bytes(good[:-1])
+        self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 1)
+        self.assertEqual(os.listdir(self.folder), ["old"])
+        into = self.folder / "mine"
+        into.mkdir()
+        (into / "model-00002-of-00002.safetensors").write_text("mine")
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 1)
+        self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
+        bad.write_bytes(good)
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+        self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                                    "model.safetensors.index.json"])
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+
+    @needs_interference
+    def test_an_index_of_somebody_who_was_faster_stays(self):
+        into = self.folder / "new"
+        result = run("convert", str(self.path), str(into), env=interfered("index"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("File exists", result.stderr.decode())
+        self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
+        self.assertEqual((into / "model.safetensors.index.json").read_text(), "theirs")
+
+    def test_an_index_that_is_the_output(self):
+        os.mkdir(self.folder / "new")
+        for _ in range(2):
+            result = run("convert", str(self.path), "new/x.safetensors.index.json", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("x.safetensors.index.json", os.listdir(self.folder / "new"))
+        result = run("convert", str(self.path), "x.safetensors.index.json", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("model-00001-of-00002.safetensors", os.listdir(self.folder))
 
     def test_an_index_with_other_metadata(self):
         for metadata in (None, "text", [1]):

@@ -79,6 +79,12 @@ class Module(torch.nn.Module if torch else object):
 @unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
 @unittest.skipUnless(torch, f"torch and the reference are not there: {'' if torch else MISSING}")
 class Torch(unittest.TestCase):
+    equal = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        print(f"torch {torch.__version__}: {cls.equal} files equal the reference's")
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_torch_"))
         self.addCleanup(shutil.rmtree, self.folder)
@@ -97,6 +103,7 @@ class Torch(unittest.TestCase):
                     self.assertEqual(result.returncode, 0, result.stderr)
                     self.assertEqual(bool(result.stderr), said, result.stderr)
                     self.assertEqual(out.read_bytes(), expected)
+                    Torch.equal += 1
 
     def test_every_dtype(self):
         names = []
@@ -106,7 +113,7 @@ class Torch(unittest.TestCase):
                 self.check({"a": values(dtype, 3, 5), "scalar": values(dtype), "empty": values(dtype, 0, 2)} if
                            dtype != getattr(torch, "float4_e2m1fn_x2", None) else {"a": values(dtype, 3, 5)})
         print(len(names), "dtypes:", " ".join(names))
-        self.assertGreater(len(names), 12)
+        self.assertGreater(len(names), 10)
 
     def test_all_dtypes_in_one_file(self):
         self.check({f"{name}.{dtype}": values(dtype, 4, 3) for name in "zaM" for dtype in dtypes()})
@@ -114,7 +121,10 @@ class Torch(unittest.TestCase):
     def test_dtypes_that_the_format_lacks(self):
         for dtype in (torch.complex128, torch.complex32):
             path = self.folder / "a.bin"
-            torch.save({"a": torch.zeros(2, dtype=dtype)}, path)
+            try:
+                torch.save({"a": torch.zeros(2, dtype=dtype)}, path)
+            except KeyError:
+                continue  # of torch 1, which cannot save complex32
             result = run("convert", str(path), str(self.folder / "a.safetensors"))
             self.assertEqual(result.returncode, 2)
             self.assertIn(b"tensor 'a': safetensors has no dtype for torch's", result.stderr)
@@ -142,12 +152,70 @@ class Torch(unittest.TestCase):
     def test_modules(self):
         module = Module()
         self.check(module.state_dict())
-        self.check(collections.OrderedDict(module.named_parameters(remove_duplicate=False)))
+        self.check(module.state_dict(keep_vars=True))
 
     def test_a_parameter_with_attributes(self):
         parameter = torch.nn.Parameter(torch.randn(3))
         parameter.tag = {"of": [1, 2.5, None]}
         self.check({"w": parameter})
+
+    def test_tensors_with_attributes(self):
+        tensor = torch.randn(3, 4)
+        tensor.tag = ("of", {"a": torch.zeros(2)})
+        other = torch.arange(4).t()
+        other.persistent = True
+        self.check({"w": tensor, "i": other, "plain": torch.zeros(1)}, protocols=(2, 3, 4))
+
+    def test_dictionaries_of_all_kinds(self):
+        """Beside a state dict, and with keys that are no names: no tensor is below them."""
+        state = {"w": torch.randn(3), "n": torch.nn.Parameter(torch.randn(2), requires_grad=False)}
+        self.check({"state_dict": state, "other": {(1, 2): "x", None: 1, 2.5: ["y"], torch.float16: torch.Size([1]), True: {"a": 1}}})
+        self.check({"state_dict": collections.OrderedDict(state), "rng": torch.get_rng_state(), "args": {"lr": 1e-3, "big": 1 << 80}})
+        path, out = self.folder / "a.ckpt", self.folder / "a.safetensors"
+        torch.save({"model": state, "more": {(1, 2): "x"}, 7: torch.ones(2)}, path)
+        self.assertEqual(run("convert", str(path), str(out)).returncode, 0)
+        self.assertEqual(sorted(safetensors.torch.load_file(out)), ["7", "model.n", "model.w"])
+        os.remove(out)
+        torch.save({"model": {(1, 2): torch.ones(2)}}, path)
+        result = run("convert", str(path), str(out))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"has a tensor under a key that is a tuple: names are made of strings and integers", result.stderr)
+
+    def test_a_tensor_alone(self):
+        path = self.folder / "a.pt"
+        torch.save(torch.ones(2), path)
+        result = run("convert", str(path), str(self.folder / "a.safetensors"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"holds a tensor, where a dictionary is expected", result.stderr)
+
+    def test_modules_of_all_kinds(self):
+        nn = torch.nn
+        made = [nn.LSTM(3, 4, 2, bidirectional=True), nn.GRU(3, 4), nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2, 16),
+                nn.utils.weight_norm(nn.Linear(3, 4)), nn.utils.spectral_norm(nn.Conv1d(2, 3, 2)), nn.GroupNorm(2, 4), nn.PReLU(),
+                nn.ConvTranspose3d(2, 3, 2), nn.EmbeddingBag(5, 3), nn.Bilinear(2, 3, 4), nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
+                nn.ParameterList([nn.Parameter(torch.randn(2)), nn.Parameter(torch.randn(3))]),
+                nn.ParameterDict({"a": nn.Parameter(torch.randn(2))}), nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)))]
+        for module in made:
+            with self.subTest(type(module).__name__):
+                self.check(module.state_dict())
+                self.check(module.half().state_dict(keep_vars=True))
+
+    def test_optimizers_beside_a_state_dict(self):
+        optim = torch.optim
+        for make in (lambda p: optim.SGD(p, 0.1, momentum=0.9), optim.Adam, lambda p: optim.Adam(p, amsgrad=True), optim.Adagrad, optim.Adadelta,
+                     optim.RMSprop, optim.Adamax, optim.NAdam, optim.RAdam, optim.Rprop, lambda p: optim.ASGD(p), optim.LBFGS):
+            module = torch.nn.Linear(3, 2)
+            optimizer = make(module.parameters())
+
+            def loss():
+                optimizer.zero_grad()
+                value = module(torch.ones(4, 3)).square().sum()
+                value.backward()
+                return value
+            optimizer.step(loss)
+            scheduler = optim.lr_scheduler.StepLR(optim.SGD(module.parameters(), 0.1), 3)
+            with self.subTest(type(optimizer).__name__):
+                self.check({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(), "state_dict": module.state_dict()})
 
     def test_a_state_dict_in_a_checkpoint(self):
         module = Module()

@@ -118,7 +118,7 @@ class Map(Case):
         self.assertEqual(set(cells), set("#AbB"))
         self.assertAlmostEqual(cells.count("B") / len(cells), 4000 / 17200, 1)
         self.assertEqual(cells.lstrip("#").lstrip("B").lstrip("b").strip("A"), "")
-        self.assertEqual(lines[-2:], ["A  U8  9.0 kB in 1 tensors", "B  F32  8.0 kB in 2 tensors"])
+        self.assertEqual(lines[-2:], ["A  U8  9.0 kB in 1 tensor", "B  F32  8.0 kB in 2 tensors"])
 
     def test_shards_are_bars_of_their_length(self):
         path = self.file([("a", "U8", [1000], 1000), ("b", "U8", [9000], 9000)])
@@ -146,7 +146,7 @@ class Map(Case):
             titles = [node.firstChild.data for node in picture.getElementsByTagName("title")]
             self.assertTrue(any(title.startswith('"<a> & \\"b\\"\\u001b" F32') for title in titles), titles)
             os.remove(out)
-        self.assertEqual(self.shown("--map", path).splitlines()[-1], "B  F32  4.0 kB in 1 tensors")
+        self.assertEqual(self.shown("--map", path).splitlines()[-1], "B  F32  4.0 kB in 1 tensor")
         self.assertEqual(run("show", path, "--map", str(self.folder / "out.png")).returncode, 2)
         self.assertEqual(run("show").returncode, 2)
 

@@ -7,10 +7,20 @@ import os
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 COMMAND = os.environ["ST_COMMAND"]
 READS_ZIP = os.environ.get("ST_ZIP", "1") != "0"
 NOBODY = 65534
+
+
+INTERFERE = os.environ.get("ST_INTERFERE", "")
+needs_interference = unittest.skipUnless(INTERFERE, "interfere is not built here (sanitizers, or no glibc)")
+
+
+def interfered(what):
+    """The environment in which others do what interfere.c says."""
+    return {**os.environ, "LD_PRELOAD": INTERFERE, "ST_INTERFERENCE": what}
 
 
 def file_bytes(tensors, metadata=None, data=None):
@@ -28,7 +38,9 @@ def file_bytes(tensors, metadata=None, data=None):
 
 def run(*arguments, **options):
     options.setdefault("timeout", 60)
-    return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, capture_output=True, **options)
+    if "stdout" not in options:
+        options["capture_output"] = True
+    return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, **options)
 
 
 def run_as_nobody(*arguments):

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import unittest
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, file_bytes, interfered, needs_interference, run
 
 CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance"
 LAYERS = [(f"model.layers.{i}.weight", "F32", [16, 16], 1024) for i in range(6)] + [
@@ -187,6 +187,15 @@ class SplitAndMerge(Case):
             self.assertEqual(result.returncode, 3, result.stderr)
             self.assertEqual(os.path.exists(self.path("shards")), made)
             self.assertEqual(self.names("shards") if made else [], [])
+
+    @needs_interference
+    def test_an_index_of_somebody_who_was_faster_stays(self):
+        result = run("split", self.model(), self.path("shards"), "--max-size", "3KB", env=interfered("index"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("File exists", result.stderr.decode())
+        self.assertEqual(os.listdir(self.path("shards")), ["model.safetensors.index.json"])
+        with open(self.path("shards/model.safetensors.index.json")) as file:
+            self.assertEqual(file.read(), "theirs")
 
     def test_nothing_is_left_of_an_interrupted_model(self):
         """The first shard is done at once, the second takes a while."""

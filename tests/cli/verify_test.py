@@ -45,7 +45,7 @@ class Verify(Case):
     def test_the_exit_code_is_that_of_opening(self):
         """Every file of the corpus: one that can be opened has no error, and any other has the error of opening it first."""
         refused = 0
-        for path in sorted(CORPUS.iterdir()):
+        for path in sorted([*CORPUS.iterdir(), *(CORPUS.parent / "bintensors").iterdir()]):
             if path.stat().st_size > 500_000:
                 continue
             opened, checked = run("show", str(path), "--json"), run("verify", str(path))
@@ -73,10 +73,33 @@ class Verify(Case):
         self.assertEqual([row.get("tensor") for row in rows], ["b", "a", "b", None])
         self.assertEqual(rows[1]["status"], "ST_ERR_TENSOR_SIZE")
 
+    def write(self, name, header, data):
+        with open(self.path(name), "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header + bytes(data))
+        return self.path(name)
+
+    def test_every_fault_of_a_bintensors_file(self):
+        path = self.write("bad.bt", b"\0\3\1a\x10\1\1\0\1\1b\1\1\2\2\4\1b\1\1\1\4\5", 9)
+        rows = [json.loads(line) for line in self.ends(1, "verify", "--json", path)]
+        self.assertEqual([(row["status"], row.get("tensor")) for row in rows],
+                         [("ST_ERR_DTYPE", "a"), ("ST_ERR_DUPLICATE", "b"), ("ST_ERR_OFFSETS", "b"), ("ST_ERR_COVERAGE", None)])
+        path = self.write("gzip.bt", (b"\0\3" + b"\xff" * (0x88b1f - 2)), 8)
+        self.assertEqual([json.loads(line)["status"] for line in self.ends(1, "verify", "--json", path)], ["ST_ERR_FORMAT"])
+
+    def test_all_that_strict_rules_refuse_is_noted(self):
+        path = self.write("odd.safetensors", b'    {"__metadata__":null}', 0)
+        text = "\n".join(self.ends(0, "verify", path))
+        self.assertIn("begins with white space", text)
+        self.assertIn("__metadata__ is not an object", text)
+        path = self.write("odd.bt", b"\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-", 4)
+        text = "\n".join(self.ends(0, "verify", path))
+        self.assertIn("metadata key 'k' is given twice", text)
+        self.assertIn("not padded with spaces", text)
+
     def test_notes_and_strict(self):
         path = self.file("odd.safetensors", [("a", "U8", [1], 1), ("b", "F32", [1], 4)])
         lines = self.ends(0, "verify", path)
-        self.assertIn("odd.safetensors: note: 1 tensors begin at bytes that are no multiples", lines[0])
+        self.assertIn("odd.safetensors: note: tensor ", lines[0])
         self.assertIn("not in the order of the reference's writer", lines[1])
         self.assertIn("odd.safetensors: valid, 2 tensors", lines[2])
         self.ends(1, "verify", "--strict", path)

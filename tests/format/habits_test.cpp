@@ -47,7 +47,7 @@ TEST(Habits, AlignmentOrderAndSpelling) {
               R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})"),
           5),
       (std::vector<std::string>{
-          "1 tensors begin at bytes that are no multiples of their elements, the first is 'b' at byte 121",
+          "tensor 'b' begins at byte 121, which is no multiple of its elements",
           "tensors are not in the order of the reference's writer, the first that is not is 'b'"}));
   EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
             std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 9 on"});

@@ -85,6 +85,28 @@ TEST(Survey, FindsEveryFault) {
   for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
 }
 
+// By the layout that the first fault is about; "\1" is U8, "\x0b" F32.
+TEST(Survey, FindsEveryFaultOfBintensors) {
+  using namespace std::string_literals;
+  EXPECT_EQ(faults("\0\3\1a\x10\1\1\0\1\1b\1\1\2\2\4\1b\1\1\1\4\5"s, 9),
+            (std::vector<std::string>{"306 a", "305 b", "307 b", "311"}));
+  EXPECT_EQ(faults("\0\1\x0b\1\1\0\4\1\1a\1"s, 6), (std::vector<std::string>{"304 a", "311"}));
+  EXPECT_EQ(faults("\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\xff"s, 2),
+            (std::vector<std::string>{"305 a", "304"}));  // the grammar ends
+  EXPECT_EQ(faults("\0\1\1a\1\1\4\0\4 "s, 4), std::vector<std::string>{});
+
+  HeaderOptions strict;
+  strict.rules = Rules::strict;
+  EXPECT_EQ(survey("\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-"s, 4, strict).size(), 2U);
+}
+
+TEST(Survey, EndsAfterManyFindingsOfBintensors) {
+  using namespace std::string_literals;
+  std::string header = "\0\xfb\x88\x13"s;  // 5000 tensors
+  for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
+  EXPECT_EQ(survey(header, 0).size(), kMostFindings + 1);
+}
+
 // What the caller's options take is no fault.
 TEST(Survey, KnowsTheOptions) {
   HeaderOptions options;
@@ -103,6 +125,7 @@ TEST(Survey, KnowsTheOptions) {
 
   options.rules = Rules::strict;
   EXPECT_EQ(survey(R"({"__metadata__":null})", 0, options).size(), 1U);
+  EXPECT_EQ(survey(R"( {"__metadata__":null})", 0, options).size(), 2U);
 }
 
 TEST(Survey, EndsAfterManyFindings) {

@@ -27,7 +27,8 @@ const Container kContainer{.format = Format::bintensors,
                            .restore = restore,
                            .check = check,
                            .dtype_rank = dtype_rank,
-                           .append = append_header};
+                           .append = append_header,
+                           .survey = survey};
 
 const Container kOldContainer{.format = Format::bintensors_old,
                               .name = "bintensors before 0.1",

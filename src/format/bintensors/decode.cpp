@@ -140,6 +140,7 @@ class Cursor {
 
   // What is being read, for messages.
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
+  std::string_view subject() const { return subject_; }
 
   [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const {
     if (subject_.data() == nullptr) fail_at(status, place, "{}", what);
@@ -171,8 +172,8 @@ class Cursor {
 
 class Decoder {
  public:
-  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table)
-      : in_(header), size_(header.size()), options_(options), table_(table) {}
+  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table, Findings* findings)
+      : in_(header), size_(header.size()), options_(options), table_(table), findings_(findings) {}
 
   bool current() {
     metadata();
@@ -184,7 +185,7 @@ class Decoder {
       Tensor& tensor = table_.tensors.emplace_back();
       entry(tensor);
       in_.set_subject({});
-      if (!give_name(table_.tensors.size() - 1, name, place)) table_.tensors.pop_back();
+      if (!give_name(table_.tensors.size() - 1, name, place) && findings_ == nullptr) table_.tensors.pop_back();
     }
     return finish();
   }
@@ -205,6 +206,18 @@ class Decoder {
   }
 
  private:
+  // Of a fault behind which the rest can be read.
+  template <class Fail>
+  [[gnu::cold]] void tell(const Fail& fail) {
+    try {
+      fail();
+    } catch (const Error& error) {
+      if (findings_ == nullptr || findings_->size() >= kMostFindings) throw;
+      const std::string_view subject = in_.subject();
+      findings_->push_back({error, std::string(subject), subject.data() != nullptr, false});
+    }
+  }
+
   void metadata() {
     if (in_.number() == 0) return;
     table_.has_metadata = true;
@@ -224,7 +237,9 @@ class Decoder {
     const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (options_.rules == Rules::strict) {
-      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(key)));
+      tell([&] {
+        in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(key)));
+      });
     }
     pairs[earlier] = pairs.back();
     pairs.pop_back();
@@ -259,8 +274,9 @@ class Decoder {
     in_.resume(numbers);
   }
 
-  [[gnu::cold]] void require_known(std::uint64_t code, std::uint64_t place) const {
-    if (!options_.unknown_dtypes) in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code));
+  [[gnu::cold]] void require_known(std::uint64_t code, std::uint64_t place) {
+    if (options_.unknown_dtypes) return;
+    tell([&] { in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code)); });
   }
 
   [[noreturn, gnu::cold]] void fail_rank(const Numbers& numbers, std::uint64_t rank) {
@@ -274,15 +290,18 @@ class Decoder {
     const std::string_view name = in_.string();
     in_.set_subject(name);
     const std::uint64_t number = in_.number();
-    if (number >= announced_) {
-      in_.fail_here(Status::schema, place, formatted("it is number {} of {} tensors", number, announced_));
-    }
-    const Tensor& tensor = table_.tensors[static_cast<std::size_t>(number)];
-    if (tensor.name_text != nullptr) {
-      in_.fail_here(Status::duplicate, place, formatted("it has the same number as {}", in_quotes(tensor.name())));
+    const Tensor* const tensor = number < announced_ ? &table_.tensors[static_cast<std::size_t>(number)] : nullptr;
+    if (tensor == nullptr) {
+      tell([&] {
+        in_.fail_here(Status::schema, place, formatted("it is number {} of {} tensors", number, announced_));
+      });
+    } else if (tensor->name_text != nullptr) {
+      tell([&] {
+        in_.fail_here(Status::duplicate, place, formatted("it has the same number as {}", in_quotes(tensor->name())));
+      });
     }
     in_.set_subject({});
-    give_name(static_cast<std::size_t>(number), name, place);
+    if (tensor != nullptr && tensor->name_text == nullptr) give_name(static_cast<std::size_t>(number), name, place);
   }
 
   // false when another tensor has this name. Said in finish(), since faults of the decoding come first.
@@ -292,26 +311,36 @@ class Decoder {
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
     if (table_.index.insert(table_.tensors.data(), static_cast<std::uint32_t>(number)) == NameIndex<Tensor>::kNone)
       return true;
-    if (twice_.data() == nullptr) {
+    if (findings_ != nullptr) {
+      in_.set_subject(name);
+      tell([&] { fail_twice(name, place); });
+      in_.set_subject({});
+    } else if (twice_.data() == nullptr) {
       twice_ = name;
       twice_place_ = place;
     }
     return false;
   }
 
-  bool finish() const {
-    if (twice_.data() != nullptr)
-      fail_at(Status::duplicate, twice_place_, "tensor {} is given twice", in_quotes(twice_));
+  [[noreturn]] static void fail_twice(std::string_view name, std::uint64_t place) {
+    fail_at(Status::duplicate, place, "tensor {} is given twice", in_quotes(name));
+  }
+
+  bool finish() {
+    if (twice_.data() != nullptr) fail_twice(twice_, twice_place_);
     const std::span<const char> rest = in_.rest();
     const auto other = std::find_if(rest.begin(), rest.end(), [](char c) { return c != ' '; });
     const bool only_spaces = other == rest.end();
+    const std::uint64_t place = in_.offset() + static_cast<std::uint64_t>(other - rest.begin());
     if (options_.rules == Rules::strict && (!only_spaces || size_ % 8 != 0)) {
-      in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
-                    "the header is not padded with spaces to a multiple of 8 bytes");
+      tell([&] {
+        in_.fail_here(Status::schema, place, "the header is not padded with spaces to a multiple of 8 bytes");
+      });
     }
     if (table_.tensors.empty() && !only_spaces) {
-      in_.fail_here(Status::schema, in_.offset() + static_cast<std::uint64_t>(other - rest.begin()),
-                    "a header without tensors is padded with something else than spaces");
+      tell([&] {
+        in_.fail_here(Status::schema, place, "a header without tensors is padded with something else than spaces");
+      });
     }
     return only_spaces;
   }
@@ -334,6 +363,7 @@ class Decoder {
   const std::size_t size_;
   const HeaderOptions& options_;
   Table& table_;
+  Findings* const findings_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::uint64_t announced_ = 0;
@@ -343,8 +373,9 @@ class Decoder {
 
 }  // namespace
 
-bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table) {
-  Decoder decoder(header, options, table);
+bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table,
+            Findings* findings) {
+  Decoder decoder(header, options, table, findings);
   return layout == Format::bintensors ? decoder.current() : decoder.older();
 }
 

@@ -6,13 +6,16 @@
 #include <span>
 #include <string_view>
 
+#include "format/finding.hpp"
 #include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::bintensors {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
-// a NUL behind them. Returns whether nothing but spaces follows, as writers have it.
-bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table);
+// a NUL behind them. Returns whether nothing but spaces follows, as writers have it. Throws at the first fault; where
+// findings are given, at the first behind which nothing can be read, or after kMostFindings, and adds the others there.
+bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table,
+            Findings* findings = nullptr);
 
 }  // namespace st::format::bintensors

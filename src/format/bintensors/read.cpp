@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory_resource>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -121,6 +123,63 @@ void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& 
   read_with_known_dtypes_first(header, file_size, options, table);
   sort_ties(table, options.seed);
   terminate_strings(table);
+}
+
+namespace {
+
+// By the rules of the original a header may be valid that the caller's refuse. Throws for a file of another kind.
+Format layout_of(std::span<const char> header, std::uint64_t file_size, HeaderOptions options, Table& table) {
+  options.rules = Rules::standard;
+  try {
+    read_with_known_dtypes_first(header, file_size, options, table);
+    return table.format;
+  } catch (const Error&) {
+    const Attempt current = read_as(Format::bintensors, header, file_size, options, table);
+    const Attempt older = read_as(Format::bintensors_old, header, file_size, options, table);
+    refuse_what_it_is(header, file_size);
+    return came_further(*older.fault, *current.fault) ? Format::bintensors_old : Format::bintensors;
+  }
+}
+
+template <class Check>
+void note_fault(const Tensor* tensor, Findings& findings, const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (findings.size() > kMostFindings) return;
+    findings.push_back({error, tensor == nullptr ? "" : std::string(tensor->name()), tensor != nullptr, false});
+  }
+}
+
+// After a fault the chain goes on behind the furthest end, as in the survey of safetensors.
+void survey_data(Table& table, std::uint64_t file_size, Findings& findings) {
+  sort_by_data(table);
+  std::uint64_t end = 0;
+  for (const Tensor& tensor : table.tensors) {
+    const std::uint64_t offset = table.data_begin + std::min(tensor.begin, file_size - table.data_begin);
+    note_fault(&tensor, findings, [&] { check_place(tensor, end, offset); });
+    if (tensor.end < tensor.begin) continue;
+    if (tensor.dtype() != Dtype::unknown) note_fault(&tensor, findings, [&] { check_size(tensor, offset); });
+    end = std::max(end, tensor.end);
+  }
+  note_fault(nullptr, findings, [&] { check_coverage(table.data_begin, end, file_size); });
+}
+
+}  // namespace
+
+void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+  Table table(std::pmr::new_delete_resource());
+  table.data_begin = kLengthBytes + header.size();
+  try {
+    const Format layout = layout_of(header, file_size, options, table);
+    table.clear();
+    table.format = layout;
+    decode(layout, header, options, table, &findings);
+  } catch (const Error& error) {
+    findings.push_back({error, {}, false, false});  // behind it nothing can be read
+    return;
+  }
+  survey_data(table, file_size, findings);
 }
 
 void restore(std::span<const char> header, const Table& table, std::span<char> copy) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "format/finding.hpp"
 #include "format/header_options.hpp"
 #include "format/table.hpp"
 
@@ -20,6 +21,9 @@ namespace st::format::bintensors {
 
 // As Container::read. Throws the more telling of the two layouts' faults.
 void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
+
+// As Container::survey, of the layout that the fault of read() is about.
+void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
 
 // As Container::restore.
 void restore(std::span<const char> header, const Table& table, std::span<char> copy);

@@ -58,6 +58,9 @@ class Survey {
 
   void look() {
     try {
+      if (options_.rules == Rules::strict && in_.peek() != 0 && in_.at() != in_.tokens.text_begin) {
+        add(Status::schema, in_.offset_of(in_.tokens.text_begin), "begins with white space, not with '{'");
+      }
       if (!in_.take('{')) in_.wrong_type(0, "is not an object");
       if (!in_.take('}')) {
         do {

@@ -4,11 +4,14 @@ usage: windows_command.py WINE COMMAND
 
 SPDX-License-Identifier: Apache-2.0
 """
+import fcntl
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 WINE, COMMAND = sys.argv[1:3]
@@ -108,6 +111,28 @@ class Command(unittest.TestCase):
         self.assertEqual((self.folder / "again.safetensors").read_bytes(), (self.folder / "two.safetensors").read_bytes())
         self.assertEqual(self.succeeds("diff", "shards", "two.safetensors"), b"")
         self.fails(UNREADABLE, "exists already", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
+
+    def test_ctrl_c_leaves_no_shard(self):
+        """The first shard is done at once, the second takes a while."""
+        size = 400 << 20
+        (self.folder / "in").mkdir()
+        for i, n in ((1, 4), (2, size)):
+            header = json.dumps({f"w{i}": {"dtype": "F32", "shape": [n // 4], "data_offsets": [0, n]}}).encode()
+            with open(self.folder / f"in/model-0000{i}-of-00002.safetensors", "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header)
+                file.truncate(8 + len(header) + n)
+        master, slave = os.openpty()  # wine makes a console of it
+        process = subprocess.Popen([WINE, COMMAND, "cast", "in", "out", "--to", "f8_e4m3"], cwd=self.folder, stdin=slave,
+                                   stdout=slave, stderr=slave, start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        first = self.folder / "out/model-00001-of-00002.safetensors"
+        while not first.exists() and process.poll() is None:
+            pass
+        os.write(master, b"\x03")
+        process.wait(timeout=120)
+        os.close(master)
+        self.assertEqual(list((self.folder / "out").glob("*")), [])
 
     def test_everything_wrong_is_told_and_a_failed_cast_leaves_nothing(self):
         self.succeeds("verify", "model.safetensors")

@@ -1,0 +1,108 @@
+"""The exit codes that docs/command.md promises, of every command: what each says of the same bad inputs and outputs.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from sample import file_bytes, run
+
+SUCCESS, BAD_FILE, USAGE, UNREADABLE, DIFFERS = 0, 1, 2, 3, 5
+TENSORS = [("a", "F32", [2], 8), ("b", "F32", [1], 4)]
+
+# A line for each command, where FILE is what is read and OUT is what is written.
+COMMANDS = {
+    "show": ["show", "FILE"],
+    "verify": ["verify", "FILE"],
+    "diff": ["diff", "FILE", "GOOD"],
+    "stats": ["stats", "FILE"],
+    "meta": ["meta", "FILE"],
+    "meta get": ["meta", "FILE", "get", "k"],
+    "meta set": ["meta", "FILE", "set", "k=v"],
+    "meta rm": ["meta", "FILE", "rm", "k"],
+    "cat": ["cat", "FILE", "a"],
+    "extract": ["extract", "FILE", "a", "OUT.bin"],
+    "extract --filter": ["extract", "FILE", "--filter", "a", "OUT.safetensors"],
+    "split": ["split", "FILE", "OUT"],
+    "merge": ["merge", "FILE", "OUT.safetensors"],
+    "rename": ["rename", "FILE", "a", "c", "OUT.safetensors"],
+    "cast": ["cast", "FILE", "OUT.safetensors", "--to", "f16"],
+    "convert": ["convert", "FILE", "OUT.bt"],
+    "hash": ["hash", "FILE"],
+}
+
+
+class ExitCodes(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_codes_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        good = file_bytes(TENSORS, {"k": "v"})
+        self.files = {"good": good, "bad": good[:-1], "empty": b""}
+        self.write()
+
+    def write(self):
+        for name, content in self.files.items():
+            (self.folder / f"{name}.safetensors").write_bytes(content)
+        (self.folder / "GOOD").write_bytes(self.files["good"])
+
+    def each(self, code, file, more=(), **options):
+        """Every command ends so, with a line if it has failed, and leaves nothing beside what was there."""
+        for name, line in COMMANDS.items():
+            with self.subTest(name):
+                words = [str(self.folder / file) if word == "FILE" else str(self.folder / word) if word[:3] in ("OUT", "GOO") else word
+                         for word in line]
+                before = sorted(os.listdir(self.folder))
+                result = run(*words, *more, **options)
+                self.assertEqual(result.returncode, code, (result.stdout, result.stderr))
+                if code in (SUCCESS, DIFFERS) or (name == "verify" and code == BAD_FILE):
+                    self.assertEqual(result.stderr, b"")
+                else:
+                    self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]+\n\Z")
+                    self.assertEqual(sorted(os.listdir(self.folder)), before)
+                for path in self.folder.glob("OUT*"):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.write()
+
+    def test_a_good_file(self):
+        self.each(SUCCESS, "good.safetensors")
+
+    def test_a_file_that_breaks_the_format(self):
+        self.each(BAD_FILE, "bad.safetensors")
+        self.each(BAD_FILE, "empty.safetensors")
+
+    def test_a_file_that_is_not_there(self):
+        self.each(UNREADABLE, "none.safetensors")
+        self.each(UNREADABLE, "good.safetensors/below")
+
+    def test_an_option_that_is_none(self):
+        self.each(USAGE, "good.safetensors", ["--no-such-option"])
+
+    def test_no_words_at_all(self):
+        for name in COMMANDS:
+            result = run(name.split()[0])
+            self.assertEqual((result.returncode, result.stdout), (USAGE, b""), name)
+            self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]+\n\Z")
+
+    def test_output_that_cannot_be_written(self):
+        """A full device, for what is printed."""
+        for name in ("show", "verify", "stats", "meta", "meta get", "cat", "hash"):
+            with self.subTest(name), open("/dev/full", "wb") as full:
+                words = [str(self.folder / "good.safetensors") if word == "FILE" else word for word in COMMANDS[name]]
+                result = run(*words, stdout=full, stderr=subprocess.PIPE)
+                self.assertEqual((result.returncode, result.stderr),
+                                 (UNREADABLE, b"safetensors: standard output: No space left on device\n"))
+
+    def test_what_was_looked_for_was_found(self):
+        (self.folder / "other.safetensors").write_bytes(file_bytes(TENSORS, {"k": "w"}))
+        self.assertEqual(run("diff", str(self.folder / "other.safetensors"), str(self.folder / "GOOD")).returncode, DIFFERS)
+        nan = file_bytes([("a", "F32", [1], 4)], data=b"\0\0\xc0\x7f")
+        (self.folder / "nan.safetensors").write_bytes(nan)
+        self.assertEqual(run("verify", "--values", str(self.folder / "nan.safetensors")).returncode, DIFFERS)
+
+
+if __name__ == "__main__":
+    unittest.main()
