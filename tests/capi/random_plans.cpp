@@ -80,9 +80,8 @@ void make_shard(Model& model, int shard) {
   }
   header += "}" + std::string(below(9), ' ');  // data at any alignment
   Bytes& file = model.files[shard];
-  const std::uint64_t length = header.size();
   file.resize(8 + header.size() + at);
-  std::memcpy(file.data(), &length, 8);
+  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<unsigned char>(std::uint64_t{header.size()} >> (8 * i));
   std::memcpy(file.data() + 8, header.data(), header.size());
   for (std::size_t i = 8 + header.size(); i < file.size(); ++i) file[i] = static_cast<unsigned char>(dice());
   const unsigned char* data = file.data() + 8 + header.size();

@@ -47,9 +47,9 @@ std::string write_sample() {
   std::string folder = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
   check(test_make_folder(folder.data()) != nullptr, "a folder");
   const std::string path = folder + "/model";
-  const std::uint64_t length = header.size();
   std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&length), sizeof length) << header;
+  for (unsigned i = 0; i < 8; ++i) file.put(static_cast<char>(std::uint64_t{header.size()} >> (8 * i)));
+  file << header;
   file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
   check(file.flush().good(), "write");
   test_evict(path.c_str());
