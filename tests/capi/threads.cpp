@@ -18,9 +18,9 @@ namespace {
 
 constexpr unsigned kThreads = 64;
 constexpr unsigned kTensors = 12;
-constexpr std::uint64_t kRows = 500;
-constexpr std::uint64_t kColumns = 1001;
-constexpr std::uint64_t kTensorBytes = kRows * kColumns;
+constexpr std::size_t kRows = 500;
+constexpr std::size_t kColumns = 1001;
+constexpr std::size_t kTensorBytes = kRows * kColumns;
 
 std::atomic<int> faults{0};
 
@@ -43,7 +43,7 @@ std::string write_sample() {
   }
   header += "}";
   std::vector<unsigned char> data(kTensors * kTensorBytes);
-  for (std::uint64_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
   std::string folder = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
   check(test_make_folder(folder.data()) != nullptr, "a folder");
   const std::string path = folder + "/model";
@@ -109,7 +109,7 @@ void run_plan(const st_file* file, unsigned seed, bool cancel, std::vector<unsig
       check(status == ST_ERR_CANCELLED, "an incomplete tensor of a complete run");
       continue;
     }
-    for (std::uint64_t i = 0; i < kTensorBytes; i += 4099) {
+    for (std::size_t i = 0; i < kTensorBytes; i += 4099) {
       check(memory[t * kTensorBytes + i] == pattern(t * kTensorBytes + i), "bytes of a plan");
     }
   }
