@@ -49,7 +49,7 @@ st_status status_of(const Body& body, std::string* message = nullptr, std::optio
 
 std::string file_bytes(std::string_view header, std::string_view data) {
   std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(std::uint64_t{header.size()} >> (8 * i));
   return bytes.append(header).append(data);
 }
 

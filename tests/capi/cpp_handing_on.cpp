@@ -39,7 +39,7 @@ std::string sample() {
                        R"("n":{"dtype":"I8","shape":[2],"data_offsets":[16,18]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(std::uint64_t{header.size()} >> (8 * i));
   return bytes.append(header).append(
       std::string_view("\x80\x3F\x00\xC0\x00\x3F\x40\x40\0\0\0\0\0\0\x04\x40\x07\x08", 18));
 }
