@@ -29,6 +29,9 @@ class BuildWithLibrary(build_py):
             library = pathlib.Path(self._library())  # one that is given may be of another system
             name = NAME if ".so" in library.suffixes else library.name
             shutil.copyfile(library, pathlib.Path(self.build_lib, "safetensors_c", name))
+            for text in (CHECKOUT / "LICENSE", CHECKOUT / "packaging" / "notices.txt"):  # of what is compiled in
+                if text.exists():
+                    shutil.copy(text, pathlib.Path(self.build_lib, "safetensors_c"))
 
     def _library(self):
         given = os.environ.get("SAFETENSORS_C_LIBRARY")

@@ -388,7 +388,8 @@ class Tensor {
   }
 
   // Returns the values of a float tensor as float or double: a BF16 tensor as float, for example.
-  // Throws ST_ERR_UNSUPPORTED if the tensor's dtype is none that convert() takes.
+  // Throws ST_ERR_UNSUPPORTED if the tensor's dtype is none that convert() takes. As all elements
+  // in memory the values are little-endian, on a big-endian machine too.
   template <class T>
   std::vector<T> read_as() const {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

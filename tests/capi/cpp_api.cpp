@@ -49,7 +49,7 @@ st_status status_of(const Body& body, std::string* message = nullptr, std::optio
 
 std::string file_bytes(std::string_view header, std::string_view data) {
   std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(std::uint64_t{header.size()} >> (8 * i));
   return bytes.append(header).append(data);
 }
 
@@ -442,10 +442,12 @@ void check_writer(const std::string& folder) {
   expect(file.get_tensor("none").shape[0] == 0, "an empty tensor");
   expect(file.shard_size() == std::filesystem::file_size(path) && file.format() == ST_FORMAT_SAFETENSORS, "the file");
   expect(file.warnings().empty() && file.has_metadata(), "nothing is odd");
+  unsigned char own[8];
+  file.read_shard(0, 0, own, 8);
   std::uint64_t length = 0;
-  file.read_shard(0, 0, &length, 8);
+  for (std::size_t i = 0; i < 8; ++i) length |= std::uint64_t{own[i]} << (8 * i);
   expect(length == file.header().size(), "its own bytes");
-  expect(status_of([&] { file.read_shard(0, file.shard_size(), &length, 8); }) == ST_ERR_RANGE, "none behind its end");
+  expect(status_of([&] { file.read_shard(0, file.shard_size(), own, 8); }) == ST_ERR_RANGE, "none behind its end");
 
   {
     safetensors::Writer abandoned;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -37,7 +39,7 @@ std::string sample() {
                        R"("n":{"dtype":"I8","shape":[2],"data_offsets":[16,18]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(std::uint64_t{header.size()} >> (8 * i));
   return bytes.append(header).append(
       std::string_view("\x80\x3F\x00\xC0\x00\x3F\x40\x40\0\0\0\0\0\0\x04\x40\x07\x08", 18));
 }
@@ -67,16 +69,29 @@ void a_list_keeps_the_file_open(const std::string& bytes) {
   expect(watched.expired(), "until it is gone");
 }
 
+// As elements are in files and in memory, on every machine.
+template <class T>
+std::vector<T> little_endian(std::vector<T> values) {
+  if constexpr (std::endian::native == std::endian::big) {
+    for (T& value : values) {
+      auto* const bytes = reinterpret_cast<unsigned char*>(&value);
+      std::reverse(bytes, bytes + sizeof value);
+    }
+  }
+  return values;
+}
+
 void conversions(const safetensors::SafeOpen& file) {
   const auto half = file.get_tensor("half");
-  expect(half.read_as<float>() == std::vector<float>{1, -2, 0.5F, 3}, "BF16 as float");
-  expect(half.read_as<double>() == std::vector<double>{1, -2, 0.5, 3}, "BF16 as double");
-  expect(file.get_tensor(std::string_view("x\0y", 3)).read_as<double>() == std::vector<double>{2.5}, "F64 as double");
+  expect(half.read_as<float>() == little_endian<float>({1, -2, 0.5F, 3}), "BF16 as float");
+  expect(half.read_as<double>() == little_endian<double>({1, -2, 0.5, 3}), "BF16 as double");
+  expect(file.get_tensor(std::string_view("x\0y", 3)).read_as<double>() == little_endian<double>({2.5}),
+         "F64 as double");
   expect(status_of([&] { static_cast<void>(file.get_tensor("n").read_as<float>()); }) == ST_ERR_UNSUPPORTED,
          "no float");
-  const float given[] = {1, 1000};
+  const std::vector<float> given = little_endian<float>({1, 1000});
   std::uint8_t small[2];
-  safetensors::convert(safetensors::Dtype::F32, given, safetensors::Dtype::F8_E4M3, small, 2);
+  safetensors::convert(safetensors::Dtype::F32, given.data(), safetensors::Dtype::F8_E4M3, small, 2);
   expect(small[0] == 0x38 && small[1] == 0x7F, "convert()");
 }
 

@@ -102,7 +102,13 @@ void free(void *block) {
 
 static void *memory_map(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
   if (memory_fails(0)) return MAP_FAILED;
+#if defined(__s390x__) /* whose call takes its arguments in memory */
+  const uint64_t arguments[] = {(uintptr_t)address, size,         (uint64_t)protection,
+                                (uint64_t)flags,    (uint64_t)fd, (uint64_t)offset};
+  const long mapped = syscall(SYS_mmap, arguments);
+#else
   const long mapped = syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+#endif
   if (mapped != -1) __atomic_add_fetch(&memory_mappings, 1, __ATOMIC_SEQ_CST);
   return (void *)mapped;
 }

@@ -100,7 +100,7 @@ static void edit(uint64_t *random) {
   const char *const keys[] = {"note"};
   const char *values[] = {note};
   st_error err = ST_INIT(st_error);
-  const size_t len = 5 + random_below(random, random_below(random, 50) == 0 ? 2 * NOTE - 5 : NOTE - 5);
+  const size_t len = 5 + (size_t)random_below(random, random_below(random, 50) == 0 ? 2 * NOTE - 5 : NOTE - 5);
   const char letter = (char)('a' + (int)random_below(random, 26));
   snprintf(note, sizeof note, "%04zu", len);
   memset(note + 4, letter, len - 4);

@@ -78,11 +78,10 @@ void make_shard(Model& model, int shard) {
               "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(end) + "]}";
     at = end;
   }
-  header += "}" + std::string(below(9), ' ');  // data at any alignment
+  header += "}" + std::string(static_cast<std::size_t>(below(9)), ' ');  // data at any alignment
   Bytes& file = model.files[shard];
-  const std::uint64_t length = header.size();
-  file.resize(8 + header.size() + at);
-  std::memcpy(file.data(), &length, 8);
+  file.resize(8 + header.size() + static_cast<std::size_t>(at));
+  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<unsigned char>(std::uint64_t{header.size()} >> (8 * i));
   std::memcpy(file.data() + 8, header.data(), header.size());
   for (std::size_t i = 8 + header.size(); i < file.size(); ++i) file[i] = static_cast<unsigned char>(dice());
   const unsigned char* data = file.data() + 8 + header.size();
@@ -230,7 +229,7 @@ struct Destination {
 Destination guarded(const Bytes& expected, std::uint64_t offset) {
   Destination made;
   made.room.resize(expected.size() + 2 * kGuard + kPage);
-  std::size_t before = kGuard + below(8);
+  std::size_t before = kGuard + static_cast<std::size_t>(below(8));
   if (below(2) == 0) {
     const auto address = reinterpret_cast<std::uintptr_t>(made.room.data());
     before = kGuard + static_cast<std::size_t>((offset - address - kGuard) % kPage);
@@ -284,10 +283,10 @@ void one_case(Model& model, int number) {
   CHECK_FOR(where, file != nullptr && st_plan_new(file, &plan, &err) == ST_OK);
   if (plan == nullptr) return;
   st_free(file);
-  destinations.reserve(count);
+  destinations.reserve(static_cast<std::size_t>(count));
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto& tensors = model.tensors[of_all ? below(kShards) : static_cast<std::uint64_t>(shard)];
-    CHECK_FOR(where, add(plan, file, tensors[below(tensors.size())], destinations, &err));
+    CHECK_FOR(where, add(plan, file, tensors[static_cast<std::size_t>(below(tensors.size()))], destinations, &err));
   }
   if (below(3) == 0) evict();
   for (std::uint64_t runs = 1 + below(2); runs > 0; --runs) {

@@ -18,9 +18,9 @@ namespace {
 
 constexpr unsigned kThreads = 64;
 constexpr unsigned kTensors = 12;
-constexpr std::uint64_t kRows = 500;
-constexpr std::uint64_t kColumns = 1001;
-constexpr std::uint64_t kTensorBytes = kRows * kColumns;
+constexpr std::size_t kRows = 500;
+constexpr std::size_t kColumns = 1001;
+constexpr std::size_t kTensorBytes = kRows * kColumns;
 
 std::atomic<int> faults{0};
 
@@ -43,13 +43,13 @@ std::string write_sample() {
   }
   header += "}";
   std::vector<unsigned char> data(kTensors * kTensorBytes);
-  for (std::uint64_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
   std::string folder = (std::filesystem::temp_directory_path() / "st_threads_XXXXXX").string();
   check(test_make_folder(folder.data()) != nullptr, "a folder");
   const std::string path = folder + "/model";
-  const std::uint64_t length = header.size();
   std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&length), sizeof length) << header;
+  for (unsigned i = 0; i < 8; ++i) file.put(static_cast<char>(std::uint64_t{header.size()} >> (8 * i)));
+  file << header;
   file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
   check(file.flush().good(), "write");
   test_evict(path.c_str());
@@ -109,7 +109,7 @@ void run_plan(const st_file* file, unsigned seed, bool cancel, std::vector<unsig
       check(status == ST_ERR_CANCELLED, "an incomplete tensor of a complete run");
       continue;
     }
-    for (std::uint64_t i = 0; i < kTensorBytes; i += 4099) {
+    for (std::size_t i = 0; i < kTensorBytes; i += 4099) {
       check(memory[t * kTensorBytes + i] == pattern(t * kTensorBytes + i), "bytes of a plan");
     }
   }

@@ -82,13 +82,13 @@ std::string answer(const st_tensor* tensor, const std::string& spec) {
                                            shape.data(), &bytes, &view, &error);
   if (status == ST_ERR_MISALIGNED) return "err MisalignedSlice";
   if (status != ST_OK) return error.message;
-  std::string data(bytes, '\0');
-  EXPECT_EQ(st_tensor_read_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(), data.data(), bytes,
-                                 &error),
+  std::string data(static_cast<std::size_t>(bytes), '\0');
+  EXPECT_EQ(st_tensor_read_slice(tensor, parsed.begin.data(), parsed.end.data(), parsed.step.data(), data.data(),
+                                 data.size(), &error),
             ST_OK)
       << error.message;
   if (view != nullptr) {
-    EXPECT_EQ(std::memcmp(view, data.data(), bytes), 0) << spec;
+    EXPECT_EQ(std::memcmp(view, data.data(), data.size()), 0) << spec;
   }
   std::string text;
   for (std::size_t d = 0; d < shape.size(); ++d) {

@@ -71,7 +71,7 @@ inline void append_tensor(std::string& text, const st_tensor* tensor) {
   append(text, st_tensor_elements(tensor));
   append(text, st_tensor_offset(tensor));
   append(text, st_tensor_bytes(tensor));
-  std::string data(st_tensor_bytes(tensor), '?');
+  std::string data(static_cast<std::size_t>(st_tensor_bytes(tensor)), '?');
   text += st_status_name(st_tensor_read(tensor, data.data(), data.size(), nullptr));
   append(text, data.data(), data.size());
   const void* const view = st_tensor_data(tensor);

@@ -1,0 +1,35 @@
+"""Holds an archive and a wheel of ./dev package to what they have to have: one library, the same in both, without debug
+information; headers, archive and what finds them; the license and the notices of what is compiled in.
+usage: package.py ARCHIVE WHEEL TAG
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import re
+import sys
+import tarfile
+import zipfile
+
+archive, wheel, tag = sys.argv[1:]
+texts = ["LICENSE", "notices.txt"]
+wanted = ["include/safetensors/safetensors.h", "include/safetensors/safetensors.hpp", "lib/libsafetensors.a",
+          "lib/pkgconfig/safetensors.pc", "lib/cmake/safetensors/safetensorsConfig.cmake",
+          *(f"share/doc/safetensors/{text}" for text in texts)]
+LIBRARY = re.compile(r"(lib/libsafetensors\.(so[\d.]+|[\d.]+dylib)|bin/safetensors\.dll)$")
+
+with tarfile.open(archive) as packed:
+    files = {name.split("/", 1)[1]: packed.getmember(name) for name in packed.getnames() if "/" in name}
+    libraries = [packed.extractfile(file).read() for name, file in files.items() if LIBRARY.match(name) and file.isfile()]
+with zipfile.ZipFile(wheel) as packed:
+    names = packed.namelist()
+    carried = [packed.read(name) for name in names if re.search(r"/(lib)?safetensors\.(so|dylib|dll)$", name)]
+
+faults = [f"the archive has no {name}" for name in wanted if name not in files]
+faults += [f"the wheel has no {text}" for text in texts if f"safetensors_c/{text}" not in names]
+if len(libraries) != 1 or carried != libraries:
+    faults.append(f"{len(libraries)} libraries in the archive, {len(carried)} in the wheel, or another one")
+if any(b"debug_info" in library for library in libraries + carried):
+    faults.append("the library has debug information")
+if not wheel.endswith(f"-py3-none-{tag}.whl"):
+    faults.append(f"the wheel is not for {tag}")
+print(*(f"{archive}: {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
+sys.exit(bool(faults))
