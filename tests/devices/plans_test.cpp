@@ -138,6 +138,29 @@ TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
   }
 }
 
+// Not one byte behind it.
+TEST_P(DevicePlans, AnAllocationEndsWithItsLastByte) {
+  const std::size_t page = 4096;
+  std::vector<std::uint64_t> sizes;
+  for (int i = 0; i < 100; ++i) sizes.insert(sizes.end(), {page, 1});
+  const Model model(sizes);
+  const DevicePtr device = driver.opened();
+  std::vector<std::unique_ptr<DeviceMemory>> all;
+  const PlanPtr plan = model.plan();
+  std::size_t neighbours = 0;
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    all.push_back(std::make_unique<DeviceMemory>(driver, device.get(), sizes[i]));
+    if (i % 2 == 1 && all[i - 1]->at(page) == all[i]->at(0)) ++neighbours;
+    add(plan, device, model.tensor(i), all[i]->at(0));
+  }
+  run(plan);
+  EXPECT_GT(neighbours, 50U) << "the fake puts memory side by side";
+  EXPECT_GE(driver.copies(), 200);
+  for (std::size_t i = 0; i < model.count(); ++i) {
+    ASSERT_EQ(std::memcmp(all[i]->contents().data(), model.bytes(i), sizes[i]), 0) << i;
+  }
+}
+
 TEST_P(DevicePlans, SlicesAreGathered) {
   const Model model({300'000, 6000, 1'000'000, 50'000}, 100);
   const DevicePtr devices[] = {driver.opened(0), driver.opened(1)};

@@ -26,6 +26,8 @@
 #include "../read_faults.hpp"
 #include "../system.hpp"
 #include "base/error.hpp"
+#include "io/mapping.hpp"
+#include "io/posix/descriptor.hpp"
 
 namespace st::io {
 namespace {
@@ -468,6 +470,15 @@ TEST(PlainFile, ADuplicateKeepsItsDescriptorAtRest) {
   fs::remove(path);
   source.release_descriptor();  // it has no path to be opened by again
   EXPECT_EQ(read(source, 0, 3), "cde");
+}
+
+TEST(Mapping, OfMoreThanCanBeAddressedIsOutOfMemory) {
+  const TestFolder folder;
+  const std::string path = folder.file("file", "abcdef");
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  int os_error = 0;
+  EXPECT_EQ(Mapping::of(file.get(), 1, UINT64_MAX, MapKind::read_only, os_error).data(), nullptr);
+  EXPECT_EQ(os_error, ENOMEM);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <string>
 
@@ -66,6 +67,26 @@ TEST_F(WriteAllTest, leaves_the_signals_of_the_thread_as_they_were) {
     EXPECT_EQ(sigismember(&now, SIGPIPE), blocked);
   }
   pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
+TEST_F(WriteAllTest, takes_no_signal_but_the_one_of_closed_pipes) {
+  sigset_t other;
+  sigset_t pending;
+  sigemptyset(&other);
+  sigaddset(&other, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &other, nullptr);
+  raise(SIGUSR1);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  close(ends[0]);
+  EXPECT_EQ(write_all(ends[1], "x", 1), EPIPE);
+  close(ends[1]);
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGUSR1), 1);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+  const timespec now{};
+  EXPECT_EQ(sigtimedwait(&other, nullptr, &now), SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &other, nullptr);
 }
 
 // Where standard input was closed, the next file has its number.
