@@ -17,6 +17,8 @@ foreach(kind IN ITEMS LIBRARY INCLUDE PACKAGE)
 endforeach()
 
 find_program(ST_QEMU_PATH NAMES ${ST_QEMU})
-if(ST_QEMU_PATH)
+if(ST_TARGET MATCHES "^i686" AND CMAKE_HOST_SYSTEM_PROCESSOR STREQUAL "x86_64" AND EXISTS /lib/ld-linux.so.2)
+  unset(ST_QEMU_PATH CACHE)  # this machine runs them itself
+elseif(ST_QEMU_PATH)
   set(CMAKE_CROSSCOMPILING_EMULATOR ${ST_QEMU_PATH} -L /usr/${ST_TARGET})
 endif()

@@ -100,9 +100,19 @@ static void shorter_structs_are_extended_with_zeros(const kind *which) {
 /* The struct is the last thing before memory that must not be touched: a size that was never set, or set by halves, leads
  * there. Some are shorter than the first version, some end inside a field, some are longer than any version will be. */
 static void a_size_that_no_version_has_is_refused_before_anything_is_read(const kind *which) {
-  const uint32_t sizes[] = {
-      0,    1,       3,          4,         8, 16, 24, (uint32_t)which->first - 1, (uint32_t)which->size + 1,
-      1032, 0x10000, 0x7FFFFFF8, UINT32_MAX};
+  const uint32_t sizes[] = {0,
+                            1,
+                            3,
+                            4,
+                            8,
+                            16,
+                            (uint32_t)which->first - 4,
+                            (uint32_t)which->first - 1,
+                            (uint32_t)which->size + 1,
+                            1032,
+                            0x10000,
+                            0x7FFFFFF8,
+                            UINT32_MAX};
   size_t page;
   unsigned char *const pages = test_guarded_pages(&page);
   unsigned char *const given = pages + page - which->size;
