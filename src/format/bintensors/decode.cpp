@@ -1,20 +1,17 @@
-// Decoding needs no more than a cursor: every number and string says its own length. Counts and
-// lengths are untrusted: nothing is allocated for a count that the bytes behind it cannot hold, and an
-// entry whose name was there before is checked but not kept, so that memory stays within some ten bytes for each
-// byte of the header.
+// Decoding needs no more than a cursor: every number and string says its own length. Nothing is allocated for a count
+// that the bytes behind it cannot hold, and an entry whose name was there before is checked but not kept, so that memory
+// stays within some ten bytes for each byte of the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "format/bintensors/codes.hpp"
-#include "format/utf8.hpp"
+#include "format/bintensors/cursor.hpp"
 
 namespace st::format::bintensors {
 
@@ -22,153 +19,6 @@ namespace {
 
 constexpr std::uint64_t kLeastEntry = 4;  // dtype, rank, begin, end
 constexpr std::uint64_t kLeastName = 1;   // its length
-
-// Behind the header there is room to read on: kPadding.
-std::uint64_t eight_bytes(const char* at) {
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, at, 8);
-  return bytes;
-}
-
-bool is_ascii(std::string_view text) {
-  constexpr std::uint64_t kTopBits = 0x8080808080808080;
-  std::uint64_t bits = 0;
-  if (text.size() < 8) {
-    for (const char c : text) bits |= static_cast<unsigned char>(c);
-    return bits < 0x80;
-  }
-  for (std::size_t i = 8; i < text.size(); i += 8) bits |= eight_bytes(text.data() + i - 8);
-  bits |= eight_bytes(text.data() + text.size() - 8);  // the last word may overlap the one before
-  return (bits & kTopBits) == 0;
-}
-
-// ---- numbers and strings -------------------------------------------------------------------------------------------
-
-// Numbers one after the other. A fault is remembered instead of thrown, and said by the Cursor: without a call in
-// them the loops over entries and dimensions stay in registers, and are twice as fast.
-struct Numbers {
-  const char* at;
-  const char* end;
-  const char* fault = nullptr;  // the first
-
-  std::uint64_t take() {
-    if (at == end) return fail();
-    const auto first = static_cast<unsigned char>(*at);
-    if (first > kLargestByte) return take_long(first);
-    ++at;
-    return first;
-  }
-
-  std::uint64_t left() const { return static_cast<std::uint64_t>(end - at); }
-
- private:
-  static constexpr unsigned char kLargestByte = 250;  // above: how many bytes the number has
-
-  std::uint64_t take_long(unsigned char marker) {
-    const std::size_t size = std::size_t{2} << (marker - 0xFB);
-    if (marker > 0xFD || left() <= size) return fail();
-    const std::uint64_t value = little_endian(at + 1, size);
-    at += 1 + size;
-    return value;
-  }
-
-  static std::uint64_t little_endian(const char* bytes, std::size_t size) {
-    if constexpr (std::endian::native == std::endian::little) return eight_bytes(bytes) & UINT64_MAX >> (64 - 8 * size);
-    std::uint64_t value = 0;
-    for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
-    return value;
-  }
-
-  std::uint64_t fail() {
-    if (fault == nullptr) fault = at;
-    at = end;
-    return 0;
-  }
-};
-
-class Cursor {
- public:
-  explicit Cursor(std::span<const char> header) : begin_(header.data()), at_(begin_), end_(begin_ + header.size()) {}
-
-  Numbers numbers() const { return {at_, end_}; }
-
-  // Behind what was taken.
-  void resume(const Numbers& numbers) {
-    if (numbers.fault != nullptr) fail_number(numbers.fault);
-    at_ = numbers.at;
-  }
-
-  std::uint64_t number() {
-    Numbers numbers = this->numbers();
-    const std::uint64_t value = numbers.take();
-    resume(numbers);
-    return value;
-  }
-
-  std::string_view string() {
-    const std::uint64_t place = offset();
-    const std::uint64_t size = number();
-    if (size > left())
-      fail_here(Status::schema, place, formatted("a string of {} bytes, where {} are left", size, left()));
-    const std::string_view text(at_, static_cast<std::size_t>(size));
-    if (!is_ascii(text) && !is_utf8(text)) {
-      fail_here(Status::utf8, offset() + first_not_utf8(text),
-                formatted("a string that is not UTF-8: {}", quoted_bytes(text)));
-    }
-    at_ += size;
-    return text;
-  }
-
-  // Of items that take `least` bytes each, or more.
-  std::uint64_t count(std::uint64_t least, std::string_view what) {
-    const std::uint64_t place = offset();
-    const std::uint64_t n = number();
-    if (n > left() / least)
-      fail_here(Status::schema, place, formatted("{} {}, where {} bytes are left", n, what, left()));
-    return n;
-  }
-
-  // How many of `n` items can have names that differ: there are 18,433 of less than three bytes, and every other
-  // takes three at least.
-  std::size_t distinct(std::uint64_t n, std::uint64_t least) const {
-    return static_cast<std::size_t>(std::min<std::uint64_t>(n, 18'433 + left() / (least + 3)));
-  }
-
-  std::span<const char> rest() const { return {at_, end_}; }
-  std::uint64_t left() const { return static_cast<std::uint64_t>(end_ - at_); }
-  std::uint64_t offset() const { return kLengthBytes + static_cast<std::uint64_t>(at_ - begin_); }
-
-  // What is being read, for messages.
-  void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
-  std::string_view subject() const { return subject_; }
-
-  [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const {
-    if (subject_.data() == nullptr) fail_at(status, place, "{}", what);
-    fail_at(status, place, "tensor {}: {}", in_quotes(subject_), what);
-  }
-
- private:
-  // A message is UTF-8 itself.
-  static std::string quoted_bytes(std::string_view text) {
-    std::string hex;
-    for (const char c : text.substr(0, 16)) hex += formatted("{:02x}", static_cast<unsigned char>(c));
-    return hex + (text.size() > 16 ? "..." : "");
-  }
-
-  [[noreturn, gnu::cold]] void fail_number(const char* at) {
-    at_ = at;
-    const unsigned first = at == end_ ? 0U : static_cast<unsigned char>(*at);
-    if (first > 0xFD) fail_here(Status::schema, offset(), formatted("0x{:02x} where a number begins", first));
-    fail_here(Status::schema, offset(), "the header ends too early");
-  }
-
-  const char* const begin_;
-  const char* at_;
-  const char* const end_;
-  std::string_view subject_;
-};
-
-// ---- the two layouts -----------------------------------------------------------------------------------------------
 
 class Decoder {
  public:

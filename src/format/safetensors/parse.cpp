@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 
 #include "format/json/json_cursor.hpp"
+#include "format/safetensors/usual_spelling.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::safetensors {
@@ -25,52 +25,6 @@ constexpr std::size_t kFew = 8;          // dimensions of a usual shape, at most
 constexpr std::size_t kLongShape = 64;   // words
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
-
-// Compares 1 to 16 bytes; false for any other length. May read 8 bytes past each text.
-[[gnu::always_inline]] inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
-  const auto differ = [a, b](std::size_t from) {
-    std::uint64_t x = 0;
-    std::uint64_t y = 0;
-    std::memcpy(&x, a + from, 8);
-    std::memcpy(&y, b + from, 8);
-    return x ^ y;
-  };
-  if (bytes - 1 >= 8) return bytes - 1 < 16 && (differ(0) | differ(bytes - 8)) == 0;
-  const unsigned others = 64 - 8 * static_cast<unsigned>(bytes);
-  return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
-}
-
-// The text between two places in an entry, as the entry before spelled it. Neighbours mostly have the same dtype. The
-// same bytes are the same tokens, so their number is known.
-struct Spelling {
-  std::array<char, 32> text{};
-  std::size_t bytes = 16;  // at least 16, which stands_at() needs
-
-  [[gnu::always_inline]] bool stands_at(const char* place) const {
-    static_assert(sizeof text <= kPadding);
-    const std::size_t rest = bytes - 16;
-    return std::memcmp(place, text.data(), 16) == 0 && std::memcmp(place + rest, text.data() + rest, 16) == 0;
-  }
-
-  // Returns false if it is shorter than 16 or longer than 32 bytes.
-  bool set(const char* begin, const char* end) {
-    bytes = static_cast<std::size_t>(end - begin);
-    if (bytes < 16 || bytes > text.size()) return false;
-    std::copy(begin, end, text.data());
-    return true;
-  }
-};
-
-// What usual entries are held against.
-struct UsualSpelling {
-  static constexpr std::size_t kOpeningTokens = 9;
-  static constexpr std::size_t kMiddleTokens = 5;
-
-  bool known = false;  // of an entry that was read before
-  Spelling opening;    // :{"dtype":"F32","shape":[
-  Spelling middle;     // ],"data_offsets":[
-  std::uint32_t dtype_number = 0;
-};
 
 // Of the entry that is being read.
 struct Places {
