@@ -48,8 +48,9 @@ class BuildWithLibrary(build_py):
             options.append(f"-DFETCHCONTENT_SOURCE_DIR_SIMDJSON={simdjson}")
         subprocess.run(["cmake", "-S", CHECKOUT, "-B", folder, *options, *shlex.split(os.environ.get("CMAKE_ARGS", ""))],
                        check=True)
-        subprocess.run(["cmake", "--build", folder, "--target", "safetensors", "--config", "Release", "--parallel"],
-                       check=True)
+        # --parallel without a number would start all compilers at once where the generator is make.
+        subprocess.run(["cmake", "--build", folder, "--target", "safetensors", "--config", "Release"], check=True,
+                       env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1), **os.environ})
         return next(path for path in (folder / NAME, folder / "Release" / NAME) if path.exists())
 
 
