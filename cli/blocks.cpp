@@ -11,7 +11,8 @@
 namespace cli {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;  // a multiple of every element's size
+constexpr auto kBesides = std::launch::async | std::launch::deferred;  // deferred where no thread can be had
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;          // a multiple of every element's size
 
 struct Range {
   const safetensors::SafeOpen* file;
@@ -101,7 +102,7 @@ void for_each_part_of(const std::vector<Range>& ranges, const std::string& what,
   read(now);
   while (now.bytes != 0) {
     std::future<void> reading;
-    if (blocks.next(then)) reading = std::async(std::launch::async, [&then] { read(then); });
+    if (blocks.next(then)) reading = std::async(kBesides, [&then] { read(then); });
     std::size_t place = 0;
     for (const Piece& piece : now.pieces) {
       work({piece.source, piece.at, std::span(now.memory).subspan(place, piece.bytes)});

@@ -10,6 +10,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "app.hpp"
 #include "failure.hpp"
@@ -25,6 +26,8 @@ int main(int argc, char** argv) {
     return cli::complain({cli::exit_code_of(error), error.what()});
   } catch (const std::bad_alloc&) {
     return cli::complain({cli::kUnreadable, "out of memory"});
+  } catch (const std::system_error& error) {
+    return cli::complain({cli::kUnreadable, error.what()});
   } catch (const std::exception& error) {
     return cli::complain({cli::kDefect, error.what()});
   }

@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 import unittest
 
-from sample import file_bytes, run
+from sample import file_bytes, interfered, needs_interference, run
 
-SUCCESS, BAD_FILE, USAGE, UNREADABLE, DIFFERS = 0, 1, 2, 3, 5
+SUCCESS, BAD_FILE, USAGE, UNREADABLE, DEFECT, DIFFERS = range(6)
 TENSORS = [("a", "F32", [2], 8), ("b", "F32", [1], 4)]
 
 # A line for each command, where FILE is what is read and OUT is what is written.
@@ -49,14 +49,16 @@ class ExitCodes(unittest.TestCase):
             (self.folder / f"{name}.safetensors").write_bytes(content)
         (self.folder / "GOOD").write_bytes(self.files["good"])
 
+    def words(self, name, file):
+        paths = {"FILE": file, "GOOD": "GOOD"}
+        return [str(self.folder / paths.get(word, word)) if word in paths or word.startswith("OUT") else word for word in COMMANDS[name]]
+
     def each(self, code, file, more=(), **options):
         """Every command ends so, with a line if it has failed, and leaves nothing beside what was there."""
-        for name, line in COMMANDS.items():
+        for name in COMMANDS:
             with self.subTest(name):
-                words = [str(self.folder / file) if word == "FILE" else str(self.folder / word) if word[:3] in ("OUT", "GOO") else word
-                         for word in line]
                 before = sorted(os.listdir(self.folder))
-                result = run(*words, *more, **options)
+                result = run(*self.words(name, file), *more, **options)
                 self.assertEqual(result.returncode, code, (result.stdout, result.stderr))
                 if code in (SUCCESS, DIFFERS) or (name == "verify" and code == BAD_FILE):
                     self.assertEqual(result.stderr, b"")
@@ -78,6 +80,29 @@ class ExitCodes(unittest.TestCase):
         self.each(UNREADABLE, "none.safetensors")
         self.each(UNREADABLE, "good.safetensors/below")
 
+    @needs_interference
+    def test_a_defect_of_the_library(self):
+        for name in COMMANDS.keys() - {"meta rm"}:  # which edits the file without opening it
+            with self.subTest(name):
+                result = run(*self.words(name, "good.safetensors"), env=interfered("defect"))
+                self.assertEqual((result.returncode, result.stdout), (DEFECT, b""))
+                self.assertRegex(result.stderr, rb"\Asafetensors: [^\n]*two and two are five[^\n]*ST_ERR_INTERNAL[^\n]*\n\Z")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["GOOD", "bad.safetensors", "empty.safetensors", "good.safetensors"])
+
+    @needs_interference
+    def test_threads_that_cannot_be_had_are_no_defect(self):
+        """What a thread would do is done without one; rename alone needs the stack of one."""
+        data = bytes(9 << 20)
+        (self.folder / "long.safetensors").write_bytes(file_bytes([("a", "F32", [len(data) // 4], len(data))], data=data))
+        for words in (["hash"], ["stats"], ["verify", "--values"]):
+            with self.subTest(words):
+                words = [*words, str(self.folder / "long.safetensors")]
+                alone, usual = run(*words, env=interfered("threads")), run(*words)
+                self.assertEqual((alone.returncode, alone.stdout, alone.stderr), (SUCCESS, usual.stdout, b""))
+        result = run("rename", str(self.folder / "good.safetensors"), "a", "c", str(self.folder / "out.safetensors"),
+                     env=interfered("threads"))
+        self.assertEqual((result.returncode, result.stderr), (UNREADABLE, b"safetensors: a thread: Resource temporarily unavailable\n"))
+
     def test_an_option_that_is_none(self):
         self.each(USAGE, "good.safetensors", ["--no-such-option"])
 
@@ -91,8 +116,7 @@ class ExitCodes(unittest.TestCase):
         """A full device, for what is printed."""
         for name in ("show", "verify", "stats", "meta", "meta get", "cat", "hash"):
             with self.subTest(name), open("/dev/full", "wb") as full:
-                words = [str(self.folder / "good.safetensors") if word == "FILE" else word for word in COMMANDS[name]]
-                result = run(*words, stdout=full, stderr=subprocess.PIPE)
+                result = run(*self.words(name, "good.safetensors"), stdout=full, stderr=subprocess.PIPE)
                 self.assertEqual((result.returncode, result.stderr),
                                  (UNREADABLE, b"safetensors: standard output: No space left on device\n"))
 

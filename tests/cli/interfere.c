@@ -1,16 +1,23 @@
 // Does what others may do while the command runs, as ST_INTERFERENCE says:
-//   reads  a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
-//   index  where a new *.index.json is going to appear, there is one of somebody else's
+//   reads    a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
+//   index    where a new *.index.json is going to appear, there is one of somebody else's
+//   time     the monotonic clock is a fifth of a second later each time it is read
+//   threads  no thread can be begun
+//   defect   the library opens no file, for a defect of its own
 //
-// Loaded before the C library by the tests of convert and split.
+// Loaded before the C library and libsafetensors.
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <safetensors/safetensors.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static int asked_for(const char *what) {
@@ -58,4 +65,30 @@ int renameat(int from, const char *name, int to, const char *new_name) {
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "renameat");
   be_first(to, new_name);
   return next(from, name, to, new_name);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  static int (*next)(clockid_t, struct timespec *);
+  static _Atomic time_t fifths;
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "clock_gettime");
+  if (clock != CLOCK_MONOTONIC || !asked_for("time")) return next(clock, now);
+  const time_t passed = ++fifths;
+  now->tv_sec = 1000 + passed / 5;
+  now->tv_nsec = (long)(passed % 5) * 200000000;
+  return 0;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+  static int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+  return asked_for("threads") ? EAGAIN : next(thread, attributes, run, argument);
+}
+
+st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err) {
+  static st_status (*next)(const char *, const st_open_options *, st_file **, st_error *);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "st_open");
+  if (!asked_for("defect")) return next(path, options, out, err);
+  *out = NULL;
+  if (err != NULL) snprintf(err->message, sizeof err->message, "two and two are five");
+  return ST_ERR_INTERNAL;
 }

@@ -1,0 +1,115 @@
+"""The progress bar: on a terminal alone, after half a second, never wider than the terminal, and gone in the end.
+
+A bar depends on the clock, which interfere.c moves on by a fifth of a second whenever it is read.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import termios
+import unittest
+
+from sample import COMMAND, file_bytes, interfered, needs_interference
+
+BYTES = 40 << 20  # ten blocks of what is read at once
+ERASE = "\r\x1b[K"
+FULL = re.compile(r"hashing \[(=*)( *)\] +(\d+)% (\S+) MB of 41\.9 MB, (\S+) MB/s, (\d+) s left")
+NO_BAR = re.compile(r"hashing +(\d+)% \S+ MB of 41\.9 MB, \S+ MB/s, \d+ s left")
+
+
+@needs_interference
+class ProgressBar(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_progress_"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.model = cls.folder / "model.safetensors"
+        head = file_bytes([("a", "U8", [BYTES], BYTES)], data=b"")
+        cls.model.write_bytes(head)
+        os.truncate(cls.model, len(head) + BYTES)
+        cls.small = cls.folder / "small.safetensors"
+        cls.small.write_bytes(file_bytes([("a", "U8", [1], 1)]))
+
+    def hash(self, columns, model):
+        """What the terminal is sent on standard error, and what is in the pipe that is standard output."""
+        environment = {name: value for name, value in interfered("time").items() if name != "COLUMNS"}
+        controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = subprocess.Popen([COMMAND, "hash", model], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=terminal, env=environment)
+        os.close(terminal)
+        drawn = b""
+        while True:
+            try:
+                piece = os.read(controller, 65536)
+            except OSError:  # how Linux says that the other side has closed
+                break
+            if not piece:
+                break
+            drawn += piece
+        os.close(controller)
+        printed, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        return drawn.decode(), printed
+
+    def frames(self, columns):
+        """The lines that were drawn over each other. The last thing drawn erases them."""
+        drawn, printed = self.hash(columns, self.model)
+        self.assertRegex(printed, rb"\A[0-9a-f]{64}  [^\n]+\n\Z")
+        self.assertTrue(drawn.endswith(ERASE), drawn)
+        lines = drawn.removesuffix(ERASE).removeprefix("\r").removesuffix("\x1b[K").split("\x1b[K\r")
+        for line in lines:
+            self.assertLess(len(line), columns)  # one that fills it would move the cursor to the next
+            self.assertNotRegex(line, r"[\x00-\x1f]")
+        return lines
+
+    def test_it_says_share_rate_and_time_left(self):
+        lines = self.frames(100)
+        self.assertGreaterEqual(len(lines), 5)
+        self.assertLess(len(lines), 10)  # nothing in the first half second
+        shares, passed = [], 0.5  # seconds
+        for line in lines:
+            match = FULL.fullmatch(line)
+            self.assertIsNotNone(match, line)
+            full, empty, share = len(match[1]), len(match[2]), int(match[3])
+            self.assertEqual(full + empty, 30)
+            self.assertAlmostEqual(full, share * 0.3, delta=1)
+            done, rate, left = float(match[4]), float(match[5]), int(match[6])
+            self.assertGreater(done / rate, passed)
+            self.assertAlmostEqual((41.9 - done) / rate, left, delta=0.6)
+            passed = done / rate
+            shares.append(share)
+        self.assertEqual(shares, sorted(shares))
+        self.assertEqual(shares[-1], 100)
+        self.assertIn("100% 41.9 MB of", lines[-1])
+        self.assertIn(", 0 s left", lines[-1])
+        self.assertGreater(int(FULL.fullmatch(lines[0])[6]), 0)
+
+    def test_the_bar_goes_first_where_there_is_no_room(self):
+        for line in self.frames(72):
+            self.assertRegex(line, NO_BAR)
+
+    def test_the_rest_is_cut(self):
+        for line in self.frames(20):
+            self.assertRegex(line, r"\A *\d+% \S+ MB of")
+
+    def test_short_work_shows_none(self):
+        drawn, printed = self.hash(100, self.small)
+        self.assertIn(b"small.safetensors\n", printed)
+        self.assertEqual(drawn, "")
+
+    def test_a_pipe_gets_none(self):
+        result = subprocess.run([COMMAND, "hash", self.model], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                                env=interfered("time"))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+
+if __name__ == "__main__":
+    unittest.main()
