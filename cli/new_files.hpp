@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,13 +20,23 @@ class NewFiles {
   // Removes the files that were begun, and the folder if it was made here, unless keep() was called.
   ~NewFiles();
 
-  // The next file of the list is going to appear; a signal that ends the process removes it, too.
-  void begin_next();
-  // The file that was begun has not appeared.
-  void drop_last();
+  // Makes the next file of the list, which a signal that ends the process removes, too. If it cannot be made, what has
+  // its name is somebody else's, and stays.
+  void make_next(const std::function<void()>& make) {
+    begin_next();
+    try {
+      make();
+    } catch (...) {
+      drop_last();
+      throw;
+    }
+  }
   void keep();
 
  private:
+  void begin_next();
+  void drop_last();
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -100,24 +100,12 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
   if (!model.index.empty()) names.push_back(model.index);
   NewFiles files(settings.out, names);
   for (const NewFile& file : model.files) {
-    files.begin_next();
-    try {
-      write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE);
-    } catch (...) {
-      files.drop_last();
-      throw;
-    }
+    files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE); });
   }
   if (!model.index.empty()) {
     OutputFile index(in_folder(settings.out, model.index), inputs, /*may_replace=*/false);
     write_index(model, index);
-    files.begin_next();
-    try {
-      index.finish();
-    } catch (...) {
-      files.drop_last();  // who else has made it keeps it
-      throw;
-    }
+    files.make_next([&] { index.finish(); });
   }
   files.keep();
 }

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -99,7 +100,8 @@ class Shards {
   std::vector<std::string> paths() const;
   void check(const Target& target) const;
   std::vector<std::string> new_names(const Target& target) const;
-  bool begin_if_new(const std::string& name);
+  bool is_new(const std::string& name) const;
+  void make(const std::string& name, const std::function<void()>& write) const;
   void convert_shard(const std::string& file, const Target& target);
   void check_listed(const std::string& file, const Written& written) const;
   void write_index(const fs::path& path);
@@ -159,24 +161,20 @@ std::vector<std::string> Shards::new_names(const Target& target) const {
   return names;
 }
 
-bool Shards::begin_if_new(const std::string& name) {
-  const bool is_new = std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
-  if (is_new) new_files_->begin_next();
-  return is_new;
+bool Shards::is_new(const std::string& name) const {
+  return std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
+}
+
+void Shards::make(const std::string& name, const std::function<void()>& write) const {
+  is_new(name) ? new_files_->make_next(write) : write();
 }
 
 void Shards::convert_shard(const std::string& file, const Target& target) {
   Conversion shard = conversion_;
   shard.from = (source_ / file).string();
   shard.into = (target.folder / written_name(file)).string();
-  const bool is_new = begin_if_new(written_name(file));
   Written written;
-  try {
-    written = convert_file(shard);
-  } catch (...) {
-    if (is_new) new_files_->drop_last();  // the writer has left nothing, and who else has made it keeps it
-    throw;
-  }
+  make(written_name(file), [&] { written = convert_file(shard); });
   check_listed(file, written);
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
@@ -200,16 +198,9 @@ void Shards::write_index(const fs::path& path) {
   const std::string text = index_.dump(4) + "\n";
   const Inputs inputs(paths());
   const std::string name = path.filename().string();
-  const bool is_new = std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
-  OutputFile output(path.string(), inputs, /*may_replace=*/!is_new);
+  OutputFile output(path.string(), inputs, /*may_replace=*/!is_new(name));
   output.write(text.data(), text.size());
-  begin_if_new(name);
-  try {
-    output.finish();
-  } catch (...) {
-    if (is_new) new_files_->drop_last();  // who else has made it keeps it
-    throw;
-  }
+  make(name, [&] { output.finish(); });
 }
 
 void Shards::convert() {
