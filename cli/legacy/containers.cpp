@@ -31,6 +31,7 @@ Container container_of(const Input& input) {
   if (begin.starts_with("PK\x03\x04") || begin.starts_with("PK\x05\x06")) return Container::zip;
   if (begin.starts_with("GGUF")) return Container::gguf;
   if (begin.starts_with("\x93NUMPY")) return Container::npy;
+  if (begin == "L1195470") return Container::pickle;  // the magic number of torch.save as text, in protocol 1
   const auto protocol = static_cast<unsigned char>(begin[1]);
   return begin[0] == '\x80' && protocol >= 2 && protocol <= 5 ? Container::pickle : Container::none;
 }

@@ -21,6 +21,7 @@ class Cursor {
   std::uint64_t offset() const { return base_ + at_; }  // for messages
   std::uint64_t left() const { return end_ - at_; }
 
+  std::uint8_t peek() { return *buffered(1); }
   std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
   std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
   std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }

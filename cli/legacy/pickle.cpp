@@ -12,20 +12,26 @@
 namespace cli::legacy {
 namespace {
 
-constexpr unsigned kOldest = 2;
+constexpr unsigned kOldest = 2;  // that says its number
 constexpr unsigned kNewest = 5;
 
 }  // namespace
 
 // ---- the loop -----------------------------------------------------------------------------------------------------------
 
+// Protocol 1 has no opcode of its own to begin with.
+void Machine::read_protocol() {
+  if (cursor_.peek() != op::kProto) return;
+  cursor_.skip(1);
+  const unsigned protocol = cursor_.u8();
+  if (protocol < kOldest || protocol > kNewest)
+    refuse(opcode_, "has a pickle of protocol {}, by an opcode that 2 to 5 have", protocol);
+}
+
 Pickle Machine::run() {
   opcode_ = cursor_.offset();
   const std::uint64_t begin = cursor_.position();
-  if (cursor_.u8() != op::kProto) refuse(opcode_, "is no pickle of protocol 2 or newer");
-  const unsigned protocol = cursor_.u8();
-  if (protocol < kOldest || protocol > kNewest)
-    refuse(opcode_, "has a pickle of protocol {}, 2 to 5 are read", protocol);
+  read_protocol();
   do {
     opcode_ = cursor_.offset();
     if (cursor_.position() - begin > kLongestPickle) {
@@ -52,6 +58,8 @@ bool Machine::step_scalar(std::uint8_t code) {
     case op::kBinInt: push_number(static_cast<std::int32_t>(cursor_.u32())); return true;
     case op::kBinInt1: push_number(cursor_.u8()); return true;
     case op::kBinInt2: push_number(cursor_.u16()); return true;
+    case op::kInt: push_int(); return true;
+    case op::kLong: push_long_int(); return true;
     case op::kLong1: push_long(cursor_.u8()); return true;
     case op::kLong4: push_long(cursor_.u32()); return true;
     case op::kBinFloat:

@@ -2,8 +2,10 @@
 #include "pickle_machine.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "refusal.hpp"
@@ -13,6 +15,31 @@ namespace {
 
 constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
 constexpr std::size_t kMostMarks = 10'000;  // Python sets one for each container that it is in, and those are few
+constexpr std::size_t kMostDigits = 100;    // which would take time in proportion to their square
+
+// Two's complement, as LONG1 has it.
+std::string bytes_of_decimal(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  std::string bytes;
+  for (const char digit : text.substr(negative ? 1 : 0)) {
+    unsigned carry = static_cast<unsigned>(digit - '0');
+    for (char& byte : bytes) {
+      carry += 10U * static_cast<unsigned char>(byte);
+      byte = static_cast<char>(carry & 0xFF);
+      carry >>= 8;
+    }
+    if (carry != 0) bytes.push_back(static_cast<char>(carry));
+  }
+  if (static_cast<unsigned char>(bytes.back()) > 0x7F) bytes.push_back('\0');
+  unsigned carry = 1;
+  for (char& byte : bytes) {
+    if (!negative) break;
+    carry += static_cast<unsigned char>(~byte);
+    byte = static_cast<char>(carry & 0xFF);
+    carry >>= 8;
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -24,10 +51,10 @@ ValueId Machine::add(Kind kind, std::int64_t integer, std::vector<ValueId> items
   return static_cast<ValueId>(pickle_.values.size() - 1);
 }
 
-void Machine::push_text(Kind kind, std::uint64_t bytes) {
-  const std::string& text = pickle_.texts.emplace_back(cursor_.text(bytes));
+void Machine::push_text(Kind kind, std::string text) {
+  const std::string& kept = pickle_.texts.emplace_back(std::move(text));
   const ValueId id = add(kind);
-  pickle_.values[id].text = text;
+  pickle_.values[id].text = kept;
   push(id);
 }
 
@@ -37,6 +64,28 @@ void Machine::push_long(std::uint64_t bytes) {
   for (unsigned i = 0; i < bytes; ++i) value |= std::uint64_t{cursor_.u8()} << (8 * i);
   const auto unused = static_cast<unsigned>(64 - 8 * bytes);
   push_number(bytes == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+void Machine::push_int() {
+  const std::string text = cursor_.line();
+  if (text == "00" || text == "01") return push(add(Kind::boolean, text == "01" ? 1 : 0));
+  push_decimal(text);
+}
+
+void Machine::push_long_int() {
+  std::string text = cursor_.line();
+  if (text.ends_with('L')) text.pop_back();
+  push_decimal(text);
+}
+
+void Machine::push_decimal(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const behind = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), behind, value);
+  if (end != behind || error == std::errc::invalid_argument || text.size() > kMostDigits) {
+    refuse(opcode_, "pickle has the number '{}'", text);
+  }
+  error == std::errc{} ? push_number(value) : push_text(Kind::big, bytes_of_decimal(text));
 }
 
 void Machine::push(ValueId id) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,7 @@ class Machine {
   Pickle run();
 
  private:
+  void read_protocol();
   bool step();
   bool step_scalar(std::uint8_t code);
   bool step_container(std::uint8_t code);
@@ -30,8 +32,12 @@ class Machine {
   void push(ValueId id);
   void mark();
   void push_number(std::int64_t value) { push(add(Kind::integer, value)); }
-  void push_text(Kind kind, std::uint64_t bytes);
+  void push_text(Kind kind, std::string text);
+  void push_text(Kind kind, std::uint64_t bytes) { push_text(kind, cursor_.text(bytes)); }
   void push_long(std::uint64_t bytes);
+  void push_int();
+  void push_long_int();
+  void push_decimal(std::string_view text);
   ValueId pop();
   ValueId top() const;
   std::vector<ValueId> pop_to_mark();

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import pickle as python_pickle
 import random
 import shutil
 import struct
@@ -248,6 +249,24 @@ class Torch(Case):
         body = b"}" + text("w") + b"\x94\x94" + text("v") + b"q\x000" + text("u") + b"\x940h\x00" + b"0h\x020" + NONE + b"s"
         body += text("w") + item + b"s"
         self.assertEqual(self.convert(archive(body, {"0": ABC}), said=None)[0], {"w": ("F32", [], floats(1))})
+
+    def test_protocol_1_and_numbers_as_text(self):
+        """Python 2 writes numbers beyond 32 bits as text in every protocol."""
+        item = tensor(storage("0", 6), [6], [1]).replace(b"\x89", b"I00\n")
+        body = b"}(I4294967296\n" + item + b"I-4294967297\n" + item + b"L7L\n" + item + b"L-9223372036854775808L\n" + item
+        body += b"L9223372036854775808L\nI01\nL-" + b"9" * 99 + b"L\nNu"
+        expected = {key: ("F32", [6], ABC) for key in ("4294967296", "-4294967297", "7", "-9223372036854775808")}
+        headers = {"magic": python_pickle.dumps(0x1950A86A20F9469CFC6C, 1), "version": python_pickle.dumps(1001, 1),
+                   "machine": python_pickle.dumps({"little_endian": True, "protocol_version": 1001}, 1),
+                   "keys": python_pickle.dumps(["0"], 1)}
+        for whole in (archive(body, {"0": ABC}, protocol=1) if READS_ZIP else None, stacked(body, {"0": ABC}, protocol=1, **headers),
+                      stacked(body, {"0": ABC}, magic=pickle(b"L119547037146038801333356L\n"))):
+            if whole is not None:
+                tensors, _ = self.convert(whole, "--keep-shared", said=None)
+                self.assertEqual(tensors, expected)
+        self.file("a.bin", stacked(body, {"0": ABC}, protocol=1, **{**headers, "magic": python_pickle.dumps(-0x1950A86A20F9469CFC6C, 1)}))
+        result = run("convert", str(self.folder / "a.bin"), self.out)
+        self.assertEqual(result.returncode, 1)
 
     def test_protocol_4_with_frames_and_names_from_the_stack(self):
         def short(value):

@@ -134,7 +134,7 @@ class Torch(unittest.TestCase):
         self.assertIn(b"torch._utils._rebuild_qtensor", result.stderr)
 
     def test_every_protocol(self):
-        self.check({"a": torch.randn(3, 4), "b": torch.nn.Parameter(torch.randn(2))}, protocols=(2, 3, 4, 5))
+        self.check({"a": torch.randn(3, 4), "b": torch.nn.Parameter(torch.randn(2))}, protocols=(1, 2, 3, 4, 5))
 
     def test_strides(self):
         base = torch.randn(4, 5, 6)

@@ -42,7 +42,7 @@ def call(module, attribute, *arguments):
 
 
 def pickle(body, protocol=2):
-    return b"\x80" + bytes([protocol]) + body + STOP
+    return (b"\x80" + bytes([protocol]) if protocol > 1 else b"") + body + STOP
 
 
 ORDERED = call("collections", "OrderedDict")
@@ -74,11 +74,11 @@ VERSION = pickle(number(1001))
 MACHINE = pickle(dict_of([("protocol_version", number(1001)), ("little_endian", b"\x88")]))
 
 
-def stacked(body, storages, item=4, magic=MAGIC, version=VERSION, machine=MACHINE, keys=None):
+def stacked(body, storages, item=4, magic=MAGIC, version=VERSION, machine=MACHINE, keys=None, protocol=2):
     """What torch.save wrote before 1.6. storages: key to bytes."""
     keys = pickle(list_of(*map(text, storages))) if keys is None else keys
     raw = b"".join(struct.pack("<Q", len(data) // item) + data for data in storages.values())
-    return magic + version + machine + pickle(body) + keys + raw
+    return magic + version + machine + pickle(body, protocol) + keys + raw
 
 
 def npy(descr, shape, data, fortran=False, version=1):
