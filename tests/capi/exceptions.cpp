@@ -55,6 +55,22 @@ std::string sample() {
   return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + "data";
 }
 
+// libc++ compares types by their addresses: where the library has a copy of it in itself, as the packages for musl and
+// macOS, the program's exceptions are unknown to it.
+bool knows_types_of_program() {
+#ifdef _LIBCPP_VERSION
+  Thrower thrower{Thrower::standard, "words", sample()};
+  const st_source source = source_of(thrower);
+  st_file* file = nullptr;
+  auto err = ST_INIT(st_error);
+  const st_status status = st_open_source(&source, nullptr, &file, &err);
+  expect(status == ST_ERR_INTERNAL && file == nullptr && thrower.closed == 1, "the status of an exception");
+  return err.message != std::string("an unknown exception");
+#else
+  return true;
+#endif
+}
+
 void each_kind_has_its_status() {
   const struct {
     decltype(Thrower::what) what;
@@ -139,6 +155,10 @@ void a_message_of_any_length_fits_into_an_error_of_any_size() {
 }  // namespace
 
 int main() {
+  if (!knows_types_of_program()) {
+    std::puts("skipped: the library has a libc++ of its own, and does not know the types of exceptions");
+    return faults == 0 ? 77 : 1;
+  }
   each_kind_has_its_status();
   a_message_of_any_length_fits_into_an_error_of_any_size();
   return faults == 0 ? 0 : 1;

@@ -37,7 +37,7 @@ for job in abi asan bench consumers coverage fuzz mutants tidy tsan; do
   case $said in *'dev: missing: '*./dev\ deps*) ;; *) printf '%s does not say what is missing:\n%s\n' "$job" "$said"; exit 1 ;; esac
 done
 
-for command in cmake ninja c++ pkg-config python3 wine x86_64-w64-mingw32-g++-posix s390x-linux-gnu-g++ qemu-s390x; do
+for command in cmake ninja c++ pkg-config python3 wine zig x86_64-w64-mingw32-g++-posix s390x-linux-gnu-g++ qemu-s390x; do
   echo exit 0 | stand_in $command
 done
 # shellcheck disable=SC2016
@@ -45,7 +45,10 @@ echo 'printf "%s\n" "$@" >>"$(dirname "$0")/arguments"; exit 1' | stand_in cmake
 mkdir -p "$folder/.deps/simdjson/singleheader"
 touch "$folder/.deps/simdjson/singleheader/simdjson.cpp"
 for library in fmtlib cli11 nlohmann-json3 googletest xxhash; do mkdir "$folder/.deps/$library"; done
-for job in windows 'qemu s390x'; do
+mkdir -p "$folder/.deps/zig/bin"
+printf '#!/bin/sh\necho zig\n' >"$folder/.deps/zig/bin/python"
+chmod +x "$folder/.deps/zig/bin/python"
+for job in windows 'qemu s390x' musl; do
   rm -f "$folder/bin/arguments"
   # shellcheck disable=SC2086  # the job's own argument
   ! said=$(PATH=$folder/bin:$PATH sh "$folder/dev" $job 2>&1) || { echo "$job goes on without cmake"; exit 1; }

@@ -2,17 +2,29 @@
 // on all but the newest kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/nameless_file.hpp"
-#include "base/formatted.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/formatted.hpp"
+
+#ifndef RENAME_NOREPLACE
+#include <linux/fs.h>
+#endif
+
 namespace st::io {
 
 namespace {
+
+#ifndef __GLIBC__  // not every musl has it
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+#endif
 
 std::string path_of(int file) { return formatted("/proc/self/fd/{}", file); }
 
