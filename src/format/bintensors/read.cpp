@@ -146,7 +146,6 @@ void note_fault(const Tensor* tensor, Findings& findings, const Check& check) {
   try {
     check();
   } catch (const Error& error) {
-    if (findings.size() > kMostFindings) return;
     findings.push_back({error, tensor == nullptr ? "" : std::string(tensor->name()), tensor != nullptr, false});
   }
 }
@@ -156,6 +155,7 @@ void survey_data(Table& table, std::uint64_t file_size, Findings& findings) {
   sort_by_data(table);
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {
+    if (findings.size() > kMostFindings) return;
     const std::uint64_t offset = table.data_begin + std::min(tensor.begin, file_size - table.data_begin);
     note_fault(&tensor, findings, [&] { check_place(tensor, end, offset); });
     if (tensor.end < tensor.begin) continue;
