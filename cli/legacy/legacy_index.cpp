@@ -173,6 +173,7 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   Conversion shard = conversion_;
   shard.from = (source_ / file).string();
   shard.into = (target.folder / written_name(file)).string();
+  if (is_new(written_name(file))) shard.write.flags |= ST_WRITE_NO_REPLACE;
   Written written;
   make(written_name(file), [&] { written = convert_file(shard); });
   check_listed(file, written);

@@ -1,6 +1,7 @@
 // Does what others may do while the command runs, as ST_INTERFERENCE says:
 //   reads    a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
 //   index    where a new *.index.json is going to appear, there is one of somebody else's
+//   shard    where the second *.safetensors is going to appear, likewise
 //   time     the monotonic clock is a fifth of a second later each time it is read
 //   threads  no thread can be begun
 //   defect   the library opens no file, for a defect of its own
@@ -45,8 +46,13 @@ ssize_t pread(int file, void *to, size_t n, off_t offset) {
   return got;
 }
 
+static int is_wanted(const char *name) {
+  return (asked_for("index") && ends_with(name, strlen(name), ".index.json")) ||
+         (asked_for("shard") && strstr(name, "-00002-of-") != NULL && ends_with(name, strlen(name), ".safetensors"));
+}
+
 static void be_first(int folder, const char *name) {
-  if (!asked_for("index") || !ends_with(name, strlen(name), ".index.json")) return;
+  if (!is_wanted(name)) return;
   const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (file < 0) return;
   if (write(file, "theirs", 6) != 6) abort();

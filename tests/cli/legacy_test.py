@@ -487,6 +487,15 @@ class Shards(Case):
         self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
         self.assertEqual((into / "model.safetensors.index.json").read_text(), "theirs")
 
+    @needs_interference
+    def test_a_shard_of_somebody_who_was_faster_stays(self):
+        into = self.folder / "new"
+        result = run("convert", str(self.path), str(into), env=interfered("shard"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("File exists", result.stderr.decode())
+        self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
+        self.assertEqual((into / "model-00002-of-00002.safetensors").read_text(), "theirs")
+
     def test_an_index_that_is_the_output(self):
         os.mkdir(self.folder / "new")
         for _ in range(2):
