@@ -25,6 +25,11 @@ using format::Findings;
 struct CheckedFile {
   std::string path;
   std::size_t findings = 0;
+  bool has_error = false;
+  bool full = false;
+
+  // After kMostFindings nothing more is told of it, but for its first error.
+  bool takes(bool is_note) const { return !full || (!is_note && !has_error); }
 };
 
 struct CheckedShard {
@@ -77,24 +82,25 @@ class Checker {
 
  private:
   void add(CheckedFile& file, format::Finding finding) {
-    ++file.findings;
-    if (file.findings == format::kMostFindings + 1) {
+    if (!file.takes(finding.is_note)) return;
+    const bool is_first_error = !finding.is_note && !file.has_error;
+    file.has_error = file.has_error || is_first_error;
+    if (++file.findings > format::kMostFindings && !is_first_error) {
+      file.full = true;
       finding.fault.offset = kNowhere;
       finding.fault.message = formatted("more than {} findings, the others are not told", format::kMostFindings);
       finding.tensor.clear();
       finding.has_tensor = false;
     }
-    if (file.findings <= format::kMostFindings + 1) report_.push_back({std::move(finding), file.path});
+    report_.push_back({std::move(finding), file.path});
   }
   void add(CheckedFile& file, Error error, std::string_view tensor = {}, bool has_tensor = false,
            bool is_note = false) {
-    if (is_full(file)) return;
     add(file, format::Finding{std::move(error), std::string(tensor), has_tensor, is_note});
   }
   void add(CheckedFile& file, Findings findings) {
     for (format::Finding& finding : findings) add(file, std::move(finding));
   }
-  static bool is_full(const CheckedFile& file) { return file.findings > format::kMostFindings; }
 
   // ---- one file ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class Checker {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::uint32_t earlier = places.insert(all.data(), static_cast<std::uint32_t>(i));
       CheckedFile& file = all[i].shard->file;
-      if (earlier == format::NameIndex<Named>::kNone || is_full(file)) continue;
+      if (earlier == format::NameIndex<Named>::kNone || !file.takes(/*is_note=*/false)) continue;
       add(file,
           {Status::shard, 0, kNowhere,
            formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
@@ -214,7 +220,7 @@ class Checker {
 
   void check_claims(const format::shard_index::Index& index) {
     for (const format::shard_index::Entry& entry : index.entries) {
-      if (is_full(index_)) break;
+      if (!index_.takes(/*is_note=*/false)) break;
       CheckedShard& checked = shards_[entry.shard];
       if (!checked.good) continue;
       const Table& table = checked.shard.table;
@@ -232,7 +238,7 @@ class Checker {
         checked.listed[number] = true;
       }
     }
-    if (!is_full(index_)) {  // else not all that it lists was looked at
+    if (index_.takes(/*is_note=*/false)) {  // else not all that it lists was looked at
       for (CheckedShard& checked : shards_) add_unlisted(checked);
     }
     check_total_size(index);
@@ -242,7 +248,7 @@ class Checker {
     const bool is_note = options_.header.rules != format::Rules::strict;
     for (std::size_t i = 0; checked.good && i < checked.listed.size(); ++i) {
       if (checked.listed[i]) continue;
-      if (is_full(checked.file)) return;
+      if (!checked.file.takes(is_note)) return;
       const std::string_view name = checked.shard.table.tensors[i].name();
       add(checked.file,
           {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))}, name, true,

@@ -129,6 +129,15 @@ class Verify(Case):
         self.assertEqual(len(lines), 1001)
         self.assertIn("more than 1000 findings", lines[-1])
 
+    def test_notes_hide_no_error(self):
+        """Of its metadata key each value but the last is a note, and its tensor is in the other shard, too."""
+        pairs = b"\1\xfb" + (1500).to_bytes(2, "little") + b"\1k\1v" * 1500
+        self.file("m/model-00001-of-00002.safetensors", [("x", "U8", [1], 1)])
+        self.write("m/model-00002-of-00002.safetensors", pairs + b"\1\1x\1\1\1\0\1", 1)
+        rows = [json.loads(line) for line in self.ends(1, "verify", "--json", self.path("m"))]
+        self.assertEqual([(row["kind"], row["tensor"]) for row in rows if row["kind"] == "error"], [("error", "x")])
+        self.assertEqual(len(rows), 1002)
+
     def test_more_shards_than_may_be_open(self):
         index = {"weight_map": {f"t{i}": f"{i}.safetensors" for i in range(200)}}
         for i in range(200):
