@@ -53,7 +53,7 @@ std::regex expression_of(const std::string& pattern) {
   }
 }
 
-// How long PATTERN is if what is repeated {n} times is written so often; at most a little above kMostSteps.
+// How long PATTERN is if what is repeated {n} times is written so often; at most kMostSteps + 1.
 std::size_t length_of(const std::string& pattern) {
   std::size_t length = pattern.size();
   bool in_braces = false;
@@ -64,7 +64,8 @@ std::size_t length_of(const std::string& pattern) {
     const char* const end = pattern.data() + pattern.size();
     const auto read = std::from_chars(pattern.data() + i + 1, end, times);
     if (read.ec == std::errc::result_out_of_range) times = kMostSteps;
-    length = std::min(kMostSteps + 1, length * std::clamp<std::size_t>(times, 1, kMostSteps));
+    times = std::clamp<std::size_t>(times, 1, kMostSteps);
+    length = length > kMostSteps / times ? kMostSteps + 1 : length * times;  // the product may not fit 32 bits
   }
   return length;
 }
