@@ -28,7 +28,8 @@ std::string temporary_folder() {
   throw Failure{kUnreadable, temporary_folder() + ": a temporary file: " + std::strerror(errno)};
 }
 
-// It has no name, so that nothing can leave it behind.
+// It has no name, so that nothing can leave it behind; where the system makes no such file it has one for a moment, in
+// which a signal may leave it, empty.
 Descriptor temporary_file() {
   const std::string folder = temporary_folder();
 #ifdef O_TMPFILE
