@@ -339,10 +339,25 @@ TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {
   EXPECT_EQ(mode_of(path()), 0600U);
 }
 
-TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
-  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
-  put(path(), "old");
-  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+// A file that has an attribute.
+class AttributesTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    AccessTest::SetUp();
+    if (IsSkipped()) return;
+    if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+    put(path(), "old");
+    if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
+    inside_ = Descriptor(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+
+  int count(const char* name) const { return static_cast<int>(attributes_of(inside_.get(), name).others.size()); }
+
+ private:
+  Descriptor inside_;
+};
+
+TEST_F(AttributesTest, are_kept_but_those_of_the_bytes) {
   ASSERT_TRUE(set(path(), "user.empty", "") && set(path(), "user.long", std::string(3000, 'l')));
   ASSERT_TRUE(set(path(), "security.test", "label"));
   const std::string capability("\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
@@ -355,42 +370,29 @@ TEST_F(AccessTest, extended_attributes_are_kept_but_those_of_the_bytes) {
   EXPECT_EQ(attribute(path(), "security.capability"), "");
 }
 
-TEST_F(AccessTest, attributes_take_no_descriptor) {
-  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
-  put(path(), "old");
-  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
-  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const int count = in_child([&] {
+TEST_F(AttributesTest, take_no_descriptor) {
+  const int found = in_child([&] {
     const rlimit none{0, 0};
-    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
-    return static_cast<int>(attributes_of(inside.get(), "x").others.size());
+    return setrlimit(RLIMIT_NOFILE, &none) != 0 ? 99 : count("x");
   });
-  EXPECT_EQ(count, 1);
+  EXPECT_EQ(found, 1);
 }
 
-TEST_F(AccessTest, attributes_are_found_where_proc_is_not_mounted) {
-  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
-  put(path(), "old");
-  if (!set(path(), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
-  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const int count = in_child([&] {
+TEST_F(AttributesTest, are_found_where_proc_is_not_mounted) {
+  const int found = in_child([&] {
     if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("none", "/proc", "tmpfs", 0, nullptr) != 0) {
       return 255;
     }
-    return static_cast<int>(attributes_of(inside.get(), "x").others.size());
+    return count("x");
   });
-  if (count == 255) GTEST_SKIP() << "/proc cannot be hidden here";
-  EXPECT_EQ(count, 1);
+  if (found == 255) GTEST_SKIP() << "/proc cannot be hidden here";
+  EXPECT_EQ(found, 1);
 }
 
 // By its descriptor then, which must not be that of what a link leads to.
-TEST_F(AccessTest, attributes_are_those_of_the_file_itself_where_proc_is_out_of_reach) {
-  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
-  put(path("target"), "old");
-  if (!set(path("target"), "user.note", "mine")) GTEST_SKIP() << "this filesystem has no extended attributes";
-  fs::create_symlink("target", path("link"));
-  const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+TEST_F(AttributesTest, are_those_of_the_file_itself_where_proc_is_out_of_reach) {
+  fs::create_symlink("x", path("link"));
   std::vector<long> looks;
 #if defined(SYS_newfstatat)
   looks.push_back(SYS_newfstatat);
@@ -401,9 +403,7 @@ TEST_F(AccessTest, attributes_are_those_of_the_file_itself_where_proc_is_out_of_
   const int result = in_child([&] {
     struct stat status {};
     if (!refuse(looks, EACCES) || lstat(path().c_str(), &status) == 0 || errno != EACCES) return 255;
-    const std::size_t of_file = attributes_of(inside.get(), "target").others.size();
-    const std::size_t of_link = attributes_of(inside.get(), "link").others.size();
-    return static_cast<int>(10 * of_file + of_link);
+    return 10 * count("x") + count("link");
   });
   if (result == 255) GTEST_SKIP() << "looking at files cannot be refused here";
   EXPECT_EQ(result, 10);
