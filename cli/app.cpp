@@ -3,8 +3,8 @@
 #include "app.hpp"
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "formatted.hpp"
+#include "output.hpp"
 #include "suggestion.hpp"
 #include "text.hpp"
 
@@ -156,9 +157,12 @@ int run(const std::vector<std::string>& arguments) {
     app->parse(std::move(given));
     return kSuccess;
   } catch (const CLI::Success& help_or_version) {
-    const int code = app->exit(help_or_version);
-    if (std::cout.flush()) return code;
-    return complain({kUnreadable, "standard output cannot be written"});
+    std::ostringstream text;
+    const int code = app->exit(help_or_version, text, text);
+    Output out;
+    out.write(text.str());
+    out.flush();
+    return code;
   } catch (const CLI::ParseError& error) {
     return complain({kUsage, explain(*app, error, arguments) + " (safetensors --help)"});
   }

@@ -299,7 +299,15 @@ class Out(Case):
         for arguments in (["--help"], ["show", "--help"], ["--version"]):
             with open("/dev/full", "w") as full:
                 result = subprocess.run([COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
-            self.assertEqual((result.returncode, result.stderr), (3, b"safetensors: standard output cannot be written\n"))
+            self.assertEqual((result.returncode, result.stderr), (3, b"safetensors: standard output: No space left on device\n"))
+
+    def test_help_whose_reader_is_gone(self):
+        for signals_are_ignored, wanted in ((False, (-signal.SIGPIPE, b"")), (True, (3, b"safetensors: standard output: Broken pipe\n"))):
+            reader, writer = os.pipe()
+            os.close(reader)
+            result = subprocess.run([COMMAND, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False, restore_signals=not signals_are_ignored)
+            os.close(writer)
+            self.assertEqual((result.returncode, result.stderr), wanted)
 
 
 class Extract(Case):
