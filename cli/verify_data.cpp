@@ -80,6 +80,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
     if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
   }
+  if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // a folder can be opened
 }
 
 std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {

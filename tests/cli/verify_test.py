@@ -165,7 +165,9 @@ class Verify(Case):
             self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
         sums.write_text("nonsense\n")
         self.assertEqual(run("verify", path, "--against", str(sums)).returncode, 2)
-        self.assertEqual(run("verify", path, "--against", self.path("absent")).returncode, 3)
+        for unreadable in (self.path("absent"), str(self.folder)):
+            result = run("verify", path, "--against", unreadable)
+            self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
 
     def test_the_files_after_a_bad_one(self):
         good = self.floats("good.safetensors", [1])
