@@ -11,6 +11,7 @@
 #include "legacy/conversion.hpp"
 #include "model_names.hpp"
 #include "system.hpp"
+#include "text.hpp"
 
 namespace cli {
 namespace {
@@ -34,7 +35,8 @@ struct ConvertOptions {
 st_format format_of(const ConvertOptions& options) {
   const auto format = format_of_extension(options.format.empty() ? options.into : "B." + options.format);
   if (format) return *format;
-  throw Failure{kUsage, options.into + ": not .safetensors, .bt or .bintensors: say which format with --to"};
+  throw Failure{kUsage,
+                shown(options.into, 1000) + ": not .safetensors, .bt or .bintensors: say which format with --to"};
 }
 
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {

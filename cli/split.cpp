@@ -34,6 +34,7 @@ void check_name(const std::string& name) {
 
 void split(const SplitOptions& options) {
   check_name(options.name);
+  if (options.settings.out.empty()) throw Failure{kUsage, "FOLDER is empty"};
   if (is_one_file(options.settings.out))
     throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
   try {

@@ -124,6 +124,16 @@ void require_different_names(const NewModel& model) {
                                   shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
 }
 
+// An index is JSON, which has no other names.
+void require_names_for_index(const NewModel& model) {
+  if (model.index.empty()) return;
+  for (const NewFile& file : model.files) {
+    if (is_utf8(file.name)) continue;
+    throw Failure{kUsage,
+                  formatted("shard {}: its name is not UTF-8, and no index can hold it", shown(file.name, 100))};
+  }
+}
+
 void tell(const NewModel& model, const std::string& path) {
   Output out;
   for (const NewFile& file : model.files) {
@@ -143,6 +153,7 @@ void WriteSettings::declare(Command& command) {
 
 void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {
   require_different_names(model);
+  require_names_for_index(model);
   const bool one = is_one_file(settings.out);
   const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
   if (settings.dry_run) return tell(model, path);

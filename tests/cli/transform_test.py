@@ -173,6 +173,13 @@ class SplitAndMerge(Case):
         self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "größer…")
         self.assertIn("größer…-00001-of-00003.safetensors", self.names("shards"))
 
+    def test_a_model_whose_name_no_index_can_hold(self):
+        path = os.fsencode(self.model()).replace(b"model.safetensors", b"a\xff.safetensors")
+        os.rename(self.path("model.safetensors"), path)
+        self.assertIn("not UTF-8", self.refused(2, "split", path, self.path("shards"), "--max-size", "3KB"))
+        self.assertFalse(os.path.exists(self.path("shards")))
+        self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "a")
+
     def test_sizes_that_are_none(self):
         for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
             self.refused(2, "split", self.model(), self.path("shards"), f"--max-size={size}")
@@ -290,6 +297,7 @@ class Out(Case):
             for out, words in ((self.path("out.pt"), "not .safetensors"), ("", "OUT is empty")):
                 self.assertIn(words, self.refused(2, *[out if word == "OUT" else word for word in arguments]))
         self.assertIn('safetensors: ""', self.refused(2, "merge", path, ""))
+        self.assertIn("FOLDER is empty", self.refused(2, "split", path, ""))
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
         os.mkdir(self.path("was.pt"))
         self.ok("cast", path, self.path("was.pt"), "--to", "f16")
