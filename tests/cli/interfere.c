@@ -2,6 +2,7 @@
 //   reads    a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
 //   index    where a new *.index.json is going to appear, there is one of somebody else's
 //   shard    where the second *.safetensors is going to appear, likewise
+//   names    no file is made without a name, as on NFS
 //   time     the monotonic clock is a fifth of a second later each time it is read
 //   threads  no thread can be begun
 //   defect   the library opens no file, for a defect of its own
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <safetensors/safetensors.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +51,19 @@ ssize_t pread(int file, void *to, size_t n, off_t offset) {
 static int is_wanted(const char *name) {
   return (asked_for("index") && ends_with(name, strlen(name), ".index.json")) ||
          (asked_for("shard") && strstr(name, "-00002-of-") != NULL && ends_with(name, strlen(name), ".safetensors"));
+}
+
+int open(const char *path, int flags, ...) {
+  static int (*next)(const char *, int, ...);
+  const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "open");
+  if (!is_nameless || !asked_for("names")) return next(path, flags, mode);
+  errno = EOPNOTSUPP;
+  return -1;
 }
 
 static void be_first(int folder, const char *name) {

@@ -319,6 +319,15 @@ class Torch(Case):
         self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
 
     @needs_interference
+    def test_an_unpacked_storage_without_files_without_names(self):
+        path = self.file("a.bin", archive(dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3]))]), {"0": ABC}, zipfile.ZIP_DEFLATED))
+        (self.folder / "some").mkdir()
+        result = run("convert", path, self.out, env={**interfered("names"), "TMPDIR": str(self.folder / "some")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "some"), [])
+        self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @needs_interference
     def test_what_is_not_as_it_was_written_does_not_stay(self):
         path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
         result = run("convert", path, self.out, env=interfered("reads"))
