@@ -196,6 +196,15 @@ TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   EXPECT_LT(static_cast<double>(cost.work), 6 * text) << formatted("{} blocks for {} bytes", cost.work, text);
 }
 
+// Nor are those tried of which nothing more would be told.
+TEST(Cost, ACheckOfAbsentShardsTakesLittleMoreThanItsText) {
+  const Folder folder;
+  const std::string text = index_of_absent_shards(20'000);
+  const std::string path = folder.put("model.safetensors.index.json", text);
+  const Cost cost = cost_of([&] { core::check(path.c_str(), options()); });
+  EXPECT_LT(cost.work, 6 * text.size()) << formatted("{} blocks for {} bytes", cost.work, text.size());
+}
+
 // Names that share a place in a table whose seed is 0, or of the same kind at places of their own.
 std::vector<std::string> hostile_names(std::size_t n, bool collide) {
   std::vector<std::string> names;
