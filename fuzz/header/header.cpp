@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "format/bintensors/codes.hpp"
+#include "format/finding.hpp"
 #include "format/utf8.hpp"
 
 namespace {
@@ -96,17 +97,34 @@ void check_accepted(const Reading& reading, std::string_view file) {
 
 // ---- what was refused ---------------------------------------------------------------------------------------------------
 
-void check_refused(const st::Error& error, std::string_view file) {
+void check_words(const st::Error& error, std::string_view file) {
   const auto number = static_cast<int>(error.status);
   require(number >= 300 && number < 400, "a refusal blames the file");
   require(error.offset <= file.size() || error.offset == st::kNowhere, "a refusal points into the file");
   require(!error.message.empty(), "a refusal has words");
   for (const char c : error.message)
     require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7F, "a message is one line");
+}
+
+void check_refused(const st::Error& error, std::string_view file) {
+  check_words(error, file);
   // An offset without a place in the header would send its reader to the wrong byte. Bintensors is not text as a whole.
   if (error.status != st::Status::utf8 || (file[8] == 0 || file[8] == 1)) return;
   require(!st::format::is_utf8(file.substr(8).substr(0, error.offset - 8 + 1)), "the text up to the bad byte is bad");
   require(st::format::is_utf8(file.substr(8, error.offset - 8)), "the text before the bad byte is good");
+}
+
+// ---- all faults ----------------------------------------------------------------------------------------------------------
+
+void check_survey(const Reading& reading, std::string_view file, const HeaderOptions& options) {
+  if (reading.header == nullptr) return;
+  const auto header = std::make_unique<char[]>(reading.length + st::format::kPadding);
+  std::copy_n(file.data() + 8, reading.length, header.get());
+  st::format::Findings findings;
+  st::format::survey_header({header.get(), reading.length}, file.size(), options, findings);
+  require(findings.empty() || !reading.accepted, "what is taken has no fault");
+  require(findings.size() <= st::format::kMostFindings + 1, "no more is told than fits");
+  for (const st::format::Finding& finding : findings) check_words(finding.fault, file);
 }
 
 // ---- one reading --------------------------------------------------------------------------------------------------------
@@ -135,6 +153,7 @@ std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_d
     reading->offset = error.offset;
     check_refused(error, file);
   }
+  check_survey(*reading, file, options);
   return reading;
 }
 
