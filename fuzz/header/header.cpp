@@ -123,6 +123,8 @@ void check_survey(const Reading& reading, std::string_view file, const HeaderOpt
   st::format::Findings findings;
   st::format::survey_header({header.get(), reading.length}, file.size(), options, findings);
   require(findings.empty() || !reading.accepted, "what is taken has no fault");
+  const bool may_be_missing = options.rules == Rules::reference;  // some that are only the reference's
+  require(!findings.empty() || reading.accepted || may_be_missing, "what is refused has a fault");
   require(findings.size() <= st::format::kMostFindings + 1, "no more is told than fits");
   for (const st::format::Finding& finding : findings) check_words(finding.fault, file);
 }

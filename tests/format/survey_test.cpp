@@ -94,6 +94,8 @@ TEST(Survey, FindsEveryFaultOfBintensors) {
   EXPECT_EQ(faults("\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\xff"s, 2),
             (std::vector<std::string>{"305 a", "304"}));  // the grammar ends
   EXPECT_EQ(faults("\0\1\1a\1\1\4\0\4 "s, 4), std::vector<std::string>{});
+  EXPECT_EQ(faults("\0\2\1b\1\1\4\4\x8\1a\1\1\4\0\4"s, 8),
+            (std::vector<std::string>{"307 b", "307 a"}));  // the header has another order than the data
 
   HeaderOptions strict;
   strict.rules = Rules::strict;

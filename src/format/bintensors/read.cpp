@@ -150,9 +150,9 @@ void note_fault(const Tensor* tensor, Findings& findings, const Check& check) {
   }
 }
 
-// After a fault the chain goes on behind the furthest end, as in the survey of safetensors.
-void survey_data(Table& table, std::uint64_t file_size, Findings& findings) {
-  sort_by_data(table);
+// The header has to have the order of the data. After a fault the chain goes on behind the furthest end, as in the survey
+// of safetensors.
+void survey_data(const Table& table, std::uint64_t file_size, Findings& findings) {
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {
     if (findings.size() > kMostFindings) return;
