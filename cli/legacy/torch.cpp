@@ -51,7 +51,7 @@ std::string key_text(const Value& key) {
 }
 
 std::string_view words_of(const Value& value) {
-  if (value.kind == Kind::big) return "integer of more than 64 bits";
+  if (value.kind == Kind::big) return "number of more than 64 bits";
   if (value.kind != Kind::call) return name_of(value.kind);
   return torch_global(value.integer).meaning == TorchName::size ? "torch.Size" : "tensor";
 }

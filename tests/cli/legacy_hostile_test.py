@@ -138,7 +138,7 @@ PICKLES = [
     ("attributes of too little", of(call("torch._tensor", "_rebuild_from_type_v2", name("torch", "Size"))), "has 1 arguments"),
     ("a call of the class of tensors", of(call("torch", "Tensor", number(1))), "calls torch.Tensor"),
     ("a tensor under a tuple", b"}(" + tuple_of(number(1)) + GOOD + b"u", "under a key that is a tuple"),
-    ("a tensor under a large integer", b"}(" + number(1 << 80) + GOOD + b"u", "under a key that is a integer of more than 64 bits"),
+    ("a tensor under a large integer", b"}(" + number(1 << 80) + GOOD + b"u", "under a key that is a number of more than 64 bits"),
     ("a tensor below None", b"}(N" + of(list_of(GOOD)) + b"u", "under a key that is a None"),
     ("APPEND to a tuple", b")N" + b"a", "appends to a tuple"),
     ("APPENDS to a shared name", name("torch", "float32") + b"(Ne", "appends to a global"),
