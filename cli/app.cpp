@@ -125,7 +125,8 @@ OptionText text_of(const CLI::Option& option) {
   if (option.get_positional()) {
     text.names = {option.get_name(true)};
     const std::string& words = option.get_option_text();
-    if (option.get_expected_max() > 1) text.names[0] += words.empty() ? "..." : " " + words;
+    if (option.get_expected_max() > 1 && words.empty()) text.names[0] += "...";
+    if (!words.empty()) text.names[0] = words.starts_with("...") ? text.names[0] + " " + words : words;
   } else if (option.get_items_expected_max() > 0) {
     text.value = option.get_option_text().empty() ? "VALUE" : option.get_option_text();
   }
@@ -135,7 +136,8 @@ OptionText text_of(const CLI::Option& option) {
 }
 
 CommandText text_of(const CLI::App& app) {
-  CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}};
+  const bool needs_command = app.get_require_subcommand_min() > 0;
+  CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}, needs_command};
   for (const CLI::Option* option : app.get_options()) {
     (option->get_positional() ? text.words : text.options).push_back(text_of(*option));
   }

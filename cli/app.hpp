@@ -26,6 +26,7 @@ struct CommandText {
   std::vector<OptionText> words;
   std::vector<OptionText> options;
   std::vector<CommandText> commands;
+  bool needs_command;  // or does something without one of them
 };
 
 // Of the program.

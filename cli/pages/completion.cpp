@@ -14,9 +14,9 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-std::string names_of_options(const CommandText& command) {
+std::string names_of(const std::vector<OptionText>& options) {
   std::string out;
-  for (const OptionText& option : all_options(command)) out += (out.empty() ? "" : " ") + joined(option.names);
+  for (const OptionText& option : options) out += (out.empty() ? "" : " ") + joined(option.names);
   return out;
 }
 
@@ -56,9 +56,9 @@ std::string bash_completion(const CommandText& program) {
       "  local before=${COMP_WORDS[COMP_CWORD-1]} options= words=\n  COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
   out += formatted("    COMPREPLY=($(compgen -W '{} {}' -- \"$word\"))\n    return\n  fi\n  case $command in\n",
-                   names_of_commands(program), names_of_options(program));
+                   names_of_commands(program), names_of(program.options));
   for (const CommandText& command : program.commands) {
-    out += formatted("    {}) options='{}' words='{}' ;;\n", command.name, names_of_options(command),
+    out += formatted("    {}) options='{}' words='{}' ;;\n", command.name, names_of(all_options(command)),
                      names_of_commands(command));
   }
   out += "  esac\n  case $before in\n";

@@ -38,11 +38,20 @@ std::string option_list(const std::vector<OptionText>& options) {
   return out;
 }
 
-std::string synopsis(const std::string& program, const CommandText& command) {
-  std::string out = "\\fB" + roff(program) + "\\fR";
-  if (!command.options.empty()) out += " [\\fIOPTION\\fR]...";
+std::string bold(const std::string& text) { return "\\fB" + roff(text) + "\\fR"; }
+
+std::string word_list(const CommandText& command) {
+  std::string out;
   for (const OptionText& word : command.words) out += " \\fI" + roff(word.names[0]) + "\\fR";
-  if (!command.commands.empty()) out += " \\fICOMMAND\\fR ...";
+  return out;
+}
+
+// start: what stands before the options, as roff.
+std::string synopsis(const std::string& start, const CommandText& command) {
+  std::string out = start;
+  if (!command.options.empty()) out += " [\\fIOPTION\\fR]...";
+  out += word_list(command);
+  if (!command.commands.empty()) out += command.needs_command ? " \\fICOMMAND\\fR ..." : " [\\fICOMMAND\\fR ...]";
   return out + "\n";
 }
 
@@ -75,21 +84,23 @@ std::string footer_text(const std::string& footer) {
   return out;
 }
 
-std::string page(const std::string& program, const CommandText& command) {
+std::string page(const std::string& program, const CommandText& command, const std::vector<OptionText>& options) {
   std::string dashed = program;
   for (char& c : dashed) c = c == ' ' ? '-' : c;
   std::string out = formatted(".TH {} 1 \"\" \"safetensors {}.{}.{}\"\n", dashed, ST_VERSION_MAJOR, ST_VERSION_MINOR,
                               ST_VERSION_PATCH);
   out += ".SH NAME\n" + roff(dashed) + " \\- " + roff(command.description) + "\n.SH SYNOPSIS\n" +
-         synopsis(program, command);
-  for (const CommandText& inner : command.commands) out += ".br\n" + synopsis(program + " " + inner.name, inner);
+         synopsis(bold(program), command);
+  for (const CommandText& inner : command.commands) {
+    out += ".br\n" + synopsis(bold(program) + word_list(command) + " " + bold(inner.name), inner);
+  }
   out += ".SH DESCRIPTION\n" + roff(command.description) + ".\n";
   out += option_list(command.words);
   if (!command.commands.empty()) out += ".SH COMMANDS\n";
   for (const CommandText& inner : command.commands) {
     out += ".TP\n\\fB" + roff(inner.name) + "\\fR\n" + roff(inner.description) + "\n";
   }
-  out += ".SH OPTIONS\n" + option_list(all_options(command)) + footer_text(command.footer);
+  out += ".SH OPTIONS\n" + option_list(options) + footer_text(command.footer);
   return out;
 }
 
@@ -108,13 +119,14 @@ std::vector<OptionText> all_options(const CommandText& command) {
 
 std::map<std::string, std::string> manual_pages(const CommandText& program) {
   std::map<std::string, std::string> all;
-  std::string main = page("safetensors", program);
+  std::string main = page("safetensors", program, program.options);  // those of commands are on pages of their own
   main += ".SH \"SEE ALSO\"\n";
   for (std::size_t i = 0; i < program.commands.size(); ++i) {
     const CommandText& command = program.commands[i];
     main += formatted(".BR safetensors\\-{} (1){}\n", command.name, i + 1 == program.commands.size() ? "" : ",");
-    all.emplace("safetensors-" + command.name + ".1",
-                page("safetensors " + command.name, command) + ".SH \"SEE ALSO\"\n.BR safetensors (1)\n");
+    all.emplace(
+        "safetensors-" + command.name + ".1",
+        page("safetensors " + command.name, command, all_options(command)) + ".SH \"SEE ALSO\"\n.BR safetensors (1)\n");
   }
   all.emplace("safetensors.1", main);
   return all;

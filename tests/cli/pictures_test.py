@@ -192,6 +192,8 @@ class Pages(unittest.TestCase):
         self.assertEqual(completed("safetensors", "show", "--ma"), ["--map"])
         self.assertEqual(completed("safetensors", "show", "--sort", "s"), ["size", "shape"])
         self.assertEqual(completed("safetensors", "meta", "--s"), ["--sync"])
+        self.assertEqual(completed("safetensors", "--v"), ["--version"])
+        self.assertEqual(completed("safetensors", "--f"), [])
 
     @unittest.skipUnless(shutil.which("bash"), "bash is not installed")
     def test_bash_completes_names_with_spaces(self):
@@ -208,6 +210,14 @@ class Pages(unittest.TestCase):
         self.assertIn("-l reserve", (PAGES / "safetensors.fish").read_text())
         self.assertIn("\\-\\-reserve", (PAGES / "safetensors-meta.1").read_text())
         self.assertIn("... OUT", (PAGES / "safetensors-merge.1").read_text())
+        meta = (PAGES / "safetensors-meta.1").read_text()
+        self.assertIn("\\fBsafetensors meta\\fR [\\fIOPTION\\fR]... \\fIFILE\\fR [\\fICOMMAND\\fR ...]\n", meta)
+        self.assertIn("\\fBsafetensors meta\\fR \\fIFILE\\fR \\fBset\\fR [\\fIOPTION\\fR]... \\fIKEY=VALUE ...\\fR\n", meta)
+
+    def test_the_page_of_the_program_has_no_options_of_commands(self):
+        options = (PAGES / "safetensors.1").read_text().split(".SH OPTIONS")[1].split(".SH")[0]
+        self.assertIn("\\-\\-version", options)
+        self.assertNotIn("\\-\\-filter", options)
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
     def test_zsh_reads_its_file(self):
