@@ -113,6 +113,12 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   return text;
 }
 
+// Where the options of what was meant are told.
+std::string help_for(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const bool names_command = arguments.size() > 1 && holds(names_of_commands(app), arguments[1]);
+  return names_command ? "safetensors " + arguments[1] + " --help" : "safetensors --help";
+}
+
 std::vector<std::string> choices_of(const CLI::Option& option) {
   if (option.get_name() == "--sort") return {"name", "size", "dtype", "shape"};
   return {};
@@ -166,7 +172,7 @@ int run(const std::vector<std::string>& arguments) {
     out.flush();
     return code;
   } catch (const CLI::ParseError& error) {
-    return complain({kUsage, explain(*app, error, arguments) + " (safetensors --help)"});
+    return complain({kUsage, explain(*app, error, arguments) + " (" + help_for(*app, arguments) + ")"});
   }
 }
 

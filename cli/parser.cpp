@@ -39,6 +39,7 @@ Option Option::required() {
 
 Option Option::shown_as(const char* value) {
   option_->option_text(value);
+  if (!option_->get_positional()) option_->type_name(value);  // in messages
   return *this;
 }
 

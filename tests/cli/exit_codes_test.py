@@ -106,6 +106,14 @@ class ExitCodes(unittest.TestCase):
     def test_an_option_that_is_none(self):
         self.each(USAGE, "good.safetensors", ["--no-such-option"])
 
+    def test_wrong_usage_leads_to_the_help_of_the_command(self):
+        for name in COMMANDS:
+            command = name.split()[0]
+            self.assertTrue(run(command, "--no-such-option").stderr.endswith(f" (safetensors {command} --help)\n".encode()), name)
+        self.assertTrue(run("--no-such-option").stderr.endswith(b" (safetensors --help)\n"))
+        self.assertEqual(run("stats", "FILE", "--filter").stderr,
+                         b"safetensors: --filter: 1 required GLOB missing (safetensors stats --help)\n")
+
     def test_no_words_at_all(self):
         for name in COMMANDS:
             result = run(name.split()[0])
