@@ -69,7 +69,15 @@ void get(const MetaOptions& options) {
   out.flush();
 }
 
+// The files of a model have metadata of their own, so that there is no one place to change.
+void require_one_file(const std::string& path) {
+  if (!path.ends_with(".index.json") && !is_folder(path)) return;
+  const safetensors::SafeOpen model(path);  // where there is no model, that is what is wrong
+  throw Failure{kUsage, shown(path, 1000) + ": set and rm change one file: name one of the model's"};
+}
+
 void edit(const MetaOptions& options, const Changes& changes) {
+  require_one_file(options.path);
   st_write_options writing = ST_INIT(st_write_options);
   writing.flags = options.sync ? ST_WRITE_SYNC : 0;
   writing.header_reserve = options.reserve;

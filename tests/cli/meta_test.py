@@ -99,6 +99,22 @@ class Meta(unittest.TestCase):
         self.assertNotIn(b"again", message)
         self.assertEqual(self.listed(), {})
 
+    def test_a_model_is_no_file_to_change(self):
+        self.write({})
+        before = self.path.read_bytes()
+        index = self.folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": {"a": self.path.name, "b": self.path.name}}))
+        for path in (self.folder, index):
+            self.assertEqual(run("meta", str(path)).returncode, 0)
+            for change in (["set", "a=1"], ["rm", "a"]):
+                result = run("meta", str(path), *change)
+                self.assertEqual((result.returncode, result.stderr.decode()),
+                                 (2, f"safetensors: {path}: set and rm change one file: name one of the model's\n"))
+        self.path.unlink()
+        for change in (["set", "a=1"], ["rm", "a"]):
+            self.assertEqual(run("meta", str(index), *change).returncode, 3)
+        self.path.write_bytes(before)
+
     def test_wrong_usage(self):
         self.write({})
         before = self.path.read_bytes()
