@@ -1,10 +1,12 @@
 // `safetensors merge MODEL... OUT`: the tensors of a model in shards, or of several files, in one file.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "formatted.hpp"
 #include "model_names.hpp"
 #include "new_model.hpp"
 #include "text.hpp"
@@ -34,6 +36,16 @@ void add_metadata(NewFile& whole, const NewFile& next, const std::string& path) 
   }
 }
 
+// Before the tensors of a model join the others: which of its names is there already, and where.
+void require_new_names(std::map<std::string, std::string>& path_of, const NewFile& next, const std::string& path) {
+  for (const NewTensor& tensor : next.tensors) {
+    const auto [first, is_new] = path_of.emplace(tensor.name, path);
+    if (is_new) continue;
+    throw Failure{kUsage, formatted("two tensors would be called {}: one of {} and one of {}", shown(tensor.name, 100),
+                                    shown(first->second, 1000), shown(path, 1000))};
+  }
+}
+
 void merge(const MergeOptions& options) {
   if (!is_one_file(options.settings.out)) {
     throw Failure{kUsage, shown(options.settings.out, 1000) + ": not .safetensors, .bt or .bintensors"};
@@ -41,10 +53,12 @@ void merge(const MergeOptions& options) {
   NewModel model;
   NewFile& whole = model.files.emplace_back();
   std::vector<Input> inputs;
+  std::map<std::string, std::string> path_of;  // by the names of tensors
   for (const std::string& path : options.paths) {
     try {
       inputs.push_back({path, safetensors::SafeOpen(path)});
       NewModel one = in_one_file(all_tensors(inputs.back().file), inputs.back().file);
+      require_new_names(path_of, one.files.front(), path);
       add_metadata(whole, one.files.front(), path);
       for (NewTensor& tensor : one.files.front().tensors) whole.tensors.push_back(std::move(tensor));
     } catch (const safetensors::Error& error) {

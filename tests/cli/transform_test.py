@@ -137,7 +137,9 @@ class SplitAndMerge(Case):
         self.assertIn("metadata for from is dropped", result.stderr.decode())
         shown = self.shown("all.safetensors")
         self.assertEqual((shown["total"]["tensors"], shown["metadata"]), (6, {"format": "pt", "from": "a"}))
-        self.assertIn("two tensors would be called", self.refused(2, "merge", a, a, self.path("twice.safetensors")))
+        name = json.loads(run("show", "--json", a).stdout)["tensors"][0]["name"]
+        self.assertIn(f"two tensors would be called {name}: one of {a} and one of {self.path('all.safetensors')}",
+                      self.refused(2, "merge", a, self.path("all.safetensors"), self.path("twice.safetensors")))
         self.assertFalse(os.path.exists(self.path("twice.safetensors")))
 
     def test_what_exists_is_not_replaced_by_shards(self):
