@@ -21,6 +21,12 @@ HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_s
   if (length == 0 || length > limit || length > file_size - kLengthBytes || !recognized) {
     refuse_other_kinds(prefix, file_size);
   }
+  if (length > kMaxHeaderBytes) {
+    fail_at(
+        Status::header_size, 0,
+        "the header would be {} bytes long, and the limit is {}: not a safetensors file, or its first bytes are wrong",
+        length, limit);
+  }
   if (length > limit) fail_at(Status::header_size, 0, "the header is {} bytes long, the limit is {}", length, limit);
   if (length > file_size - kLengthBytes) {
     fail_at(Status::truncated, file_size, "the header is {} bytes long, the file has only {} after its length", length,

@@ -69,6 +69,23 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
   }
 }
 
+// The number alone would not tell somebody that a text is no model.
+TEST(Measure, ALengthThatNoHeaderHasIsAnotherKindOfFile) {
+  const auto says = [](std::string_view prefix, std::uint64_t limit) {
+    HeaderOptions options;
+    options.max_bytes = limit;
+    try {
+      find_header({prefix.data(), prefix.size()}, prefix.size(), options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status, Status::header_size);
+      return error.message.find("not a safetensors file") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(says("# A title, and then some text", kMaxHeaderBytes));
+  EXPECT_FALSE(says(with_length(1001, "{}"), 1000));
+}
+
 // gzip without a time: as a length that is 559,903, and what follows might begin a header.
 TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
   const std::string gzip("\x1f\x8b\x08\0\0\0\0\0\0\3", 10);
