@@ -30,12 +30,15 @@ bool says_path(std::string_view message, const std::string& path) {
   return false;
 }
 
-// Messages of the library have little room and cut a long path, which is put in whole here.
+// Messages of the library have little room and leave out the middle of a long path, which is put in whole here.
 std::string with_whole_path(const std::string& message, const std::string& path) {
-  const std::size_t cut = message.find("...'");
-  const bool is_cut = message.starts_with("'") && cut != message.npos && cut > 1 &&
-                      path.starts_with(std::string_view(message).substr(1, cut - 1));
-  return is_cut ? "'" + path + message.substr(cut + 3) : message;
+  const std::size_t cut = message.find("...");
+  const std::size_t end = cut == message.npos ? cut : message.find('\'', cut);
+  if (!message.starts_with("'") || end == message.npos) return message;
+  const std::string_view front = std::string_view(message).substr(1, cut - 1);
+  const std::string_view back = std::string_view(message).substr(cut + 3, end - cut - 3);
+  const bool is_cut = path.size() > front.size() + back.size() && path.starts_with(front) && path.ends_with(back);
+  return is_cut ? "'" + path + message.substr(end) : message;
 }
 
 }  // namespace

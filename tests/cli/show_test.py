@@ -256,6 +256,7 @@ class Shell(Case):
         for name in ("plain.bad", "long" * 40 + ".bad", "line\nbreak.bad"):
             line = self.fault(1, "show", self.file(b"{", name))
             self.assertEqual(line.count(str(self.folder)), 1, line)
+            self.assertEqual(line.count(name.replace("\n", "\\x0a")), 1, line)
             self.assertEqual(line.count(".bad"), 1, line)
         path = self.file(file_bytes([("a", "U8", [1], 1)]))
         self.assertEqual(self.fault(2, "cat", path, "absent").count(path), 1)
