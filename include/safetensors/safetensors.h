@@ -39,9 +39,11 @@
  *     for is said there.
  *  3. Ownership. What a function returns through `T **out` belongs to the caller, who gives it to
  *     the free function that is named there. Every other pointer that is returned is borrowed: the
- *     caller does not free it, and it is valid as long as the object that was asked for it.
+ *     caller does not free it, and it is valid as long as the object that was asked for it. What is
+ *     passed in stays the caller's; where it is kept after the call, the comment says so.
  *  4. NULL. A pointer may be NULL only where the comment says so. Functions that return a status
- *     answer any other NULL with ST_ERR_ARGUMENT. Free functions ignore NULL.
+ *     answer any other NULL with ST_ERR_ARGUMENT. Free functions ignore NULL. All other functions
+ *     do not look: there NULL crashes the process.
  *  5. Threads. Any number of threads may use the same const handle at the same time. While a
  *     function with a non-const handle or a free function runs, no other call may use the handle.
  *  6. Text. Strings are UTF-8, paths included; on POSIX systems the bytes of a path are passed on
@@ -66,6 +68,8 @@
  *     must be. Enumerations are of type int32_t, and each has an unused negative constant that ends
  *     in SIGNED_, so that such tools find the same type. Flags are of type uint32_t: one is
  *     removed by `flags &= ~(uint32_t)ST_OPEN_STRICT`.
+ * 11. Callbacks. A function of the caller tells of a failure by what it returns; no exception and
+ *     no longjmp may leave it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAFETENSORS_H
@@ -78,6 +82,7 @@
 extern "C" {
 #endif
 
+/* Who links the archive on Windows defines ST_STATIC (CMake, and pkg-config --static, do). */
 #ifndef ST_API
 #if defined(_WIN32) && defined(ST_BUILDING)
 #define ST_API __declspec(dllexport)
@@ -353,8 +358,9 @@ ST_API const st_tensor *st_get_tensor_n(const st_file *file, const char *name, s
 /* Returns the tensor's name and, if len is not NULL, its length. */
 ST_API const char *st_tensor_name(const st_tensor *tensor, size_t *len);
 
-/* The type of a tensor's elements. In memory and in files elements are little-endian. Numbers never
- * change their meaning. */
+/* The type of a tensor's elements. In memory and in files elements are little-endian. Packed ones
+ * (F6, F4) are handed on as whole bytes; which bits of a byte come first is up to who wrote them.
+ * Numbers never change their meaning. */
 typedef int32_t st_dtype;
 enum {
   ST_DTYPE_UNKNOWN = 0, /* A dtype that this library does not know.                          */
@@ -555,6 +561,7 @@ ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_s
 ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst,
                                size_t n, st_error *err);
 
+/* What st_tensor_advise tells the system. */
 typedef int32_t st_advice;
 enum {
   ST_ADVICE_WILL_NEED = 1, /* The bytes will be read soon: fetch them ahead of time.         */
@@ -562,8 +569,9 @@ enum {
   ST_ADVICE_SIGNED_ = -1
 };
 
-/* Gives the system a hint about the bytes of count tensors. Nothing is reported, and nothing is
- * lost that was written to a view (ST_IO_COPY). */
+/* Gives the system a hint about the bytes of count tensors, of one file or of several. Nothing is
+ * reported (an advice that is none is ignored), and nothing is lost that was written to a view
+ * (ST_IO_COPY). tensors may be NULL if count is 0. */
 ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_advice advice);
 
 /* ---- Reading slices -------------------------------------------------------------------------- */
@@ -692,7 +700,8 @@ ST_API void st_plan_progress(const st_plan *plan, uint64_t *done, uint64_t *tota
 ST_API void st_plan_cancel(const st_plan *plan);
 
 /* Returns 1 if every byte of destination i has been read in this run, or in the last one, even if
- * that failed or was cancelled; else 0. A destination of 0 bytes is always complete. */
+ * that failed or was cancelled; else 0, also if i is too large. A destination of 0 bytes is always
+ * complete. */
 ST_API int32_t st_plan_is_complete(const st_plan *plan, size_t i);
 
 /* Frees a plan, which must not be running. */
@@ -711,8 +720,8 @@ typedef struct st_plan_stats {
                              most that they have had: see st_device_options.                 */
 } st_plan_stats;
 
-/* Fills *stats, of which only the first struct_size bytes are written. The plan must not be
- * running. Since version 0.2.0. */
+/* Fills *stats, of which only the first struct_size bytes are written: none if that is 0. The plan
+ * must not be running. Since version 0.2.0. */
 ST_API void st_plan_get_stats(const st_plan *plan, st_plan_stats *stats);
 
 /* Flags of st_buffer_new. */
@@ -725,8 +734,8 @@ enum {
 /* Allocates size bytes of zeroed memory to read into, aligned to 2 MiB, on huge pages if the
  * system has them. Without ST_BUFFER_LAZY all pages are allocated before it returns, by `threads`
  * new threads at most (0: the library chooses). Reading into such memory takes a fraction of the
- * time that it takes to read into small pages that were never touched. *out is freed with
- * st_buffer_free. */
+ * time that it takes to read into small pages that were never touched. size may be 0. *out is freed
+ * with st_buffer_free, by any thread. */
 ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out,
                                st_error *err);
 
@@ -832,7 +841,7 @@ ST_API st_status st_device_new(const st_device_ops *ops, const st_device_options
 ST_API void st_device_free(st_device *device);
 
 /* Allocates size bytes of device memory, at a multiple of 256, for programs without an allocator of
- * their own. *out is freed with st_device_release, before the device is.
+ * their own. size may be 0. *out is freed with st_device_release, before the device is.
  * ST_ERR_UNSUPPORTED  the device has no such function.
  * ST_ERR_DEVICE       it failed; too little memory is such a failure. */
 ST_API st_status st_device_alloc(const st_device *device, uint64_t size, void **out, st_error *err);
