@@ -40,8 +40,7 @@ class Readme(unittest.TestCase):
         for name, compiler in [("cc", setting("CMAKE_C_COMPILER")), ("c++", setting("CMAKE_CXX_COMPILER"))]:
             (tools / name).symlink_to(compiler)
         return {**os.environ, "PKG_CONFIG_PATH": f"{library}/pkgconfig", "LD_LIBRARY_PATH": str(library),
-                "CMAKE_PREFIX_PATH": str(prefix), "CMAKE_GENERATOR": "Ninja",
-                "PATH": f"{tools}:{prefix}/bin:{os.environ['PATH']}"}
+                "CMAKE_PREFIX_PATH": str(prefix), "PATH": f"{tools}:{prefix}/bin:{os.environ['PATH']}"}
 
     def test_the_programs_and_their_output(self):
         if "-fsanitize" in setting("CMAKE_CXX_FLAGS"):
