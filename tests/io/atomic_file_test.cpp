@@ -368,6 +368,32 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   }
 }
 
+// Large copies take their blocks at once. Where that fails the copy is tried all the same, since it may need none.
+TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_if_it_can_be) {
+  if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
+  constexpr std::size_t kSize = std::size_t{2} << 20;
+  put(path("source"), std::string(kSize, 'x'));
+  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize);
+  for (const std::size_t size : {kSize, kSize / 2 - 1}) {
+    for (const int error : {0, ENOSPC, EOPNOTSUPP}) {
+      AtomicFile file = AtomicFile::create(path().c_str(), {});
+      file.set_size(size);
+      faults::Plan plan;
+      if (error != 0 && size == kSize) plan.at = 0;
+      plan.action = faults::Action::fail;
+      plan.error = error;
+      faults::arm(plan);
+      file.copy_at(0, source, 0, size);
+      const std::vector<std::string> calls = faults::calls();
+      faults::disarm();
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), "fallocate"), size == kSize ? 1 : 0);
+      file.commit();
+      EXPECT_EQ(contents(path()).size(), size);
+      EXPECT_TRUE(contents(path()) == std::string(size, 'x'));
+    }
+  }
+}
+
 // A file cut while it is copied ends in an error, not in zeros.
 TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   put(path("source"), std::string(100, 'x'));
