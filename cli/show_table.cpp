@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <vector>
 
 #include "show.hpp"
 #include "text.hpp"
@@ -18,25 +18,43 @@ constexpr std::size_t kLongestKey = 40;
 constexpr std::size_t kLongestValue = 100;
 constexpr std::size_t kLongestDtype = 20;
 
-class Numbers {
+// The texts of cells. A model has few dtypes, shapes and sizes: of each slot the last text is kept.
+class Cells {
  public:
-  explicit Numbers(bool exact) : exact_(exact) {}
+  explicit Cells(bool exact) : exact_(exact) {}
 
-  // Few sizes occur again and again: the last text of each slot is kept.
+  const std::string& dtype(const safetensors::Tensor& tensor) {
+    if (tensor.dtype != dtype_.of || tensor.dtype == safetensors::Dtype::UNKNOWN) {
+      dtype_ = {tensor.dtype, shown(tensor.dtype_name(), kLongestDtype)};
+    }
+    return dtype_.text;
+  }
+  const std::string& shape(safetensors::View<std::uint64_t> dims) {
+    std::uint64_t hash = dims.size();
+    for (const std::uint64_t dim : dims) hash = hash * 31 + dim;
+    Slot<std::vector<std::uint64_t>>& slot = shapes_[hash % shapes_.size()];
+    if (slot.text.empty() || !std::equal(dims.begin(), dims.end(), slot.of.begin(), slot.of.end())) {
+      slot = {{dims.begin(), dims.end()}, shape_text(dims)};
+    }
+    return slot.text;
+  }
   const std::string& bytes(std::uint64_t n) {
-    Slot& slot = slots_[std::hash<std::uint64_t>{}(n ^ (n >> 16U)) % slots_.size()];
-    if (slot.text.empty() || slot.number != n) slot = {n, exact_ ? std::to_string(n) : human_bytes(n)};
+    Slot<std::uint64_t>& slot = sizes_[(n ^ (n >> 16U)) % sizes_.size()];
+    if (slot.text.empty() || slot.of != n) slot = {n, exact_ ? std::to_string(n) : human_bytes(n)};
     return slot.text;
   }
   std::string count(std::uint64_t n) const { return exact_ ? std::to_string(n) : human_count(n); }
 
  private:
+  template <class T>
   struct Slot {
-    std::uint64_t number = 0;
+    T of{};
     std::string text;
   };
-  bool exact_;
-  std::array<Slot, 251> slots_;
+  const bool exact_;
+  Slot<safetensors::Dtype> dtype_{safetensors::Dtype::UNKNOWN, ""};
+  std::array<Slot<std::vector<std::uint64_t>>, 251> shapes_;
+  std::array<Slot<std::uint64_t>, 251> sizes_;
 };
 
 struct Widths {
@@ -46,15 +64,13 @@ struct Widths {
   std::size_t offset = 6;
 };
 
-std::string dtype_of(const safetensors::Tensor& tensor) { return shown(tensor.dtype_name(), kLongestDtype); }
-
-Widths measure(const Listing& listing, Numbers& numbers) {
+Widths measure(const Listing& listing, Cells& cells) {
   std::uint64_t last = 0;
   Widths widths;
   for (const safetensors::Tensor& tensor : listing.tensors) {
-    widths.dtype = std::max(widths.dtype, width_of(dtype_of(tensor)));
-    widths.shape = std::max(widths.shape, width_of(shape_text(tensor.shape)));
-    widths.size = std::max(widths.size, numbers.bytes(tensor.nbytes()).size());
+    widths.dtype = std::max(widths.dtype, width_of(cells.dtype(tensor)));
+    widths.shape = std::max(widths.shape, width_of(cells.shape(tensor.shape)));
+    widths.size = std::max(widths.size, cells.bytes(tensor.nbytes()).size());
     last = std::max(last, tensor.offset());
   }
   widths.offset = std::max(widths.offset, std::to_string(last).size());
@@ -72,9 +88,9 @@ void add_right(std::string& row, const std::string& text, std::size_t width) {
   row.append(text).append(2, ' ');
 }
 
-void print_tensors(const Listing& listing, Numbers& numbers, Output& out) {
+void print_tensors(const Listing& listing, Cells& cells, Output& out) {
   if (listing.tensors.empty() && listing.all.tensors == 0) return out.write("no tensors\n");
-  const Widths w = measure(listing, numbers);
+  const Widths w = measure(listing, cells);
   const bool sharded = listing.file.count_shards() > 1 && listing.in_data_order;
   std::size_t shard = listing.file.count_shards();  // none yet
   out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  NAME\n", "DTYPE", w.dtype, "SHAPE", w.shape, "SIZE", w.size, "OFFSET",
@@ -86,9 +102,9 @@ void print_tensors(const Listing& listing, Numbers& numbers, Output& out) {
       out.print("\n{}\n", printable(listing.file.shard_path(shard)));
     }
     row.clear();
-    add_left(row, dtype_of(tensor), w.dtype);
-    add_left(row, shape_text(tensor.shape), w.shape);
-    add_right(row, numbers.bytes(tensor.nbytes()), w.size);
+    add_left(row, cells.dtype(tensor), w.dtype);
+    add_left(row, cells.shape(tensor.shape), w.shape);
+    add_right(row, cells.bytes(tensor.nbytes()), w.size);
     add_right(row, std::to_string(tensor.offset()), w.offset);
     row.append(shown(tensor.name, kLongestName)).append(1, '\n');
     out.write(row);
@@ -108,7 +124,7 @@ void print_metadata(const safetensors::SafeOpen& file, Output& out) {
   }
 }
 
-void print_totals(const Listing& listing, Numbers& numbers, Output& out) {
+void print_totals(const Listing& listing, Cells& cells, Output& out) {
   std::vector<Total> rows = listing.dtypes;
   rows.push_back(listing.all);
   rows.back().dtype = "total";
@@ -117,25 +133,25 @@ void print_totals(const Listing& listing, Numbers& numbers, Output& out) {
   for (Total& row : rows) {
     row.dtype = shown(row.dtype, kLongestDtype);
     w.dtype = std::max(w.dtype, width_of(row.dtype));
-    w.size = std::max(w.size, numbers.bytes(row.bytes).size());
+    w.size = std::max(w.size, cells.bytes(row.bytes).size());
     tensors = std::max(tensors, grouped(row.tensors).size());
-    parameters = std::max(parameters, numbers.count(row.parameters).size());
+    parameters = std::max(parameters, cells.count(row.parameters).size());
   }
   out.print("\n{:<{}}  {:>{}}  {:>{}}  {:>{}}\n", "DTYPE", w.dtype, "TENSORS", tensors, "PARAMETERS", parameters,
             "SIZE", w.size);
   for (const Total& row : rows) {
     out.print("{:<{}}  {:>{}}  {:>{}}  {:>{}}\n", row.dtype, w.dtype, grouped(row.tensors), tensors,
-              numbers.count(row.parameters), parameters, numbers.bytes(row.bytes), w.size);
+              cells.count(row.parameters), parameters, cells.bytes(row.bytes), w.size);
   }
 }
 
 }  // namespace
 
 void print_table(const Listing& listing, bool exact, Output& out) {
-  Numbers numbers(exact);
-  print_tensors(listing, numbers, out);
+  Cells cells(exact);
+  print_tensors(listing, cells, out);
   print_metadata(listing.file, out);
-  print_totals(listing, numbers, out);
+  print_totals(listing, cells, out);
 }
 
 }  // namespace cli
