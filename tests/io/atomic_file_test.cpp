@@ -368,28 +368,35 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   }
 }
 
-// Large copies take their blocks at once. Where that fails the copy is tried all the same, since it may need none.
-TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_if_it_can_be) {
+// Large copies take their blocks at once, but where blocks may be shared. Where that fails the copy is tried all the same.
+TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
   if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   constexpr std::size_t kSize = std::size_t{2} << 20;
-  put(path("source"), std::string(kSize, 'x'));
-  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize);
-  for (const std::size_t size : {kSize, kSize / 2 - 1}) {
+  put(path("source"), std::string(kSize + 8, 'x'));
+  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize + 8);
+  const struct {
+    std::size_t from, to, size;
+    bool takes;
+  } copies[] = {{0, 8, kSize, true},
+                {8, 0, kSize, true},
+                {8, 8, kSize, true},
+                {0, 4096, kSize, false},
+                {0, 8, kSize / 2 - 1, false}};
+  for (const auto& copy : copies) {
     for (const int error : {0, ENOSPC, EOPNOTSUPP}) {
       AtomicFile file = AtomicFile::create(path().c_str(), {});
-      file.set_size(size);
+      file.set_size(copy.to + copy.size);
       faults::Plan plan;
-      if (error != 0 && size == kSize) plan.at = 0;
+      if (error != 0 && copy.takes) plan.at = 0;
       plan.action = faults::Action::fail;
       plan.error = error;
       faults::arm(plan);
-      file.copy_at(0, source, 0, size);
+      file.copy_at(copy.to, source, copy.from, copy.size);
       const std::vector<std::string> calls = faults::calls();
       faults::disarm();
-      EXPECT_EQ(std::count(calls.begin(), calls.end(), "fallocate"), size == kSize ? 1 : 0);
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), "fallocate"), copy.takes ? 1 : 0);
       file.commit();
-      EXPECT_EQ(contents(path()).size(), size);
-      EXPECT_TRUE(contents(path()) == std::string(size, 'x'));
+      EXPECT_TRUE(contents(path()) == std::string(copy.to, '\0') + std::string(copy.size, 'x'));
     }
   }
 }

@@ -16,13 +16,19 @@ namespace {
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
 constexpr int kMostInterruptions = 10;                     // a timer's signals may come faster than a copy
 constexpr std::uint64_t kLeastToTake = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSmallestBlock = 512;  // of any filesystem
+
+// Only whole blocks are shared, with whole blocks.
+bool may_share(std::uint64_t from_offset, std::uint64_t to_offset) {
+  return from_offset % kSmallestBlock == 0 && to_offset % kSmallestBlock == 0;
+}
 
 }  // namespace
 
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
   // Blocks that are taken at once are filled faster than those that each page takes, on ext4 by a fifth. Where there
-  // are not so many the copy says so, and it may need none.
-  if (n >= kLeastToTake) {
+  // are not so many the copy says so. One that shares blocks needs none: to take them could fill the filesystem.
+  if (n >= kLeastToTake && !may_share(from_offset, to_offset)) {
     static_cast<void>(fallocate(to, 0, static_cast<off_t>(to_offset), static_cast<off_t>(n)));
   }
   std::uint64_t done = 0;
