@@ -107,6 +107,11 @@ TEST(Survey, EndsAfterManyFindingsOfBintensors) {
   std::string header = "\0\xfb\x88\x13"s;  // 5000 tensors
   for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
   EXPECT_EQ(survey(header, 0).size(), kMostFindings + 1);
+
+  header = "\0\xfb\xf5\x01"s;  // 501 tensors, each at a wrong place and of a wrong size, but for the first
+  for (int i = 0; i < 501; ++i)
+    header += {2, static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26), 1, 1, 2, 0, 1};
+  for (const std::uint64_t data : {0, 1, 2}) EXPECT_EQ(survey(header, data).size(), kMostFindings + 1);
 }
 
 // What the caller's options take is no fault.

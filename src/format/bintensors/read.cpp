@@ -143,6 +143,7 @@ Format layout_of(std::span<const char> header, std::uint64_t file_size, HeaderOp
 
 template <class Check>
 void note_fault(const Tensor* tensor, Findings& findings, const Check& check) {
+  if (findings.size() > kMostFindings) return;
   try {
     check();
   } catch (const Error& error) {
