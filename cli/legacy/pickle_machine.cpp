@@ -78,11 +78,14 @@ void Machine::push_long_int() {
   push_decimal(text);
 }
 
+// A leading 0 stands for a base in Python: of INT 010 its reader in C makes 8, and the one in Python an error.
 void Machine::push_decimal(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool has_base = digits.size() > 1 && digits.front() == '0';
   std::int64_t value = 0;
   const char* const behind = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), behind, value);
-  if (end != behind || error == std::errc::invalid_argument || text.size() > kMostDigits) {
+  if (end != behind || error == std::errc::invalid_argument || has_base || text.size() > kMostDigits) {
     refuse(opcode_, "pickle has the number '{}'", text);
   }
   error == std::errc{} ? push_number(value) : push_text(Kind::big, bytes_of_decimal(text));

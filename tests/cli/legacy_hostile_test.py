@@ -99,6 +99,7 @@ PICKLES = [
     ("DUP", b"}2", "opcode DUP"), ("PERSID", b"Pstorage\n", "opcode PERSID"), ("GET", b"g0\n", "opcode GET"),
     ("PUT", b"}p0\n", "opcode PUT"), ("STRING", b"S'a'\n", "opcode STRING"),
     ("INT of no number", b"I1x\n", "the number '1x'"), ("INT of nothing", b"I\n", "the number ''"),
+    ("INT of base 8", b"I010\n", "the number '010'"), ("LONG of base 8", b"L-010L\n", "the number '-010'"),
     ("LONG of two suffixes", b"L1LL\n", "the number '1L'"), ("LONG of a sign", b"L-L\n", "the number '-'"),
     ("LONG of 101 digits", b"L" + b"9" * 101 + b"L\n", "the number '9999"),
     ("a tensor under a number of 100 digits", b"}(L" + b"9" * 100 + b"L\n" + GOOD + b"u", "under a key that is a"),
