@@ -68,7 +68,7 @@ struct Pickle {
 constexpr std::uint64_t kLongestPickle = std::uint64_t{64} << 20;
 constexpr std::size_t kMostValues = 4'000'000;
 
-// Reads one pickle of protocol 2 to 5 and leaves the cursor behind it. Throws a Refusal.
+// Reads one pickle of protocol 1 to 5 and leaves the cursor behind it. Throws a Refusal.
 Pickle read_pickle(Cursor& cursor, std::span<const Global> globals);
 
 }  // namespace cli::legacy
