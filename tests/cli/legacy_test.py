@@ -488,22 +488,15 @@ class Shards(Case):
         self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
 
     @needs_interference
-    def test_an_index_of_somebody_who_was_faster_stays(self):
-        into = self.folder / "new"
-        result = run("convert", str(self.path), str(into), env=interfered("index"))
-        self.assertEqual(result.returncode, 3, result.stderr)
-        self.assertIn("File exists", result.stderr.decode())
-        self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
-        self.assertEqual((into / "model.safetensors.index.json").read_text(), "theirs")
-
-    @needs_interference
-    def test_a_shard_of_somebody_who_was_faster_stays(self):
-        into = self.folder / "new"
-        result = run("convert", str(self.path), str(into), env=interfered("shard"))
-        self.assertEqual(result.returncode, 3, result.stderr)
-        self.assertIn("File exists", result.stderr.decode())
-        self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
-        self.assertEqual((into / "model-00002-of-00002.safetensors").read_text(), "theirs")
+    def test_a_file_of_somebody_who_was_faster_stays(self):
+        for what, theirs in (("index", "model.safetensors.index.json"), ("shard", "model-00002-of-00002.safetensors")):
+            with self.subTest(what):
+                into = self.folder / what
+                result = run("convert", str(self.path), str(into), env=interfered(what))
+                self.assertEqual(result.returncode, 3, result.stderr)
+                self.assertIn("File exists", result.stderr.decode())
+                self.assertEqual(os.listdir(into), [theirs])
+                self.assertEqual((into / theirs).read_text(), "theirs")
 
     def test_an_index_that_is_the_output(self):
         os.mkdir(self.folder / "new")

@@ -14,7 +14,7 @@ import termios
 import unittest
 import xml.dom.minidom
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, file_bytes, read_terminal, run
 
 PAGES = pathlib.Path(COMMAND).parent / "pages"
 BLOCK = [("attn.q", "F16", [4, 4], 32), ("attn.k", "F16", [4, 4], 32), ("mlp", "F32", [8], 32)]
@@ -30,16 +30,7 @@ def terminal_output(arguments, columns, **environment):
     environment = {**{k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}, "TERM": "xterm", **environment}
     with subprocess.Popen([COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=child, stderr=child, env=environment) as process:
         os.close(child)
-        text = b""
-        while True:
-            try:
-                part = os.read(parent, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            text += part
-    os.close(parent)
+        text = read_terminal(parent)
     return process.returncode, text.decode().replace("\r\n", "\n")
 
 

@@ -16,7 +16,7 @@ import tempfile
 import termios
 import unittest
 
-from sample import COMMAND, file_bytes, interfered, needs_interference
+from sample import COMMAND, file_bytes, interfered, needs_interference, read_terminal
 
 BYTES = 40 << 20  # ten blocks of what is read at once
 ERASE = "\r\x1b[K"
@@ -45,16 +45,7 @@ class ProgressBar(unittest.TestCase):
         process = subprocess.Popen([COMMAND, "hash", model], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=terminal, env=environment)
         os.close(terminal)
-        drawn = b""
-        while True:
-            try:
-                piece = os.read(controller, 65536)
-            except OSError:  # how Linux says that the other side has closed
-                break
-            if not piece:
-                break
-            drawn += piece
-        os.close(controller)
+        drawn = read_terminal(controller)
         printed, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0)
         return drawn.decode(), printed

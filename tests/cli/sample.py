@@ -43,6 +43,20 @@ def run(*arguments, **options):
     return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, **options)
 
 
+def read_terminal(controller):
+    """All that is written to the other side of a pseudoterminal until nobody has it open any more. Closes this side."""
+    written = b""
+    while True:
+        try:
+            piece = os.read(controller, 65536)
+        except OSError:  # how Linux says that the other side has closed
+            piece = b""
+        if not piece:
+            os.close(controller)
+            return written
+        written += piece
+
+
 def run_as_nobody(*arguments):
     """Needs root. The command and its library are copied: others may not enter the folder they were built in."""
     with tempfile.TemporaryDirectory(prefix="safetensors_nobody_") as folder:

@@ -16,7 +16,7 @@ import time
 import unicodedata
 import unittest
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, file_bytes, read_terminal, run
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 U64_MAX = 2**64 - 1
@@ -286,16 +286,7 @@ class Terminal(Case):
         controller, terminal = pty.openpty()
         process = subprocess.Popen([COMMAND, *arguments], stdin=terminal, stdout=terminal, stderr=terminal)
         os.close(terminal)
-        output = b""
-        while True:
-            try:
-                piece = os.read(controller, 65536)
-            except OSError:  # how Linux says that the other side has closed
-                break
-            if not piece:
-                break
-            output += piece
-        os.close(controller)
+        output = read_terminal(controller)
         process.wait(60)
         return output.decode()
 
