@@ -366,12 +366,13 @@ int new_stream(Stream** out) {
   Machine& m = machine();
   const Lock lock(m.mutex);
   if (!is_current("a stream was made without a context")) return kInvalidContext;
+  if (const int code = status_of(m, current_device()); code != kOk) return code;
   auto* const stream = new Stream;
   stream->device = current_device();
   stream->thread = std::thread([stream] { serve(*stream); });
   m.streams.insert(stream);
   *out = stream;
-  return status_of(m, stream->device);
+  return kOk;
 }
 
 int free_stream(Stream* stream) {
@@ -420,8 +421,9 @@ int new_event(Event** out) {
   Machine& m = machine();
   const Lock lock(m.mutex);
   if (!is_current("an event was made without a context")) return kInvalidContext;
+  if (const int code = status_of(m, current_device()); code != kOk) return code;
   *out = *m.events.insert(new Event{current_device(), nullptr, 0}).first;
-  return status_of(m, current_device());
+  return kOk;
 }
 
 int free_event(Event* event) {
