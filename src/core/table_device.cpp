@@ -86,7 +86,8 @@ void* TableDevice::alloc(std::uint64_t bytes) const {
 }
 
 void TableDevice::release(void* memory) const {
-  if (memory != nullptr && table_->release != nullptr) table_->release(table_->ctx, memory);
+  if (memory == nullptr || table_->release == nullptr) return;
+  device::undisturbed([&] { table_->release(table_->ctx, memory); });
 }
 
 }  // namespace st::core

@@ -288,6 +288,11 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
     static_cast<Table*>(ctx)->ops().host_free(ctx, memory, size);
     throw std::runtime_error("freeing");
   };
+  ops.alloc = [](void* ctx, std::uint64_t, void** out) {
+    *out = ctx;
+    return 0;
+  };
+  ops.release = [](void*, void*) { throw std::runtime_error("releasing"); };
   ops.close = [](void* ctx) {
     ++static_cast<Table*>(ctx)->closed;
     throw std::runtime_error("closing");
@@ -303,6 +308,9 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
   throws = false;
   EXPECT_EQ(load(device.get(), model, got, &err), ST_OK) << err.message;
   EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+  void* memory = nullptr;
+  EXPECT_EQ(st_device_alloc(device.get(), 1, &memory, &err), ST_OK);
+  EXPECT_NO_THROW(st_device_release(device.get(), memory));
   device.reset();
   EXPECT_EQ(table.closed, 1);
   EXPECT_EQ(table.allocated, 0U);
