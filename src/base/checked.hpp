@@ -6,14 +6,16 @@
 #include <optional>
 #include <span>
 
+#include "base/compiler.hpp"
+
 namespace st {
 
 [[nodiscard]] inline bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
-  return !__builtin_add_overflow(a, b, &sum);
+  return !add_overflows(a, b, sum);
 }
 
 [[nodiscard]] inline bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
-  return !__builtin_mul_overflow(a, b, &product);
+  return !multiply_overflows(a, b, product);
 }
 
 // For values that are far from 2^64.

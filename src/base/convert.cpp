@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 
 namespace st {
@@ -214,14 +215,6 @@ struct Loops {
   Loop to_float = nullptr;
   Loop from_float = nullptr;
 };
-
-#if defined(__x86_64__) && defined(__GNUC__)
-bool has_long_vectors() { return __builtin_cpu_supports("avx2") != 0; }
-#define ST_LONG_VECTORS __attribute__((target("avx2"), flatten))
-#else
-bool has_long_vectors() { return false; }
-#define ST_LONG_VECTORS
-#endif
 
 // The same loops, compiled for processors whose vectors are twice as long.
 template <class Format>

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/compiler.hpp"
+
 namespace st::core {
 
 namespace {
@@ -23,7 +25,7 @@ bool name_before(const Item& a, const Item& b) { return a.name < b.name; }
 std::size_t common_bytes(std::span<const Item> items, std::size_t from) {
   std::string_view common = items.front().name;
   for (std::size_t i = 1; i < items.size(); ++i) {
-    if (i + kAhead < items.size()) __builtin_prefetch(items[i + kAhead].name.data() + from);
+    if (i + kAhead < items.size()) prefetch(items[i + kAhead].name.data() + from);
     const std::string_view name = items[i].name;
     std::size_t equal = std::min({from, common.size(), name.size()});
     while (equal < common.size() && equal < name.size() && common[equal] == name[equal]) ++equal;

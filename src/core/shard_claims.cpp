@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 
 namespace st::core {
@@ -16,8 +17,8 @@ constexpr std::size_t kAhead = 8;  // so many names are fetched from memory whil
 
 // Names are mostly longer than what is left of the cache line that they begin in.
 void fetch(std::string_view name) {
-  __builtin_prefetch(name.data());
-  __builtin_prefetch(name.data() + name.size());
+  prefetch(name.data());
+  prefetch(name.data() + name.size());
 }
 
 // Finds the tensors of a shard by name. An index mostly names them in the order of the shard, or in two such sequences

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "base/compiler.hpp"
 #include "base/text.hpp"
 #include "core/name_order.hpp"
 #include "io/random.hpp"
@@ -132,7 +133,7 @@ std::string Writer::lay_out(const WriteOptions& options) {
   list.reserve(order_.size());
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < order_.size(); ++i) {
-    if (i + kAhead < order_.size()) __builtin_prefetch(&tensors_[order_[i + kAhead]]);
+    if (i + kAhead < order_.size()) prefetch(&tensors_[order_[i + kAhead]]);
     const Declared& tensor = tensors_[order_[i]];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {

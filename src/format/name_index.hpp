@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/compiler.hpp"
+
 namespace st::format {
 
 std::uint64_t hash_name(std::string_view name, std::uint64_t seed);
@@ -44,7 +46,7 @@ class NameIndex {
 
   // Fetches the place of a name, which will be wanted soon.
   void prefetch(std::uint32_t hash) const {
-    if (!slots_.empty()) __builtin_prefetch(&slots_[first_slot(hash)], 1);
+    if (!slots_.empty()) prefetch_to_write(&slots_[first_slot(hash)]);
   }
 
   // The same as insert(), for an item whose hash is known, also from another index of the same seed.

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "format/bintensors/codes.hpp"
@@ -58,7 +59,7 @@ class Decoder {
  private:
   // Of a fault behind which the rest can be read.
   template <class Fail>
-  [[gnu::cold]] void tell(const Fail& fail) {
+  ST_COLD void tell(const Fail& fail) {
     try {
       fail();
     } catch (const Error& error) {
@@ -124,7 +125,7 @@ class Decoder {
     in_.resume(numbers);
   }
 
-  [[gnu::cold]] void require_known(std::uint64_t code, std::uint64_t place) {
+  ST_COLD void require_known(std::uint64_t code, std::uint64_t place) {
     if (options_.unknown_dtypes) return;
     tell([&] { in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code)); });
   }

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.hpp"
+
 namespace st::format::json {
 
 namespace {
@@ -190,7 +192,7 @@ void Cursor::skip_number() {
   const auto keep = [&digits, &full](char c) {
     std::uint64_t sum = 0;
     const auto digit = static_cast<std::uint64_t>(c - '0');
-    full = full || __builtin_mul_overflow(digits, std::uint64_t{10}, &sum) || __builtin_add_overflow(sum, digit, &sum);
+    full = full || !checked_mul(digits, 10, sum) || !checked_add(sum, digit, sum);
     if (!full) digits = sum;
     return !full;
   };

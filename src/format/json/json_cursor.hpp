@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "format/header_options.hpp"
 #include "format/json/structure.hpp"
@@ -34,18 +35,18 @@ class Cursor {
   const char* at() { return tokens.peek(), tokens.at(); }
   const char* behind();  // where the token before ends
 
-  [[gnu::always_inline]] bool take(char c) {
+  ST_ALWAYS_INLINE bool take(char c) {
     if (tokens.peek() != c) return false;
     ++tokens.next;
     return true;
   }
 
-  [[gnu::always_inline]] void expect(char c) {
+  ST_ALWAYS_INLINE void expect(char c) {
     if (!take(c)) fail_expected(c);
   }
 
   // A string, decoded.
-  [[gnu::always_inline]] std::string_view string() {
+  ST_ALWAYS_INLINE std::string_view string() {
     if (tokens.peek() != '"') fail_expected('"');
     char* const first = tokens.at() + 1;
     const char* close = tokens.base + tokens.next[1] - 1;
@@ -70,9 +71,9 @@ class Cursor {
   std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
 
   // A bad value of the right grammar.
-  [[noreturn, gnu::cold]] void fail_here(Status status, const char* place, std::string_view what) const;
+  [[noreturn]] ST_COLD void fail_here(Status status, const char* place, std::string_view what) const;
   // The same at the next token, unless it is not even JSON.
-  [[noreturn, gnu::cold]] void wrong_type(unsigned depth, std::string_view what);
+  [[noreturn]] ST_COLD void wrong_type(unsigned depth, std::string_view what);
 
   Structure tokens;
   std::string_view document = "header";  // for messages
@@ -88,8 +89,8 @@ class Cursor {
   void skip_number();
   void skip_word(std::string_view word);
   void end_run(char* end);
-  [[noreturn, gnu::cold]] void fail_expected(char c);
-  [[noreturn, gnu::cold]] void fail_json(const char* where, std::string_view what) const;
+  [[noreturn]] ST_COLD void fail_expected(char c);
+  [[noreturn]] ST_COLD void fail_json(const char* where, std::string_view what) const;
 
   std::uint64_t origin_;
   std::pmr::memory_resource* strings_;
@@ -97,10 +98,10 @@ class Cursor {
 
 // The number that 1 to 8 bytes spell. One check for all digits avoids mispredicted branches. false: there is a byte
 // that is no digit.
-[[gnu::always_inline]] inline bool eight_digits(const char* text, std::size_t size, std::uint64_t& number) {
+ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, std::uint64_t& number) {
   std::uint64_t digits = 0;
   std::memcpy(&digits, text, 8);
-  if constexpr (std::endian::native == std::endian::big) digits = __builtin_bswap64(digits);
+  if constexpr (std::endian::native == std::endian::big) digits = reversed_bytes(digits);
   digits = (digits ^ 0x3030303030303030) << (64 - 8 * size);  // the missing digits become zeros in front
   if ((((digits + 0x7676767676767676) | digits) & 0x8080808080808080) != 0) return false;
   digits = digits * 10 + (digits >> 8);
@@ -111,7 +112,7 @@ class Cursor {
 }
 
 // The number that `size` bytes spell: 1 to 16 digits, without a needless zero in front. false for anything else.
-[[gnu::always_inline]] inline bool short_number(const char* text, std::size_t size, std::uint64_t& number) {
+ST_ALWAYS_INLINE inline bool short_number(const char* text, std::size_t size, std::uint64_t& number) {
   if (*text == '0' && size != 1) return false;
   if (size - 1 < 8) return eight_digits(text, size, number);
   std::uint64_t high = 0;

@@ -11,6 +11,8 @@
 #include <memory>
 #include <span>
 
+#include "base/compiler.hpp"
+
 namespace simdjson::internal {
 class dom_parser_implementation;
 }
@@ -35,7 +37,7 @@ class Structure {
   ~Structure();
 
   // The first byte of the next token; the zero behind the text when there is none.
-  [[gnu::always_inline]] char peek() {
+  ST_ALWAYS_INLINE char peek() {
     if (next == last) [[unlikely]]
       read_window();
     return base[*next];

@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 
+#include "base/compiler.hpp"
 #include "format/json/json_cursor.hpp"
 #include "format/safetensors/usual_spelling.hpp"
 #include "format/utf8.hpp"
@@ -81,7 +82,7 @@ class HeaderParser {
     in_.tensor = {};
   }
 
-  [[gnu::always_inline]] Tensor& add_tensor(std::string_view name) {
+  ST_ALWAYS_INLINE Tensor& add_tensor(std::string_view name) {
     auto& tensors = table_.tensors;
     if (tensors.size() == tensors.capacity()) tensors.reserve(in_.expected_items(tensors.size(), kLeastEntry));
     Tensor& tensor = tensors.emplace_back();
@@ -95,7 +96,7 @@ class HeaderParser {
   // grammar: whatever is not exactly so goes to member() from the start, and so does all that is wrong. Behind the last
   // token all positions are equal, so a number read there has no digits and is refused. The last condition checks that
   // every token lies in the window.
-  [[gnu::always_inline]] bool usual_member() {
+  ST_ALWAYS_INLINE bool usual_member() {
     if (in_.peek() != '"' || !usual_.known) return false;
     std::uint32_t* token = in_.tokens.next;
     char* const text = in_.tokens.base;
@@ -270,7 +271,7 @@ class HeaderParser {
   }
 
   // At least n words at words_, which the caller moves past what it used.
-  [[gnu::always_inline]] std::uint64_t* words(std::size_t n) {
+  ST_ALWAYS_INLINE std::uint64_t* words(std::size_t n) {
     if (static_cast<std::size_t>(words_end_ - words_) < n) [[unlikely]]
       more_words(n);
     return words_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/serialize.hpp"
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "format/json/json_writer.hpp"
 
@@ -54,7 +55,7 @@ void append_header(std::string& out, const NewHeader& header) {
   bool first = !header.has_metadata;
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
     // Names lie in the order in which they were declared, which is not this one: each would be a wait for memory.
-    if (i + kAhead < header.tensors.size()) __builtin_prefetch(header.tensors[i + kAhead].name.data());
+    if (i + kAhead < header.tensors.size()) prefetch(header.tensors[i + kAhead].name.data());
     if (!first) out += ',';
     first = false;
     append_entry(out, header.tensors[i]);

@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/compiler.hpp"
 #include "format/header_options.hpp"
 
 namespace st::format::safetensors {
 
 // Compares 1 to 16 bytes; false for any other length. May read 8 bytes past each text.
-[[gnu::always_inline]] inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
+ST_ALWAYS_INLINE inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
   const auto differ = [a, b](std::size_t from) {
     std::uint64_t x = 0;
     std::uint64_t y = 0;
@@ -34,7 +35,7 @@ struct Spelling {
   std::array<char, 32> text{};
   std::size_t bytes = 16;  // at least 16, which stands_at() needs
 
-  [[gnu::always_inline]] bool stands_at(const char* place) const {
+  ST_ALWAYS_INLINE bool stands_at(const char* place) const {
     static_assert(sizeof text <= kPadding);
     const std::size_t rest = bytes - 16;
     return std::memcmp(place, text.data(), 16) == 0 && std::memcmp(place + rest, text.data() + rest, 16) == 0;
