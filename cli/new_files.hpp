@@ -17,7 +17,7 @@ class NewFiles {
   NewFiles(const std::string& folder, const std::vector<std::string>& names);
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;
-  // Removes the files that were begun, and the folder if it was made here, unless keep() was called.
+  // Removes the files that were made, and the folder if it was made here, unless keep() was called.
   ~NewFiles();
 
   // Makes the next file of the list, which a signal that ends the process removes, too. If it cannot be made, what has
@@ -27,15 +27,16 @@ class NewFiles {
     try {
       make();
     } catch (...) {
-      drop_last();
+      end_next(false);
       throw;
     }
+    end_next(true);
   }
   void keep();
 
  private:
   void begin_next();
-  void drop_last();
+  void end_next(bool made);
 
   struct State;
   std::unique_ptr<State> state_;

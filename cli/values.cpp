@@ -92,7 +92,7 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   values.add(found);
 }
 
-// The library has the same in base/compiler.hpp, which is not public: the command sees <safetensors/...> only.
+// The library has such a choice in base/compiler.hpp, which is not public: the command sees <safetensors/...> only.
 // Not on Windows, where GCC does not align the stack for such vectors (its bug 54412).
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)
 bool has_long_vectors() { return __builtin_cpu_supports("avx2") != 0; }

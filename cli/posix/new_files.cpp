@@ -33,7 +33,7 @@ struct NewFiles::State {
   Descriptor folder;
   std::vector<std::string> names;
   std::vector<const char*> texts;
-  std::size_t begun = 0;
+  std::size_t made = 0;
   bool made_folder = false;
 };
 
@@ -61,15 +61,17 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
 
 NewFiles::~NewFiles() {
   if (!state_) return;
-  set_pending_count(0);
-  for (std::size_t i = 0; i < state_->begun; ++i) unlinkat(state_->folder.get(), state_->texts[i], 0);
+  for (std::size_t i = 0; i < state_->made; ++i) unlinkat(state_->folder.get(), state_->texts[i], 0);
   if (state_->made_folder) rmdir(state_->path.c_str());
   clear_pending_list();
 }
 
-void NewFiles::begin_next() { set_pending_count(++state_->begun); }
+void NewFiles::begin_next() { begin_pending(); }
 
-void NewFiles::drop_last() { set_pending_count(--state_->begun); }
+void NewFiles::end_next(bool made) {
+  if (made) ++state_->made;
+  end_pending(made);
+}
 
 void NewFiles::keep() {
   clear_pending_list();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pending_file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,8 +26,17 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<const char* const*> list_names{nullptr};
 std::atomic<const char*> list_made_folder{nullptr};
 std::atomic<std::size_t> list_count{0};
+std::atomic<bool> list_makes{false};  // the name after those that are counted
+std::atomic<int> list_waiting{0};     // a signal
 std::atomic<int> list_folder{-1};
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free);
+
+bool is_being_made() {
+  const int folder = list_folder.load();
+  if (folder < 0 || !list_makes.load()) return false;
+  struct stat status {};
+  return fstatat(folder, list_names.load()[list_count.load()], &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
 
 void remove_list() {
   const int folder = list_folder.load();
@@ -35,10 +46,12 @@ void remove_list() {
 }
 
 extern "C" void remove_pending(int signal) {
+  if (is_being_made() && list_waiting.exchange(signal) == 0) return;
   const int folder = pending_folder.load();
   if (folder >= 0) unlinkat(folder, pending_name.data(), 0);
   remove_list();
-  raise(signal);  // SA_RESETHAND has restored the default, which ends the process as soon as this returns
+  std::signal(signal, SIG_DFL);
+  raise(signal);  // which ends the process as soon as this returns
 }
 
 void install_handlers() {
@@ -47,7 +60,7 @@ void install_handlers() {
     // A signal that the caller has ignored, as nohup does, stays ignored.
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
     action.sa_handler = remove_pending;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
   }
 }
@@ -68,11 +81,19 @@ void set_pending_list(int folder, const char* const* names, const char* made_fol
   list_names = names;
   list_made_folder = made_folder;
   list_count = 0;
+  list_makes = false;
   list_folder = folder;
   install_handlers();
 }
 
-void set_pending_count(std::size_t count) { list_count = count; }
+void begin_pending() { list_makes = true; }
+
+// The count goes up first: else a signal between the two would leave the file.
+void end_pending(bool made) {
+  if (made) ++list_count;
+  list_makes = false;
+  if (const int signal = list_waiting.load(); signal != 0) raise(signal);
+}
 
 void clear_pending_list() { list_folder = -1; }
 

@@ -13,10 +13,13 @@ namespace cli {
 void set_pending(int folder, const std::string& name);
 void clear_pending();
 
-// The same for the first `count` of a list of names, and then for a folder that was made for them unless that is nullptr.
-// The texts must stay until the list is cleared. The count begins with 0.
+// The same for the first names of a list, and then for a folder that was made for them unless that is nullptr. The texts
+// must stay until the list is cleared. None is removed until one has been made.
 void set_pending_list(int folder, const char* const* names, const char* made_folder);
-void set_pending_count(std::size_t count);
+// From begin to end, the next name of the list is being made. If a file has that name when a signal comes, it may be
+// somebody else's: then the signal waits for the end, which tells; a second one does not.
+void begin_pending();
+void end_pending(bool made);
 void clear_pending_list();
 
 }  // namespace cli
