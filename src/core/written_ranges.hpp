@@ -33,7 +33,8 @@ class WrittenRanges {
   std::uint64_t missing(std::size_t number, ByteRange tensor) const;
 
  private:
-  enum class State : std::uint8_t { unwritten, whole, in_ranges };
+  // Not of one byte, which riscv64 can change atomically only by a library.
+  enum class State : std::uint32_t { unwritten, whole, in_ranges };
 
   std::optional<ByteRange> claim_range(ByteRange range);
 

@@ -54,21 +54,24 @@ static st_status open_with_allocator(const void *given, st_error *err) {
 typedef struct kind {
   const char *name;
   size_t size;
-  size_t first; /* its size in 0.1 */
+  size_t align;
+  size_t last; /* where its last member in 0.1 ended */
   size_t flags;
   st_status (*open)(const void *given, st_error *err);
 } kind;
 
 static const kind kKinds[] = {
-    {"st_open_options", sizeof(st_open_options), offsetof(st_open_options, allocator) + sizeof(void *),
-     offsetof(st_open_options, flags), open_with_options},
-    {"st_source", sizeof(st_source), offsetof(st_source, close) + sizeof(void *), offsetof(st_source, flags),
-     open_with_source},
-    {"st_allocator", sizeof(st_allocator), offsetof(st_allocator, free) + sizeof(void *), offsetof(st_allocator, flags),
-     open_with_allocator},
+    {"st_open_options", sizeof(st_open_options), _Alignof(st_open_options),
+     offsetof(st_open_options, allocator) + sizeof(void *), offsetof(st_open_options, flags), open_with_options},
+    {"st_source", sizeof(st_source), _Alignof(st_source), offsetof(st_source, close) + sizeof(void *),
+     offsetof(st_source, flags), open_with_source},
+    {"st_allocator", sizeof(st_allocator), _Alignof(st_allocator), offsetof(st_allocator, free) + sizeof(void *),
+     offsetof(st_allocator, flags), open_with_allocator},
 };
 
 enum { ROOM = 256 };
+
+static size_t first_size(const kind *which) { return (which->last + which->align - 1) / which->align * which->align; }
 
 /* The struct as its own header would make it, `size` bytes long, followed by bytes that are not its own. */
 static void make(const kind *which, uint32_t size, unsigned char *room, unsigned char beyond) {
@@ -91,7 +94,7 @@ static void make(const kind *which, uint32_t size, unsigned char *room, unsigned
 static void shorter_structs_are_extended_with_zeros(const kind *which) {
   unsigned char room[ROOM];
   size_t size;
-  for (size = which->first; size <= which->size; size += sizeof(void *)) {
+  for (size = first_size(which); size <= which->size; size += which->align) {
     make(which, (uint32_t)size, room, 0xEE); /* what lies beyond must not be read */
     CHECK_FOR(which->name, which->open(room, NULL) == ST_OK);
   }
@@ -106,8 +109,8 @@ static void a_size_that_no_version_has_is_refused_before_anything_is_read(const 
                             4,
                             8,
                             16,
-                            (uint32_t)which->first - 4,
-                            (uint32_t)which->first - 1,
+                            (uint32_t)first_size(which) - 4,
+                            (uint32_t)first_size(which) - 1,
                             (uint32_t)which->size + 1,
                             1032,
                             0x10000,
