@@ -37,7 +37,7 @@ static int32_t copy(void *ctx, uint32_t queue, const st_device_copy *copies, siz
   return 0;
 }
 
-static int32_t wait(void *ctx, uint32_t queue, uint64_t mark) {
+static int32_t wait_for(void *ctx, uint32_t queue, uint64_t mark) {
   machine *self = ctx;
   size_t i = mark == 0 ? 0 : self->ends[mark - 1];
   (void)queue;
@@ -58,7 +58,7 @@ static st_device *open_machine(machine *self, uint64_t staging_bytes) {
   ops.host_alloc = host_alloc;
   ops.host_free = host_free;
   ops.copy = copy;
-  ops.wait = wait;
+  ops.wait = wait_for;
   ops.close = close_device;
   options.queues = 3;
   options.staging_bytes = staging_bytes;
