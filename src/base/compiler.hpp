@@ -1,10 +1,10 @@
-// What GCC and Clang offer beyond C++20, and what stands in for it elsewhere (or everywhere, by ST_PLAIN_CXX).
+// What GCC and Clang offer beyond C++20, and what stands in for it elsewhere.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(ST_PLAIN_CXX)
+#if defined(__GNUC__) || defined(__clang__)
 #define ST_GNU_CXX 1
 #define ST_ALWAYS_INLINE [[gnu::always_inline]]
 #define ST_COLD [[gnu::cold]]
@@ -15,66 +15,71 @@
 #endif
 
 // Functions of their own for processors with AVX2, chosen when the program runs. Not on Windows by GCC, which does not
-// align the stack for such vectors there (its bug 54412).
-#if ST_GNU_CXX && defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
+// align the stack for such vectors there (its bug 54412), nor with Microsoft's libraries, which do not know processors.
+#if ST_GNU_CXX && defined(__x86_64__) && !defined(_MSC_VER) && (!defined(_WIN32) || defined(__clang__))
+#define ST_AVX2 1
 #define ST_LONG_VECTORS __attribute__((target("avx2"), flatten))
 #else
+#define ST_AVX2 0
 #define ST_LONG_VECTORS
 #endif
 
 namespace st {
 
-inline bool has_long_vectors() {
-#if ST_GNU_CXX && defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
-  return __builtin_cpu_supports("avx2") != 0;
-#else
-  return false;
-#endif
-}
+// For compilers without builtins.
+namespace plain {
 
-// Fetches the memory at an address, which will be wanted soon and need not be valid.
-inline void prefetch(const void* address) {
-#if ST_GNU_CXX
-  __builtin_prefetch(address);
-#else
-  static_cast<void>(address);
-#endif
-}
-
-inline void prefetch_to_write(const void* address) {
-#if ST_GNU_CXX
-  __builtin_prefetch(address, 1);
-#else
-  static_cast<void>(address);
-#endif
-}
-
-// The sum modulo 2^64; returns whether that is another.
-inline bool add_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
-#if ST_GNU_CXX
-  return __builtin_add_overflow(a, b, &sum);
-#else
+constexpr bool add_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
   sum = a + b;
   return sum < a;
-#endif
 }
 
-inline bool multiply_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
-#if ST_GNU_CXX
-  return __builtin_mul_overflow(a, b, &product);
-#else
+constexpr bool multiply_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   product = a * b;
   return a != 0 && product / a != b;
-#endif
 }
 
-inline std::uint64_t reversed_bytes(std::uint64_t value) {
-#if ST_GNU_CXX
-  return __builtin_bswap64(value);
-#else
+constexpr std::uint64_t reversed_bytes(std::uint64_t value) {
   std::uint64_t reversed = 0;
   for (int i = 0; i < 8; ++i, value >>= 8) reversed = reversed << 8 | (value & 0xFF);
   return reversed;
+}
+
+}  // namespace plain
+
+#if ST_GNU_CXX
+
+// The result modulo 2^64; returns whether that is another.
+inline bool add_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
+  return __builtin_add_overflow(a, b, &sum);
+}
+
+inline bool multiply_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
+  return __builtin_mul_overflow(a, b, &product);
+}
+
+inline std::uint64_t reversed_bytes(std::uint64_t value) { return __builtin_bswap64(value); }
+
+// Fetches memory that will be wanted soon. The address need not be valid.
+inline void prefetch(const void* address) { __builtin_prefetch(address); }
+inline void prefetch_to_write(const void* address) { __builtin_prefetch(address, 1); }
+
+#else
+
+using plain::add_overflows;
+using plain::multiply_overflows;
+using plain::reversed_bytes;
+
+inline void prefetch(const void*) {}
+inline void prefetch_to_write(const void*) {}
+
+#endif
+
+inline bool has_long_vectors() {
+#if ST_AVX2
+  return __builtin_cpu_supports("avx2") != 0;
+#else
+  return false;
 #endif
 }
 

@@ -29,7 +29,9 @@ class RandomPlan {
     for (int i = 0; i < 12; ++i) {
       const std::size_t place = random() % 3;
       used[place] += random() % 2;
-      used[place] += add(model.tensor(random() % model.count()), random() % 3, place, used[place]);
+      const st_tensor* const tensor = model.tensor(random() % model.count());
+      const std::size_t kind = random() % 3;
+      used[place] += add(tensor, kind, place, used[place]);
     }
   }
 

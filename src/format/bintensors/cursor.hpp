@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "format/header_length.hpp"
 
@@ -97,10 +98,10 @@ class Cursor {
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
   std::string_view subject() const { return subject_; }
 
-  [[noreturn, gnu::cold]] void fail_here(Status status, std::uint64_t place, std::string_view what) const;
+  [[noreturn]] ST_COLD void fail_here(Status status, std::uint64_t place, std::string_view what) const;
 
  private:
-  [[noreturn, gnu::cold]] void fail_number(const char* at);
+  [[noreturn]] ST_COLD void fail_number(const char* at);
 
   const char* const begin_;
   const char* at_;

@@ -130,7 +130,7 @@ class Decoder {
     tell([&] { in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code)); });
   }
 
-  [[noreturn, gnu::cold]] void fail_rank(const Numbers& numbers, std::uint64_t rank) {
+  [[noreturn]] ST_COLD void fail_rank(const Numbers& numbers, std::uint64_t rank) {
     in_.resume(numbers);
     in_.fail_here(Status::schema, in_.offset(), formatted("{} dimensions, where {} bytes are left", rank, in_.left()));
   }

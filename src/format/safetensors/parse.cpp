@@ -342,11 +342,11 @@ class HeaderParser {
   // Strings handed out end with a NUL; in the text, which is ours to write to, it takes the closing quote's place.
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  [[noreturn, gnu::cold]] void twice(const char* place, std::string_view field) const {
+  [[noreturn]] ST_COLD void twice(const char* place, std::string_view field) const {
     in_.fail_here(Status::duplicate, place, formatted("{} is given twice", field));
   }
 
-  [[noreturn, gnu::cold]] void missing(unsigned seen, const char* place) const {
+  [[noreturn]] ST_COLD void missing(unsigned seen, const char* place) const {
     const auto first = static_cast<std::size_t>(std::countr_one(seen));
     in_.fail_here(Status::schema, place, formatted("has no {}", kFieldNames[first]));
   }

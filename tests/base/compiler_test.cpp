@@ -1,0 +1,43 @@
+// What stands in for builtins, beside them.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/compiler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace st {
+namespace {
+
+constexpr std::uint64_t kMost = UINT64_MAX;
+constexpr std::initializer_list<std::uint64_t> kNumbers{0,           1,           2,
+                                                        3,           5,           0xFFFFFFFF,
+                                                        0x100000000, 0x100000001, 0x0123456789ABCDEF,
+                                                        kMost / 3,   kMost / 2,   kMost / 2 + 1,
+                                                        kMost - 1,   kMost};
+
+TEST(Compiler, OverflowIsToldWithoutBuiltinsAsWithThem) {
+  for (const std::uint64_t a : kNumbers) {
+    for (const std::uint64_t b : kNumbers) {
+      std::uint64_t expected = 0;
+      std::uint64_t got = 0;
+      EXPECT_EQ(plain::add_overflows(a, b, got), add_overflows(a, b, expected)) << a << " + " << b;
+      EXPECT_EQ(got, expected) << a << " + " << b;
+      EXPECT_EQ(plain::multiply_overflows(a, b, got), multiply_overflows(a, b, expected)) << a << " * " << b;
+      EXPECT_EQ(got, expected) << a << " * " << b;
+    }
+  }
+  std::uint64_t result = 0;
+  EXPECT_TRUE(plain::multiply_overflows(0x100000000, 0x100000000, result));
+  EXPECT_FALSE(plain::multiply_overflows(0xFFFFFFFF, 0x100000001, result));
+  EXPECT_EQ(result, kMost);
+}
+
+TEST(Compiler, BytesAreReversed) {
+  EXPECT_EQ(plain::reversed_bytes(0x0123456789ABCDEF), 0xEFCDAB8967452301U);
+  for (const std::uint64_t value : kNumbers) EXPECT_EQ(plain::reversed_bytes(value), reversed_bytes(value));
+}
+
+}  // namespace
+}  // namespace st
