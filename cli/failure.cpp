@@ -22,7 +22,8 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
 // Whether a message names the path already: one about a file begins with it, one about a shard contains it. A tensor
 // may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
-  if (message.starts_with("'") || message.ends_with(" in " + path)) return true;
+  if (message.starts_with("'") || message.starts_with("a file beside '")) return true;  // of OUT
+  if (message.ends_with(" in " + path)) return true;
   for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
     const std::size_t at = message.find(words);
     if (at != message.npos && !message.substr(0, at).ends_with("tensor ")) return true;

@@ -197,6 +197,10 @@ class SplitAndMerge(Case):
             self.assertEqual(os.path.exists(self.path("shards")), made)
             self.assertEqual(self.names("shards") if made else [], [])
 
+    def test_an_output_that_cannot_be_made_is_named_alone(self):
+        line = self.refused(3, "rename", self.model(), "a", "c", "/proc/x.safetensors")
+        self.assertTrue(line.startswith("safetensors: a file beside '/proc/x.safetensors': "), line)
+
     @needs_interference
     def test_an_index_of_somebody_who_was_faster_stays(self):
         result = run("split", self.model(), self.path("shards"), "--max-size", "3KB", env=interfered("index"))
