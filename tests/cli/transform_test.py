@@ -225,7 +225,10 @@ class SplitAndMerge(Case):
         first = self.path("out/model-00001-of-00002.safetensors")
         while not os.path.exists(first) and process.poll() is None:
             pass
-        meanwhile()
+        try:
+            meanwhile()
+        except FileExistsError:
+            process.wait(timeout=60)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
         if process.returncode == 0:
