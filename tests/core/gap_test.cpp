@@ -30,7 +30,8 @@ std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) 
   ++counted.requests;
   std::memset(dst, 0, n);
   if (offset < counted.front.size()) {
-    std::memcpy(dst, counted.front.data() + offset, std::min<std::uint64_t>(n, counted.front.size() - offset));
+    std::memcpy(dst, counted.front.data() + offset,
+                std::min(n, counted.front.size() - static_cast<std::size_t>(offset)));
   }
   return 0;
 }
