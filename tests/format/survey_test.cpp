@@ -111,7 +111,7 @@ TEST(Survey, EndsAfterManyFindingsOfBintensors) {
   header = "\0\xfb\xf5\x01"s;  // 501 tensors, each at a wrong place and of a wrong size, but for the first
   for (int i = 0; i < 501; ++i)
     header += {2, static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26), 1, 1, 2, 0, 1};
-  for (const std::uint64_t data : {0, 1, 2}) EXPECT_EQ(survey(header, data).size(), kMostFindings + 1);
+  for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(survey(header, data).size(), kMostFindings + 1);
 }
 
 // What the caller's options take is no fault.
