@@ -19,10 +19,10 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
   return next == message.size() || message[next] < '0' || message[next] > '9';
 }
 
-// Whether a message names the path already: one about a file begins with it, one about a shard contains it. A tensor
-// may have the same name as the path.
+// Whether a message names the path already: one about a file begins with it, or with the file beside which a new one
+// could not be made; one about a shard contains it. A tensor may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
-  if (message.starts_with("'") || message.starts_with("a file beside '")) return true;  // of OUT
+  if (message.starts_with("'") || message.starts_with("a file beside '")) return true;
   if (message.ends_with(" in " + path)) return true;
   for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
     const std::size_t at = message.find(words);

@@ -8,7 +8,8 @@ list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ST_TARGET ST_ZIG)
 string(REGEX REPLACE "-.*" "" CMAKE_SYSTEM_PROCESSOR "${ST_TARGET}")
 if(ST_TARGET MATCHES "-macos")
   set(CMAKE_SYSTEM_NAME Darwin)
-  # <math.h> asks for a part of <float.h>, and the guard of libc++'s then keeps the rest from whoever includes it.
+  # libc++'s <float.h> can be included once, and <math.h> does so for INFINITY alone, which leaves no FLT_MAX to others. So
+  # all of it comes first, with INFINITY, which strict ISO mode leaves out.
   set(CMAKE_CXX_FLAGS_INIT "-U__STRICT_ANSI__ -include float.h")
   set(CMAKE_C_FLAGS_INIT "-D_DARWIN_C_SOURCE")  # for a test that asks for POSIX, and so gets nothing else
 elseif(ST_TARGET MATCHES "-windows")

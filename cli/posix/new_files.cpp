@@ -33,8 +33,6 @@ struct NewFiles::State {
   Descriptor folder;
   std::vector<std::string> names;
   std::vector<const char*> texts;
-  std::size_t made = 0;
-  bool made_folder = false;
 };
 
 NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names)
@@ -42,8 +40,8 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
   State& state = *state_;
   state.path = folder;
   state.names = names;
-  state.made_folder = mkdir(folder.c_str(), 0777) == 0;
-  if (!state.made_folder && errno != EEXIST) fail(folder, errno);
+  const bool made_folder = mkdir(folder.c_str(), 0777) == 0;
+  if (!made_folder && errno != EEXIST) fail(folder, errno);
   state.folder = Descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!state.folder) fail(folder, errno);
   for (const std::string& name : state.names) {
@@ -56,22 +54,17 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
     make_folders_of(state.folder.get(), name, shown);
     state.texts.push_back(name.c_str());
   }
-  set_pending_list(state.folder.get(), state.texts.data(), state.made_folder ? state.path.c_str() : nullptr);
+  set_pending_list(state.folder.get(), state.texts.data(), made_folder ? state.path.c_str() : nullptr);
 }
 
 NewFiles::~NewFiles() {
   if (!state_) return;
-  for (std::size_t i = 0; i < state_->made; ++i) unlinkat(state_->folder.get(), state_->texts[i], 0);
-  if (state_->made_folder) rmdir(state_->path.c_str());
-  clear_pending_list();
+  remove_pending_list();
 }
 
 void NewFiles::begin_next() { begin_pending(); }
 
-void NewFiles::end_next(bool made) {
-  if (made) ++state_->made;
-  end_pending(made);
-}
+void NewFiles::end_next(bool made) { end_pending(made); }
 
 void NewFiles::keep() {
   clear_pending_list();

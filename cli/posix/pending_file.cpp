@@ -26,16 +26,17 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<const char* const*> list_names{nullptr};
 std::atomic<const char*> list_made_folder{nullptr};
 std::atomic<std::size_t> list_count{0};
-std::atomic<bool> list_makes{false};  // the name after those that are counted
-std::atomic<int> list_waiting{0};     // a signal
+std::atomic<const char*> list_making{nullptr};  // the next name, while its file is being made
+std::atomic<int> list_waiting{0};               // the signal that waits until it has been
 std::atomic<int> list_folder{-1};
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free);
 
-bool is_being_made() {
+// Whether a file has the name of the one that is being made, so that only the end of making tells whose it is.
+bool is_undecided() {
   const int folder = list_folder.load();
-  if (folder < 0 || !list_makes.load()) return false;
+  const char* const name = list_making.load();
   struct stat status {};
-  return fstatat(folder, list_names.load()[list_count.load()], &status, AT_SYMLINK_NOFOLLOW) == 0;
+  return folder >= 0 && name != nullptr && fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 void remove_list() {
@@ -46,7 +47,7 @@ void remove_list() {
 }
 
 extern "C" void remove_pending(int signal) {
-  if (is_being_made() && list_waiting.exchange(signal) == 0) return;
+  if (is_undecided() && list_waiting.exchange(signal) == 0) return;
   const int folder = pending_folder.load();
   if (folder >= 0) unlinkat(folder, pending_name.data(), 0);
   remove_list();
@@ -81,20 +82,25 @@ void set_pending_list(int folder, const char* const* names, const char* made_fol
   list_names = names;
   list_made_folder = made_folder;
   list_count = 0;
-  list_makes = false;
+  list_making = nullptr;
   list_folder = folder;
   install_handlers();
 }
 
-void begin_pending() { list_makes = true; }
+void begin_pending() { list_making = list_names.load()[list_count.load()]; }
 
 // The count goes up first: else a signal between the two would leave the file.
 void end_pending(bool made) {
   if (made) ++list_count;
-  list_makes = false;
+  list_making = nullptr;
   if (const int signal = list_waiting.load(); signal != 0) raise(signal);
 }
 
 void clear_pending_list() { list_folder = -1; }
+
+void remove_pending_list() {
+  remove_list();
+  clear_pending_list();
+}
 
 }  // namespace cli

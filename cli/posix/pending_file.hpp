@@ -16,10 +16,12 @@ void clear_pending();
 // The same for the first names of a list, and then for a folder that was made for them unless that is nullptr. The texts
 // must stay until the list is cleared. None is removed until one has been made.
 void set_pending_list(int folder, const char* const* names, const char* made_folder);
-// From begin to end, the next name of the list is being made. If a file has that name when a signal comes, it may be
-// somebody else's: then the signal waits for the end, which tells; a second one does not.
+// From begin to end the file of the next name is being made. If there is a file of that name when a signal comes, it may
+// be somebody else's: the signal waits until end_pending() says whether it was made here. A second signal does not wait.
 void begin_pending();
 void end_pending(bool made);
 void clear_pending_list();
+// Does what a signal would do to the files and the folder, and clears the list.
+void remove_pending_list();
 
 }  // namespace cli
