@@ -2,6 +2,8 @@
 //   reads    a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
 //   index    where a new *.index.json is going to appear, there is one of somebody else's
 //   shard    where the second *.safetensors is going to appear, likewise
+//   signal   SIGINT comes as soon as the second *.safetensors has appeared
+//   shard+signal  both: it comes when the second one could not appear
 //   names    no file is made without a name, as on NFS
 //   time     the monotonic clock is a fifth of a second later each time it is read
 //   threads  no thread can be begun
@@ -15,6 +17,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <safetensors/safetensors.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,9 +51,19 @@ ssize_t pread(int file, void *to, size_t n, off_t offset) {
   return got;
 }
 
+static int is_second_shard(const char *name) {
+  return strstr(name, "-00002-of-") != NULL && ends_with(name, strlen(name), ".safetensors");
+}
+
 static int is_wanted(const char *name) {
   return (asked_for("index") && ends_with(name, strlen(name), ".index.json")) ||
-         (asked_for("shard") && strstr(name, "-00002-of-") != NULL && ends_with(name, strlen(name), ".safetensors"));
+         ((asked_for("shard") || asked_for("shard+signal")) && is_second_shard(name));
+}
+
+static void interrupt_behind(const char *name) {
+  const int error = errno;
+  if ((asked_for("signal") || asked_for("shard+signal")) && is_second_shard(name)) raise(SIGINT);
+  errno = error;
 }
 
 int open(const char *path, int flags, ...) {
@@ -78,14 +91,18 @@ int linkat(int from, const char *name, int to, const char *new_name, int flags) 
   static int (*next)(int, const char *, int, const char *, int);
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "linkat");
   be_first(to, new_name);
-  return next(from, name, to, new_name, flags);
+  const int result = next(from, name, to, new_name, flags);
+  interrupt_behind(new_name);
+  return result;
 }
 
 int renameat(int from, const char *name, int to, const char *new_name) {
   static int (*next)(int, const char *, int, const char *);
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "renameat");
   be_first(to, new_name);
-  return next(from, name, to, new_name);
+  const int result = next(from, name, to, new_name);
+  interrupt_behind(new_name);
+  return result;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

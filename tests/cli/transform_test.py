@@ -210,8 +210,8 @@ class SplitAndMerge(Case):
         with open(self.path("shards/model.safetensors.index.json")) as file:
             self.assertEqual(file.read(), "theirs")
 
-    def interrupted_cast(self, meanwhile=lambda: None):
-        """The first shard is done at once, the second takes a while. The signal comes in between."""
+    def test_nothing_is_left_of_an_interrupted_model(self):
+        """The first shard is done at once, the second takes a while."""
         size = 400 << 20
         os.mkdir(self.path("in"))
         shards = {"model-00001-of-00002.safetensors": [("a", "F32", [1], 4)],
@@ -225,34 +225,26 @@ class SplitAndMerge(Case):
         first = self.path("out/model-00001-of-00002.safetensors")
         while not os.path.exists(first) and process.poll() is None:
             pass
-        try:
-            meanwhile()
-        except FileExistsError:
-            process.wait(timeout=60)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
         if process.returncode == 0:
             self.skipTest("it was done before the signal came")
         self.assertEqual(process.returncode, -signal.SIGINT)
-
-    def test_nothing_is_left_of_an_interrupted_model(self):
-        self.interrupted_cast()
         if os.environ.get("ST_LINUX_IO") == "0" and os.path.isdir(self.path("out")):
             # Without nameless files there is one with a name, which the next writer to the folder removes.
             self.assertTrue(all(name.startswith(".") for name in os.listdir(self.path("out"))))
         else:
             self.assertEqual(os.listdir(self.folder), ["in"])
 
-    def test_a_signal_leaves_what_somebody_else_has_made_meanwhile(self):
-        second = pathlib.Path(self.path("out/model-00002-of-00002.safetensors"))
-
-        def make_theirs():
-            with open(second, "x") as file:
-                file.write("theirs")
-
-        self.interrupted_cast(make_theirs)
-        self.assertEqual(second.read_text(), "theirs")
-        self.assertEqual([name for name in os.listdir(second.parent) if not name.startswith(".")], [second.name])
+    @needs_interference
+    def test_a_signal_leaves_nothing_but_what_somebody_else_has_made(self):
+        for what, left in (("signal", []), ("shard+signal", ["theirs"])):
+            with self.subTest(what):
+                folder = pathlib.Path(self.path(what))
+                folder.mkdir()
+                result = run("split", self.model(), str(folder), "--max-size", "3KB", env=interfered(what))
+                self.assertEqual(result.returncode, -signal.SIGINT, result.stderr)
+                self.assertEqual([path.read_text() for path in folder.glob("[!.]*")], left)
 
 
 class Rename(Case):
