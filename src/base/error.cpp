@@ -99,13 +99,14 @@ std::string in_quotes(std::string_view name) {
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array kUnits{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
   if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 999.95 && unit + 1 < kUnits.size()) {
-    value /= 1000;
+  std::uint64_t in_unit = 1000;
+  std::size_t unit = 1;
+  // Whole numbers, since those with a fraction are compared otherwise by each processor.
+  while (unit + 1 < kUnits.size() && bytes >= 1000 * in_unit - in_unit / 20) {
+    in_unit *= 1000;
     ++unit;
   }
-  return formatted("{:.1f} {}", value, kUnits[unit]);
+  return formatted("{:.1f} {}", static_cast<double>(bytes) / static_cast<double>(in_unit), kUnits[unit]);
 }
 
 }  // namespace st
