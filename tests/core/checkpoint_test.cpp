@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "base/error.hpp"
 #include "io/memory_source.hpp"
 #include "io/posix/file_source.hpp"
@@ -28,9 +29,7 @@ std::string sample() {
     header += formatted(R"(,"t\u002e{}":{{"dtype":"U16","shape":[2],"data_offsets":[{},{}]}})", i, 4 * i, 4 * i + 4);
   }
   header += '}';
-  std::string file(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
-  file += header;
+  std::string file = format::file_front(header);
   for (std::uint32_t i = 0; i < kTensors; ++i) file.append(reinterpret_cast<const char*>(&i), 4);
   return file;
 }

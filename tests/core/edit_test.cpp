@@ -375,8 +375,8 @@ TEST_F(EditTest, says_that_a_file_is_read_only) {
 
 // A save that comes while an edit copies the data into a new file.
 TEST_F(EditTest, does_not_undo_a_save) {
-  const std::array<std::uint64_t, 1> shape{std::uint64_t{64} << 20};
-  const std::string data(shape[0], 'o');
+  const std::string data(std::size_t{64} << 20, 'o');
+  const std::array<std::uint64_t, 1> shape{data.size()};
   {
     Writer writer;
     writer.add("old", Dtype::U8, shape, data.data());

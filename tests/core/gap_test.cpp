@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "base/formatted.hpp"
 #include "core/plan.hpp"
 #include "io/callback_source.hpp"
@@ -60,9 +61,7 @@ TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
     const std::string header =
         formatted(R"({{"m":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, which.stride, end);
     Counted counted;
-    const std::uint64_t length = header.size();
-    counted.front.assign(reinterpret_cast<const char*>(&length), sizeof length);
-    counted.front += header;
+    counted.front = format::file_front(header);
     const auto file =
         Checkpoint::open(io::callback_source({read_at, nullptr, &counted}, counted.front.size() + end), OpenOptions{});
     Plan plan(*file);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
@@ -29,9 +30,7 @@ using Names = std::vector<std::string>;
 using Entries = std::vector<std::pair<std::string, std::size_t>>;  // tensor and shard
 
 std::string bytes_of(const std::string& header, std::size_t data) {
-  std::string file(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
-  return file + header + std::string(data, 'x');
+  return format::file_front(header) + std::string(data, 'x');
 }
 
 std::string entry(const std::string& name, std::size_t begin, std::size_t end) {

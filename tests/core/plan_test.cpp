@@ -28,6 +28,7 @@
 #include <thread>
 #include <utility>
 
+#include "../format/file_front.hpp"
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "io/callback_source.hpp"
@@ -46,7 +47,7 @@ std::atomic<std::int64_t> fake_step{0};
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   if (fake_now == 0 || clock != CLOCK_MONOTONIC) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   const std::int64_t now = fake_now.fetch_add(fake_step);
-  *time = {now / 1'000'000'000, now % 1'000'000'000};
+  *time = {static_cast<time_t>(now / 1'000'000'000), static_cast<long>(now % 1'000'000'000)};
   return 0;
 }
 
@@ -54,6 +55,8 @@ namespace st::core {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+
+Bytes room_for(const Tensor& tensor) { return Bytes(static_cast<std::size_t>(tensor.bytes())); }
 
 std::byte pattern(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
 
@@ -83,10 +86,8 @@ class CheckpointFile {
       at = end;
     }
     header += "}";
-    const std::uint64_t length = header.size();
     std::ofstream file(path_, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&length), sizeof length);
-    file << header;
+    file << format::file_front(header);
     for (std::uint64_t i = 0; i < at; ++i) file.put(static_cast<char>(pattern(i)));
     file.close();
     const int descriptor = ::open(path_.c_str(), O_RDONLY);
@@ -142,11 +143,11 @@ class Wishes {
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step) {
     const format::Slice slice = format::slice(tensor, begin, end, step);
     Bytes all(kGuard, std::byte{0xEE});
-    all.resize(kGuard + slice.bytes);
+    all.resize(kGuard + static_cast<std::size_t>(slice.bytes));
     for (std::uint64_t r = 0; r < format::run_count(slice); ++r) {
       const format::Run run = format::run_at(slice, r);
-      for (std::uint64_t i = 0; i < slice.run_bytes; ++i)
-        all[kGuard + run.dst + i] = pattern(tensor.begin + run.src + i);
+      std::byte* const dst = all.data() + kGuard + run.dst;
+      for (std::uint64_t i = 0; i < slice.run_bytes; ++i) dst[i] = pattern(tensor.begin + run.src + i);
     }
     all.resize(all.size() + kGuard, std::byte{0xEE});
     destinations_.push_back(std::make_unique<Bytes>(all.size(), std::byte{0xEE}));
@@ -329,7 +330,7 @@ TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
     const std::uint64_t cut = shard_of(odd).offset_of(odd) + 500'000;
     ASSERT_EQ(truncate(checkpoint.path().c_str(), static_cast<off_t>(cut)), 0);
     Bytes small(100);
-    Bytes large(odd.bytes());
+    Bytes large = room_for(odd);
     Plan plan(*file);
     plan.add(*file->tensor("small"), nullptr, nullptr, nullptr, small.data(), small.size());
     plan.add(odd, nullptr, nullptr, nullptr, large.data(), large.size());
@@ -382,7 +383,7 @@ TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
       Checkpoint::open(io::callback_source({CancelledSource::read_at, nullptr, &source}, source.bytes.size()), {});
   const Tensor& wide = *file->tensor("wide");
   for (const bool from_callback : {false, true}) {
-    Bytes memory(wide.bytes());
+    Bytes memory = room_for(wide);
     Plan plan(*file);
     plan.add(wide, nullptr, nullptr, nullptr, memory.data(), memory.size());
     source.plan = from_callback ? nullptr : &plan;
@@ -454,7 +455,7 @@ TEST(Plan, AReaderThatFailsStopsTheOthers) {
     const CheckpointPtr file =
         Checkpoint::open(io::callback_source({FailingInside::read_at, nullptr, &source}, bytes.size()), {});
     const Tensor& wide = *file->tensor("wide");
-    Bytes memory(wide.bytes());
+    Bytes memory = room_for(wide);
     Plan plan(*file);
     plan.add(wide, nullptr, nullptr, nullptr, memory.data(), memory.size());
     ReadOptions options;
@@ -612,7 +613,7 @@ TEST(Plan, ASliceThatLiesTogetherIsReadOnce) {
   given.reads = 0;
   read_slice(tall, format::slice(tall, begin, end, nullptr), rows.data(), rows.size());
   EXPECT_EQ(given.reads, 1U);
-  for (std::uint64_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], pattern(tall.begin + 160 + i));
+  for (std::size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], pattern(tall.begin + 160 + i));
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
@@ -666,7 +667,7 @@ TEST(Plan, TellsTheCallersThreadOnly) {
   const CheckpointPtr file =
       Checkpoint::open(io::callback_source({SlowForTheCaller::read_at, nullptr, &slow}, slow.bytes.size()), {});
   const Tensor& odd = *file->tensor("odd");
-  Bytes memory(odd.bytes());
+  Bytes memory = room_for(odd);
   Plan plan(*file);
   plan.add(odd, nullptr, nullptr, nullptr, memory.data(), memory.size());
   Listener listener;
@@ -700,11 +701,11 @@ TEST(Plan, NamesTheTensorOfAPieceOfSeveral) {
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(header.size());
   bytes += header;
-  const std::uint64_t size = bytes.size() + 18;
-  const std::uint64_t readable = bytes.size();  // the header is there
+  const std::size_t size = bytes.size() + 18;
+  const std::size_t readable = bytes.size();  // the header is there
   bytes.resize(size);
   const CheckpointPtr file = Checkpoint::open(io::callback_source({read_half, nullptr, &bytes}, size), {});
-  for (const std::uint64_t tensors : {0U, 1U}) {
+  for (const std::size_t tensors : {0U, 1U}) {
     bytes.resize(readable + 9 * tensors);
     Bytes a(9);
     Bytes b(9);
@@ -732,10 +733,8 @@ TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
     std::string header =
         formatted(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
     header.resize(kBytes * (i + 1), ' ');
-    const std::uint64_t length = header.size();
     std::ofstream shard(formatted("{}/m-{}-of-{}.safetensors", folder, i + 1, kShards), std::ios::binary);
-    shard.write(reinterpret_cast<const char*>(&length), sizeof length);
-    shard << header << std::string(kBytes, static_cast<char>('a' + i));
+    shard << format::file_front(header) << std::string(kBytes, static_cast<char>('a' + i));
   }
   for (const io::Cache cache : {io::Cache::automatic, io::Cache::through, io::Cache::around}) {
     const CheckpointPtr file = Checkpoint::open(folder.c_str(), {});
@@ -799,14 +798,13 @@ TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
   std::string header =
       formatted(R"({{"t":{{"dtype":"U8","shape":[{},{}],"data_offsets":[0,{}]}}}})", kRows, kRow, kRows * kRow);
   header.resize(kRow - 8, ' ');
-  const std::uint64_t length = header.size();
+  const std::string front = format::file_front(header);
   const std::string path = temporary_folder() + "/plan_test_slice_" + std::to_string(getpid());
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const std::string rows(kRow * kWanted, 'x');
   const auto at = static_cast<off_t>(kRow * (1 + kFirst));
   ASSERT_EQ(ftruncate(descriptor, static_cast<off_t>(kRow * (1 + kRows))), 0);
-  ASSERT_EQ(pwrite(descriptor, &length, sizeof length, 0), 8);
-  ASSERT_EQ(pwrite(descriptor, header.data(), length, 8), static_cast<ssize_t>(length));
+  ASSERT_EQ(pwrite(descriptor, front.data(), front.size(), 0), static_cast<ssize_t>(front.size()));
   ASSERT_EQ(pwrite(descriptor, rows.data(), rows.size(), at), static_cast<ssize_t>(rows.size()));
   ASSERT_EQ(fsync(descriptor), 0);
   ::close(descriptor);

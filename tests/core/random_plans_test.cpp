@@ -25,6 +25,7 @@
 
 #include <fmt/format.h>
 
+#include "../format/file_front.hpp"
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
 #include "base/error.hpp"
@@ -91,7 +92,7 @@ struct Model {
     for (const Shape& shape : kShapes) {
       if (&shape == std::end(kShapes) - 1 && number + 1 != kShards) break;
       std::size_t bytes = 1;
-      for (const std::uint64_t dim : shape) bytes *= dim;
+      for (const std::uint64_t dim : shape) bytes *= static_cast<std::size_t>(dim);
       tensors.push_back({formatted("t{}", tensors.size()), shape, number, at});
       header += formatted(R"({}"{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
                           tensors.back().name, fmt::join(shape, ","), at, at + bytes);
@@ -99,9 +100,7 @@ struct Model {
     }
     header += "}" + std::string(number, ' ');  // data at any alignment
     std::string& file = files[number];
-    const std::uint64_t length = header.size();
-    file.assign(reinterpret_cast<const char*>(&length), sizeof length);
-    file += header;
+    file = format::file_front(header);
     for (std::size_t i = first; i < tensors.size(); ++i) tensors[i].begin += file.size();
     std::mt19937_64 random(number);
     const std::size_t data = file.size();
@@ -147,7 +146,7 @@ void copy_naively(const Wish& wish, std::size_t dim, std::size_t element, std::s
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : random_(seed) {}
-  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  std::size_t below(std::uint64_t n) { return static_cast<std::size_t>(random_() % n); }
   template <class T, std::size_t N>
   T any_of(const T (&values)[N]) {
     return values[below(N)];
@@ -197,7 +196,7 @@ std::vector<Wish> random_wishes(std::optional<std::size_t> shard, Dice& dice) {
     cut(wish, dice);
     if (wish.whole) {
       std::size_t bytes = 1;
-      for (const std::uint64_t dim : wish.tensor->shape) bytes *= dim;
+      for (const std::uint64_t dim : wish.tensor->shape) bytes *= static_cast<std::size_t>(dim);
       wish.bytes = model().files[wish.tensor->shard].substr(wish.tensor->begin, bytes);
     } else {
       copy_naively(wish, 0, 0, wish.bytes);

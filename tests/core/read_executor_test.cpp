@@ -33,7 +33,7 @@ class ReadExecutorTest : public testing::Test, public ReadListener {
     std::string name = testing::TempDir() + "executorXXXXXX";
     const int file = mkstemp(name.data());
     std::vector<std::byte> bytes(kSize);
-    for (std::uint64_t i = 0; i < kSize; ++i) bytes[i] = byte_at(i);
+    for (std::size_t i = 0; i < kSize; ++i) bytes[i] = byte_at(i);
     ASSERT_EQ(::write(file, bytes.data(), bytes.size()), static_cast<ssize_t>(kSize));
     ASSERT_EQ(fsync(file), 0);
     close(file);
@@ -139,7 +139,7 @@ TEST_F(ReadExecutorTest, a_refused_direct_read_is_one_through_the_cache) {
     executor.execute(batch);
     read_faults::disarm();
     EXPECT_EQ(read_faults::calls(), 2U);
-    for (std::uint64_t i = 5; i < 100'005; ++i) ASSERT_EQ(place[i], byte_at(i));
+    for (std::size_t i = 5; i < 100'005; ++i) ASSERT_EQ(place[i], byte_at(i));
   }
 }
 

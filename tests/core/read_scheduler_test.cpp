@@ -189,7 +189,7 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
   }
   const Readers readers = readers_of({quick.get()});
   std::vector<ReadRequest> many;
-  for (std::uint64_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
+  for (std::size_t i = 0; i < 1000; ++i) many.push_back({0, 10 * i, 10, &place, i, nullptr});
   std::vector<std::size_t> sizes;
   for (const ReadBatch& batch : batches_of(many, readers, {})) sizes.push_back(batch.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 
@@ -25,10 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string model(const std::string& tensors, std::size_t bytes, char fill) {
-  const std::string header = R"({"__metadata__":{"format":"pt"})" + tensors + "}";
-  std::string file(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
-  return file + header + std::string(bytes, fill);
+  return format::file_front(R"({"__metadata__":{"format":"pt"})" + tensors + "}") + std::string(bytes, fill);
 }
 
 std::string entry(const std::string& name, std::size_t begin) {

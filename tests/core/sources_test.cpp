@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
@@ -91,12 +92,6 @@ class RemoteFolder final : public io::Folder {
   Requests& requests_;
 };
 
-std::string header(const std::string& json) {
-  std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
-  return bytes + json;
-}
-
 std::string counted(std::size_t size) {
   std::string bytes(size, '\0');
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
@@ -105,9 +100,9 @@ std::string counted(std::size_t size) {
 
 // A matrix of 1000 rows of 100 bytes, and 50 bytes far behind it.
 std::string sample() {
-  return header(R"({"m":{"dtype":"U8","shape":[1000,100],"data_offsets":[0,100000]},)"
-                R"("gap":{"dtype":"U8","shape":[100000],"data_offsets":[100000,200000]},)"
-                R"("v":{"dtype":"U8","shape":[50],"data_offsets":[200000,200050]}})") +
+  return format::file_front(R"({"m":{"dtype":"U8","shape":[1000,100],"data_offsets":[0,100000]},)"
+                            R"("gap":{"dtype":"U8","shape":[100000],"data_offsets":[100000,200000]},)"
+                            R"("v":{"dtype":"U8","shape":[50],"data_offsets":[200000,200050]}})") +
          counted(200'050);
 }
 
@@ -199,7 +194,7 @@ TEST(Sources, ATruncatedOneIsNamedWithItsTensor) {
 }
 
 TEST(Sources, FaultsOfAHeaderNameTheSource) {
-  const std::string bytes = header("{]");
+  const std::string bytes = format::file_front("{]");
   Requests requests;
   const Error error = error_of(
       [&] { Checkpoint::open(std::make_unique<RemoteSource>("store://bad", bytes, requests, io::Traits{}), {}); });
@@ -225,8 +220,8 @@ TEST(Sources, TensorsAreCopiedIntoANewFile) {
 // ---- folders -----------------------------------------------------------------------------------------------------------
 
 std::string one_tensor(const std::string& name, const std::string& data) {
-  return header(R"({")" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +
-                R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}") +
+  return format::file_front(R"({")" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +
+                            R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}") +
          data;
 }
 
@@ -238,7 +233,7 @@ const std::string kIndex = R"({"metadata":{"k":"v"},"weight_map":{)"
 std::string bytes_of(const Checkpoint& file, const char* name) {
   const Tensor* const tensor = file.tensor(name);
   if (tensor == nullptr) return "no tensor";
-  std::string bytes(tensor->bytes(), '?');
+  std::string bytes(static_cast<std::size_t>(tensor->bytes()), '?');
   read(*tensor, bytes.data());
   return bytes;
 }
@@ -333,7 +328,7 @@ TEST(Sources, AHeaderThatIsEditedMeanwhileIsReadAsItIsNow) {
     const std::string n = std::to_string(4000 - header_bytes);
     std::string json = "{\"" + name + R"(":{"dtype":"U8","shape":[)" + n + R"(],"data_offsets":[0,)" + n + "]}}";
     json.resize(header_bytes, ' ');
-    return header(json) + std::string(4000 - header_bytes, 'x');
+    return format::file_front(json) + std::string(4000 - header_bytes, 'x');
   };
   const std::pair<std::size_t, std::size_t> lengths[] = {{3000, 200}, {200, 3000}};
   for (const auto& [before, after] : lengths) {
@@ -415,7 +410,7 @@ TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
   };
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const std::string bytes =
-      header(formatted(R"({{"t":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kBytes)) +
+      format::file_front(formatted(R"({{"t":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kBytes)) +
       std::string(kBytes, 'x');
   const CheckpointPtr file = Checkpoint::open(std::make_unique<Source>(bytes), {});
   std::vector<std::byte> memory(kBytes);

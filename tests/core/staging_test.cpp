@@ -29,6 +29,7 @@
 
 #include <fmt/format.h>
 
+#include "../format/file_front.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
@@ -109,7 +110,7 @@ class LateDevice final : public Device {
   std::byte* contents(std::size_t at) { return memory_.data() + at; }
   std::size_t copies() const { return copies_; }
   std::size_t calls() const { return calls_; }
-  std::size_t batches() const { return mark_; }
+  std::uint64_t batches() const { return mark_; }
   std::size_t count_slots() const { return slots_.size(); }
   bool failed_in_new_slot() const { return in_new_slot_; }
   void refuse_slots(bool refuses) { refuses_slots_ = refuses; }
@@ -158,15 +159,13 @@ std::string model_bytes() {
   std::size_t at = 0;
   for (const Shape& shape : kShapes) {
     std::size_t bytes = 1;
-    for (const std::uint64_t dim : shape) bytes *= dim;
+    for (const std::uint64_t dim : shape) bytes *= static_cast<std::size_t>(dim);
     header += formatted(R"({}"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", at == 0 ? "" : ",",
                         &shape - kShapes, fmt::join(shape, ","), at, at + bytes);
     at += bytes;
   }
   header += "}";
-  const std::uint64_t length = header.size();
-  std::string file(reinterpret_cast<const char*>(&length), sizeof length);
-  file += header;
+  std::string file = format::file_front(header);
   std::mt19937_64 random(1);
   for (std::size_t i = 0; i < at; ++i) file += static_cast<char>(random());
   return file;
@@ -191,6 +190,8 @@ struct Models {
   CheckpointPtr on_disk;
 };
 
+std::size_t size_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.bytes()); }
+
 struct Destination {
   std::string tensor;
   bool whole = false;
@@ -202,7 +203,7 @@ struct Destination {
 
 class StagingTest : public testing::Test {
  protected:
-  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  std::size_t below(std::uint64_t n) { return static_cast<std::size_t>(random_() % n); }
 
   // A few tensors and slices, some backwards, with the bytes that each has.
   std::vector<Destination> random_destinations() {
@@ -221,7 +222,7 @@ class StagingTest : public testing::Test {
         one.step.push_back(step);
         const std::int64_t span = step < 0 ? length : length - one.begin.back();
         const std::int64_t stride = step < 0 ? -step : step;
-        one.bytes *= one.whole ? dim : static_cast<std::size_t>((span + stride - 1) / stride);
+        one.bytes *= static_cast<std::size_t>(one.whole ? length : (span + stride - 1) / stride);
       }
     }
     return all;
@@ -309,7 +310,7 @@ TEST_F(StagingTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
     const Tensor& tensor = *models_.in_memory->tensor_at(i);
     plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-    at += tensor.bytes();
+    at += size_of(tensor);
   }
   ReadOptions options;
   options.threads = 1;
@@ -327,7 +328,7 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
     for (const char* name : {"t3", "t5", "t7"}) {
       const Tensor& tensor = *models_.on_disk->tensor(name);
       plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-      at += tensor.bytes();
+      at += size_of(tensor);
     }
     device.fail_at(failing);
     ReadOptions options;
@@ -359,8 +360,8 @@ TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
       const Tensor& tensor = *models_.in_memory->tensor_at(i);
       plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
       // The first tensor of the slot is named: for the last tensor, which fills many slots, it is the one.
-      if (tensor.name() == bad) device.refuse(device.address(at + tensor.bytes() - 1));
-      at += tensor.bytes();
+      if (tensor.name() == bad) device.refuse(device.address(at + size_of(tensor) - 1));
+      at += size_of(tensor);
     }
     ReadOptions options;
     options.threads = 1;
@@ -456,7 +457,7 @@ TEST_F(StagingTest, APlanDoesNotWaitForTheEndOfAnother) {
   EXPECT_TRUE(stuck.complete(0));
   EXPECT_EQ(device.count_slots(), 2U);
   const Tensor& tensor = *models_.in_memory->tensor("t7");
-  std::vector<std::byte> bytes(tensor.bytes());
+  std::vector<std::byte> bytes(size_of(tensor));
   read_slice(tensor, format::slice(tensor, nullptr, nullptr, nullptr), bytes.data(), bytes.size());
   EXPECT_EQ(std::memcmp(device.contents(std::size_t{2} << 20), bytes.data(), bytes.size()), 0);
 }
@@ -500,7 +501,7 @@ TEST_F(StagingTest, ACallbackMayFillTheSameDevice) {
     for (std::size_t i = 0; i < models_.on_disk->count_tensors(); ++i) {
       const Tensor& tensor = *models_.on_disk->tensor_at(i);
       plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-      at += tensor.bytes();
+      at += size_of(tensor);
     }
     ReadOptions options;
     options.threads = threads;

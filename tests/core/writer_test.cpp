@@ -139,7 +139,7 @@ class RandomTables {
       made.shape.push_back(4);
       elements *= 4;
     }
-    made.data.resize(elements * info(made.dtype).bits / 8);
+    made.data.resize(static_cast<std::size_t>(elements * info(made.dtype).bits / 8));
     for (char& byte : made.data) byte = static_cast<char>(pick(256));
     return made;
   }
@@ -486,7 +486,7 @@ std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < data.size(); ++i) {
     for (std::size_t at = 0; at < data[i].size(); at += pieces.back().n)
-      pieces.push_back({i, at, std::min<std::size_t>(1 + random() % most, data[i].size() - at)});
+      pieces.push_back({i, at, std::min(1 + static_cast<std::size_t>(random() % most), data[i].size() - at)});
   }
   std::shuffle(pieces.begin(), pieces.end(), random);
   return pieces;
@@ -669,7 +669,7 @@ TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   first.finish();
   std::string bytes = contents(path());
   const io::Callbacks calls{[](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
-                              static_cast<std::string*>(ctx)->copy(static_cast<char*>(dst), n, offset);
+                              std::memcpy(dst, static_cast<std::string*>(ctx)->data() + offset, n);
                               return 0;
                             },
                             nullptr, &bytes};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "file_front.hpp"
 #include "format/header.hpp"
 
 namespace st::format {
@@ -24,9 +25,8 @@ inline std::unique_ptr<HeaderRead> read(const std::string& header, std::uint64_t
                                         const HeaderOptions& options = {}) {
   auto result = std::make_unique<HeaderRead>();
   const std::uint64_t size = kLengthBytes + header.size() + data;
-  std::string prefix(kLengthBytes, '\0');
-  for (std::size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
-  prefix = (prefix + header + std::string(std::min<std::uint64_t>(data, 64), '\1')).substr(0, 64);
+  const std::string some_data(static_cast<std::size_t>(std::min<std::uint64_t>(data, 64)), '\1');
+  const std::string prefix = (file_front(header) + some_data).substr(0, 64);
   EXPECT_EQ(find_header(prefix, size, options).bytes, header.size());
   result->header.assign(header.begin(), header.end());
   result->header.resize(header.size() + kPadding);

@@ -131,7 +131,7 @@ TEST(Header, NothingIsReadBeyondThePadding) {
       std::uint64_t length = 0;
       if (status_of([&] { length = find_header(std::string_view(file).substr(0, 64), file.size(), options).bytes; }))
         continue;
-      GuardedHeader header(std::string_view(file).substr(8, length));
+      GuardedHeader header(std::string_view(file).substr(8, static_cast<std::size_t>(length)));
       Table table(std::pmr::new_delete_resource());
       status_of([&] { read_header(header.text(), file.size(), options, table); });
       ++read;

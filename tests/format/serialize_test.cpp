@@ -75,7 +75,7 @@ Spec read_spec(const fs::path& path) {
     std::istringstream dims(fields[2]);
     for (std::string dim; std::getline(dims, dim, ',');) item.shape.push_back(std::stoull(dim));
     const std::size_t i = spec.tensors.size();
-    item.data.resize(check_tensor(item.name, item.dtype, item.shape));
+    item.data.resize(static_cast<std::size_t>(check_tensor(item.name, item.dtype, item.shape)));
     for (std::size_t j = 0; j < item.data.size(); ++j)
       item.data[j] = static_cast<char>((31 * i + j + 17 * (j >> 8)) & 0xFF);
     spec.tensors.push_back(std::move(item));

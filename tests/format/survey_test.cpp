@@ -151,7 +151,7 @@ TEST(Survey, HasTheFaultThatOpeningReports) {
     const std::uint64_t length = load_length({bytes.data(), kLengthBytes});
     if (length > bytes.size() - kLengthBytes || length == 0) continue;
     if (bytes[kLengthBytes] != '{') continue;
-    const std::string header = bytes.substr(kLengthBytes, length);
+    const std::string header = bytes.substr(kLengthBytes, static_cast<std::size_t>(length));
     const std::uint64_t data = bytes.size() - kLengthBytes - length;
     const Error first = error_of(header, data);
     const Findings found = survey(header, data);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#undef _FILE_OFFSET_BITS  // both sets of names are defined here
 #include "faults.hpp"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <cstdarg>
 
 #include "read_faults.hpp"
+#include "syscall_words.hpp"
 
 namespace faults {
 
@@ -59,11 +61,11 @@ long call(const char* name, long number, long a, long b = 0, long c = 0, long d 
 }
 
 // Calls with a length in `n`.
-long sized(const char* name, std::size_t n, long (*run)(std::size_t n, const long* args), const long* args) {
+long sized(const char* name, std::size_t n, auto&& run) {
   const Action action = next(name);
   if (action == Action::fail) return -1;
   if (action == Action::none_of_it) return 0;
-  return done(action, run(action == Action::cut_short ? (n + 1) / 2 : n, args));
+  return done(action, run(action == Action::cut_short ? (n + 1) / 2 : n));
 }
 
 long as_long(const void* pointer) { return reinterpret_cast<long>(pointer); }
@@ -74,13 +76,21 @@ bool is_interrupted_open() {
   return armed && plan.interrupted_opens && last;
 }
 
-int any_fallocate(int file, int mode, long offset, long n) {
+int any_fallocate(int file, int mode, off64_t offset, off64_t n) {
   if (armed && plan.interruptions > 0) {
     --plan.interruptions;
     errno = EINTR;
     return -1;
   }
-  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, offset, n));
+  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, ST_WORDS(offset), ST_WORDS(n)));
+}
+
+int any_ftruncate(int file, off64_t size) {
+#if defined(SYS_ftruncate64)
+  return static_cast<int>(call("ftruncate", SYS_ftruncate64, file, ST_WORDS_AFTER_ODD(size)));
+#else
+  return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size));
+#endif
 }
 
 int open_in(int folder, const char* path, int flags, mode_t mode) {
@@ -89,6 +99,7 @@ int open_in(int folder, const char* path, int flags, mode_t mode) {
     errno = EINTR;
     return -1;
   }
+  flags |= O_LARGEFILE;  // all files have 64 bits here
   const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
   if (armed && nameless && plan.no_nameless_files) {
     errno = EOPNOTSUPP;
@@ -100,18 +111,14 @@ int open_in(int folder, const char* path, int flags, mode_t mode) {
   return static_cast<int>(call(nameless ? "open nameless" : "create", SYS_openat, folder, as_long(path), flags, mode));
 }
 
-long run_pwrite(std::size_t n, const long* a) { return syscall(SYS_pwrite64, a[0], a[1], n, a[2]); }
-long run_write(std::size_t n, const long* a) { return syscall(SYS_write, a[0], a[1], n); }
-long run_copy(std::size_t n, const long* a) { return syscall(SYS_copy_file_range, a[0], a[1], a[2], a[3], n, a[4]); }
-
 int any_rename(const char* call_name, long number, int from, const char* path, int to, const char* name, long flags) {
   if (armed && plan.before_rename != nullptr) plan.before_rename();
   return static_cast<int>(call(call_name, number, from, as_long(path), to, as_long(name), flags));
 }
 
-ssize_t any_pwrite(int file, const void* data, std::size_t n, off_t offset) {
-  const long args[] = {file, as_long(data), offset};
-  return sized("pwrite", n, run_pwrite, args);
+ssize_t any_pwrite(int file, const void* data, std::size_t n, off64_t offset) {
+  return sized("pwrite", n,
+               [&](std::size_t some) { return syscall(SYS_pwrite64, file, data, some, ST_WORDS_AFTER_ODD(offset)); });
 }
 
 }  // namespace
@@ -129,6 +136,7 @@ int open(const char* path, int flags, ...) {
   va_end(rest);
   return open_in(AT_FDCWD, path, flags, mode);
 }
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 int openat(int folder, const char* path, int flags, ...) {
   va_list rest;
@@ -137,14 +145,14 @@ int openat(int folder, const char* path, int flags, ...) {
   va_end(rest);
   return open_in(folder, path, flags, mode);
 }
+int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 
 ssize_t pwrite(int file, const void* data, size_t n, off_t offset) { return any_pwrite(file, data, n, offset); }
 ssize_t pwrite64(int file, const void* data, size_t n, off64_t offset) { return any_pwrite(file, data, n, offset); }
 
 ssize_t write(int file, const void* data, size_t n) {
   if (armed && plan.before_write != nullptr) plan.before_write();
-  const long args[] = {file, as_long(data)};
-  return sized("write", n, run_write, args);
+  return sized("write", n, [&](std::size_t some) { return syscall(SYS_write, file, data, some); });
 }
 
 ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t n, unsigned flags) {
@@ -152,24 +160,23 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
     errno = EXDEV;
     return -1;
   }
-  const long args[] = {from, as_long(from_offset), to, as_long(to_offset), static_cast<long>(flags)};
   if (armed && plan.half_a_copy) {
     plan.half_a_copy = false;
     plan.no_kernel_copies = true;
     n = (n + 1) / 2;
   }
-  return sized("copy_file_range", n, run_copy, args);
+  return sized("copy_file_range", n, [&](std::size_t some) {
+    return syscall(SYS_copy_file_range, from, from_offset, to, to_offset, some, flags);
+  });
 }
 
-int ftruncate(int file, off_t size) noexcept { return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size)); }
-int ftruncate64(int file, off64_t size) noexcept {
-  return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size));
-}
+int ftruncate(int file, off_t size) noexcept { return any_ftruncate(file, size); }
+int ftruncate64(int file, off64_t size) noexcept { return any_ftruncate(file, size); }
 int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
 int fallocate64(int file, int mode, off64_t offset, off64_t n) { return any_fallocate(file, mode, offset, n); }
 int fsync(int file) {
-  struct stat status {};
-  const bool folder = fstat(file, &status) == 0 && S_ISDIR(status.st_mode);
+  struct stat64 status {};
+  const bool folder = fstat64(file, &status) == 0 && S_ISDIR(status.st_mode);
   return static_cast<int>(call(folder ? "fsync folder" : "fsync", SYS_fsync, file));
 }
 int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }

@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "syscall_words.hpp"
+
 namespace read_faults {
 
 namespace {
@@ -54,29 +56,51 @@ bool is_direct(int file) { return (fcntl(file, F_GETFL) & O_DIRECT) != 0; }
 
 ssize_t any_pread(int file, void* data, std::size_t n, off64_t offset) {
   if (fails("read") || fails("pread")) return -1;
-  return syscall(SYS_pread64, file, data, shortened(n), offset);
+  return syscall(SYS_pread64, file, data, shortened(n), ST_WORDS_AFTER_ODD(offset));
 }
 
 ssize_t any_preadv(int file, const iovec* pieces, int n, off64_t offset) {
   if (fails("read") || fails("preadv") || (is_direct(file) && fails("direct read"))) return -1;
-  if (!armed || plan.short_reads == 0) return syscall(SYS_preadv, file, pieces, n, offset, 0);
+  const long words[] = {static_cast<long>(offset), static_cast<long>(offset >> 32)};  // on every system
+  if (!armed || plan.short_reads == 0) return syscall(SYS_preadv, file, pieces, n, words[0], words[1]);
   std::vector<iovec> some;
   for (std::size_t left = plan.short_reads; n > 0 && left > 0; --n, ++pieces) {
     some.push_back({pieces->iov_base, std::min(left, pieces->iov_len)});
     left -= some.back().iov_len;
   }
-  return syscall(SYS_preadv, file, some.data(), static_cast<int>(some.size()), offset, 0);
+  return syscall(SYS_preadv, file, some.data(), static_cast<int>(some.size()), words[0], words[1]);
 }
 
 [[maybe_unused]] void* any_mmap(void* where, std::size_t n, int protection, int flags, int file, off64_t offset) {
   if (file >= 0 && fails("mmap")) return MAP_FAILED;
+#if defined(SYS_mmap2)  // counts in units of 4096 bytes
+  const long at = static_cast<long>(offset / 4096);
+  return reinterpret_cast<void*>(syscall(SYS_mmap2, where, n, protection, flags, file, at));
+#else
   return reinterpret_cast<void*>(syscall(SYS_mmap, where, n, protection, flags, file, offset));
+#endif
+}
+
+// The C library's own.
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
 template <class Entry>
 Entry* any_readdir(DIR* folder, const char* name) {
-  if (fails("readdir")) return nullptr;
-  return reinterpret_cast<Entry* (*)(DIR*)>(dlsym(RTLD_NEXT, name))(folder);
+  return fails("readdir") ? nullptr : next<Entry*(DIR*)>(name)(folder);
+}
+
+// By the C library, since the kernel's struct is another on some processors.
+template <class Status>
+int any_fstat(int file, Status* status, const char* name) {
+  return fails("fstat") ? -1 : next<int(int, Status*)>(name)(file, status);
+}
+
+template <class Status>
+int any_fstatat(int folder, const char* path, Status* status, int flags, const char* name) {
+  return fails("stat") ? -1 : next<int(int, const char*, Status*, int)>(name)(folder, path, status, flags);
 }
 
 }  // namespace
@@ -104,13 +128,13 @@ void* mmap64(void* where, size_t n, int protection, int flags, int file, off64_t
 dirent* readdir(DIR* folder) { return any_readdir<dirent>(folder, "readdir"); }
 dirent64* readdir64(DIR* folder) { return any_readdir<dirent64>(folder, "readdir64"); }
 
-#if defined(__x86_64__)  // elsewhere the kernel's struct is another
-int fstat(int file, struct stat* status) noexcept {
-  return fails("fstat") ? -1 : static_cast<int>(syscall(SYS_fstat, file, status));
-}
+int fstat(int file, struct stat* status) noexcept { return any_fstat(file, status, "fstat"); }
+int fstat64(int file, struct stat64* status) noexcept { return any_fstat(file, status, "fstat64"); }
 int fstatat(int folder, const char* path, struct stat* status, int flags) noexcept {
-  return fails("stat") ? -1 : static_cast<int>(syscall(SYS_newfstatat, folder, path, status, flags));
+  return any_fstatat(folder, path, status, flags, "fstatat");
 }
-#endif
+int fstatat64(int folder, const char* path, struct stat64* status, int flags) noexcept {
+  return any_fstatat(folder, path, status, flags, "fstatat64");
+}
 
 }  // extern "C"

@@ -60,6 +60,8 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
       const bool old = std::string(how) == "replacing";
       // Without renameat2() and without links, nothing can give a name only if it is free.
       if (!has_linux_io() && std::string(how) == "only new" && test.calls.front() == SYS_linkat) continue;
+      // There stat() makes this call, and nothing can be looked at without it.
+      if (sizeof(long) == 4 && test.calls.front() == SYS_statx) continue;
       fs::remove(path());
       if (old) put(path(), "old");
       ASSERT_TRUE(!old || chmod(path().c_str(), 0640) == 0);
@@ -204,9 +206,13 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "x");
   const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  std::vector<long> calls{SYS_fcntl};
+#if defined(SYS_fcntl64)
+  calls.push_back(SYS_fcntl64);
+#endif
   const int held = in_child([&] {
     const bool before = EditLock::exclusive(file.get()).held();
-    if (!refuse({SYS_fcntl}, ENOLCK)) return 255;
+    if (!refuse(calls, ENOLCK)) return 255;
     return before && !EditLock::exclusive(file.get()).held() ? 0 : 1;
   });
   if (held == 255) GTEST_SKIP() << "this system has no filters of calls";

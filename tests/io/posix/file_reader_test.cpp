@@ -104,7 +104,7 @@ TEST_F(FileReaderTest, what_becomes_of_a_refused_direct_read) {
     const FileSource bytes = source(false);
     FileReader file(bytes, Cache::around);
     ASSERT_EQ(file.path_for(0, kSize), ReadPath::direct);
-    const std::uint64_t alignment = file.alignment();
+    const auto alignment = static_cast<std::size_t>(file.alignment());
     ASSERT_GE(alignment, 4096U);
     ASSERT_EQ(alignment & (alignment - 1), 0U);
     const std::unique_ptr<void, void (*)(void*)> place(std::aligned_alloc(alignment, alignment), std::free);

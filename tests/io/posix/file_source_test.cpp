@@ -87,7 +87,7 @@ TEST(FileSource, PartOfAFileAtAnyPlace) {
   const TestFolder folder;
   const std::string bytes = counted(20'000);
   const std::string path = folder.file("file", bytes);
-  for (const std::uint64_t base : {0U, 1U, 100U, 4095U, 4096U, 4097U, 8192U, 19'999U}) {
+  for (const std::size_t base : {0U, 1U, 100U, 4095U, 4096U, 4097U, 8192U, 19'999U}) {
     for (const Mode mode : kModes) {
       FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
       source.map(mode);
@@ -95,7 +95,7 @@ TEST(FileSource, PartOfAFileAtAnyPlace) {
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
       EXPECT_EQ(read(source, source.size() - 1, 1), bytes.substr(bytes.size() - 1));
       if (source.view() == nullptr) continue;
-      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, source.size()), 0);
+      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, bytes.size() - base), 0);
       source.release_descriptor();
       EXPECT_EQ(source.file().descriptor(), -1);
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
@@ -114,7 +114,7 @@ TEST(FileSource, IsMappedAtTheFirstViewAndNotBefore) {
   const TestFolder folder;
   const std::string bytes = counted(20'000);
   const std::string path = fs::canonical(folder.file("file", bytes)).string();
-  for (const std::uint64_t base : {0U, 4097U}) {
+  for (const std::size_t base : {0U, 4097U}) {
     {
       FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
       source.map_at_first_view();
@@ -123,7 +123,7 @@ TEST(FileSource, IsMappedAtTheFirstViewAndNotBefore) {
       source.advise(0, 100, Advice::will_need);
       EXPECT_FALSE(source.is_mapped());
       EXPECT_EQ(mappings_of(path), 0U);
-      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, source.size()), 0);
+      EXPECT_EQ(std::memcmp(source.view(), bytes.data() + base, bytes.size() - base), 0);
       EXPECT_EQ(source.view(), source.view());
       EXPECT_TRUE(source.is_mapped());
       EXPECT_EQ(mappings_of(path), 1U);
@@ -283,7 +283,7 @@ TEST(FileSource, NoMemoryOfTheProcessIsReadForAFileThatIsGone) {
 TEST(FileSource, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
   const TestFolder folder;
   const std::string bytes = counted(9000);
-  for (const std::uint64_t base : {0U, 100U}) {
+  for (const std::size_t base : {0U, 100U}) {
     const std::string path = folder.file("file", bytes);
     FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
     source.map(Mode::copy_on_write);
@@ -412,10 +412,12 @@ TEST(PlainFile, InterruptedOpeningIsTriedAgain) {
 TEST(PlainFile, DescriptorsThatDoNotFitIntoAnInt) {
   const TestFolder folder;
   const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
-  const auto descriptor = static_cast<std::intptr_t>(file.descriptor());
-  for (const std::intptr_t wrong : {descriptor + (std::intptr_t{1} << 32), descriptor - (std::intptr_t{1} << 32),
-                                    std::intptr_t{INT_MAX} + 1, std::intptr_t{-1}, INTPTR_MIN, INTPTR_MAX}) {
-    const auto error = error_of([&] { PlainFile::duplicate(wrong); });
+  const std::int64_t descriptor = file.descriptor();
+  constexpr std::int64_t kBeyond = std::int64_t{1} << 32;
+  for (const std::int64_t wrong : {descriptor + kBeyond, descriptor - kBeyond, std::int64_t{INT_MAX} + 1,
+                                   std::int64_t{-1}, std::int64_t{INTPTR_MIN}, std::int64_t{INTPTR_MAX}}) {
+    if (wrong < INTPTR_MIN || wrong > INTPTR_MAX) continue;  // on 32 bit none is wider than an int
+    const auto error = error_of([&] { PlainFile::duplicate(static_cast<std::intptr_t>(wrong)); });
     ASSERT_TRUE(error) << wrong;
     EXPECT_EQ(error->os_error, EBADF);
   }
