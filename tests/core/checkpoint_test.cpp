@@ -3,7 +3,6 @@
 #include "core/checkpoint.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -15,7 +14,6 @@
 #include "../format/file_front.hpp"
 #include "base/error.hpp"
 #include "io/memory_source.hpp"
-#include "io/posix/file_source.hpp"
 
 namespace st::core {
 namespace {
@@ -68,27 +66,6 @@ TEST(Checkpoint, IsLookedAtFromManyThreadsAtOnce) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(faults, 0U);
   }
-}
-
-// A file that is mapped when it is first looked at keeps its descriptor for that; every other one gives it back or
-// reads from it.
-TEST(Checkpoint, WhichIsMappedLaterKeepsItsDescriptorUntilThen) {
-  const std::string bytes = sample();
-  std::string path = testing::TempDir() + "fileXXXXXX";
-  const int made = mkstemp(path.data());
-  ASSERT_EQ(write(made, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-  close(made);
-  for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
-    OpenOptions options;
-    options.io = mode;
-    const CheckpointPtr file = Checkpoint::open(path.c_str(), options);
-    const auto& source = dynamic_cast<const io::FileSource&>(*file->shard(0).source);
-    const bool mapped = mode == io::Mode::map || mode == io::Mode::copy_on_write;
-    EXPECT_EQ(source.file().descriptor() >= 0, !mapped) << static_cast<int>(mode);
-    EXPECT_EQ(source.is_mapped(), mapped) << static_cast<int>(mode);
-    EXPECT_EQ(source.view() != nullptr, mode != io::Mode::read) << static_cast<int>(mode);
-  }
-  unlink(path.c_str());
 }
 
 TEST(Checkpoint, TheLastOfManyThreadsLetsGo) {

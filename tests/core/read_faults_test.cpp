@@ -16,6 +16,7 @@
 #include <map>
 #include <vector>
 
+#include "../format/file_front.hpp"
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
@@ -32,9 +33,7 @@ constexpr std::size_t kMostCalls = 500;  // with a fault, of each kind and over 
 std::string shard_bytes(std::size_t i) {
   const std::string header =
       formatted(R"({{"t{}":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", i, kBytes, kBytes);
-  std::string bytes(8, '\0');
-  bytes[0] = static_cast<char>(header.size());
-  bytes += header;
+  std::string bytes = format::file_front(header);
   for (std::size_t k = 0; k < kBytes; ++k) bytes += static_cast<char>(i * 7 + k * 31 + k / 256);
   return bytes;
 }
@@ -225,6 +224,27 @@ TEST(ReadFaultsOfFolders, AnUnreadableFolderIsNotAnEmptyOne) {
     ASSERT_TRUE(error) << at;
     EXPECT_EQ(error->os_error, EIO) << error->message;
   }
+}
+
+// A header is checked before its file is mapped.
+TEST(ReadFaultsOfFolders, ANameGivenTwiceIsToldBeforeAFileThatCannotBeMapped) {
+  const Model model(2, true);
+  std::ofstream(model.shard(0), std::ios::binary)
+      << format::file_front(R"({"t0":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                            R"("t0":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})")
+      << "12345678";
+  OpenOptions options;
+  options.io = io::Mode::map;
+  options.threads = 1;
+  read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
+  Status told = Status::ok;
+  try {
+    Checkpoint::open((model.folder() / "model.safetensors.index.json").c_str(), options);
+  } catch (const Error& error) {
+    told = error.status;
+  }
+  read_faults::disarm();
+  EXPECT_EQ(static_cast<int>(told), static_cast<int>(Status::duplicate));
 }
 
 void in_turn(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {

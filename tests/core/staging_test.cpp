@@ -6,8 +6,6 @@
 #include "core/staging.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,6 +28,8 @@
 #include <fmt/format.h>
 
 #include "../format/file_front.hpp"
+#include "../format/guarded_memory.hpp"
+#include "../io/fresh_folder.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
@@ -44,16 +44,13 @@ constexpr std::size_t kDeviceBytes = std::size_t{12} << 20;
 class LateDevice final : public Device {
  public:
   LateDevice(std::size_t slot_bytes, std::size_t most_slots)
-      : slot_bytes_(slot_bytes),
-        addresses_(static_cast<std::byte*>(mmap(nullptr, kDeviceBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
-        memory_(kDeviceBytes, std::byte{0xEE}) {
+      : slot_bytes_(slot_bytes), memory_(kDeviceBytes, std::byte{0xEE}) {
     pool_.emplace(*this, most_slots);
   }
   ~LateDevice() override {
     pool_.reset();
     EXPECT_TRUE(slots_.empty()) << "slots were not given back";
     EXPECT_TRUE(pending_.empty()) << "copies are in flight";
-    munmap(addresses_, kDeviceBytes);
   }
 
   std::size_t slot_bytes() const override { return slot_bytes_; }
@@ -64,14 +61,14 @@ class LateDevice final : public Device {
     if (refuses_slots_) return nullptr;
     if (calls_ == failing_) in_new_slot_ = true;
     count_call();
-    auto* const slot = static_cast<std::byte*>(std::aligned_alloc(kSlotAlignment, slot_bytes_));
+    auto* const slot = static_cast<std::byte*>(::operator new (slot_bytes_, std::align_val_t{kSlotAlignment}));
     slots_.insert(slot);
     return slot;
   }
 
   void free_slot(std::byte* slot) noexcept override {
     EXPECT_EQ(slots_.erase(slot), 1U);
-    std::free(slot);
+    ::operator delete (slot, std::align_val_t{kSlotAlignment});
   }
 
   DeviceMark begin_copies(std::span<const DeviceCopy> copies) override {
@@ -134,7 +131,8 @@ class LateDevice final : public Device {
   std::set<std::byte*> slots_;
   std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
   std::optional<SlotPool> pool_;
-  std::byte* const addresses_;
+  const format::GuardedMemory untouchable_{0, kDeviceBytes};
+  std::byte* const addresses_ = reinterpret_cast<std::byte*>(untouchable_.end());
   std::vector<std::byte> memory_;
   std::mutex mutex_;
   std::uint64_t mark_ = 0;
@@ -173,9 +171,7 @@ std::string model_bytes() {
 
 // The same bytes in memory, and in a file that may be read directly.
 struct Models {
-  Models() : bytes(model_bytes()), folder(std::filesystem::temp_directory_path() / "staging-XXXXXX") {
-    std::string name = folder.string();
-    folder = mkdtemp(name.data());
+  Models() : bytes(model_bytes()), folder(io::fresh_folder("staging")) {
     const std::string path = (folder / "m.safetensors").string();
     std::ofstream(path, std::ios::binary) << bytes;
     in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});

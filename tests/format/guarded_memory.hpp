@@ -1,4 +1,4 @@
-// Memory that ends where readable memory ends: a read beyond it ends the process. tests/io/SYSTEM makes it.
+// Memory that ends where readable memory ends: to touch a byte beyond it ends the process. tests/io/SYSTEM makes it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,8 @@ namespace st::format {
 
 class GuardedMemory {
  public:
-  explicit GuardedMemory(std::size_t bytes);
+  // `beyond`: at least so many bytes at the end that nobody can touch.
+  explicit GuardedMemory(std::size_t bytes, std::size_t beyond = 1);
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
   ~GuardedMemory();
@@ -17,8 +18,8 @@ class GuardedMemory {
 
  private:
   char* begin_ = nullptr;
-  std::size_t room_ = 0;  // whole pages
-  std::size_t page_ = 0;
+  std::size_t room_ = 0;    // whole pages, as are
+  std::size_t beyond_ = 0;  // those behind them
 };
 
 }  // namespace st::format

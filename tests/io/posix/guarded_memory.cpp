@@ -6,13 +6,15 @@
 
 namespace st::format {
 
-GuardedMemory::GuardedMemory(std::size_t bytes) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
-  room_ = (bytes + page_ - 1) / page_ * page_;
-  void* const memory = mmap(nullptr, room_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+GuardedMemory::GuardedMemory(std::size_t bytes, std::size_t beyond) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  room_ = (bytes + page - 1) / page * page;
+  beyond_ = (beyond + page - 1) / page * page;
+  void* const memory = mmap(nullptr, room_ + beyond_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   begin_ = static_cast<char*>(memory);
-  mprotect(begin_ + room_, page_, PROT_NONE);
+  mprotect(begin_ + room_, beyond_, PROT_NONE);
 }
 
-GuardedMemory::~GuardedMemory() { munmap(begin_, room_ + page_); }
+GuardedMemory::~GuardedMemory() { munmap(begin_, room_ + beyond_); }
 
 }  // namespace st::format

@@ -5,13 +5,14 @@
 
 namespace st::format {
 
-GuardedMemory::GuardedMemory(std::size_t bytes) {
+GuardedMemory::GuardedMemory(std::size_t bytes, std::size_t beyond) {
   SYSTEM_INFO system{};
   GetSystemInfo(&system);
-  page_ = system.dwPageSize;
-  room_ = (bytes + page_ - 1) / page_ * page_;
-  begin_ = static_cast<char*>(VirtualAlloc(nullptr, room_ + page_, MEM_RESERVE, PAGE_NOACCESS));
-  VirtualAlloc(begin_, room_, MEM_COMMIT, PAGE_READWRITE);
+  const std::size_t page = system.dwPageSize;
+  room_ = (bytes + page - 1) / page * page;
+  beyond_ = (beyond + page - 1) / page * page;
+  begin_ = static_cast<char*>(VirtualAlloc(nullptr, room_ + beyond_, MEM_RESERVE, PAGE_NOACCESS));
+  if (room_ != 0) VirtualAlloc(begin_, room_, MEM_COMMIT, PAGE_READWRITE);
 }
 
 GuardedMemory::~GuardedMemory() { VirtualFree(begin_, 0, MEM_RELEASE); }

@@ -1,0 +1,120 @@
+// Shards that are links, and what is no file at all where a shard should be.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <vector>
+
+#include "shards.hpp"
+
+namespace st::core {
+namespace {
+
+class ShardLinksTest : public ShardListTest {};
+
+TEST_F(ShardLinksTest, ThatAnIndexMayNotNameAreRefused) {
+  const BadIndex cases[] = {
+      {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
+      {"link to a folder of a longer name", mapping("beside.safetensors"), Status::shard,
+       "is a link that leaves the folder"},
+      {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
+      {"FIFO as shard", mapping("pipe.safetensors"), Status::open, "is a named pipe"},
+  };
+  put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
+  fs::create_symlink("../outside.safetensors", folder / "link.safetensors");
+  fs::create_directory_symlink("..", folder / "elsewhere");
+  fs::create_directory(root / "model-of-another");  // begins with the folder's name, and is not in it
+  fs::copy_file(root / "outside.safetensors", root / "model-of-another" / "outside.safetensors");
+  fs::create_symlink("../model-of-another/outside.safetensors", folder / "beside.safetensors");
+  ASSERT_EQ(mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
+  for (const BadIndex& bad : cases) expect_refused(bad);
+}
+
+TEST_F(ShardLinksTest, OrFifosThatTheIndexDoesNotNameDoNoHarm) {
+  put("model.safetensors.index.json", kGood);
+  ASSERT_EQ(mkfifo((folder / "model-00003-of-00002.safetensors").c_str(), 0600), 0);
+  EXPECT_EQ(open(index())->count_shards(), 2U);
+  EXPECT_EQ(open(folder)->count_shards(), 2U);
+}
+
+TEST_F(ShardLinksTest, StayInsideOrLeadToTheCache) {
+  const std::string index_text = mapping("model-00001-of-00002.safetensors");
+  put("model.safetensors.index.json", index_text);
+  fs::rename(folder / "model-00001-of-00002.safetensors", folder / "real.safetensors");
+  fs::create_symlink("real.safetensors", folder / "model-00001-of-00002.safetensors");
+  EXPECT_EQ(open(folder)->count_tensors(), 3U);
+
+  const fs::path cache = root / "models--x";
+  const fs::path snapshot = cache / "snapshots" / "0123";
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "blobs");
+  for (const char* const name :
+       {"real.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"}) {
+    fs::copy_file(folder / name, cache / "blobs" / name);
+  }
+  fs::create_symlink("../../blobs/model.safetensors.index.json", snapshot / "model.safetensors.index.json");
+  fs::create_symlink("../../blobs/real.safetensors", snapshot / "model-00001-of-00002.safetensors");
+  fs::create_symlink("../../blobs/model-00002-of-00002.safetensors", snapshot / "model-00002-of-00002.safetensors");
+  EXPECT_EQ(open(snapshot)->count_tensors(), 3U);
+
+  fs::rename(folder / "real.safetensors", root / "real.safetensors");
+  fs::remove(folder / "model-00001-of-00002.safetensors");
+  fs::create_symlink("../real.safetensors", folder / "model-00001-of-00002.safetensors");
+  EXPECT_EQ(error_of(folder).status, Status::shard);
+  OpenOptions asked;
+  asked.follow_links = true;
+  EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
+}
+
+TEST_F(ShardLinksTest, ToNeighboursWithALikeNameLeaveTheFolder) {
+  const fs::path cache = root / "models--x";
+  const fs::path snapshot = cache / "snapshots" / "0123";
+  const char* const shard = "model-00001-of-00002.safetensors";
+  const std::string index_text = mapping(shard);
+  put("model.safetensors.index.json", index_text);
+  fs::create_directories(snapshot.parent_path());
+  fs::copy(folder, snapshot);
+  const fs::path outside[] = {root / "model2" / "s", root / "modelx", root / "m", cache / "blobs2" / "s", cache / "b"};
+  for (const fs::path& target : outside) {
+    fs::create_directories(target.parent_path());
+    fs::copy_file(folder / "model-00002-of-00002.safetensors", target, fs::copy_options::overwrite_existing);
+    for (const fs::path& linking : {folder, snapshot}) {
+      fs::remove(linking / shard);
+      fs::create_symlink(target, linking / shard);
+      const Error error = error_of(linking);
+      EXPECT_EQ(error.status, Status::shard) << target << ": " << error.message;
+      EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+    }
+  }
+}
+
+// The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
+TEST_F(ShardLinksTest, InAFolderTooDeepForAPathLeaveIt) {
+  const char* const shard = "model-00001-of-00002.safetensors";
+  const std::string step(200, 'd');
+  std::vector<int> deep{::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  while (deep.size() * (step.size() + 1) < PATH_MAX + 1000) {
+    ASSERT_EQ(mkdirat(deep.back(), step.c_str(), 0700), 0);
+    deep.push_back(openat(deep.back(), step.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_GE(deep.back(), 0);
+  }
+  const fs::path here = formatted("/proc/self/fd/{}", deep.back());
+  std::ofstream(here / "m.safetensors.index.json")
+      << formatted(R"({{"weight_map":{{"a":"{}","b":"{}"}}}})", shard, shard);
+  ASSERT_EQ(symlinkat((folder / shard).c_str(), deep.back(), shard), 0);
+  const Error error = error_of(here / "m.safetensors.index.json");
+  EXPECT_EQ(error.status, Status::shard) << error.message;
+  EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+  unlinkat(deep.back(), shard, 0);
+  unlinkat(deep.back(), "m.safetensors.index.json", 0);
+  for (; deep.size() > 1; deep.pop_back()) {
+    ::close(deep.back());
+    unlinkat(deep[deep.size() - 2], step.c_str(), AT_REMOVEDIR);
+  }
+  ::close(deep.front());
+}
+
+}  // namespace
+}  // namespace st::core
