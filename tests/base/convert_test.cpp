@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -49,11 +50,19 @@ double value_of(const Format& format, std::uint32_t pattern) {
   return (pattern & sign) != 0 ? -value : value;
 }
 
+// As in files.
+template <class T>
+std::array<std::byte, sizeof(T)> little_endian(T value) {
+  auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  if constexpr (std::endian::native == std::endian::big) std::reverse(bytes.begin(), bytes.end());
+  return bytes;
+}
+
 template <class T>
 std::uint32_t converted(T value, Dtype from, Dtype to) {
-  std::uint32_t pattern = 0;
-  convert(from, reinterpret_cast<const std::byte*>(&value), to, reinterpret_cast<std::byte*>(&pattern), 1);
-  return pattern;
+  std::array<std::byte, 4> pattern{};
+  convert(from, little_endian(value).data(), to, pattern.data(), 1);
+  return std::bit_cast<std::uint32_t>(little_endian(pattern));
 }
 
 // As numpy, ml_dtypes and torch have it: a double becomes a float before it becomes anything but an F16.
