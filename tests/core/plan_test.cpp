@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "../format/file_front.hpp"
+#include "../io/nothrow.hpp"
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
 #include "io/callback_source.hpp"
@@ -44,7 +45,7 @@ std::atomic<std::int64_t> fake_step{0};
 }  // namespace
 
 // Stands before the C library's, which the C++ library calls.
-extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+extern "C" int clock_gettime(clockid_t clock, timespec* time) ST_NOTHROW {
   if (fake_now == 0 || clock != CLOCK_MONOTONIC) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   const std::int64_t now = fake_now.fetch_add(fake_step);
   *time = {static_cast<time_t>(now / 1'000'000'000), static_cast<long>(now % 1'000'000'000)};

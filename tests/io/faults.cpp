@@ -11,8 +11,13 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "nothrow.hpp"
 #include "read_faults.hpp"
 #include "syscall_words.hpp"
+
+#if !defined(__GLIBC__)
+using off64_t = off_t;
+#endif
 
 namespace faults {
 
@@ -136,7 +141,6 @@ int open(const char* path, int flags, ...) {
   va_end(rest);
   return open_in(AT_FDCWD, path, flags, mode);
 }
-int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 int openat(int folder, const char* path, int flags, ...) {
   va_list rest;
@@ -145,10 +149,8 @@ int openat(int folder, const char* path, int flags, ...) {
   va_end(rest);
   return open_in(folder, path, flags, mode);
 }
-int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 
 ssize_t pwrite(int file, const void* data, size_t n, off_t offset) { return any_pwrite(file, data, n, offset); }
-ssize_t pwrite64(int file, const void* data, size_t n, off64_t offset) { return any_pwrite(file, data, n, offset); }
 
 ssize_t write(int file, const void* data, size_t n) {
   if (armed && plan.before_write != nullptr) plan.before_write();
@@ -170,38 +172,36 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
   });
 }
 
-int ftruncate(int file, off_t size) noexcept { return any_ftruncate(file, size); }
-int ftruncate64(int file, off64_t size) noexcept { return any_ftruncate(file, size); }
+int ftruncate(int file, off_t size) ST_NOTHROW { return any_ftruncate(file, size); }
 int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
-int fallocate64(int file, int mode, off64_t offset, off64_t n) { return any_fallocate(file, mode, offset, n); }
 int fsync(int file) {
-  struct stat64 status {};
-  const bool folder = fstat64(file, &status) == 0 && S_ISDIR(status.st_mode);
+  struct statx status {};
+  const bool folder = syscall(SYS_statx, file, "", AT_EMPTY_PATH, STATX_TYPE, &status) == 0 && S_ISDIR(status.stx_mode);
   return static_cast<int>(call(folder ? "fsync folder" : "fsync", SYS_fsync, file));
 }
-int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
-int fchown(int file, uid_t owner, gid_t group) noexcept {
+int fchmod(int file, mode_t mode) ST_NOTHROW { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
+int fchown(int file, uid_t owner, gid_t group) ST_NOTHROW {
   return static_cast<int>(call("fchown", SYS_fchown, file, owner, group));
 }
-int unlinkat(int folder, const char* path, int flags) noexcept {
+int unlinkat(int folder, const char* path, int flags) ST_NOTHROW {
   return static_cast<int>(call("unlinkat", SYS_unlinkat, folder, as_long(path), flags));
 }
-int linkat(int from, const char* path, int to, const char* name, int flags) noexcept {
+int linkat(int from, const char* path, int to, const char* name, int flags) ST_NOTHROW {
   if (armed && plan.no_links) {
     errno = EPERM;
     return -1;
   }
   return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
 }
-int renameat(int from, const char* path, int to, const char* name) noexcept {
+int renameat(int from, const char* path, int to, const char* name) ST_NOTHROW {
   return any_rename("renameat", SYS_renameat, from, path, to, name, 0);
 }
-int renameat2(int from, const char* path, int to, const char* name, unsigned flags) noexcept {
+int renameat2(int from, const char* path, int to, const char* name, unsigned flags) ST_NOTHROW {
   return any_rename("renameat2", SYS_renameat2, from, path, to, name, static_cast<long>(flags));
 }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // the C library has a struct of this name, too
-int flock(int file, int operation) noexcept { return static_cast<int>(call("flock", SYS_flock, file, operation)); }
+int flock(int file, int operation) ST_NOTHROW { return static_cast<int>(call("flock", SYS_flock, file, operation)); }
 #pragma GCC diagnostic pop
 
 int close(int file) {
@@ -215,5 +215,13 @@ int close(int file) {
   }
   return static_cast<int>(done(action, result));
 }
+
+#if defined(__GLIBC__)  // other C libraries have one set of names
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
+ssize_t pwrite64(int file, const void* data, size_t n, off64_t offset) { return any_pwrite(file, data, n, offset); }
+int ftruncate64(int file, off64_t size) ST_NOTHROW { return any_ftruncate(file, size); }
+int fallocate64(int file, int mode, off64_t offset, off64_t n) { return any_fallocate(file, mode, offset, n); }
+#endif
 
 }  // extern "C"

@@ -16,7 +16,12 @@
 #include <cerrno>
 #include <vector>
 
+#include "nothrow.hpp"
 #include "syscall_words.hpp"
+
+#if !defined(__GLIBC__)
+using off64_t = off_t;
+#endif
 
 namespace read_faults {
 
@@ -76,6 +81,9 @@ ssize_t any_preadv(int file, const iovec* pieces, int n, off64_t offset) {
 #if defined(SYS_mmap2)  // counts in units of 4096 bytes
   const long at = static_cast<long>(offset / 4096);
   return reinterpret_cast<void*>(syscall(SYS_mmap2, where, n, protection, flags, file, at));
+#elif defined(__s390__)  // takes the address of its arguments
+  const long args[] = {reinterpret_cast<long>(where), static_cast<long>(n), protection, flags, file, offset};
+  return reinterpret_cast<void*>(syscall(SYS_mmap, args));
 #else
   return reinterpret_cast<void*>(syscall(SYS_mmap, where, n, protection, flags, file, offset));
 #endif
@@ -112,29 +120,34 @@ using namespace read_faults;
 extern "C" {
 
 ssize_t pread(int file, void* data, size_t n, off_t offset) { return any_pread(file, data, n, offset); }
-ssize_t pread64(int file, void* data, size_t n, off64_t offset) { return any_pread(file, data, n, offset); }
 ssize_t preadv(int file, const iovec* pieces, int n, off_t offset) { return any_preadv(file, pieces, n, offset); }
-ssize_t preadv64(int file, const iovec* pieces, int n, off64_t offset) { return any_preadv(file, pieces, n, offset); }
 
 #if !defined(__SANITIZE_THREAD__)  // which maps memory before anything of this program can run
-void* mmap(void* where, size_t n, int protection, int flags, int file, off_t offset) noexcept {
-  return any_mmap(where, n, protection, flags, file, offset);
-}
-void* mmap64(void* where, size_t n, int protection, int flags, int file, off64_t offset) noexcept {
+void* mmap(void* where, size_t n, int protection, int flags, int file, off_t offset) ST_NOTHROW {
   return any_mmap(where, n, protection, flags, file, offset);
 }
 #endif
 
 dirent* readdir(DIR* folder) { return any_readdir<dirent>(folder, "readdir"); }
-dirent64* readdir64(DIR* folder) { return any_readdir<dirent64>(folder, "readdir64"); }
 
-int fstat(int file, struct stat* status) noexcept { return any_fstat(file, status, "fstat"); }
-int fstat64(int file, struct stat64* status) noexcept { return any_fstat(file, status, "fstat64"); }
-int fstatat(int folder, const char* path, struct stat* status, int flags) noexcept {
+int fstat(int file, struct stat* status) ST_NOTHROW { return any_fstat(file, status, "fstat"); }
+int fstatat(int folder, const char* path, struct stat* status, int flags) ST_NOTHROW {
   return any_fstatat(folder, path, status, flags, "fstatat");
 }
-int fstatat64(int folder, const char* path, struct stat64* status, int flags) noexcept {
+
+#if defined(__GLIBC__)  // other C libraries have one set of names
+ssize_t pread64(int file, void* data, size_t n, off64_t offset) { return any_pread(file, data, n, offset); }
+ssize_t preadv64(int file, const iovec* pieces, int n, off64_t offset) { return any_preadv(file, pieces, n, offset); }
+dirent64* readdir64(DIR* folder) { return any_readdir<dirent64>(folder, "readdir64"); }
+int fstat64(int file, struct stat64* status) ST_NOTHROW { return any_fstat(file, status, "fstat64"); }
+int fstatat64(int folder, const char* path, struct stat64* status, int flags) ST_NOTHROW {
   return any_fstatat(folder, path, status, flags, "fstatat64");
 }
+#if !defined(__SANITIZE_THREAD__)
+void* mmap64(void* where, size_t n, int protection, int flags, int file, off64_t offset) ST_NOTHROW {
+  return any_mmap(where, n, protection, flags, file, offset);
+}
+#endif
+#endif
 
 }  // extern "C"

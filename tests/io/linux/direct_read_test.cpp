@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "../files.hpp"
+#include "../nothrow.hpp"
 #include "../system.hpp"
 #include "io/posix/file_reader.hpp"
 
@@ -30,7 +31,7 @@ int asked = -1;
 }  // namespace
 
 // Stands before the C library's.
-extern "C" int statx(int folder, const char* path, int flags, unsigned mask, struct statx* status) noexcept {
+extern "C" int statx(int folder, const char* path, int flags, unsigned mask, struct statx* status) ST_NOTHROW {
   if (!chosen) return static_cast<int>(syscall(SYS_statx, folder, path, flags, mask, status));
   asked = folder;
   *status = {};

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <string>
 
+#include "../nothrow.hpp"
 #include "../system.hpp"
 
 namespace {
@@ -23,7 +24,7 @@ std::atomic<int> calls{0};
 
 // Stands before the C library's. Copies no more than `most` bytes.
 extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
-                                    unsigned long remotes, unsigned long flags) noexcept {
+                                    unsigned long remotes, unsigned long flags) ST_NOTHROW {
   ++calls;
   iovec shorter = *local;
   shorter.iov_len = std::min<std::size_t>(shorter.iov_len, most);

@@ -1,0 +1,11 @@
+// What a program's own definition of a system call says of exceptions: as the C library's declaration does.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <features.h>
+
+#if defined(__GLIBC__)
+#define ST_NOTHROW noexcept
+#else
+#define ST_NOTHROW
+#endif
