@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,11 +105,11 @@ TEST(Checkpoint, NothingIsLostWhenAnAllocationFails) {
     auto& own = *static_cast<Failing*>(ctx);
     if (++own.calls == own.fails_at) return nullptr;
     own.bytes += static_cast<std::ptrdiff_t>(size);
-    return std::aligned_alloc(align, (size + align - 1) / align * align);
+    return ::operator new (size, std::align_val_t{align});
   };
-  options.allocator.free = [](void* ctx, void* ptr, std::size_t size, std::size_t) {
+  options.allocator.free = [](void* ctx, void* ptr, std::size_t size, std::size_t align) {
     static_cast<Failing*>(ctx)->bytes -= static_cast<std::ptrdiff_t>(size);
-    std::free(ptr);
+    ::operator delete (ptr, std::align_val_t{align});
   };
   open(bytes, options);
   const int needed = state.calls;

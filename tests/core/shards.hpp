@@ -76,6 +76,7 @@ class ShardListTest : public testing::Test {
     const Error error = error_of(index());
     EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(bad.status)) << bad.fault << ": " << error.message;
     EXPECT_NE(error.message.find(bad.message), std::string::npos) << bad.fault << ": " << error.message;
+    EXPECT_EQ(error.message.find_first_of("\n\x1b"), std::string::npos) << bad.fault;
   }
 
   fs::path root;

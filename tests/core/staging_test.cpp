@@ -177,7 +177,10 @@ struct Models {
     in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
     on_disk = Checkpoint::open(path.c_str(), {});
   }
-  ~Models() { std::filesystem::remove_all(folder); }
+  ~Models() {
+    on_disk.reset();  // Windows removes nothing that is mapped
+    std::filesystem::remove_all(folder);
+  }
   Models(const Models&) = delete;
 
   std::string bytes;

@@ -37,8 +37,13 @@ TEST(Identity, IsTakenFromEachFieldOfTheSystemsAnswer) {
   status.st_dev = 1;
   status.st_ino = 2;
   status.st_size = 3;
+#if defined(__APPLE__)
+  status.st_mtimespec = {4, 5};
+  status.st_ctimespec = {6, 7};
+#else
   status.st_mtim = {4, 5};
   status.st_ctim = {6, 7};
+#endif
   EXPECT_EQ(identity_of(status), (Identity{1, 2, 3, {4, 5}, {6, 7}}));
 }
 

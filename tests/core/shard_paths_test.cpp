@@ -1,4 +1,4 @@
-// Shards that are links, and what is no file at all where a shard should be.
+// Shards that are links, what is no file at all where a shard should be, and names that Windows does not know.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,10 +12,15 @@
 namespace st::core {
 namespace {
 
-class ShardLinksTest : public ShardListTest {};
+class ShardPathsTest : public ShardListTest {};
 
-TEST_F(ShardLinksTest, ThatAnIndexMayNotNameAreRefused) {
+TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   const BadIndex cases[] = {
+      {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard, "is in two shards"},
+      {"a name of 70000 bytes", mapping(std::string(70000, 'a')), Status::open, "shard 'aaaa"},
+      {"a name of 70000 folders", mapping(std::string(140000, '/').insert(0, "a")), Status::open, "shard 'a///"},
+      {"a terminal's escapes in a name", mapping("\\u001b[2J\\n"), Status::shard, R"('\x1b[2J\x0a' is missing)"},
+      {"the folder", mapping("."), Status::open, "is a folder"},
       {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
       {"link to a folder of a longer name", mapping("beside.safetensors"), Status::shard,
        "is a link that leaves the folder"},
@@ -32,14 +37,14 @@ TEST_F(ShardLinksTest, ThatAnIndexMayNotNameAreRefused) {
   for (const BadIndex& bad : cases) expect_refused(bad);
 }
 
-TEST_F(ShardLinksTest, OrFifosThatTheIndexDoesNotNameDoNoHarm) {
+TEST_F(ShardPathsTest, ThatTheIndexDoesNotNameDoNoHarm) {
   put("model.safetensors.index.json", kGood);
   ASSERT_EQ(mkfifo((folder / "model-00003-of-00002.safetensors").c_str(), 0600), 0);
   EXPECT_EQ(open(index())->count_shards(), 2U);
   EXPECT_EQ(open(folder)->count_shards(), 2U);
 }
 
-TEST_F(ShardLinksTest, StayInsideOrLeadToTheCache) {
+TEST_F(ShardPathsTest, LinksStayInsideOrLeadToTheCache) {
   const std::string index_text = mapping("model-00001-of-00002.safetensors");
   put("model.safetensors.index.json", index_text);
   fs::rename(folder / "model-00001-of-00002.safetensors", folder / "real.safetensors");
@@ -68,7 +73,7 @@ TEST_F(ShardLinksTest, StayInsideOrLeadToTheCache) {
   EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
 }
 
-TEST_F(ShardLinksTest, ToNeighboursWithALikeNameLeaveTheFolder) {
+TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   const fs::path cache = root / "models--x";
   const fs::path snapshot = cache / "snapshots" / "0123";
   const char* const shard = "model-00001-of-00002.safetensors";
@@ -91,7 +96,7 @@ TEST_F(ShardLinksTest, ToNeighboursWithALikeNameLeaveTheFolder) {
 }
 
 // The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
-TEST_F(ShardLinksTest, InAFolderTooDeepForAPathLeaveIt) {
+TEST_F(ShardPathsTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
   const char* const shard = "model-00001-of-00002.safetensors";
   const std::string step(200, 'd');
   std::vector<int> deep{::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
