@@ -58,11 +58,11 @@ std::array<std::byte, sizeof(T)> little_endian(T value) {
   return bytes;
 }
 
-template <class T>
-std::uint32_t converted(T value, Dtype from, Dtype to) {
-  std::array<std::byte, 4> pattern{};
-  convert(from, little_endian(value).data(), to, pattern.data(), 1);
-  return std::bit_cast<std::uint32_t>(little_endian(pattern));
+template <class To = std::uint32_t, class T>
+To converted(T value, Dtype from, Dtype to) {
+  std::array<std::byte, sizeof(To)> bytes{};
+  convert(from, little_endian(value).data(), to, bytes.data(), 1);
+  return std::bit_cast<To>(little_endian(bytes));
 }
 
 // As numpy, ml_dtypes and torch have it: a double becomes a float before it becomes anything but an F16.
@@ -114,10 +114,8 @@ TEST_P(EachFormat, HasTheValueOfEachPattern) {
   const Format& format = GetParam();
   for (std::uint32_t pattern = 0; pattern < 1U << info(format.dtype).bits; ++pattern) {
     const double value = value_of(format, pattern);
-    const float as_float = std::bit_cast<float>(converted(pattern, format.dtype, Dtype::F32));
-    double as_double = 0;
-    convert(format.dtype, reinterpret_cast<const std::byte*>(&pattern), Dtype::F64,
-            reinterpret_cast<std::byte*>(&as_double), 1);
+    const auto as_float = converted<float>(pattern, format.dtype, Dtype::F32);
+    const auto as_double = converted<double>(pattern, format.dtype, Dtype::F64);
     if (std::isnan(value)) {
       ASSERT_TRUE(std::isnan(as_float) && std::isnan(as_double)) << pattern;
       ASSERT_EQ(std::signbit(as_float), (pattern >> (info(format.dtype).bits - 1)) != 0) << pattern;
@@ -241,10 +239,9 @@ TEST(Convert, PowersOfTwoAreRoundedUpInTheMiddle) {
     EXPECT_EQ(converted(static_cast<double>(value), Dtype::F64, Dtype::F8_E8M0), expected) << value;
   }
   for (std::uint32_t i = 0; i < 255; ++i) {
-    EXPECT_EQ(std::bit_cast<float>(converted(i, Dtype::F8_E8M0, Dtype::F32)),
-              std::ldexp(1.0F, static_cast<int>(i) - 127));
+    EXPECT_EQ(converted<float>(i, Dtype::F8_E8M0, Dtype::F32), std::ldexp(1.0F, static_cast<int>(i) - 127));
   }
-  EXPECT_TRUE(std::isnan(std::bit_cast<float>(converted(255U, Dtype::F8_E8M0, Dtype::F32))));
+  EXPECT_TRUE(std::isnan(converted<float>(255U, Dtype::F8_E8M0, Dtype::F32)));
 }
 
 }  // namespace
