@@ -9,8 +9,18 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 
 namespace st::io {
+
+namespace {
+
+// Facts of linux/stat.h, which musl's headers leave out.
+[[maybe_unused]] constexpr std::uint64_t kImmutable = 0x10;
+[[maybe_unused]] constexpr std::uint64_t kAppend = 0x20;
+[[maybe_unused]] constexpr std::uint64_t kMountRoot = 0x2000;
+
+}  // namespace
 
 Descriptor open_folder_for_lookup(int folder, const char* path) {
   return open_existing(folder, path, O_PATH | O_DIRECTORY);
@@ -27,11 +37,12 @@ int read_link(int folder, const std::string& name, SymbolicLink& link) {
 }
 
 Hold hold_of([[maybe_unused]] int folder, [[maybe_unused]] const std::string& name) {
-#if defined(STATX_ATTR_MOUNT_ROOT)
+#if defined(STATX_TYPE)
   struct statx more {};
-  if (statx(folder, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return Hold::none;
-  if ((more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) return Hold::mount_point;
-  if ((more.stx_attributes & (STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE)) != 0) return Hold::append_only;
+  // Past the C library, since musl has no such function before 1.2.5.
+  if (syscall(SYS_statx, folder, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return Hold::none;
+  if ((more.stx_attributes & kMountRoot) != 0) return Hold::mount_point;
+  if ((more.stx_attributes & (kAppend | kImmutable)) != 0) return Hold::append_only;
 #endif
   return Hold::none;
 }
