@@ -194,7 +194,11 @@ int linkat(int from, const char* path, int to, const char* name, int flags) ST_N
   return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
 }
 int renameat(int from, const char* path, int to, const char* name) ST_NOTHROW {
+#if defined(SYS_renameat)
   return any_rename("renameat", SYS_renameat, from, path, to, name, 0);
+#else  // riscv64
+  return any_rename("renameat", SYS_renameat2, from, path, to, name, 0);
+#endif
 }
 int renameat2(int from, const char* path, int to, const char* name, unsigned flags) ST_NOTHROW {
   return any_rename("renameat2", SYS_renameat2, from, path, to, name, static_cast<long>(flags));
