@@ -106,7 +106,8 @@ std::string human_bytes(std::uint64_t bytes) {
     in_unit *= 1000;
     ++unit;
   }
-  return formatted("{:.1f} {}", static_cast<double>(bytes) / static_cast<double>(in_unit), kUnits[unit]);
+  const std::uint64_t tenths = bytes / in_unit * 10 + (bytes % in_unit + in_unit / 20) / (in_unit / 10);
+  return formatted("{}.{} {}", tenths / 10, tenths % 10, kUnits[unit]);
 }
 
 }  // namespace st
