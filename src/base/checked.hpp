@@ -10,14 +10,6 @@
 
 namespace st {
 
-[[nodiscard]] inline bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
-  return !add_overflows(a, b, sum);
-}
-
-[[nodiscard]] inline bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
-  return !multiply_overflows(a, b, product);
-}
-
 // For values that are far from 2^64.
 constexpr std::uint64_t align_down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) { return align_down(value + to - 1, to); }

@@ -29,14 +29,14 @@ namespace st {
 // For compilers without builtins.
 namespace plain {
 
-constexpr bool add_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
+[[nodiscard]] constexpr bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
   sum = a + b;
-  return sum < a;
+  return sum >= a;
 }
 
-constexpr bool multiply_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
+[[nodiscard]] constexpr bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   product = a * b;
-  return a != 0 && product / a != b;
+  return a == 0 || product / a == b;
 }
 
 constexpr std::uint64_t reversed_bytes(std::uint64_t value) {
@@ -49,13 +49,13 @@ constexpr std::uint64_t reversed_bytes(std::uint64_t value) {
 
 #if ST_GNU_CXX
 
-// The result modulo 2^64; returns whether that is another.
-inline bool add_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
-  return __builtin_add_overflow(a, b, &sum);
+// Stores the result modulo 2^64, and returns whether that is the result itself.
+[[nodiscard]] inline bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
+  return !__builtin_add_overflow(a, b, &sum);
 }
 
-inline bool multiply_overflows(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
-  return __builtin_mul_overflow(a, b, &product);
+[[nodiscard]] inline bool checked_mul(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
+  return !__builtin_mul_overflow(a, b, &product);
 }
 
 inline std::uint64_t reversed_bytes(std::uint64_t value) { return __builtin_bswap64(value); }
@@ -66,8 +66,8 @@ inline void prefetch_to_write(const void* address) { __builtin_prefetch(address,
 
 #else
 
-using plain::add_overflows;
-using plain::multiply_overflows;
+using plain::checked_add;
+using plain::checked_mul;
 using plain::reversed_bytes;
 
 inline void prefetch(const void*) {}

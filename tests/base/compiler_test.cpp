@@ -22,15 +22,15 @@ TEST(Compiler, OverflowIsToldWithoutBuiltinsAsWithThem) {
     for (const std::uint64_t b : kNumbers) {
       std::uint64_t expected = 0;
       std::uint64_t got = 0;
-      EXPECT_EQ(plain::add_overflows(a, b, got), add_overflows(a, b, expected)) << a << " + " << b;
+      EXPECT_EQ(plain::checked_add(a, b, got), checked_add(a, b, expected)) << a << " + " << b;
       EXPECT_EQ(got, expected) << a << " + " << b;
-      EXPECT_EQ(plain::multiply_overflows(a, b, got), multiply_overflows(a, b, expected)) << a << " * " << b;
+      EXPECT_EQ(plain::checked_mul(a, b, got), checked_mul(a, b, expected)) << a << " * " << b;
       EXPECT_EQ(got, expected) << a << " * " << b;
     }
   }
   std::uint64_t result = 0;
-  EXPECT_TRUE(plain::multiply_overflows(0x100000000, 0x100000000, result));
-  EXPECT_FALSE(plain::multiply_overflows(0xFFFFFFFF, 0x100000001, result));
+  EXPECT_FALSE(plain::checked_mul(0x100000000, 0x100000000, result));
+  EXPECT_TRUE(plain::checked_mul(0xFFFFFFFF, 0x100000001, result));
   EXPECT_EQ(result, kMost);
 }
 
