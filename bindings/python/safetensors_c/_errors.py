@@ -5,7 +5,6 @@ line, which names the tensor and the numbers, follows it.
 
 SPDX-License-Identifier: Apache-2.0
 """
-import errno
 import os
 
 class SafetensorError(Exception):
@@ -51,10 +50,12 @@ def from_status(status: str, message: str, offset: int | None, os_error: int, co
     `context` is "header", "bytes" (also a header, in memory), "write", or "" for what reads tensors. `size` is that of
     the file, if it is no path.
     """
-    if status == "ST_ERR_OPEN" and os_error == errno.ENOENT and path is not None:
-        return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
     if os_error and context != "write" and status not in ("ST_ERR_MAP", "ST_ERR_DEVICE"):
-        return OSError(os_error, message)
+        # On Windows the number is one of GetLastError(), from which Python makes errno and the kind of the exception.
+        problem = OSError(os_error, message) if os.name != "nt" else OSError(None, message, None, os_error)
+        if isinstance(problem, FileNotFoundError) and status == "ST_ERR_OPEN" and path is not None:
+            return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
+        return problem
     if status == "ST_ERR_NO_MEMORY":
         return MemoryError(message)
     if size is None and path is not None and os.path.isfile(path):

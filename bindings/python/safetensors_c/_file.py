@@ -75,7 +75,7 @@ class File:
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
         self._owner = _Handle(out)
         if isinstance(source, Descriptor):
-            call(st.st_open_fd, source.number, 0, 0, byref(options), byref(out), context="header",
+            call(st.st_open_fd, source.handle, 0, 0, byref(options), byref(out), context="header",
                  size=os.fstat(source.number).st_size)
         elif isinstance(source, (str, os.PathLike)):
             path = path_of(source)

@@ -168,7 +168,7 @@ try:
         _bind(st, _DEVICES)
 except (OSError, AttributeError) as problem:
     raise ImportError(f"{path} is no library that safetensors_c can use: {problem}; "
-                      "set SAFETENSORS_C_LIBRARY to the path of libsafetensors.so") from problem
+                      f"set SAFETENSORS_C_LIBRARY to the path of {FILE_NAME}") from problem
 
 
 def address_of_bytes(data: bytes) -> int:

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from ctypes import addressof, byref, c_uint8, c_void_p, memmove
 
@@ -14,10 +15,13 @@ from ._library import call, quick, st
 
 
 class Descriptor:
-    """An open descriptor, which the library duplicates."""
+    """An open descriptor, which the library duplicates; on Windows it takes the HANDLE instead."""
 
     def __init__(self, number: int):
-        self.number = number
+        self.number = self.handle = number
+        if sys.platform == "win32":
+            import msvcrt
+            self.handle = msvcrt.get_osfhandle(number)
 
 
 def memory_of(data) -> tuple[int | None, int, object]:
