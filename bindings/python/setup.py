@@ -51,7 +51,8 @@ class BuildWithLibrary(build_py):
         # --parallel without a number would start all compilers at once where the generator is make.
         subprocess.run(["cmake", "--build", folder, "--target", "safetensors", "--config", "Release"], check=True,
                        env={"CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1), **os.environ})
-        return next(path for path in (folder / NAME, folder / "Release" / NAME) if path.exists())
+        places = (folder / below / NAME for below in ("", "Release", "bin", "bin/Release"))
+        return next(path for path in places if path.exists())
 
 
 class PlatformWheel(bdist_wheel):
