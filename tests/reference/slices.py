@@ -95,6 +95,8 @@ def write_file(path, tensors):
 
 
 def evict(path):
+    if not hasattr(os, "posix_fadvise"):  # Windows has no such call
+        return
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
