@@ -12,6 +12,10 @@ if(ST_TARGET MATCHES "-macos")
   # all of it comes first, with INFINITY, which strict ISO mode leaves out.
   set(CMAKE_CXX_FLAGS_INIT "-U__STRICT_ANSI__ -include float.h")
   set(CMAKE_C_FLAGS_INIT "-D_DARWIN_C_SOURCE")  # for a test that asks for POSIX, and so gets nothing else
+  # What CMake does on a Mac. Elsewhere it takes the system for one without @rpath, and programs would look for the library
+  # in the folder that it was built in.
+  set(CMAKE_INSTALL_NAME_DIR "@rpath")
+  set(CMAKE_BUILD_WITH_INSTALL_NAME_DIR ON)
 elseif(ST_TARGET MATCHES "-windows")
   set(CMAKE_SYSTEM_NAME Windows)
 elseif(ST_TARGET MATCHES "-freebsd")

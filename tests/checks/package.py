@@ -1,9 +1,11 @@
 """Holds an archive and a wheel of ./dev package to what they have to have: one library, the same in both, without debug
-information; headers, archive and what finds them; the license and the notices of what is compiled in.
+information; headers, archive and what finds them; the license and the notices of what is compiled in; and no path of the
+machine that made them.
 usage: package.py ARCHIVE WHEEL TAG
 
 SPDX-License-Identifier: Apache-2.0
 """
+import pathlib
 import re
 import sys
 import tarfile
@@ -18,10 +20,14 @@ LIBRARY = re.compile(r"(lib/libsafetensors\.(so[\d.]+|[\d.]+dylib)|bin/safetenso
 
 with tarfile.open(archive) as packed:
     files = {name.split("/", 1)[1]: packed.getmember(name) for name in packed.getnames() if "/" in name}
-    libraries = [packed.extractfile(file).read() for name, file in files.items() if LIBRARY.match(name) and file.isfile()]
+    contents = {name: packed.extractfile(file).read() for name, file in files.items() if file.isfile()}
+libraries = [content for name, content in contents.items() if LIBRARY.match(name)]
 with zipfile.ZipFile(wheel) as packed:
     names = packed.namelist()
     carried = [packed.read(name) for name in names if re.search(r"/(lib)?safetensors\.(so|dylib|dll)$", name)]
+    contents |= {name: packed.read(name) for name in names}
+own = [str(folder).encode() + b"/" for folder in (pathlib.Path(__file__).resolve().parents[2], pathlib.Path.home())
+       if len(folder.parts) > 1]
 
 faults = [f"the archive has no {name}" for name in wanted if name not in files]
 faults += [f"the wheel has no {text}" for text in texts if f"safetensors_c/{text}" not in names]
@@ -29,6 +35,8 @@ if len(libraries) != 1 or carried != libraries:
     faults.append(f"{len(libraries)} libraries in the archive, {len(carried)} in the wheel, or another one")
 if any(b"debug_info" in library for library in libraries + carried):
     faults.append("the library has debug information")
+faults += [f"{name} has a path of this machine, under {folder.decode()}" for name, content in contents.items()
+           for folder in own if folder in content]
 if not wheel.endswith(f"-py3-none-{tag}.whl"):
     faults.append(f"the wheel is not for {tag}")
 print(*(f"{archive}: {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
