@@ -55,7 +55,7 @@ constexpr std::array<NamedOrder, 4> kOrders{
 
 // Tensors that are equal in this order stay in that of the data.
 void sort(std::vector<safetensors::Tensor>& tensors, const std::string& by) {
-  const auto* const order = std::find_if(kOrders.begin(), kOrders.end(), [&](auto& known) { return known.name == by; });
+  const auto order = std::find_if(kOrders.begin(), kOrders.end(), [&](auto& known) { return known.name == by; });
   std::stable_sort(tensors.begin(), tensors.end(), order->before);
 }
 

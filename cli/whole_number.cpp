@@ -37,7 +37,7 @@ std::uint64_t bytes_of(const std::string& text) {
   std::string name(end, text.data() + text.size());
   name.erase(0, name.find_first_not_of(' '));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-  const auto* const unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == name; });
+  const auto unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == name; });
   return unit == kUnits.end() || value > UINT64_MAX / unit->bytes ? 0 : value * unit->bytes;
 }
 

@@ -38,7 +38,7 @@ st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64
   const std::string_view name = std::string_view(type).substr(std::min<std::size_t>(type.size(), 1));
   if (name.starts_with('O')) refuse(at, "array '{}' holds Python objects, which only a pickle can make", array);
   if (type.starts_with('>')) refuse_type(at, "array '{}' has numbers in the byte order 'big' ({})", array, type);
-  const auto* known = std::ranges::find(kTypes, name, &NumpyType::name);
+  const auto known = std::ranges::find(kTypes, name, &NumpyType::name);
   const bool has_order = type.starts_with('<') || (type.starts_with('|') && name.ends_with('1'));
   if (known == kTypes.end() || !has_order) {
     refuse_type(at, "array '{}': safetensors has no dtype for numpy's {}", array, type);

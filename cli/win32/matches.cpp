@@ -15,11 +15,11 @@ bool is_in_class(std::string_view name, int c) {
     std::string_view name;
     int (*holds)(int);
   };
-  constexpr Class kClasses[] = {{"alnum", std::isalnum}, {"alpha", std::isalpha}, {"blank", std::isblank},
-                                {"cntrl", std::iscntrl}, {"digit", std::isdigit}, {"graph", std::isgraph},
-                                {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
-                                {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
-  for (const Class& known : kClasses) {
+  const Class classes[] = {{"alnum", std::isalnum}, {"alpha", std::isalpha}, {"blank", std::isblank},
+                           {"cntrl", std::iscntrl}, {"digit", std::isdigit}, {"graph", std::isgraph},
+                           {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
+                           {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
+  for (const Class& known : classes) {
     if (known.name == name) return known.holds(c) != 0;
   }
   return false;

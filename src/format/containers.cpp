@@ -16,7 +16,7 @@ constexpr std::array kContainers{&safetensors::kContainer, &bintensors::kContain
 }  // namespace
 
 const Container* container_of(Format format) {
-  const auto* const found =
+  const auto found =
       std::find_if(kContainers.begin(), kContainers.end(), [format](auto* each) { return each->format == format; });
   return found == kContainers.end() ? nullptr : *found;
 }

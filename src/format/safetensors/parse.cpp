@@ -199,7 +199,7 @@ class HeaderParser {
   Field field_name() {
     const std::string_view name = in_.string();
     in_.expect(':');
-    const auto* const known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
+    const auto known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
     return known == kFieldNames.end() ? Field::unknown : static_cast<Field>(known - kFieldNames.begin());
   }
 
