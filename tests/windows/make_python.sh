@@ -15,8 +15,8 @@ new=$folder.new
 rm -rf "$new" "$folder"
 mkdir -p "$new"
 cd "$new"
-mvn -q -B -Dstyle.color=never dependency:copy "-Dartifact=org.bytedeco:cpython:$version:jar:windows-x86_64" \
-  "-DoutputDirectory=$new"
+mvn -q -B dependency:copy "-Dartifact=org.bytedeco:cpython:$version:jar:windows-x86_64" "-DoutputDirectory=$new" \
+  >log 2>&1 || { cat log >&2; exit 1; }
 echo "$sha256  $jar" | sha256sum --check --quiet
 "$python" - "$jar" <<'END'
 import pathlib, sys, zipfile
@@ -43,5 +43,5 @@ $tools-gcc -shared -s -o bcryptprimitives.dll "$here/bcryptprimitives.c" -ladvap
 } >python3.def
 $tools-gcc -shared -nostdlib -s -Wl,-e,0 -o python3.dll python3.def
 
-rm "$jar" python3.def
+rm "$jar" log python3.def
 mv "$new" "$folder"
