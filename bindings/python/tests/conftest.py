@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import importlib
 import importlib.util
 
@@ -42,3 +43,19 @@ def reference():
 @pytest.fixture
 def path(tmp_path):
     return str(tmp_path / "model.safetensors")
+
+
+@contextlib.contextmanager
+def held_alone(path):
+    """On Windows, while nobody else may have the file open: PermissionError if somebody has."""
+    import ctypes
+    kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+    kernel32.CreateFileW.restype, kernel32.CloseHandle.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    generic_read, share_nothing, open_existing = 0x80000000, 0, 3
+    handle = kernel32.CreateFileW(ctypes.c_wchar_p(path), generic_read, share_nothing, None, open_existing, 0, None)
+    if handle == ctypes.c_void_p(-1).value:
+        raise ctypes.WinError(ctypes.get_last_error())
+    try:
+        yield
+    finally:
+        kernel32.CloseHandle(handle)

@@ -8,6 +8,7 @@ import pickle
 
 import numpy
 import pytest
+from conftest import held_alone
 
 
 def file_of(header, data=b"", length=None):
@@ -171,16 +172,8 @@ def test_what_is_no_regular_file(ours, tmp_path):
 
 @pytest.mark.skipif(os.name != "nt", reason="needs Windows")
 def test_number_of_windows_is_the_exception_that_python_makes_of_it(ours, path):
-    import ctypes
     from safetensors_c.numpy import save_file
     save_file({}, path)
-    kernel32 = ctypes.WinDLL("kernel32")
-    kernel32.CreateFileW.restype, kernel32.CloseHandle.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    generic_read, share_nothing, open_existing = 0x80000000, 0, 3
-    held = kernel32.CreateFileW(ctypes.c_wchar_p(path), generic_read, share_nothing, None, open_existing, 0, None)
-    try:
-        with pytest.raises(PermissionError) as error:
-            ours.safe_open(path, framework="np")
-        assert error.value.winerror == 32 and "model.safetensors" in str(error.value)
-    finally:
-        kernel32.CloseHandle(held)
+    with held_alone(path), pytest.raises(PermissionError) as error:
+        ours.safe_open(path, framework="np")
+    assert error.value.winerror == 32 and "model.safetensors" in str(error.value)

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import held_alone
 
 from safetensors_c import numpy as mine
 from safetensors_c import safe_open
@@ -201,7 +202,7 @@ def test_getters_and_lists_give_the_same_table(model):
 def test_open_files_and_memory_are_given_back(model):
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
-    if not os.path.exists("/proc/self/fd"):
+    if os.name != "posix" or not os.path.exists("/proc/self/fd"):  # wine shows its own
         pytest.skip("needs /proc")
     gc.disable()  # nothing may wait for the collector
     try:
@@ -216,6 +217,17 @@ def test_open_files_and_memory_are_given_back(model):
         assert descriptors() <= before
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(os.name != "nt", reason="needs Windows")
+def test_open_file_is_given_back(model):
+    opened = safe_open(model, "np")
+    opened.get_tensors()
+    with pytest.raises(PermissionError), held_alone(model):
+        pass
+    del opened
+    with held_alone(model):
+        pass
 
 
 def test_threads_use_one_file(model):
