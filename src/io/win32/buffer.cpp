@@ -14,11 +14,13 @@ namespace st::io {
 
 namespace {
 
-// With the paging files. Asked for first: some versions of wine promise more, and take minutes to note it down.
+// With the paging files. Asked for first: some versions of wine promise more, and take minutes to note it down. While
+// another thread is the first to ask, they say 0.
 std::uint64_t machine_memory() {
   MEMORYSTATUSEX status{};
   status.dwLength = sizeof status;
-  return GlobalMemoryStatusEx(&status) != FALSE ? status.ullTotalPageFile : UINT64_MAX;
+  const bool is_known = GlobalMemoryStatusEx(&status) != FALSE && status.ullTotalPageFile != 0;
+  return is_known ? status.ullTotalPageFile : UINT64_MAX;
 }
 
 }  // namespace
