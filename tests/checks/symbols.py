@@ -3,8 +3,7 @@ defines nothing else that has the name of somebody else's.
 
 A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc++ symbol meets another copy of itself in
 the process that loads the library. In a static program hidden symbols meet too: what is compiled in, weak or not, lies
-in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all, and of fmt, whose namespace
-holds its version.
+in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all.
 A library that links the system's simdjson may define what that one's headers bring along.
 usage: symbols.py SHARED [STATIC [NAMESPACE...]]
 
@@ -31,7 +30,7 @@ def listed():
     return set(re.findall(r"\w+", node.group(1)))
 
 
-OWN = {"st", "st_simdjson", "st_simdjson_fast_float", "fmt", "std", "__gnu_cxx"}
+OWN = {"st", "st_simdjson", "st_simdjson_fast_float", "st_fmt", "std", "__gnu_cxx"}
 # A mangled name up to its outermost namespace: what kind of thing (a vtable, a guard, a local of a function), qualifiers,
 # and then std in short or a name after its length.
 MANGLED = re.compile(r"_Z(?:T[VTIS]|GV|GR|Z)*N?[rVKRO]*(?:(S[tabsiod])|(\d+)(\w+))")
