@@ -105,13 +105,16 @@ Shown show_characters(std::string_view text, std::size_t limit, bool in_quotes) 
 }
 
 std::string scaled(std::uint64_t value, std::span<const std::string_view> units) {
-  double scaled = static_cast<double>(value);
-  std::size_t unit = 0;
-  while (scaled >= 999.95 && unit + 1 < units.size()) {
-    scaled /= 1000;
+  if (value < 1000) return formatted("{}{}", value, units[0]);
+  std::uint64_t in_unit = 1000;
+  std::size_t unit = 1;
+  // Whole numbers, since those with a fraction are compared otherwise by each processor.
+  while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
+    in_unit *= 1000;
     ++unit;
   }
-  return unit == 0 ? formatted("{}{}", value, units[0]) : formatted("{:.1f}{}", scaled, units[unit]);
+  const std::uint64_t tenths = value / in_unit * 10 + (value % in_unit + in_unit / 20) / (in_unit / 10);
+  return formatted("{}.{}{}", tenths / 10, tenths % 10, units[unit]);
 }
 
 }  // namespace
