@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include <fmt/core.h>
 
@@ -15,6 +16,7 @@ std::string formatted_text(fmt::string_view text, fmt::format_args args);
 
 template <class... Args>
 std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
+  static_assert(!(std::is_floating_point_v<Args> || ...), "fmt is compiled without floats, and would print nothing");
   return formatted_text(text, fmt::make_format_args(args...));
 }
 

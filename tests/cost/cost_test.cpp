@@ -190,10 +190,10 @@ Cost of_putting_tensors(std::size_t n) {
 // Not one that is there: the first decides, and no memory is taken for the others.
 TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   constexpr std::size_t kShards = 20'000;
-  const auto text = static_cast<double>(index_of_absent_shards(kShards).size());
+  const std::size_t text = index_of_absent_shards(kShards).size();
   const Cost cost = of_absent_shards(kShards);
-  EXPECT_LT(static_cast<double>(cost.bytes), 4 * text) << formatted("{} bytes of {}", cost.bytes, text);
-  EXPECT_LT(static_cast<double>(cost.work), 6 * text) << formatted("{} blocks for {} bytes", cost.work, text);
+  EXPECT_LT(cost.bytes, 4 * text) << formatted("{} bytes of {}", cost.bytes, text);
+  EXPECT_LT(cost.work, 6 * text) << formatted("{} blocks for {} bytes", cost.work, text);
 }
 
 // Nor are those tried of which nothing more would be told.
@@ -297,8 +297,9 @@ TEST(Cost, GrowsNoFasterThanTheInput) {
     const Cost many = one.of(kTimes * kFew);
     const double work = static_cast<double>(many.work) / static_cast<double>(few.work);
     const double bytes = static_cast<double>(many.bytes) / static_cast<double>(few.bytes);
-    const std::string figures = formatted("{}: work {} -> {} ({:.2f} times), bytes {} -> {} ({:.2f} times)", one.name,
-                                          few.work, many.work, work, few.bytes, many.bytes, bytes);
+    const std::string figures =
+        formatted("{}: work {} -> {} ({} times), bytes {} -> {} ({} times)", one.name, few.work, many.work,
+                  std::to_string(work), few.bytes, many.bytes, std::to_string(bytes));
     RecordProperty(one.name, figures);
     EXPECT_GT(few.work, kFew) << figures;  // it is being counted
     EXPECT_GT(few.bytes, kFew) << figures;
