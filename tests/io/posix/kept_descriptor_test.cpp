@@ -1,12 +1,10 @@
-// Which descriptors are kept: low numbers only, and so few of them.
+// Which descriptors a source keeps: low numbers only, and so few of them.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "../../format/file_front.hpp"
 #include "../files.hpp"
-#include "core/checkpoint.hpp"
 #include "io/posix/file_source.hpp"
 
 namespace st::io {
@@ -42,23 +40,6 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
   for (const auto& [most, number, kept] : cases) {
     const int result = in_child([&, most = most, number = number] { return keeps(path(), number, most); });
     EXPECT_EQ(result, kept ? 1 : 0) << most << ' ' << number;
-  }
-}
-
-// A file that is mapped when it is first looked at keeps its descriptor for that; every other one gives it back or
-// reads from it.
-TEST_F(KeptDescriptorTest, of_a_file_that_is_mapped_later_is_kept_until_then) {
-  put(path(),
-      format::file_front(R"({"t":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})") + std::string(9000, 'x'));
-  for (const Mode mode : {Mode::automatic, Mode::map, Mode::copy_on_write, Mode::read}) {
-    core::OpenOptions options;
-    options.io = mode;
-    const core::CheckpointPtr file = core::Checkpoint::open(path().c_str(), options);
-    const auto& source = dynamic_cast<const FileSource&>(*file->shard(0).source);
-    const bool mapped = mode == Mode::map || mode == Mode::copy_on_write;
-    EXPECT_EQ(source.file().descriptor() >= 0, !mapped) << static_cast<int>(mode);
-    EXPECT_EQ(source.is_mapped(), mapped) << static_cast<int>(mode);
-    EXPECT_EQ(source.view() != nullptr, mode != Mode::read) << static_cast<int>(mode);
   }
 }
 

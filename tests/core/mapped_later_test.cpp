@@ -1,0 +1,31 @@
+// The descriptor of a file that is mapped when its data is first looked at. Only POSIX systems have such files.
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "../format/file_front.hpp"
+#include "../io/files.hpp"
+#include "core/checkpoint.hpp"
+#include "io/posix/file_source.hpp"
+
+namespace st::core {
+namespace {
+
+class MappedLaterTest : public io::FolderTest {};
+
+TEST_F(MappedLaterTest, keeps_its_descriptor_until_then) {
+  io::put(path(),
+      format::file_front(R"({"t":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})") + std::string(9000, 'x'));
+  for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
+    OpenOptions options;
+    options.io = mode;
+    const CheckpointPtr file = Checkpoint::open(path().c_str(), options);
+    const auto& source = dynamic_cast<const io::FileSource&>(*file->shard(0).source);
+    const bool mapped = mode == io::Mode::map || mode == io::Mode::copy_on_write;
+    EXPECT_EQ(source.file().descriptor() >= 0, !mapped) << static_cast<int>(mode);
+    EXPECT_EQ(source.is_mapped(), mapped) << static_cast<int>(mode);
+    EXPECT_EQ(source.view() != nullptr, mode != io::Mode::read) << static_cast<int>(mode);
+  }
+}
+
+}  // namespace
+}  // namespace st::core
