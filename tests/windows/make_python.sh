@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes a Python for Windows with what the tests import, that runs under wine 8: the JavaCPP presets' CPython, which has
 # no installer, and packages of PyPI. Newer numpys want functions that wine's C library lacks.
-# usage: make_python.sh FOLDER PYTHON     the Python that has pip; Maven's mvn and mingw-w64 are needed, too
+# usage: make_python.sh FOLDER PYTHON     absolute paths; the Python has pip. Maven's mvn and mingw-w64 are needed, too.
+# FOLDER/make_python.sh is this script as it was when it made the folder.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 folder=$1 python=$2
@@ -41,7 +42,9 @@ $tools-gcc -shared -s -o bcryptprimitives.dll "$here/bcryptprimitives.c" -ladvap
   $tools-objdump -p lib/site-packages/safetensors/_safetensors_rust.pyd |
     awk '/DLL Name: / { dll = $3 } dll == "python3.dll" && $3 ~ /^_?Py/ { print $3 "=python311." $3 }'
 } >python3.def
+grep -q '=python311\.' python3.def
 $tools-gcc -shared -nostdlib -s -Wl,-e,0 -o python3.dll python3.def
 
 rm "$jar" log python3.def
+cp "$here/make_python.sh" .
 mv "$new" "$folder"
