@@ -78,7 +78,7 @@ class Table(Case):
         self.assertTrue(self.show(file_bytes([])).startswith("no tensors\n"))
 
     def test_numbers_for_people(self):
-        for size, text, exact in [(999, "999 B", "999"), (1000, "1.0 kB", "1000"), (999_949, "999.9 kB", "999949"),
+        for size, text, exact in [(999, "999 B", "999"), (1000, "1.0 kB", "1000"), (1150, "1.2 kB", "1150"), (999_949, "999.9 kB", "999949"),
                                   (999_950, "1.0 MB", "999950"), (3_100_000, "3.1 MB", "3100000")]:
             content = file_bytes([("a", "U8", [size], size)])
             self.assertIn(f"  {text}  ", self.show(content))

@@ -57,9 +57,9 @@ def say(*words):
 # ---- building ------------------------------------------------------------------------------------------------------
 
 def is_compiled(path):
-    """Not another system's file, nor one that Linux has its own of."""
+    """Not another system's file, nor one that Linux has its own of, nor what only a library with its own libstdc++ has."""
     linux = path.parent.parent / 'linux' / path.name
-    return path.parent.name != 'win32' and not (path.parent.name == 'posix' and linux.exists())
+    return path.parent.name not in ('win32', 'static_runtime') and not (path.parent.name == 'posix' and linux.exists())
 
 
 def find_mutants():
