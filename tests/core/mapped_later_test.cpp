@@ -13,8 +13,8 @@ namespace {
 class MappedLaterTest : public io::FolderTest {};
 
 TEST_F(MappedLaterTest, keeps_its_descriptor_until_then) {
-  io::put(path(),
-      format::file_front(R"({"t":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})") + std::string(9000, 'x'));
+  io::put(path(), format::file_front(R"({"t":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})") +
+                      std::string(9000, 'x'));
   for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
     OpenOptions options;
     options.io = mode;
