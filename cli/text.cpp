@@ -108,7 +108,7 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
   if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // Whole numbers, since those with a fraction are compared otherwise by each processor.
+  // In integers: where the x87 computes, doubles have more digits, and the limits lie elsewhere.
   while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;

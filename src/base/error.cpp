@@ -101,7 +101,7 @@ std::string human_bytes(std::uint64_t bytes) {
   if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // Whole numbers, since those with a fraction are compared otherwise by each processor.
+  // In integers: where the x87 computes, doubles have more digits, and the limits lie elsewhere.
   while (unit + 1 < kUnits.size() && bytes >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;
