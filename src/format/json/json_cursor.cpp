@@ -21,14 +21,12 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // does so from at most 64 bits of digits times a power of ten, in double arithmetic, and so do we, because its
 // verdict at the edge is the format's.
 bool fits_double(std::uint64_t digits, std::int64_t exponent) {
-  constexpr int kLargestPower = 308;
-  if (digits == 0 || exponent < kLargestPower - 20) return true;
-  if (exponent > kLargestPower) return false;
-  std::array<char, 8> text{'1', 'e'};
-  const char* const text_end = std::to_chars(text.data() + 2, text.data() + text.size(), exponent).ptr;
-  double power = 0;
-  std::from_chars(text.data(), text_end, power);
-  return !std::isinf(static_cast<double>(digits) * power);
+  constexpr int kSmallestPower = 288;  // times any 64 bits it is finite
+  constexpr std::array kPowers = {1e288, 1e289, 1e290, 1e291, 1e292, 1e293, 1e294, 1e295, 1e296, 1e297, 1e298,
+                                  1e299, 1e300, 1e301, 1e302, 1e303, 1e304, 1e305, 1e306, 1e307, 1e308};
+  if (digits == 0 || exponent < kSmallestPower) return true;
+  const auto i = static_cast<std::uint64_t>(exponent - kSmallestPower);
+  return i < kPowers.size() && !std::isinf(static_cast<double>(digits) * kPowers[i]);
 }
 
 void append_utf8(std::string& out, std::uint32_t code) {
