@@ -47,13 +47,15 @@ struct Group {
   std::size_t depth = 0;  // length of the common beginning
 };
 
+void sort_by_whole_name(std::span<Item> items) { std::sort(items.begin(), items.end(), name_before); }
+
 void sort_all(std::span<Item> items) {
   std::vector<Group> groups{{items, 0}};
   while (!groups.empty()) {
     Group group = groups.back();
     groups.pop_back();
     if (group.items.size() <= kFew) {
-      std::sort(group.items.begin(), group.items.end(), name_before);
+      sort_by_whole_name(group.items);
       continue;
     }
     group.depth = common_bytes(group.items, group.depth);
@@ -61,7 +63,7 @@ void sort_all(std::span<Item> items) {
     std::sort(group.items.begin(), group.items.end(), key_before);
     // All have the same eight bytes, or one name ends there and the others go on with NULs.
     if (group.items.front().key == group.items.back().key) {
-      std::sort(group.items.begin(), group.items.end(), name_before);
+      sort_by_whole_name(group.items);
       continue;
     }
     for (auto from = group.items.begin(); from != group.items.end();) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/compiler.hpp"
@@ -117,8 +118,8 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   if (options.keep_order) return order;
   // By dtype, and by name among tensors of one dtype.
   const auto rank = [&](std::uint32_t number) { return format::dtype_order(options.format, tensors_[number].dtype); };
-  const auto before = [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); };
-  if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
+  const auto before = [&](std::uint32_t a, std::uint32_t b) { return std::pair(rank(a), a) < std::pair(rank(b), b); };
+  if (!std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
   for (auto from = order.begin(); from != order.end();) {
     const auto to = std::find_if(from, order.end(), [&](std::uint32_t number) { return rank(number) != rank(*from); });
     sort_by_name({from, to}, [&](std::uint32_t number) { return tensors_[number].text; });

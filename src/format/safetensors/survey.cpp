@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -228,7 +229,8 @@ class Survey {
   void check_duplicates() {
     std::vector<const Entry*> order;
     for (const Entry& entry : entries_) order.push_back(&entry);
-    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->name < b->name; });
+    std::sort(order.begin(), order.end(),
+              [](auto* a, auto* b) { return std::tie(a->name, a->place) < std::tie(b->name, b->place); });
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (order[i]->name != order[i - 1]->name) continue;
       if (last_counts()) {
@@ -270,8 +272,8 @@ class Survey {
     for (const Entry& entry : entries_) {
       if (entry.offsets && !replaced_.contains(&entry)) order.push_back(&entry);
     }
-    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
-      return std::pair(*a->offsets, a->name) < std::pair(*b->offsets, b->name);
+    std::sort(order.begin(), order.end(), [](auto* a, auto* b) {
+      return std::tie(*a->offsets, a->name, a->place) < std::tie(*b->offsets, b->name, b->place);
     });
     std::uint64_t end = 0;
     for (const Entry* const entry : order) {
