@@ -253,6 +253,17 @@ TEST(Dropped, Numbers) {
   EXPECT_FALSE(is_dropped("1" + std::string(309, '0')));
 }
 
+// The same two numbers with digits and exponent of every length: the larger one does not fit a double.
+TEST(Dropped, NumbersByEveryPowerOfTenThatCounts) {
+  EXPECT_TRUE(is_dropped("1e308") && is_dropped("17e307") && is_dropped("179e306"));
+  EXPECT_FALSE(is_dropped("2e308") || is_dropped("18e307") || is_dropped("180e306"));
+  for (std::size_t zeros = 0; zeros <= 16; ++zeros) {
+    const std::string rest = std::string(zeros, '0') + "e" + std::to_string(305 - zeros);
+    EXPECT_TRUE(is_dropped("1797" + rest)) << rest;
+    EXPECT_FALSE(is_dropped("1798" + rest)) << rest;
+  }
+}
+
 TEST(Dropped, ValuesOfEveryKind) {
   for (const char* text : {"null", "true", "false", "\"\"", "\"a\\u0041\"", "[]", "{}", " [ ] ", " { } ",
                            "[1,[2,{\"a\":[]}],\"x\"]", "{\"a\":{\"b\":{}},\"a\":null}", "[[],[],{}]", "[\n1\r,\t2 ]"}) {
