@@ -3,9 +3,9 @@
 #include "core/writer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
-#include <utility>
 
 #include "base/checked.hpp"
 #include "base/compiler.hpp"
@@ -116,13 +116,16 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   std::vector<std::uint32_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), 0U);
   if (options.keep_order) return order;
-  // By dtype, and by name among tensors of one dtype.
-  const auto rank = [&](std::uint32_t number) { return format::dtype_order(options.format, tensors_[number].dtype); };
-  const auto before = [&](std::uint32_t a, std::uint32_t b) { return std::pair(rank(a), a) < std::pair(rank(b), b); };
-  if (!std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
-  for (auto from = order.begin(); from != order.end();) {
-    const auto to = std::find_if(from, order.end(), [&](std::uint32_t number) { return rank(number) != rank(*from); });
-    sort_by_name({from, to}, [&](std::uint32_t number) { return tensors_[number].text; });
+  // By dtype, whose ranks are counted, and by name among tensors of one dtype.
+  const auto rank = [&](const Declared& tensor) { return format::dtype_order(options.format, tensor.dtype); };
+  std::array<std::size_t, 257> places{};  // of the next tensor of each rank; ranks are at most 255
+  for (const Declared& tensor : tensors_) ++places[rank(tensor) + 1];
+  std::partial_sum(places.begin(), places.end(), places.begin());
+  for (std::uint32_t number = 0; number < tensors_.size(); ++number) order[places[rank(tensors_[number])]++] = number;
+  for (std::size_t from = 0; from < order.size();) {
+    const std::size_t to = places[rank(tensors_[order[from]])];
+    sort_by_name(std::span(order).subspan(from, to - from),
+                 [&](std::uint32_t number) { return tensors_[number].text; });
     from = to;
   }
   return order;
