@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 namespace st::core {
 
@@ -85,8 +86,8 @@ OtherDestinations share_ranges(std::vector<ReadRequest>& requests) {
     }
     first = last;
   }
-  std::stable_sort(result.begin(), result.end(), [](const ReadRequest& a, const ReadRequest& b) {
-    return a.source != b.source ? a.source < b.source : a.begin < b.begin;
+  std::sort(result.begin(), result.end(), [](const ReadRequest& a, const ReadRequest& b) {
+    return std::tie(a.source, a.begin, a.entry) < std::tie(b.source, b.begin, b.entry);
   });
   requests = std::move(result);
   return others;
