@@ -1,6 +1,6 @@
 """Uses an installed libsafetensors in each way its users do.
 
-usage: run.py PREFIX WORK BUILD     BUILD: the preset it was built with, release or self-contained
+usage: run.py PREFIX WORK BUILD     BUILD: the preset it was built with, dev or self-contained
 
 SPDX-License-Identifier: Apache-2.0
 """
