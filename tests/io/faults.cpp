@@ -99,7 +99,7 @@ int any_ftruncate(int file, off64_t size) {
 #endif
 }
 
-// ThreadSanitizer, which has watched the file, is told by the C library's own, and not by the system call.
+// Not the system call: ThreadSanitizer takes the C library's place, and has to see which numbers are free again.
 int c_library_close(int file) {
   static const auto function = reinterpret_cast<int (*)(int)>(dlsym(RTLD_NEXT, "close"));
   return function(file);
