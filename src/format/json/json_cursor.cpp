@@ -25,8 +25,8 @@ bool fits_double(std::uint64_t digits, std::int64_t exponent) {
   constexpr std::array kPowers = {1e288, 1e289, 1e290, 1e291, 1e292, 1e293, 1e294, 1e295, 1e296, 1e297, 1e298,
                                   1e299, 1e300, 1e301, 1e302, 1e303, 1e304, 1e305, 1e306, 1e307, 1e308};
   if (digits == 0 || exponent < kSmallestPower) return true;
-  const auto i = static_cast<std::uint64_t>(exponent - kSmallestPower);
-  return i < kPowers.size() && !std::isinf(static_cast<double>(digits) * kPowers[i]);
+  const std::int64_t i = exponent - kSmallestPower;
+  return i < std::ssize(kPowers) && !std::isinf(static_cast<double>(digits) * kPowers[static_cast<std::size_t>(i)]);
 }
 
 void append_utf8(std::string& out, std::uint32_t code) {
