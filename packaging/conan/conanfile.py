@@ -33,7 +33,8 @@ class Safetensors(ConanFile):
         self.version = ".".join(re.search(rf"define ST_VERSION_{part} +(\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
 
     def export_sources(self):
-        for pattern in ("CMakeLists.txt", "LICENSE", "safetensors.pc.in", "include/*", "capi/*", "src/*"):
+        for pattern in ("CMakeLists.txt", "LICENSE", "safetensors.pc.in", "cmake/*", "packaging/notices.txt", "include/*", "capi/*",
+                        "src/*"):
             copy(self, pattern, self._checkout, self.export_sources_folder)
 
     def validate(self):
