@@ -99,7 +99,7 @@ int any_ftruncate(int file, off64_t size) {
 #endif
 }
 
-// Not the system call: ThreadSanitizer takes the C library's place, and has to see which numbers are free again.
+// Not the system call: ThreadSanitizer intercepts the C library's function, and has to see that a descriptor is closed.
 int c_library_close(int file) {
   static const auto function = reinterpret_cast<int (*)(int)>(dlsym(RTLD_NEXT, "close"));
   return function(file);
