@@ -239,6 +239,23 @@ TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   EXPECT_EQ(count(), 0U);
 }
 
+TEST_F(WriterTest, lays_tensors_out_by_dtype_and_then_by_name) {
+  const std::array<std::uint64_t, 1> one{1};
+  const std::uint64_t zero = 0;
+  Writer writer;
+  for (const char* const name : {"d", "b"}) writer.add(name, Dtype::U8, one, &zero);
+  for (const char* const name : {"c", "a"}) writer.add(name, Dtype::F32, one, &zero);
+  writer.add("e", Dtype::U64, one, &zero);
+  writer.begin(path().c_str(), {});
+  writer.finish();
+  const std::string file = contents(path());
+  std::map<std::size_t, std::string> by_place;
+  for (const char* const name : {"a", "b", "c", "d", "e"}) by_place[file.find(formatted("\"{}\":", name))] = name;
+  std::string order;
+  for (const auto& [place, name] : by_place) order += name;
+  EXPECT_EQ(order, "eacbd");
+}
+
 TEST_F(WriterTest, of_a_metadata_key_the_last_value_counts) {
   Writer writer;
   for (const char* const key : {"b", "a", "", "b"}) {
