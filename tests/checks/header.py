@@ -74,7 +74,7 @@ def later_versions():
     top = api.HEADER.parents[2]
     for place, written in (("bindings/python/pyproject.toml", f'version = "{version}"'),
                            ("packaging/vcpkg/vcpkg.json", f'"version": "{version}"'),
-                           ("README.md", f'requires("libsafetensors/{version}")')):
+                           ("docs/building.md", f'requires("libsafetensors/{version}")')):
         if written not in (top / place).read_text():
             yield f"{place} has another version than {version}"
 

@@ -1,7 +1,7 @@
-"""The README, executed: its programs are compiled and run with the installed library, and its output has to be true.
+"""Runs the programs of the README and the manual with the installed library, and compares what they print.
 
 A block of code whose first line is a comment with a file's name becomes that file. In a console block each `$ ` line
-is run, and the lines below it are what it has to print.
+is a command, and the lines below it are its expected output. The pages share a directory, in this order.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -15,7 +15,8 @@ import unittest
 
 from sample import COMMAND
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PAGES = ["docs/c.md", "docs/cpp.md", "docs/languages.md", "docs/building.md", "README.md"]
 BUILD = pathlib.Path(COMMAND).resolve().parents[1]
 FILE = re.compile(r"(?:/\*|//|#) ([\w.]+)(?: \*/)?")
 
@@ -29,7 +30,8 @@ class Readme(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_readme_"))
         self.addCleanup(shutil.rmtree, self.folder)
-        self.blocks = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text(), re.M | re.S)
+        self.blocks = [block for page in PAGES
+                       for block in re.findall(r"^```(\w+)\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S)]
 
     def environment(self):
         prefix = self.folder / "prefix"
@@ -60,9 +62,11 @@ class Readme(unittest.TestCase):
                     commands += 1
         self.assertEqual((files, commands), (7, 9))
 
-    def test_its_links_lead_somewhere(self):
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text()):
-            self.assertTrue((README.parent / link).exists(), link)
+    def test_links_lead_to_files(self):
+        pages = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
+        for page in pages:
+            for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
 
 
 if __name__ == "__main__":
