@@ -1158,13 +1158,13 @@ ST_API const char *st_status_name(st_status status);
 
 /* The version of this header. */
 #define ST_VERSION_MAJOR 0
-#define ST_VERSION_MINOR 2
+#define ST_VERSION_MINOR 3
 #define ST_VERSION_PATCH 0
 
 /* Returns the version of the library that is loaded: major << 16 | minor << 8 | patch. */
 ST_API uint32_t st_version(void);
 
-/* Returns the same as text, with the version of simdjson: "0.2.0 (simdjson 3.0.1)". */
+/* Returns the same as text, with the version of simdjson: "0.3.0 (simdjson 3.0.1)". */
 ST_API const char *st_version_string(void);
 
 #ifdef __cplusplus

@@ -1141,7 +1141,7 @@ inline void edit_metadata(const std::string& path,
 
 // ---- Library ------------------------------------------------------------------------------------
 
-// Returns the version of the library that is loaded: "0.2.0 (simdjson 3.0.1)".
+// Returns the version of the library that is loaded: "0.3.0 (simdjson 3.0.1)".
 inline std::string_view version() { return st_version_string(); }
 
 }  // namespace safetensors

@@ -44,6 +44,6 @@ def edit_metadata(filename: str | os.PathLike, changes: dict[str, str | None], *
 
 
 def library_version() -> str:
-    """The version of the C library: "0.2.0 (simdjson 3.0.1)"."""
+    """The version of the C library: "0.3.0 (simdjson 3.0.1)"."""
     from ._library import quick
     return quick.st_version_string().decode()
