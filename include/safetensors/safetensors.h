@@ -588,8 +588,9 @@ ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_a
  * ST_ERR_MISALIGNED   the slice begins or ends inside a byte (dtypes of less than 8 bits).
  * ST_ERR_UNSUPPORTED  the dtype is unknown and the slice is not the whole tensor. */
 
-/* Positions before the first and behind the last element of a dimension of any size. They are
- * macros because enumerators have 32 bits. Since version 0.2.0. */
+/* Positions before the first and after the last element of a dimension of any size (before version
+ * 0.3: of at most 2^63 - 1). They are macros because enumerators have 32 bits. Since version
+ * 0.2.0. */
 #define ST_SLICE_BEGIN INT64_MIN
 #define ST_SLICE_END INT64_MAX
 

@@ -18,8 +18,14 @@ struct Range {
   bool backwards = false;
 };
 
+// ST_SLICE_BEGIN and ST_SLICE_END in the public header, for a dimension of any length.
+constexpr std::int64_t kBeforeFirst = INT64_MIN;
+constexpr std::int64_t kAfterLast = INT64_MAX;
+
 // Python's clamping, in positions 0..length.
 std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
+  if (value == kBeforeFirst) return 0;
+  if (value == kAfterLast) return length;
   if (value >= 0) return std::min(static_cast<std::uint64_t>(value), length);
   const std::uint64_t from_end = 0 - static_cast<std::uint64_t>(value);
   return from_end > length ? 0 : length - from_end;
@@ -27,6 +33,8 @@ std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
 
 // The same for a negative step, where "before the first" is a position too: everything is one higher.
 std::uint64_t backward_position(std::int64_t value, std::uint64_t length) {
+  if (value == kBeforeFirst) return 0;
+  if (value == kAfterLast) return length;
   if (value >= 0) return static_cast<std::uint64_t>(value) >= length ? length : static_cast<std::uint64_t>(value) + 1;
   const std::uint64_t from_end = 0 - static_cast<std::uint64_t>(value);
   return from_end > length ? 0 : length - from_end + 1;

@@ -114,6 +114,22 @@ TEST(Slice, SurvivesTheLargestShapes) {
   EXPECT_EQ(none.shape, hollow);
 }
 
+// Only a tensor without elements has such dimensions, or one whose dtype is unknown.
+TEST(Slice, TheEndsOfADimensionAreThoseOfAnyLength) {
+  for (const std::uint64_t length : {(std::uint64_t{1} << 63) - 1, std::uint64_t{1} << 63, (std::uint64_t{1} << 63) + 1,
+                                     UINT64_MAX - 1, UINT64_MAX}) {
+    SCOPED_TRACE(length);
+    const Dims dims{length, 0};
+    const Tensor tensor = tensor_of(Dtype::U8, dims);
+    const Positions first{INT64_MIN, 0}, last{INT64_MAX, 0}, forwards{1, 1}, backwards{-1, 1}, second{2, 1};
+    EXPECT_EQ(format::slice(tensor, first.data(), last.data(), forwards.data()).shape, dims);
+    EXPECT_EQ(format::slice(tensor, last.data(), first.data(), backwards.data()).shape, dims);
+    EXPECT_EQ(format::slice(tensor, first.data(), last.data(), second.data()).shape[0], (length - 1) / 2 + 1);
+    EXPECT_EQ(format::slice(tensor, first.data(), first.data(), forwards.data()).shape[0], 0U);
+    EXPECT_EQ(format::slice(tensor, last.data(), last.data(), forwards.data()).shape[0], 0U);
+  }
+}
+
 TEST(Slice, SaysNothingOfDtypesItDoesNotKnow) {
   const Dims dims{4};
   Tensor tensor = tensor_of(Dtype::U8, dims);
