@@ -2,6 +2,7 @@
 #include "core/read_scheduler.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/device.hpp"
 
@@ -46,13 +47,29 @@ void ReadScheduler::slow_down() {
 
 void ReadScheduler::enter_source(std::size_t source) {
   if (source == source_) return;
-  if (source_ != SIZE_MAX) readers_[source_]->retire();
-  source_ = source;
+  const std::size_t left = std::exchange(source_, source);
+  if (left != SIZE_MAX) close_descriptors(left);
   traits_ = readers_[source]->source().traits();
   block_end_ = 0;
   source_end_ = 0;
   for (std::size_t i = next_; i < requests_.size() && requests_[i].source == source; ++i) {
     source_end_ = std::max(source_end_, requests_[i].begin + requests_[i].bytes);
+  }
+}
+
+void ReadScheduler::end_batch(ReadBatch& batch) {
+  if (batch.request == nullptr) return;
+  const std::size_t source = std::exchange(batch.request, nullptr)->source;
+  --in_use_[source];
+  if (source != source_) close_descriptors(source);
+}
+
+// Of a source that no later batch is of. Other threads may still be reading batches of it.
+void ReadScheduler::close_descriptors(std::size_t source) {
+  if (in_use_[source] == 0) {
+    readers_[source]->retire();
+  } else {
+    readers_[source]->close_idle();
   }
 }
 
@@ -81,6 +98,7 @@ std::uint64_t ReadScheduler::gap_bytes(io::ReadPath path) const {
 
 bool ReadScheduler::next(ReadBatch& batch) {
   const std::lock_guard lock(mutex_);
+  end_batch(batch);
   if (next_ == requests_.size()) return false;
   const ReadRequest& request = requests_[next_];
   enter_source(request.source);
@@ -91,6 +109,7 @@ bool ReadScheduler::next(ReadBatch& batch) {
   batch.gap = gap_bytes(batch.path);
   batch.ranges.clear();
   batch.request = &request;
+  ++in_use_[source_];
   const std::uint64_t room = batch_bytes(batch.path);
   if (request.slice == nullptr) {
     take_ranges(batch, room);

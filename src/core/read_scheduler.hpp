@@ -56,9 +56,10 @@ class ReadScheduler {
  public:
   // `requests` sorted by (source, begin).
   ReadScheduler(std::span<const ReadRequest> requests, const Readers& readers, const BatchLimits& limits)
-      : requests_(requests), readers_(readers), limits_(limits) {}
+      : requests_(requests), readers_(readers), limits_(limits), in_use_(readers.size()) {}
 
-  // Makes the next batch, in the memory of `batch`. Returns false if there is none left.
+  // Makes the next batch, in the memory of `batch`. Returns false if there is none left. The batch that was there
+  // before must have been read: the descriptors of its file may be closed now.
   bool next(ReadBatch& batch);
 
   // Halves the size of later batches. To be called after one took so long that a cancel would have had to wait.
@@ -66,6 +67,8 @@ class ReadScheduler {
 
  private:
   void enter_source(std::size_t source);
+  void end_batch(ReadBatch& batch);
+  void close_descriptors(std::size_t source);
   io::ReadPath path_at(std::uint64_t at);
   std::uint64_t batch_bytes(io::ReadPath path) const;
   std::uint64_t gap_bytes(io::ReadPath path) const;
@@ -88,6 +91,7 @@ class ReadScheduler {
   std::uint64_t block_end_ = 0;   // path_ is decided up to here
   io::ReadPath path_ = io::ReadPath::cached;
   std::uint64_t most_ = UINT64_MAX;
+  std::vector<std::size_t> in_use_;  // batches of each source that are being read
 };
 
 }  // namespace st::core

@@ -42,10 +42,10 @@ class SourceReader {
   // false if direct reads turn out not to work for this source or this memory: another path does.
   [[nodiscard]] virtual bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) = 0;
 
-  // No more reads will begin: what the system has few of goes back to it as soon as it is idle.
+  // Closes descriptors. No thread is reading, and none will.
   virtual void retire() {}
 
-  // For now; what is idle is opened again when it is needed.
+  // Closes the descriptors that no thread is using. They are reopened when they are needed.
   virtual void close_idle() {}
 
  protected:

@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "../io/read_faults.hpp"
 #include "format/slice.hpp"
 #include "io/callback_source.hpp"
 #include "io/file_source.hpp"
@@ -308,6 +312,40 @@ TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   readers[1]->close_idle();
   EXPECT_EQ(lowest_free(), before);
   EXPECT_FALSE(queue.next(batch));
+}
+
+// Another thread has begun the next file meanwhile.
+TEST(ReadScheduler, ABatchKeepsTheDescriptorForDirectReads) {
+  const SparseFile files[] = {SparseFile(2 * kMiB), SparseFile(kMiB)};
+  const std::unique_ptr<std::byte, void (*)(void*)> bytes(static_cast<std::byte*>(std::aligned_alloc(65536, kMiB)),
+                                                          std::free);
+  const Readers readers = readers_of({files[0].source(), files[1].source()}, io::Cache::around);
+  if (readers[0]->path_for(0, kMiB) != io::ReadPath::direct)
+    GTEST_SKIP() << "no direct reads in " << testing::TempDir();
+  const std::vector<ReadRequest> requests{{0, 0, 2 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
+  ReadScheduler queue(requests, readers, {1, kMiB, 0});
+  const auto reads_directly = [&](const ReadBatch& batch) {
+    const io::Read read{batch.ranges.front().begin, kMiB, bytes.get()};
+    read_faults::arm({"direct read"});
+    const bool done = batch.reader->read_many(batch.path, {&read, 1}, read.offset + read.bytes);
+    read_faults::disarm();
+    return done && read_faults::calls() == 1;
+  };
+  const auto open_descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  ReadBatch slow, quick;
+  ASSERT_TRUE(queue.next(slow));
+  ASSERT_TRUE(queue.next(quick));
+  EXPECT_TRUE(reads_directly(quick));
+  ASSERT_TRUE(queue.next(quick));
+  ASSERT_EQ(quick.reader, readers[1].get());
+  EXPECT_TRUE(reads_directly(slow));
+  EXPECT_TRUE(reads_directly(slow));  // as for a batch of several reads
+  const auto before = open_descriptors();
+  EXPECT_FALSE(queue.next(slow));
+  EXPECT_EQ(open_descriptors(), before - 1);  // it was the last one of its file
+  EXPECT_TRUE(reads_directly(quick));
 }
 
 // What is wanted is in the cache, and nothing else of its file.

@@ -66,14 +66,9 @@ class Filling {
 // A descriptor for the length of one read.
 class FileReader::Borrowed {
  public:
-  Borrowed(FileReader& file, bool direct) : file_(file), direct_(direct) {
+  explicit Borrowed(FileReader& file) : file_(file) {
     {
       const std::lock_guard lock(file_.mutex_);
-      if (direct_) {
-        shared_ = file_.direct_.get();
-        ++file_.direct_borrowed_;
-        return;
-      }
       if (!file_.idle_.empty()) {
         own_ = std::move(file_.idle_.back());
         file_.idle_.pop_back();
@@ -85,26 +80,14 @@ class FileReader::Borrowed {
   Borrowed(Borrowed&&) = delete;
   ~Borrowed() {
     const std::lock_guard lock(file_.mutex_);
-    if (direct_) {
-      --file_.direct_borrowed_;
-      file_.close_direct();
-    } else if (file_.retired_) {
-      own_.close();
-      --file_.opened_;
-    } else {
-      file_.idle_.push_back(std::move(own_));
-    }
+    file_.idle_.push_back(std::move(own_));
   }
-  int descriptor() const { return direct_ ? shared_ : own_.get(); }
+  int descriptor() const { return own_.get(); }
 
  private:
   FileReader& file_;
-  const bool direct_;
-  int shared_ = -1;
   Descriptor own_;
 };
-
-FileReader::~FileReader() { retire(); }
 
 // Room for it among the idle ones comes first: giving back must not need memory.
 Descriptor FileReader::open_descriptor() {
@@ -128,16 +111,9 @@ void FileReader::close_idle() {
   idle_.clear();
 }
 
-// With the lock held.
-void FileReader::close_direct() {
-  if (retired_ && direct_borrowed_ == 0) direct_.close();
-}
-
 void FileReader::retire() {
   close_idle();
-  const std::lock_guard lock(mutex_);
-  retired_ = true;
-  close_direct();
+  direct_.close();
 }
 
 // With the lock held.
@@ -161,7 +137,7 @@ bool FileReader::can_read_directly() {
 bool FileReader::is_cached(std::uint64_t begin, std::uint64_t end) {
   if (cache_ == Cache::around || source_.file().remote()) return false;
   try {
-    const auto known = residency(Borrowed(*this, false).descriptor(), begin, end - begin);
+    const auto known = residency(Borrowed(*this).descriptor(), begin, end - begin);
     // Direct reads of what is not yet on the disk would have to wait until it is.
     return known && (known->dirty || known->resident >= (end - begin) / kCachedOneIn);
   } catch (const Error&) {
@@ -177,11 +153,11 @@ ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
 
 bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) {
   if (path == ReadPath::direct) {
-    return read_descriptor(Borrowed(*this, true).descriptor(), reads, needed_end, true);
+    return read_descriptor(direct_.get(), reads, needed_end, true);
   }
   std::optional<Borrowed> borrowed;
   try {
-    borrowed.emplace(*this, false);
+    borrowed.emplace(*this);
   } catch (const Error&) {
     // No descriptor to be had, or the path leads elsewhere by now: the source may hold what was opened.
   }

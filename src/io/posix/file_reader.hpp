@@ -21,7 +21,6 @@ namespace st::io {
 class FileReader final : public SourceReader {
  public:
   FileReader(const FileSource& source, Cache cache) : SourceReader(source), source_(source), cache_(cache) {}
-  ~FileReader() override;
 
   bool is_cached(std::uint64_t begin, std::uint64_t end) override;
   ReadPath path_for(std::uint64_t begin, std::uint64_t end) override;
@@ -36,7 +35,6 @@ class FileReader final : public SourceReader {
   Descriptor open_descriptor();
   bool can_read_directly();
   void open_direct();
-  void close_direct();
   bool read_descriptor(int descriptor, std::span<const Read> reads, std::uint64_t needed_end, bool direct);
   bool direct_refused(int os_error);
 
@@ -45,10 +43,8 @@ class FileReader final : public SourceReader {
   std::mutex mutex_;
   std::vector<Descriptor> idle_;  // one descriptor per thread: FUSE serves a descriptor's reads one at a time
   std::size_t opened_ = 0;        // such descriptors, idle or borrowed
-  bool retired_ = false;
   bool direct_tried_ = false;
   Descriptor direct_;  // shared by all threads, for it has no read-ahead that they could disturb
-  unsigned direct_borrowed_ = 0;
   std::uint64_t alignment_ = 0;
   std::atomic<bool> direct_works_{true};
 };
