@@ -109,7 +109,7 @@ st_status st_device_open_hip(const st_device_options* options, st_device** out, 
 st_status st_device_new(const st_device_ops* ops, const st_device_options* options, st_device** out, st_error* err) {
   return guard(err, [&] {
     require(ops, "ops");
-    const st_device_ops given = read_struct(ops, "st_device_ops");
+    const st_device_ops given = known_members(ops, "st_device_ops");
     struct CloseUnlessTaken {
       const st_device_ops& ops;
       bool taken = false;
@@ -117,6 +117,7 @@ st_status st_device_new(const st_device_ops* ops, const st_device_options* optio
         if (!taken && ops.close != nullptr) device::undisturbed([this] { ops.close(ops.ctx); });
       }
     } closing{given};
+    refuse_unknown_members(*ops, "st_device_ops");
     refuse_unknown_flags(given.flags, 0, "st_device_ops");
     require_functions(given);
     const st_device_options wanted = device_options(options);

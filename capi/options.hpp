@@ -44,9 +44,9 @@ bool is_possible_size(std::uint32_t size) {
   return size >= kFirstBytes<Struct> && size <= kMostStructBytes && size % alignof(Struct) == 0;
 }
 
-// Returns a struct of this version. All of it is zero if `given` is null.
+// Returns the members that this version knows. All of them are zero if `given` is null.
 template <class Struct>
-Struct read_struct(const Struct* given, const char* name) {
+Struct known_members(const Struct* given, const char* name) {
   Struct known{};
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
@@ -54,12 +54,25 @@ Struct read_struct(const Struct* given, const char* name) {
     fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
   }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-  for (std::size_t i = sizeof(Struct); i < size; ++i) {
+  return known;
+}
+
+// `given` has a possible size.
+template <class Struct>
+void refuse_unknown_members(const Struct& given, const char* name) {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
+  for (std::size_t i = sizeof(Struct); i < given.struct_size; ++i) {
     if (bytes[i] != 0) {
       fail(Status::struct_size, "{} sets a field at byte {} that this version of the library does not know", name, i);
     }
   }
+}
+
+// For structs that own nothing. One with a close function must be owned, after known_members(), before more is refused.
+template <class Struct>
+Struct read_struct(const Struct* given, const char* name) {
+  const Struct known = known_members(given, name);
+  if (given != nullptr) refuse_unknown_members(*given, name);
   return known;
 }
 

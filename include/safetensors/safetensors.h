@@ -70,6 +70,10 @@
  *     removed by `flags &= ~(uint32_t)ST_OPEN_STRICT`.
  * 11. Callbacks. A function of the caller tells of a failure by what it returns; no exception and
  *     no longjmp may leave it.
+ * 12. close. A function takes ownership of the struct that it is given if the struct has a `close`.
+ *     The library then calls close exactly once, even if the function fails. The one exception is
+ *     a struct_size that no version of the struct has: the library reads nothing else of such a
+ *     struct, and does not call close. This cannot happen to a struct that ST_INIT made.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAFETENSORS_H
@@ -270,8 +274,7 @@ typedef struct st_source {
 
 /* Opens one whole file that the caller's functions read. Opening calls read_at for the first 16 KiB
  * (or for all of a shorter file), and once more if the header is longer. The struct is copied. Its
- * close is called also if this function fails, unless it returns ST_ERR_STRUCT_SIZE because of
- * source->struct_size.
+ * close is called even if this function fails (convention 12).
  *
  * options may be NULL. *out is freed with st_free.
  * Returns ST_ERR_CALLBACK if read_at fails, and 3xx if the content is wrong. */
@@ -831,10 +834,10 @@ typedef struct st_device_ops {
 } st_device_ops;
 
 /* Makes a device of the caller's functions, of which host_alloc, host_free, copy and wait are
- * needed, and release if there is alloc. The struct is copied. close is called also if this
- * function fails, unless it returns ST_ERR_STRUCT_SIZE because of ops->struct_size. Of the options,
- * which may be NULL, only queues and staging_bytes may be set. *out is closed with st_device_free.
- */
+ * needed, and release if there is alloc. The struct is copied. Its close is called even if this
+ * function fails (convention 12; before version 0.3, not for a longer struct with a member that the
+ * library does not know). Of the options, which may be NULL, only queues and staging_bytes may be
+ * set. *out is closed with st_device_free. */
 ST_API st_status st_device_new(const st_device_ops *ops, const st_device_options *options,
                                st_device **out, st_error *err);
 

@@ -190,6 +190,23 @@ TEST(DeviceTables, ClosesOnceAlsoIfItIsRefused) {
   EXPECT_EQ(table.closed, 0);
 }
 
+// The same rule as for the struct of st_open_source: tests/capi/ownership.c.
+TEST(DeviceTables, ClosesALongerStructThatIsRefused) {
+  Table table;
+  struct {
+    st_device_ops known;
+    std::uint64_t later;
+  } longer{table.ops(), 1};
+  longer.known.struct_size = sizeof longer;
+  EXPECT_EQ(make(longer.known, nullptr, ST_ERR_STRUCT_SIZE), nullptr);
+  EXPECT_EQ(table.closed, 1);
+  for (const std::size_t size : {sizeof(st_device_ops) - 8, sizeof(st_device_ops) + 1, std::size_t{0x10000}}) {
+    longer.known.struct_size = static_cast<std::uint32_t>(size);
+    EXPECT_EQ(make(longer.known, nullptr, ST_ERR_STRUCT_SIZE), nullptr);
+  }
+  EXPECT_EQ(table.closed, 1);
+}
+
 TEST(DeviceTables, WhatATableLacksIsUnsupported) {
   const Model model({100});
   Table table;
