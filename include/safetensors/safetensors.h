@@ -266,7 +266,9 @@ typedef struct st_source {
    * library's call with ST_ERR_CALLBACK and stands in its message. n is at least 1, and the bytes
    * are inside size. Whichever threads read from the file call it, several at once unless flags
    * forbid that. A plan that runs with threads = 1, and every function that starts no threads,
-   * calls it on the calling thread only. */
+   * calls it on the calling thread only. It may run other plans, also for the same device: the
+   * plan that calls it holds no staging memory meanwhile (since version 0.3; before, such a plan
+   * could wait forever). */
   int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);
   /* Called once when the file is freed for good, or when opening it fails. May be NULL. */
   void (*close)(void *ctx);
@@ -798,7 +800,8 @@ typedef struct st_device_copy {
 /* A device of another kind, as functions of the caller; those of CUDA and HIP are made of the same
  * functions. A function that returns an int32_t returns 0, or else a number of its own, which ends
  * the library's call with ST_ERR_DEVICE and becomes its os_error. Several threads call these
- * functions at once, all but close; threads that the library starts are among them. */
+ * functions at once, all but close; threads that the library starts are among them. They must
+ * not run a plan for this device, which could wait forever. */
 typedef struct st_device_ops {
   uint32_t struct_size;
   uint32_t flags; /* 0                                                                       */

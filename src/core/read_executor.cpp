@@ -77,15 +77,15 @@ bool ReadExecutor::read_many(io::SourceReader& reader, io::ReadPath path, std::s
   return true;
 }
 
-std::byte* ReadExecutor::scratch(std::uint64_t bytes) {
-  if (bytes > pages_bytes_) {
-    pages_.reset();
-    pages_bytes_ = 0;
+std::byte* ReadExecutor::scratch(Scratch& memory, std::uint64_t bytes) {
+  if (bytes > memory.bytes) {
+    memory.pages.reset();
+    memory.bytes = 0;
     if (bytes >= kLeastHuge) bytes = align_up(bytes, io::kBufferAlignment);
-    pages_ = bytes >= kLeastHuge ? huge_pages(bytes) : small_pages(bytes);
-    pages_bytes_ = bytes;
+    memory.pages = bytes >= kLeastHuge ? huge_pages(bytes) : small_pages(bytes);
+    memory.bytes = bytes;
   }
-  return pages_.get();
+  return memory.pages.get();
 }
 
 void ReadExecutor::execute(const ReadBatch& batch) {
@@ -128,7 +128,7 @@ bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, Range
   copies_.clear();
   join(ranges, joined_);
   const bool in_place = joined_.size() == 1 && alignment == 1;
-  if (!in_place) bounce_ = scratch(end - window_);
+  if (!in_place) bounce_ = scratch(scratch_, end - window_);
   for (const ReadRequest& range : joined_) add_range(range, alignment);
   fill_up_to(end);
   if (!read_many(reader, path, reads_, needed_end)) return false;
@@ -166,7 +166,7 @@ const std::byte* ReadExecutor::read_window(io::SourceReader& reader, io::ReadPat
                                            std::uint64_t bytes) {
   const std::uint64_t alignment = alignment_of(reader, path);
   const std::uint64_t first = align_down(begin, alignment);
-  std::byte* const memory = scratch(align_up(begin + bytes, alignment) - first);
+  std::byte* const memory = scratch(scratch_, align_up(begin + bytes, alignment) - first);
   read_blocks(reader, path, first, begin + bytes, memory);
   return memory + (begin - first);
 }

@@ -46,6 +46,11 @@ class ReadExecutor {
     std::byte* dst = nullptr;
   };
 
+  struct Scratch {
+    std::unique_ptr<std::byte[], void (*)(std::byte*)> pages{nullptr, nullptr};
+    std::uint64_t bytes = 0;
+  };
+
   using Ranges = std::span<const ReadRequest>;
 
   static std::uint64_t alignment_of(const io::SourceReader& reader, io::ReadPath path);
@@ -65,9 +70,11 @@ class ReadExecutor {
   void stage_window(const ReadBatch& batch, std::uint64_t first, std::uint64_t runs, std::byte* to);
   void share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin);
-  void begin_copies();
+  std::byte* memory_for(Device& device, const io::SourceReader& reader);
+  bool move_to_slot(Device& device);
+  void begin_copies(Device& device, const std::byte* memory);
   void add_device_copy(std::size_t entry, const DeviceCopy& copy);
-  std::byte* scratch(std::uint64_t bytes);
+  static std::byte* scratch(Scratch& memory, std::uint64_t bytes);
 
   ReadListener& listener_;
   Staging staging_;
@@ -76,8 +83,8 @@ class ReadExecutor {
   std::vector<Arrival> arrivals_;
   std::vector<Device*> devices_;
   ReadCounts counts_;
-  std::unique_ptr<std::byte[], void (*)(std::byte*)> pages_{nullptr, nullptr};
-  std::uint64_t pages_bytes_ = 0;
+  Scratch scratch_;
+  Scratch instead_of_slot_;
 
   // The read that is being prepared covers the file from window_ to cursor_.
   std::uint64_t window_ = 0;

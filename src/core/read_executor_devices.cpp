@@ -8,14 +8,33 @@
 
 namespace st::core {
 
-// Fills slots with windows of the source, and has the device copy the ranges from them.
+// Returns memory to read into, of slot_bytes(), from which copies then begin; nullptr if the listener has stopped. A
+// function of the caller that reads may run a plan which waits for a slot, so no slot is taken before it has returned.
+std::byte* ReadExecutor::memory_for(Device& device, const io::SourceReader& reader) {
+  if (!reader.source().traits().calls_back) return staging_.next_slot(device);
+  return scratch(instead_of_slot_, device.slot_bytes());
+}
+
+// Returns false if the listener has stopped.
+bool ReadExecutor::move_to_slot(Device& device) {
+  std::byte* const slot = staging_.next_slot(device);
+  if (slot == nullptr) return false;
+  for (DeviceCopy& copy : device_copies_) {
+    std::byte* const to = slot + (static_cast<const std::byte*>(copy.src) - instead_of_slot_.pages.get());
+    std::memcpy(to, copy.src, copy.bytes);
+    copy.src = to;
+  }
+  return true;
+}
+
+// Reads windows of the source, and has the device copy the ranges from them.
 void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
   Device& device = *ranges.front().device;
   std::uint64_t at = ranges.front().begin;
   for (std::size_t i = 0; i < ranges.size() && !listener_.stopped();) {
     at = std::max(at, ranges[i].begin);
-    std::byte* const slot = staging_.next_slot(device);
-    if (slot == nullptr) return;
+    std::byte* const memory = memory_for(device, reader);
+    if (memory == nullptr) return;
     const std::uint64_t window = align_down(at, alignment_of(reader, path));
     const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
     for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
@@ -23,14 +42,14 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
       at = std::max(at, range.begin);
       const std::uint64_t bytes = std::min(range.begin + range.bytes, limit) - at;
       add_device_copy(range.entry,
-                      {range.dst + (at - range.begin), slot + (at - window), static_cast<std::size_t>(bytes)});
+                      {range.dst + (at - range.begin), memory + (at - window), static_cast<std::size_t>(bytes)});
       arrivals_.push_back({range.entry, bytes});
       at += bytes;
       whole = at == range.begin + range.bytes;
       if (whole) ++i;
     }
-    read_blocks(reader, path, window, at, slot);
-    begin_copies();
+    read_blocks(reader, path, window, at, memory);
+    begin_copies(device, memory);
   }
 }
 
@@ -42,8 +61,9 @@ void ReadExecutor::stage_runs(const ReadBatch& batch) {
   const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
   const std::uint64_t end = batch.first_run + batch.runs;
   for (std::uint64_t first = batch.first_run; first < end && !listener_.stopped();) {
-    std::byte* to = staging_.next_slot(device);
-    if (to == nullptr) return;
+    std::byte* const memory = memory_for(device, *batch.reader);
+    if (memory == nullptr) return;
+    std::byte* to = memory;
     const std::uint64_t last = first + std::min(end - first, device.slot_bytes() / slice.run_bytes);
     while (first < last && !listener_.stopped()) {
       const std::uint64_t most = std::min(last - first, together - first % together);
@@ -52,7 +72,7 @@ void ReadExecutor::stage_runs(const ReadBatch& batch) {
       to += runs * slice.run_bytes;
       first += runs;
     }
-    if (!device_copies_.empty()) begin_copies();
+    if (!device_copies_.empty()) begin_copies(device, memory);
   }
 }
 
@@ -118,20 +138,23 @@ void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* 
         used += bytes;
         at += bytes;
         if (used < room) continue;
-        begin_copies();
+        begin_copies(device, slot);
         slot = nullptr;
         used = 0;
       }
     }
   }
-  if (used != 0) begin_copies();
+  if (used != 0) begin_copies(device, slot);
 }
 
-// Of the slot that was taken last.
-void ReadExecutor::begin_copies() {
-  staging_.begin_copies(device_copies_, arrivals_);
-  counts_.copies += device_copies_.size();
-  for (const Arrival& arrival : arrivals_) counts_.bytes_copied += arrival.bytes;
+// From the memory that was taken last.
+void ReadExecutor::begin_copies(Device& device, const std::byte* memory) {
+  const bool in_slot = memory != instead_of_slot_.pages.get() || move_to_slot(device);
+  if (in_slot) {
+    staging_.begin_copies(device_copies_, arrivals_);
+    counts_.copies += device_copies_.size();
+    for (const Arrival& arrival : arrivals_) counts_.bytes_copied += arrival.bytes;
+  }
   device_copies_.clear();
   arrivals_.clear();
 }

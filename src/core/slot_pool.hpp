@@ -1,9 +1,9 @@
 // The staging memory of a device, slot by slot, which all its plans share.
 //
-// A thread has a slot for itself only while it reads into it. As soon as copies from it have begun, whoever needs a slot
-// may wait for them and take it. So a thread that waits for a slot waits for a read or for a copy of another one, and
-// neither of these waits for a slot or runs while a callback does: plans do not wait for each other's end, and a callback
-// may run another plan.
+// A thread owns a slot only while it fills it: from a file or from memory, never by a function of the caller. As soon as
+// copies from the slot have begun, any thread that needs one may wait for these copies and take it. So a thread that
+// waits for a slot waits for a read or a copy, neither of which waits for a slot. Plans do not wait for each other's end,
+// and a function of the caller (progress, ready, read_at) may run another plan.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

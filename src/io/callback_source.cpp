@@ -20,6 +20,7 @@ class CallbackSource final : public Source {
   Traits traits() const override {
     Traits traits;
     traits.serial = callbacks_.serial;
+    traits.calls_back = true;
     return traits;
   }
 

@@ -44,6 +44,8 @@ struct Traits {
   bool joins_reads = false;
   // One thread at a time is let in to read, so that several are no faster.
   bool serial = false;
+  // Reading calls a function of the caller, which may run other plans.
+  bool calls_back = false;
 };
 
 class Source {

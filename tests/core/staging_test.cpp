@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -398,12 +399,11 @@ TEST_F(StagingTest, BytesArriveWhenTheDeviceHasThem) {
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
 }
 
-// A source that stays in one read until it is let go.
+// Bytes of which one read stays until it is let go.
 class StuckSource {
  public:
-  explicit StuckSource(const std::string& bytes) : bytes_(bytes) {
-    const io::Callbacks callbacks{read, nullptr, this, false};
-    checkpoint = Checkpoint::open(io::callback_source(callbacks, bytes.size()), {});
+  explicit StuckSource(const std::string& bytes) {
+    checkpoint = Checkpoint::open(std::make_unique<Bytes>(*this, bytes), {});
   }
   void stick_after(int reads) { left_ = reads; }
   void wait_until_stuck() const { wait_for(stuck_); }
@@ -412,20 +412,26 @@ class StuckSource {
   CheckpointPtr checkpoint;
 
  private:
+  class Bytes final : public io::Source {
+   public:
+    Bytes(StuckSource& owner, const std::string& bytes) : Source(bytes.size()), owner_(owner), bytes_(bytes) {}
+    void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+      if (owner_.left_-- == 0) {
+        owner_.stuck_ = true;
+        wait_for(owner_.free_);
+      }
+      std::memcpy(dst, bytes_.data() + offset, n);
+    }
+
+   private:
+    StuckSource& owner_;
+    const std::string& bytes_;
+  };
+
   static void wait_for(const std::atomic<bool>& flag) {
     while (!flag) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  static std::int32_t read(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
-    auto& self = *static_cast<StuckSource*>(ctx);
-    if (self.left_-- == 0) {
-      self.stuck_ = true;
-      wait_for(self.free_);
-    }
-    std::memcpy(dst, self.bytes_.data() + offset, n);
-    return 0;
-  }
 
-  const std::string& bytes_;
   std::atomic<int> left_{-1};
   std::atomic<bool> stuck_{false};
   std::atomic<bool> free_{false};
@@ -515,6 +521,65 @@ TEST_F(StagingTest, ACallbackMayFillTheSameDevice) {
     EXPECT_EQ(context.runs, models_.on_disk->count_tensors());
     EXPECT_EQ(device.count_slots(), 1U);
     EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+  }
+}
+
+// As a cache does that reads what it lacks from another file. The slots are fewer than the threads.
+TEST_F(StagingTest, TheReadAtOfASourceMayFillTheSameDevice) {
+  struct Context {
+    const Models& models;
+    LateDevice& device;
+    bool on_another_thread = false;
+    bool opened = false;
+    std::mutex mutex;
+    std::size_t runs = 0;
+
+    void run_inner() {
+      const std::lock_guard lock(mutex);
+      Plan inner(*models.in_memory);
+      add_whole(inner, *models.in_memory, "t2", device, std::size_t{8} << 20);
+      inner.run({});
+      EXPECT_TRUE(inner.complete(0));
+      ++runs;
+    }
+    static std::int32_t read(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+      auto& self = *static_cast<Context*>(ctx);
+      if (self.opened && self.on_another_thread) std::thread([&self] { self.run_inner(); }).join();
+      if (self.opened && !self.on_another_thread) self.run_inner();
+      std::memcpy(dst, self.models.bytes.data() + offset, n);
+      return 0;
+    }
+  };
+  for (const bool on_another_thread : {false, true}) {
+    for (const unsigned threads : {1U, 3U}) {
+      LateDevice device(Device::kSlotAlignment, 1);
+      Context context{models_, device, on_another_thread, false, {}, 0};
+      const CheckpointPtr file =
+          Checkpoint::open(io::callback_source({Context::read, nullptr, &context, false}, models_.bytes.size()), {});
+      context.opened = true;
+      std::vector<Destination> all{{"t8", true, {}, {}, {}, 1'500'003, 0, &device},
+                                   {"t3", false, {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 0, &device},
+                                   {"t4", false, {0, 0}, {5, 39'000}, {1, 1}, 5 * 39'000, 0, &device},
+                                   {"t7", false, {63, 0}, {-65, 2000}, {-1, 2}, 64 * 1000, 0, &device},
+                                   {"t7", true, {}, {}, {}, 64 * 2000, 0, &device},
+                                   {"t7", true, {}, {}, {}, 64 * 2000, 0, &device}};
+      std::size_t at = 0;
+      Plan plan(*file);
+      for (Destination& one : all) {
+        one.at = std::exchange(at, at + one.bytes);
+        add(plan, *file, one, device.address(one.at));
+      }
+      ReadOptions options;
+      options.threads = threads;
+      options.chunk_bytes = Device::kSlotAlignment;
+      plan.run(options);
+      EXPECT_GT(context.runs, 20U);
+      EXPECT_EQ(device.count_slots(), 1U);
+      for (const Destination& one : all) {
+        const std::vector<std::byte> bytes = expected(one);
+        EXPECT_EQ(std::memcmp(device.contents(one.at), bytes.data(), bytes.size()), 0) << one.tensor;
+      }
+    }
   }
 }
 
