@@ -101,7 +101,7 @@ void AtomicFile::State::open_temp_file() {
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
   // commit() will need this. A refused fchmod is better known now, and there may be no free descriptor later.
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
-  to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, kFirstDescriptor));
   if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
 }
 

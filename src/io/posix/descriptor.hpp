@@ -2,6 +2,9 @@
 //
 // For those descriptors whose closing cannot matter. Where it can, because a file was written through one, the
 // owner calls close() and looks at the answer.
+//
+// The numbers 0, 1 and 2 belong to the host even while they are closed, as in a daemon: its next printf would go into
+// our file. Whatever becomes a Descriptor is moved to a higher number first.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +19,23 @@
 
 namespace st::io {
 
+constexpr int kFirstDescriptor = 3;
+
+// Returns the number, or a higher one that replaces it. -1 and errno if the process has no room for that.
+inline int above_standard_streams(int number) {
+  if (number < 0 || number >= kFirstDescriptor) return number;
+  const int moved = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstDescriptor);
+  const int error = errno == EINVAL ? EMFILE : errno;  // EINVAL: the limit of the process is below 3
+  ::close(number);
+  if (moved < 0) errno = error;
+  return moved;
+}
+
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
+  // Takes over a number that this library has opened; it may get another one.
+  explicit Descriptor(int number) : number_(above_standard_streams(number)) {}
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     close();

@@ -56,12 +56,10 @@ const std::byte* FileSource::view() const {
   return file_.is_intact() ? mapping_.made(file_.descriptor(), base_) : nullptr;
 }
 
-// The system gives out the lowest free number, so a bound on the number bounds what all handles of a process keep. The
-// numbers of standard input, output and error are left to the host even when they are free: it may expect them closed.
+// The system gives out the lowest free number, so a bound on the number bounds what all handles of a process keep.
 bool FileSource::may_keep_descriptor() const {
-  constexpr std::size_t kStandardDescriptors = 3;
   const auto number = static_cast<std::size_t>(file_.descriptor());
-  return number >= kStandardDescriptors && number < std::min(kMostKeptOpen, most_descriptors() / 4);
+  return number < std::min(kMostKeptOpen, most_descriptors() / 4);
 }
 
 void FileSource::prepare(Mode mode, bool may_keep_open) {

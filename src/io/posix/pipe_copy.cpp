@@ -21,7 +21,8 @@ bool copy_through_pipe(const void* from, void* to, std::size_t n) {
   if (pipe(ends) != 0) return false;
   const Descriptor out(ends[0]);
   const Descriptor in(ends[1]);
-  for (const int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
+  if (!out || !in) return false;
+  for (const int end : {out.get(), in.get()}) fcntl(end, F_SETFD, FD_CLOEXEC);
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
   while (n > 0) {

@@ -99,7 +99,7 @@ PlainFile PlainFile::open_at(int folder, const char* name, std::string path, boo
 
 PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
   const bool possible = descriptor >= 0 && descriptor <= INT_MAX;
-  Descriptor copy(possible ? fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, 0) : -1);
+  Descriptor copy(possible ? fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, kFirstDescriptor) : -1);
   if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
   // Our reads begin and end anywhere, which one for direct reads refuses. Its flags are the caller's to change.
   if (direct_flag() != 0 && (fcntl(copy.get(), F_GETFL) & direct_flag()) != 0) {

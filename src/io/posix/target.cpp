@@ -127,7 +127,7 @@ void require_replaceable(const Target& target) {
 
 Descriptor open_stream(const Target& target) {
   if (target.kind == Target::Kind::descriptor) {
-    Descriptor copy(fcntl(std::stoi(target.name), F_DUPFD_CLOEXEC, 0));
+    Descriptor copy(fcntl(std::stoi(target.name), F_DUPFD_CLOEXEC, kFirstDescriptor));
     if (!copy) fail_os(Status::open, errno, "{}", target.shown);
     return copy;
   }

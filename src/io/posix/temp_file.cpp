@@ -69,7 +69,11 @@ bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWO
 Descriptor create_new(int folder, const std::string& name, mode_t mode) {
   for (;;) {
     Descriptor file(openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (file || errno != EINTR) return file;
+    if (file || errno != EINTR) {
+      // It may have been made, and found no number above the standard streams.
+      if (!file && errno == EMFILE && unlinkat(folder, name.c_str(), 0) != 0) errno = EMFILE;
+      return file;
+    }
   }
 }
 

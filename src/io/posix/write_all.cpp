@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "io/posix/descriptor.hpp"
 #include "io/posix/pending_signal.hpp"
 
 namespace st::io {
@@ -92,7 +93,7 @@ int sync_now(int descriptor) {
 
 // Network filesystems tell of a full disk only when a descriptor is closed.
 int errors_of_closing(int descriptor) {
-  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstDescriptor);
   if (copy < 0) return errno;
   return close(copy) == 0 || errno == EINTR ? 0 : errno;
 }

@@ -1,10 +1,17 @@
-// Which descriptors a source keeps: low numbers only, and so few of them.
+// Which descriptors a source keeps: low numbers only, and so few of them. Those of the standard streams are the host's.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "../faults.hpp"
 #include "../files.hpp"
+#include "io/edited_file.hpp"
+#include "io/folder.hpp"
 #include "io/posix/file_source.hpp"
 
 namespace st::io {
@@ -34,12 +41,81 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
     int number;
     bool kept;
   } cases[] = {
-      {1024, 2, false},  {1024, 3, true}, {1024, 63, true}, {1024, 64, false},
-      {1024, 65, false}, {43, 9, true},   {43, 10, false},  {44, 10, true},
+      {1024, 3, true}, {1024, 63, true}, {1024, 64, false}, {1024, 65, false},
+      {43, 9, true},   {43, 10, false},  {44, 10, true},
   };
   for (const auto& [most, number, kept] : cases) {
     const int result = in_child([&, most = most, number = number] { return keeps(path(), number, most); });
     EXPECT_EQ(result, kept ? 1 : 0) << most << ' ' << number;
+  }
+}
+
+// In a daemon, which has closed its standard streams, the next printf must not go into a model.
+TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_closed) {
+  const std::string bytes(9000, 'x');
+  put(path("old"), bytes);
+  for (const bool nameless : {true, false}) {
+    const int result = in_child([&] {
+      const int given = fcntl(::open(path("old").c_str(), O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
+      for (int i = 0; i < 10; ++i) ::close(i);
+      const auto standard_are_free = [] {
+        return fcntl(0, F_GETFD) < 0 && fcntl(1, F_GETFD) < 0 && fcntl(2, F_GETFD) < 0;
+      };
+      const PlainFile by_path = PlainFile::open(path("old").c_str());
+      const PlainFile by_descriptor = PlainFile::duplicate(given);
+      if (!standard_are_free() || by_path.descriptor() < 3 || by_descriptor.descriptor() < 3) return 1;
+      if (const Descriptor again = by_descriptor.reopen(0); !standard_are_free() || again.get() < 3) return 2;
+      const auto folder_of = open_folder(folder);
+      if (folder_of->names() != std::vector<std::string>{"old"} || !standard_are_free()) return 3;
+      faults::Plan kernel;
+      kernel.no_nameless_files = !nameless;
+      kernel.only_refusals = true;
+      faults::arm(kernel);
+      AtomicFile file = AtomicFile::create(path("old").c_str(), {true, true});
+      if (!standard_are_free()) return 4;
+      file.write_at(0, bytes.data(), bytes.size());
+      file.commit();
+      if (!standard_are_free()) return 5;
+      EditedFile edited = EditedFile::open(path("old").c_str());
+      if (!standard_are_free()) return 6;
+      AtomicFile stream = AtomicFile::create("/dev/null", {});
+      return standard_are_free() ? 0 : 7;
+    });
+    EXPECT_EQ(result, 0) << nameless;
+    EXPECT_EQ(contents(path("old")), bytes);
+  }
+}
+
+// No number above them is free: an error, and not one of theirs, nor a file that is left behind.
+TEST_F(KeptDescriptorTest, is_an_error_where_only_the_standard_streams_are_free) {
+  put(path("old"), "old");
+  for (const bool nameless : {true, false}) {
+    const int result = in_child([&] {
+      for (int i = 0; i < 1024; ++i) ::close(i);
+      const rlimit few{8, 8};
+      if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 99;
+      faults::Plan kernel;
+      kernel.no_nameless_files = !nameless;
+      kernel.only_refusals = true;
+      faults::arm(kernel);
+      while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {}
+      for (int i = 0; i < 3; ++i) ::close(i);
+      if (error_of([&] { PlainFile::open(path("old").c_str()); }).os_error != EMFILE) return 1;
+      for (const char* const name : {"old", "new"}) {
+        for (int free = 3; free < 8; ++free) {  // one more each time
+          const int error = error_of([&] { write(path(name), "new", {true, true}); }).os_error;
+          if (error != 0 && error != EMFILE) return 10 + free;
+          ::close(free);
+        }
+        while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {}
+        for (int i = 0; i < 3; ++i) ::close(i);
+      }
+      return 0;
+    });
+    EXPECT_EQ(result, 0) << nameless;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      EXPECT_EQ(entry.path().filename().string().find(".st-new-"), std::string::npos) << entry.path();
+    }
   }
 }
 
