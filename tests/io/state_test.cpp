@@ -1,11 +1,16 @@
 // What is asked of folders and locks, and names that are taken.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/xattr.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "faults.hpp"
 #include "files.hpp"
@@ -98,6 +103,50 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   }
   EXPECT_TRUE(free_for(F_RDLCK) && free_for(F_WRLCK));
   EXPECT_FALSE(EditLock::shared(-1).held());
+}
+
+// ---- threads with descriptors of their own ---------------------------------------------------------------------------
+
+// /proc/self/fd shows those of the main thread, whose numbers lead to other files.
+TEST_F(StateTest, a_thread_with_a_table_of_descriptors_of_its_own_meets_no_other_file) {
+  put(path("decoy"), "decoy");
+  put(path("old"), "old");
+  put(path("read"), "read");
+  fs::create_directory(path("decoys"));
+  put(path("decoys/old"), "decoy");
+  setxattr(path("decoys/old").c_str(), "user.note", "decoy", 5, 0);  // where the filesystem has attributes
+  std::vector<Descriptor> decoys;                                    // of the main thread
+  for (int i = 0; i < 20; ++i) {
+    const std::string leads_to = i % 2 == 0 ? path("decoys") : path("decoy");
+    decoys.emplace_back(::open(leads_to.c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  bool is_alone = false;
+  std::string problem;
+  std::string bytes(4, ' ');
+  std::thread other([&] {
+    is_alone = unshare(CLONE_FILES) == 0;
+    if (!is_alone) return;
+    for (const Descriptor& decoy : decoys) ::close(decoy.get());  // the numbers that the library gets here
+    problem = error_of([&] {
+                write(path("new"), "new");
+                write(path("old"), "newer");
+                const PlainFile file = PlainFile::duplicate(::open(path("read").c_str(), O_RDONLY | O_CLOEXEC));
+                if (has_linux_io()) file.reopen(0);
+                const Descriptor again = PlainFile::open(path("read").c_str()).reopen(0);
+                if (pread(again.get(), bytes.data(), bytes.size(), 0) < 0) bytes = "?";
+              }).message;
+  });
+  other.join();
+  if (!is_alone) GTEST_SKIP() << "threads share their descriptors here";
+  EXPECT_EQ(problem, "");
+  EXPECT_EQ(bytes, "read");
+  EXPECT_EQ(contents(path("new")), "new");
+  EXPECT_EQ(contents(path("old")), "newer");
+  EXPECT_EQ(contents(path("decoy")), "decoy");
+  EXPECT_LT(getxattr(path("old").c_str(), "user.note", nullptr, 0), 0);
+  struct stat status {};
+  ASSERT_EQ(stat(path("decoy").c_str(), &status), 0);
+  EXPECT_EQ(status.st_nlink, 1U);
 }
 
 // ---- what vanishes between two looks ---------------------------------------------------------------------------------

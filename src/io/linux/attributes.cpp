@@ -13,6 +13,8 @@
 #include <string_view>
 
 #include "io/posix/descriptor.hpp"
+#include "io/posix/identity.hpp"
+#include "io/posix/open_again.hpp"
 
 namespace st::io {
 
@@ -81,14 +83,20 @@ bool give_list(int file, const char* name, const Attribute* wanted) {
   return give_attribute(file, *wanted);
 }
 
+bool is_same_file(const std::string& path, int folder, const std::string& name) {
+  struct stat found {};
+  struct stat wanted {};
+  return lstat(path.c_str(), &found) == 0 && fstatat(folder, name.c_str(), &wanted, AT_SYMLINK_NOFOLLOW) == 0 &&
+         identity_of(found).same_file(identity_of(wanted));
+}
+
 }  // namespace
 
 // Needs no descriptor where /proc is there.
 Attributes attributes_of(int folder, const std::string& name_of_file) {
-  Place place{formatted("/proc/self/fd/{}/{}", folder, name_of_file), -1};
+  Place place{formatted("{}/{}", path_of_descriptor(folder), name_of_file), -1};
   Descriptor opened;
-  struct stat status {};
-  if (lstat(place.path.c_str(), &status) != 0) {
+  if (!is_same_file(place.path, folder, name_of_file)) {
     opened = open_existing(folder, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     place.file = opened.get();
   }

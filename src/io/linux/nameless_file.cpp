@@ -5,12 +5,14 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include "base/formatted.hpp"
+#include "io/posix/identity.hpp"
+#include "io/posix/open_again.hpp"
 
 #ifndef RENAME_NOREPLACE
 #include <linux/fs.h>
@@ -26,8 +28,6 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 }
 #endif
 
-std::string path_of(int file) { return formatted("/proc/self/fd/{}", file); }
-
 }  // namespace
 
 Descriptor open_nameless(int folder, mode_t mode) {
@@ -35,12 +35,21 @@ Descriptor open_nameless(int folder, mode_t mode) {
   do {
     file = Descriptor(openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
   } while (!file && errno == EINTR);
-  if (file && access(path_of(file.get()).c_str(), F_OK) != 0) file.close();
+  if (file && access(path_of_descriptor(file.get()).c_str(), F_OK) != 0) file.close();
   return file;
 }
 
+// Looks before the link is made: afterwards, another save may already have put its file in this one's place.
 int link_nameless(int file, int folder, const std::string& name) {
-  return linkat(AT_FDCWD, path_of(file).c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW);
+  const std::string path = path_of_descriptor(file);
+  struct stat wanted {};
+  struct stat found {};
+  if (fstat(file, &wanted) != 0 || fstatat(AT_FDCWD, path.c_str(), &found, 0) != 0) return -1;
+  if (!identity_of(found).same_file(identity_of(wanted))) {
+    errno = ENOENT;
+    return -1;
+  }
+  return linkat(AT_FDCWD, path.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
 int rename_to_free_name(int folder, const std::string& from, const std::string& to) {

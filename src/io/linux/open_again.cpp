@@ -3,21 +3,32 @@
 #include "base/formatted.hpp"
 
 #include <array>
+#include <cerrno>
 #include <climits>
+
+#include "io/posix/identity.hpp"
 
 namespace st::io {
 
-namespace {
+std::string path_of_descriptor(int descriptor) { return formatted("/proc/thread-self/fd/{}", descriptor); }
 
-std::string link_to(int descriptor) { return formatted("/proc/self/fd/{}", descriptor); }
-
-}  // namespace
-
-Descriptor open_again(int descriptor, int flags) { return open_existing(AT_FDCWD, link_to(descriptor).c_str(), flags); }
+Descriptor open_again(int descriptor, int flags) {
+  Descriptor opened = open_existing(AT_FDCWD, path_of_descriptor(descriptor).c_str(), flags);
+  if (!opened) return opened;
+  struct stat wanted {};
+  struct stat found {};
+  if (fstat(descriptor, &wanted) == 0 && fstat(opened.get(), &found) == 0 &&
+      identity_of(found).same_file(identity_of(wanted))) {
+    return opened;
+  }
+  opened.close();
+  errno = ESTALE;
+  return opened;
+}
 
 std::string real_path(int descriptor, const std::string& /*path*/) {
   std::array<char, PATH_MAX> path{};
-  const ssize_t n = readlink(link_to(descriptor).c_str(), path.data(), path.size());
+  const ssize_t n = readlink(path_of_descriptor(descriptor).c_str(), path.data(), path.size());
   return n <= 0 || static_cast<std::size_t>(n) == path.size() ? std::string()
                                                               : std::string(path.data(), static_cast<std::size_t>(n));
 }
