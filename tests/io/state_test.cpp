@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/xattr.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -103,6 +106,75 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
   }
   EXPECT_TRUE(free_for(F_RDLCK) && free_for(F_WRLCK));
   EXPECT_FALSE(EditLock::shared(-1).held());
+}
+
+// ---- leases --------------------------------------------------------------------------------------------------------
+
+// Another process with a lease on the file, as Samba and NFS servers have, which takes a moment to give it up.
+class LeaseHolder {
+ public:
+  LeaseHolder(const std::string& path, int kind) {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) return;
+    child_ = fork();
+    if (child_ == 0) hold(path, kind, ends[1]);
+    ::close(ends[1]);
+    char answer = 0;
+    has_ = ::read(ends[0], &answer, 1) == 1;
+    ::close(ends[0]);
+  }
+  LeaseHolder(LeaseHolder&&) = delete;
+  ~LeaseHolder() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  bool has() const { return has_; }
+
+ private:
+  [[noreturn]] static void hold(const std::string& path, int kind, int ready) {
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGIO);
+    sigprocmask(SIG_BLOCK, &asked, nullptr);
+    const int file = ::open(path.c_str(), (kind == F_WRLCK ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (fcntl(file, F_SETLEASE, kind) != 0 || ::write(ready, "x", 1) != 1) _exit(1);
+    ::close(ready);
+    int signal = 0;
+    sigwait(&asked, &signal);
+    usleep(20'000);
+    fcntl(file, F_SETLEASE, F_UNLCK);
+    for (;;) pause();
+  }
+
+  pid_t child_ = 0;
+  bool has_ = false;
+};
+
+TEST_F(StateTest, a_lease_of_another_process_is_waited_for) {
+  const struct {
+    const char* name;
+    int kind;
+    std::function<void(const std::string& path)> run;
+  } cases[] = {
+      {"opening", F_WRLCK, [](const std::string& at) { PlainFile::open(at.c_str()); }},
+      {"reopening by path", F_WRLCK, [](const std::string& at) { EditedFile::open(at.c_str()); }},
+      {"reopening for writing", F_RDLCK, [](const std::string& at) { EditedFile::open(at.c_str()); }},
+      {"saving", F_WRLCK, [](const std::string& at) { write(at, "new"); }},
+      {"locking the name", F_WRLCK,
+       [](const std::string& at) {
+         const Descriptor inside(::open(fs::path(at).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+         const EditLock lock = EditLock::of_name(inside.get(), fs::path(at).filename().string(), true);
+         EXPECT_EQ(lock.held(), has_linux_io());
+       }},
+  };
+  for (const auto& [name, kind, run] : cases) {
+    SCOPED_TRACE(name);
+    put(path(), "old");
+    const LeaseHolder holder(path(), kind);
+    if (!holder.has()) GTEST_SKIP() << "no leases on this filesystem, or not for this user";
+    EXPECT_EQ(error_of([&] { run(path()); }).message, "");
+    EXPECT_EQ(contents(path()), std::string(name) == "saving" ? "new" : "old");
+  }
 }
 
 // ---- threads with descriptors of their own ---------------------------------------------------------------------------

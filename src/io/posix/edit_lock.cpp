@@ -73,8 +73,7 @@ EditLock EditLock::of_name(int folder, const std::string& name, bool exclusive) 
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     struct stat here {};
     if (fstatat(folder, name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(here.st_mode)) break;
-    const int flags = (exclusive ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    Descriptor file(openat(folder, name.c_str(), flags));
+    Descriptor file = open_regular(folder, name.c_str(), (exclusive ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
     EditLock lock = exclusive ? EditLock::exclusive(file.get()) : shared(file.get());
     if (!lock.held()) break;
     lock.own_ = std::move(file);

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -22,8 +24,12 @@ namespace st::io {
 
 namespace {
 
-// O_NONBLOCK: opening a FIFO or a device must not wait for its other end. Regular files ignore it.
+// O_NONBLOCK: opening a FIFO or a device must not wait for its other end. Reads of regular files ignore it.
 constexpr int kOpenFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+// The kernel takes a lease away after 45 seconds, unless the administrator has set another time.
+constexpr std::chrono::minutes kLeasePatience(2);
+constexpr std::chrono::milliseconds kLeasePause(5);
 
 const char* kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a named pipe";
@@ -45,7 +51,7 @@ Descriptor look_and_open(int folder, const char* path, int extra_flags, std::str
   struct stat status {};
   if (fstatat(folder, path, &status, no_links) != 0) fail_os(Status::open, errno, "{}", in_quotes(whole_path));
   if (is_special(status.st_mode)) fail_special(status.st_mode, in_quotes(whole_path));
-  Descriptor opened = open_existing(folder, path, kOpenFlags | extra_flags);
+  Descriptor opened = open_regular(folder, path, kOpenFlags | extra_flags);
   if (!opened) fail_os(Status::open, errno, "{}", in_quotes(whole_path));
   return opened;
 }
@@ -58,6 +64,16 @@ std::string absolute(const char* path) {
 }
 
 }  // namespace
+
+// The first refusal has already asked the holder to give the lease up. There is no signal when it has.
+Descriptor open_regular(int folder, const char* path, int flags) {
+  const auto end = std::chrono::steady_clock::now() + kLeasePatience;
+  for (;;) {
+    Descriptor opened = open_existing(folder, path, flags | O_NONBLOCK);
+    if (opened || errno != EAGAIN || std::chrono::steady_clock::now() > end) return opened;
+    std::this_thread::sleep_for(kLeasePause);
+  }
+}
 
 std::optional<PlainFile> PlainFile::try_adopt(Descriptor descriptor, std::string path) {
   PlainFile file;
@@ -156,7 +172,7 @@ Descriptor PlainFile::reopen_path(int extra_flags) const {
   if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0)
     fail_os(Status::read, errno, "{} cannot be opened again", shown());
   require_same(status);  // before it is opened, for it may be a device by now; and after, for it may have changed again
-  Descriptor opened = open_existing(AT_FDCWD, path.c_str(), kOpenFlags | extra_flags);
+  Descriptor opened = open_regular(AT_FDCWD, path.c_str(), kOpenFlags | extra_flags);
   if (!opened || fstat(opened.get(), &status) != 0) {
     fail_os(Status::read, errno, "{} cannot be opened again", shown());
   }

@@ -25,6 +25,10 @@ struct stat;
 
 namespace st::io {
 
+// Opens what fstatat() has just found to be a regular file. Waits for another process to give up its lease on the file
+// (Samba, NFS delegations), as a plain open does, but not for the other end of a FIFO that has taken the file's place.
+Descriptor open_regular(int folder, const char* path, int flags);
+
 class PlainFile {
  public:
   // Follows links. Anything but a regular file (FIFO, socket, device, folder, /proc, /sys) is an error that says

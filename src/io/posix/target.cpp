@@ -76,7 +76,7 @@ int write_error(const Target& target) {
   if (faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
   const bool opened(open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
-  return opened ? 0 : errno;
+  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: the right is there, and another process has a lease
 }
 
 bool is_held_by_sticky_folder(const Target& target) {
