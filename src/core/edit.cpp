@@ -65,7 +65,7 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
     file.commit_over(seen);
     return true;
   } catch (const Error& error) {
-    if (error.status != Status::state) throw;
+    if (error.status != Status::state || error.os_error != 0) throw;  // with os_error: another process holds the lock
     return false;
   }
 }

@@ -16,7 +16,7 @@ namespace st::io {
 
 class EditedFile {
  public:
-  // Throws Status::open, and Status::state when somebody else is editing.
+  // Throws Status::open, also if the file cannot be locked, and Status::state if another process is editing.
   static EditedFile open(const char* path);
 
   EditedFile(EditedFile&& other) noexcept;
@@ -32,10 +32,11 @@ class EditedFile {
   enum class Patch : std::uint8_t {
     done,
     changed,  // it is no longer as it was seen
-    refused,  // readers cannot be kept from seeing half of the change
+    refused,  // there are no locks to keep readers from seeing half of the change
   };
 
   // One write. A process that is killed has written all of it or nothing if it lies inside one page (4096 bytes).
+  // Status::state if another process has held the lock for two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
  private:

@@ -8,11 +8,14 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/formatted.hpp"
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/edited_file.hpp"
 #include "io/posix/byte_lock.hpp"
 #include "io/posix/edit_lock.hpp"
 #include "io/posix/pages.hpp"
@@ -217,6 +220,101 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   });
   if (held == 255) GTEST_SKIP() << "this system has no filters of calls";
   EXPECT_EQ(held, 0);
+}
+
+// An edit that cannot lock the file could undo a save that comes between its last look and its rename.
+TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  std::vector<long> locks{SYS_fcntl};
+#if defined(SYS_fcntl64)
+  locks.push_back(SYS_fcntl64);
+#endif
+  // 0: no descriptor is free. EINTR: every other open is interrupted.
+  for (const int refusal : {0, EINTR, ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, ENOMEM, EPERM}) {
+    SCOPED_TRACE(refusal);
+    put(path(), "old");
+    const int result = in_child([&] {
+      struct stat seen {};
+      if (stat(path().c_str(), &seen) != 0) return 254;
+      AtomicFile file = AtomicFile::create(path().c_str(), {});
+      file.write_at(0, "edited", 6);
+      faults::Plan kernel;
+      kernel.interrupted_opens = refusal == EINTR;
+      kernel.only_refusals = true;
+      faults::arm(kernel);
+      const rlimit none{0, 0};
+      if (refusal == 0 && setrlimit(RLIMIT_NOFILE, &none) != 0) return 254;
+      if (refusal != 0 && refusal != EINTR && !refuse(locks, refusal)) return 255;
+      const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+      return error.status == Status::state ? 253 : error.os_error;
+    });
+    if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+    const int told = refusal == 0 ? EMFILE : refusal == ENOMEM || refusal == EPERM ? refusal : 0;
+    EXPECT_EQ(result, told);
+    EXPECT_EQ(contents(path()), told == 0 ? "edited" : "old");
+    EXPECT_EQ(files(), 1U);
+  }
+}
+
+TEST_F(RefusedCallsTest, a_file_that_cannot_be_locked_is_not_edited) {
+  std::vector<long> byte_locks{SYS_fcntl};
+#if defined(SYS_fcntl64)
+  byte_locks.push_back(SYS_fcntl64);
+#endif
+  for (const int refusal : {ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, ENOMEM, EIO, EACCES}) {
+    SCOPED_TRACE(refusal);
+    const bool no_locks = refusal == ENOLCK || refusal == ENOSYS || refusal == EOPNOTSUPP || refusal == EINVAL;
+    put(path(), "old");
+    const int opened = in_child([&] {
+      if (!refuse({SYS_flock}, refusal)) return 255;
+      return error_of([&] { EditedFile::open(path().c_str()); }).os_error;
+    });
+    if (opened == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(opened, no_locks ? 0 : refusal);
+    if (!has_linux_io() || refusal == EACCES) continue;  // which says that another process holds the lock
+    const int patched = in_child([&] {
+      EditedFile file = EditedFile::open(path().c_str());
+      if (!refuse(byte_locks, refusal)) return 255;
+      const Error error = error_of([&] {
+        if (file.patch(0, "new", 3, false) != EditedFile::Patch::refused) throw Error{Status::ok, 99, 0, ""};
+      });
+      return error.os_error;
+    });
+    EXPECT_EQ(patched, no_locks ? 0 : refusal);
+    EXPECT_EQ(contents(path()), "old");
+  }
+  const int interrupted = in_child([&] {
+    faults::Plan once;
+    once.at = 0;
+    once.action = faults::Action::fail;
+    once.error = EINTR;
+    faults::arm(once);
+    return error_of([&] { EditedFile::open(path().c_str()); }).os_error;
+  });
+  EXPECT_EQ(interrupted, 0);
+}
+
+// For two seconds, in place and by a new file. A reader of the whole file may do that.
+TEST_F(RefusedCallsTest, a_file_that_another_process_locks_is_not_edited) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  put(path(), "old");
+  struct stat seen {};
+  ASSERT_EQ(stat(path().c_str(), &seen), 0);
+  EditedFile edited = EditedFile::open(path().c_str());
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.write_at(0, "edited", 6);
+  const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(set_byte_lock(theirs.get(), ByteLock::shared), 0);
+  Error replacing{Status::ok, 0, 0, ""};
+  std::thread other([&] { replacing = error_of([&] { file.commit_over(identity_of(seen)); }); });
+  const Error patching = error_of([&] { edited.patch(0, "new", 3, false); });
+  other.join();
+  for (const Error& error : {patching, replacing}) {
+    EXPECT_EQ(error.status, Status::state);
+    EXPECT_EQ(error.os_error, EAGAIN);
+    EXPECT_NE(error.message.find("is locked by another process"), std::string::npos) << error.message;
+  }
+  EXPECT_EQ(contents(path()), "old");
 }
 
 // Whoever may read the file could otherwise make us wait for ever.

@@ -80,10 +80,11 @@ void AtomicFile::State::publish() {
     }
     name_temp_file();
   }
-  // The lock keeps saves out between an edit's last look at its target and its rename. If it cannot be had, the rename
-  // goes ahead: a save replaces whatever is there.
+  // The lock keeps saves out between an edit's last look at its target and its rename. A save goes ahead without it: it
+  // replaces whatever is there.
   const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, only_over_.has_value());
   require_unchanged();
+  if (only_over_) lock.require(target_.shown);
   take_over_access();  // once more, for the syncing may have taken long
   const int error = rename_temp_file(target_.folder.get(), temp_name_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);

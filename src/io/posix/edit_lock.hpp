@@ -13,14 +13,15 @@
 // editors keep one another away and people lock whole files for hours.
 //
 // An fcntl lock of a whole file covers that byte, too. A process that holds a write lock on the whole file delays each
-// open of a recently changed file, and each save over it, by two seconds. A read lock, for which the right to read is
-// enough, delays each edit by two seconds, and by two more when the edit then puts a new file in place.
+// open of a recently changed file, and each save over it, by two seconds. An edit fails then, even if it is a read lock,
+// for which the right to read is enough: an edit without its lock could undo a save.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <utility>
 
+#include "io/posix/byte_lock.hpp"
 #include "io/posix/descriptor.hpp"
 #include "io/posix/plain_file.hpp"
 
@@ -31,7 +32,7 @@ bool changed_lately(int descriptor);
 
 class EditLock {
  public:
-  // Shared with all readers; waits for an edit to end. Not held where locks are refused, or after two seconds.
+  // Shared with all readers; waits for an edit to end. Not held after two seconds, or if the system refuses.
   static EditLock shared(const PlainFile& file);
   static EditLock shared(int descriptor);
   // Waits for readers alike. The descriptor must be open for writing.
@@ -39,17 +40,27 @@ class EditLock {
   // Of the regular file that has this name once the lock is held.
   static EditLock of_name(int folder, const std::string& name, bool exclusive);
 
-  EditLock(EditLock&& other) noexcept : own_(std::move(other.own_)), locked_(std::exchange(other.locked_, -1)) {}
+  EditLock(EditLock&& other) noexcept
+      : own_(std::move(other.own_)), locked_(std::exchange(other.locked_, -1)), error_(other.error_) {}
   EditLock& operator=(EditLock&&) = delete;
   ~EditLock();
 
   bool held() const { return locked_ >= 0; }
+  // Throws unless it is held, or cannot be because there are no locks. `shown`: the file, for the message. Status::state
+  // if another process holds it.
+  void require(const std::string& shown) const;
 
  private:
   EditLock() = default;
+  static EditLock refused(int error);
+  void lock(int descriptor, ByteLock kind);
 
   Descriptor own_;  // unless the caller keeps it
   int locked_ = -1;
+  int error_ = 0;  // why it is not held; EAGAIN if another process has held it for two seconds
 };
+
+// Whether this error of a lock says that the system or the filesystem has none.
+bool is_without_locks(int error);
 
 }  // namespace st::io

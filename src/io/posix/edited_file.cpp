@@ -25,14 +25,19 @@ constexpr int kMostAttempts = 20;
 // A save holds its file's lock for a moment after the file got its name. An editor keeps it longer.
 constexpr std::chrono::milliseconds kPatience(500);
 
-// Returns false if another process holds the lock. Always true on filesystems without locks.
-bool lock_alone(int file) {
+// Without its lock there is no edit, except on filesystems that have no locks.
+void lock_alone(int file, const std::string& shown) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    if (std::chrono::steady_clock::now() > end) return false;
+  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (is_without_locks(error)) return;
+    const bool may_wait = error == EWOULDBLOCK || error == EINTR;
+    if (!may_wait || std::chrono::steady_clock::now() > end) {
+      if (error == EWOULDBLOCK) fail(Status::state, "{} is being edited by somebody else", shown);
+      fail_os(Status::open, error, "{} cannot be locked", shown);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return true;
 }
 
 // Nothing when the path leads elsewhere by now.
@@ -75,7 +80,7 @@ EditedFile EditedFile::open(const char* path) {
     PlainFile plain = PlainFile::open(path);
     edited->file = opened_again(plain, O_RDWR, edited->shown);
     if (!edited->file) continue;
-    if (!lock_alone(edited->file.get())) fail(Status::state, "{} is being edited by somebody else", edited->shown);
+    lock_alone(edited->file.get(), edited->shown);
     struct stat status {};
     if (fstat(edited->file.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited->shown);
     edited->seen = identity_of(status);
@@ -92,6 +97,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
   const int file = state_->file.get();
   {
     const EditLock alone = EditLock::exclusive(file);
+    alone.require(state_->shown);
     if (!alone.held()) return Patch::refused;
     struct stat now {};
     if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;

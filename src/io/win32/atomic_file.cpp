@@ -139,9 +139,10 @@ void AtomicFile::State::take_over_access() const {
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // If the lock cannot be had, the rename goes ahead: a save replaces whatever is there.
+  // A save goes ahead without the lock: it replaces whatever is there.
   EditLock lock = EditLock::of_path(target_.place.path(), only_over != nullptr);
   require_unchanged(only_over);
+  if (only_over != nullptr) lock.require(target_.shown);
   take_over_access();                           // once more, for the syncing may have taken long
   int error = set_deleted(file_.get(), false);  // else the file would go with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);

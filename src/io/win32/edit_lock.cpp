@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/win32/edit_lock.hpp"
 
+#include "base/error.hpp"
 #include "io/win32/byte_lock.hpp"
 #include "io/win32/identity.hpp"
 
@@ -26,15 +27,23 @@ bool leads_to(const std::wstring& path, HANDLE file) {
 }  // namespace
 
 EditLock EditLock::of_path(const std::wstring& path, bool exclusive) {
+  EditLock lock;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Handle file = open_itself(path, exclusive ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ);
-    if (!file || lock_byte(file.get(), LockedByte::replace, exclusive, kPatience) != 0) break;
+    lock.error_ = file ? lock_byte(file.get(), LockedByte::replace, exclusive, kPatience) : last_error();
+    if (lock.error_ != 0) return lock;
     if (!leads_to(path, file.get())) continue;
-    EditLock lock;
     lock.file_ = std::move(file);
     return lock;
   }
-  return {};
+  lock.error_ = ERROR_LOCK_VIOLATION;
+  return lock;
+}
+
+void EditLock::require(const std::string& shown) const {
+  if (held() || error_ == ERROR_NOT_SUPPORTED || error_ == ERROR_INVALID_FUNCTION) return;
+  if (error_ == ERROR_LOCK_VIOLATION) fail_os(Status::state, error_, "{} is locked by another process", shown);
+  fail_os(Status::write, error_, "{} cannot be locked", shown);
 }
 
 }  // namespace st::io

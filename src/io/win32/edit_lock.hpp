@@ -16,11 +16,15 @@ class EditLock {
   static EditLock of_path(const std::wstring& path, bool exclusive);
 
   bool held() const { return static_cast<bool>(file_); }
+  // Throws unless it is held, or the filesystem has no locks. `shown`: the file, for the message. Status::state if another
+  // process holds it.
+  void require(const std::string& shown) const;
   // Gives up the file, too.
   void release() { file_.close(); }
 
  private:
   Handle file_;
+  int error_ = 0;  // why it is not held
 };
 
 }  // namespace st::io
