@@ -50,7 +50,7 @@ bool Inputs::contain(const struct stat& status) const {
 int descriptor_of(const std::string& path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
-  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
     if (!path.starts_with(folder)) continue;
     const std::string number = path.substr(folder.size());
     const bool digits = number.find_first_not_of("0123456789") == std::string::npos;

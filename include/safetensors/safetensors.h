@@ -961,7 +961,9 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * Other hard links, mappings and open descriptors keep the old file, so that a file may be replaced
  * while it is open in this library.
  *
- * Streams. A FIFO, a device or /dev/stdout is written directly, in the order of the data.
+ * Streams. A FIFO, a device or an open descriptor (/dev/stdout, /dev/fd/N) is written directly, in
+ * the order of the data. A descriptor of a regular file must be at the end of the file, or append:
+ * otherwise old bytes would follow the new ones (ST_ERR_OPEN).
  * st_writer_put must then follow that order; ST_WRITE_KEEP_ORDER makes it the order of
  * st_writer_add. A reader that closes its end is ST_ERR_WRITE, and raises no SIGPIPE.
  *
@@ -1097,12 +1099,15 @@ ST_API void st_writer_free(st_writer *writer);
  * data_alignment and header_reserve count; the last is the room in a new file. Other flags are
  * ST_ERR_UNSUPPORTED.
  *
- * ST_ERR_OPEN         the path is no regular file, or cannot be opened for writing.
- * ST_ERR_STATE        somebody else is editing the file, or changed it each of the 5 times.
+ * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N, or
+ *                     cannot be opened or locked for writing.
+ * ST_ERR_STATE        another process is editing the file, has locked it for two seconds, or
+ *                     changed it each of the 5 times.
  * ST_ERR_UTF8         a key or a value is not UTF-8.
  * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
  * ST_ERR_UNSUPPORTED  it is a bintensors file.
- * ST_ERR_READ, ST_ERR_WRITE  the system could not read or write.
+ * ST_ERR_READ, ST_ERR_WRITE  the system could not read, write or lock. Without its lock an edit
+ *                     fails, except on filesystems that have no locks.
  * 3xx                 the content of the file is wrong. */
 ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
                                   const char *const *values, size_t n,

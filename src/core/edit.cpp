@@ -58,6 +58,8 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
                     bool sync) {
   const std::uint64_t data = shard.source->size() - shard.table.data_begin;
   io::AtomicFile file = io::AtomicFile::create(path, {true, sync});
+  // It would be written while the old one is read.
+  if (file.in_order()) fail(Status::open, "{} is not a file that can be replaced", in_quotes(path));
   file.set_size(header.size() + data);
   file.write_at(0, header.data(), header.size());
   file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);

@@ -390,6 +390,48 @@ TEST_F(EditTest, does_not_undo_a_save) {
   expect_tensors();
 }
 
+// The kernel opens such a path as the file behind it, but a save writes into the descriptor.
+TEST_F(EditTest, an_open_descriptor_is_refused) {
+  WriteOptions roomy;
+  roomy.header_reserve = 200;
+  make(roomy, 2000);
+  const std::string before = contents(path);
+  const io::Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const std::string link = (folder / "link").string();
+  fs::create_symlink(formatted("/dev/fd/{}", file.get()), link);
+  for (const std::string& name : {formatted("/dev/fd/{}", file.get()), formatted("/proc/self/fd/{}", file.get()),
+                                  formatted("/proc/thread-self/fd/{}", file.get()), link}) {
+    for (const std::string& value : {std::string("short"), std::string(100'000, 'n')}) {
+      const MetadataChange change{"note", value};
+      try {
+        edit_metadata(name.c_str(), {&change, 1}, {});
+        ADD_FAILURE() << name;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status, Status::open) << error.message;
+        EXPECT_NE(error.message.find("is an open descriptor"), std::string::npos) << error.message;
+      }
+      ASSERT_TRUE(contents(path) == before) << name;
+    }
+  }
+  for (const int number : {0, 1}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(file.get(), number);
+      const MetadataChange change{"note", "n"};
+      try {
+        edit_metadata(number == 0 ? "/dev/stdin" : "/dev/stdout", {&change, 1}, {});
+      } catch (const Error& error) {
+        _exit(error.status == Status::open ? 0 : 2);
+      }
+      _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << number;
+    EXPECT_TRUE(contents(path) == before) << number;
+  }
+}
+
 // ---- readers ---------------------------------------------------------------------------------------------------------
 
 // An opening that meets half of an edit waits for the other half.

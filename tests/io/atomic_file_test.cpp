@@ -603,6 +603,38 @@ TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
   }
 }
 
+// What follows the place where a descriptor writes would stay behind the new bytes.
+TEST_P(AtomicFileTest, a_descriptor_in_front_of_old_bytes_is_refused) {
+  const std::string old = "old and longer";
+  const struct {
+    const char* name;
+    int flags;
+    off_t position;
+    std::string left;
+  } cases[] = {
+      {"at the beginning", O_WRONLY, 0, old},
+      {"in the middle", O_RDWR, 5, old},
+      {"before the last byte", O_WRONLY, 13, old},
+      {"at the end", O_WRONLY, 14, old + "new"},
+      {"appending", O_WRONLY | O_APPEND, 0, old + "new"},
+      {"emptied", O_WRONLY | O_TRUNC, 0, "new"},
+  };
+  for (const auto& [name, flags, position, left] : cases) {
+    SCOPED_TRACE(name);
+    put(path(), old);
+    const Descriptor file(open(path().c_str(), flags | O_CLOEXEC));
+    ASSERT_EQ(lseek(file.get(), position, SEEK_SET), position);
+    for (const std::string folder_of : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
+      const Error error = error_of([&] { write(folder_of + std::to_string(file.get()), "new"); });
+      EXPECT_EQ(error.status, left == old ? Status::open : Status::ok) << error.message;
+      EXPECT_EQ(contents(path()), left);
+      if (left != old) break;
+      EXPECT_NE(error.message.find(formatted("at byte {} of a file of 14 bytes", position)), std::string::npos)
+          << error.message;
+    }
+  }
+}
+
 // A number that is none, or that no descriptor can have, is the name of a file that cannot be made there.
 TEST_P(AtomicFileTest, what_is_no_number_of_a_descriptor) {
   for (const std::string folder_of : {"/dev/fd/", "/proc/self/fd/"}) {

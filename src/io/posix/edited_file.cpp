@@ -14,6 +14,7 @@
 #include "io/posix/edit_lock.hpp"
 #include "io/posix/file_source.hpp"
 #include "io/posix/identity.hpp"
+#include "io/posix/target.hpp"
 #include "io/posix/write_all.hpp"
 
 namespace st::io {
@@ -50,6 +51,16 @@ Descriptor opened_again(const PlainFile& plain, int flags, const std::string& sh
   }
 }
 
+// Throws for an open descriptor: no new file can take its file's place, and bytes that are written to it would go over
+// those that are read.
+bool is_what_a_save_replaces(const char* path, const Identity& seen) {
+  const Target target = find_target(path);
+  if (target.kind == Target::Kind::descriptor) {
+    fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
+  }
+  return target.kind == Target::Kind::regular && identity_of(target.status).same_file(seen);
+}
+
 }  // namespace
 
 // The lock is not left to the closing: a forked child may have a copy of the descriptor.
@@ -84,6 +95,7 @@ EditedFile EditedFile::open(const char* path) {
     struct stat status {};
     if (fstat(edited->file.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited->shown);
     edited->seen = identity_of(status);
+    if (!is_what_a_save_replaces(path, edited->seen)) continue;
     // An editor that held the lock a moment ago, or a save, may have put a new file in this one's place.
     if (!opened_again(plain, 0, edited->shown)) continue;
     const std::uint64_t size = plain.size();

@@ -19,9 +19,10 @@ constexpr int kMostLinks = 40;  // as the kernel
 // Opening these again would give a second place in a redirected file, at its beginning: `>>` would overwrite.
 bool is_descriptor(std::string_view path, std::string& number) {
   number.clear();
-  if (path == "/dev/stdout") number = '1';  // a character: of a string g++ 12 warns, at -O3, that it overlaps
+  if (path == "/dev/stdin") number = '0';  // a character: of a string g++ 12 warns, at -O3, that it overlaps
+  if (path == "/dev/stdout") number = '1';
   if (path == "/dev/stderr") number = '2';
-  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
     if (path.starts_with(folder)) number = path.substr(folder.size());
   }
   return !number.empty() && number.size() <= 7 && number.find_first_not_of("0123456789") == std::string::npos;
@@ -86,6 +87,16 @@ bool is_held_by_sticky_folder(const Target& target) {
   return target.status.st_uid != self && folder.st_uid != self && !may_rename_others_files();
 }
 
+// What follows the bytes that are written would stay behind them: the rest of an older, longer file.
+void require_at_end(int file, const std::string& shown) {
+  struct stat status {};
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(file, F_GETFL) & O_APPEND) != 0) return;
+  const off_t position = lseek(file, 0, SEEK_CUR);
+  if (position >= status.st_size) return;
+  fail(Status::open, "{} is at byte {} of a file of {} bytes, whose rest would stay: truncate it, or write to its path",
+       shown, position, status.st_size);
+}
+
 }  // namespace
 
 Target find_target(const char* path) {
@@ -129,6 +140,7 @@ Descriptor open_stream(const Target& target) {
   if (target.kind == Target::Kind::descriptor) {
     Descriptor copy(fcntl(std::stoi(target.name), F_DUPFD_CLOEXEC, kFirstDescriptor));
     if (!copy) fail_os(Status::open, errno, "{}", target.shown);
+    require_at_end(copy.get(), target.shown);
     return copy;
   }
   Descriptor opened = open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
