@@ -965,7 +965,8 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * the order of the data. A descriptor of a regular file must be at the end of the file, or append:
  * otherwise old bytes would follow the new ones (ST_ERR_OPEN).
  * st_writer_put must then follow that order; ST_WRITE_KEEP_ORDER makes it the order of
- * st_writer_add. A reader that closes its end is ST_ERR_WRITE, and raises no SIGPIPE.
+ * st_writer_add. A reader that closes its end is ST_ERR_WRITE, and raises no SIGPIPE. A file that
+ * would exceed RLIMIT_FSIZE is ST_ERR_WRITE with EFBIG; on Linux it raises no SIGXFSZ (since 0.3).
  *
  * Failures. An error of the functions up to st_writer_begin leaves the writer as it was, except
  * ST_ERR_WRITE. So does an st_writer_put with a wrong index or range, or for a tensor whose data

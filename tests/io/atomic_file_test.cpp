@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -665,6 +666,21 @@ TEST_P(AtomicFileTest, a_file_over_the_size_limit_is_an_error_and_no_signal) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), EFBIG);
   EXPECT_EQ(names(), Names{});
+}
+
+TEST_P(AtomicFileTest, a_stream_over_the_size_limit_is_an_error_and_no_signal) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const rlimit small{1000, 1000};
+    signal(SIGXFSZ, SIG_DFL);
+    dup2(open(path().c_str(), O_WRONLY | O_CREAT, 0600), 1);
+    setrlimit(RLIMIT_FSIZE, &small);
+    _exit(error_of([&] { write("/dev/stdout", std::string(1001, 'x')); }).os_error);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), EFBIG);
 }
 
 TEST_P(AtomicFileTest, a_file_of_more_bytes_than_a_file_can_have_is_too_large) {

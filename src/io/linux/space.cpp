@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "io/posix/write_signals.hpp"
+
 namespace st::io {
 
 namespace {
@@ -26,6 +28,7 @@ bool may_share(std::uint64_t from_offset, std::uint64_t to_offset) {
 }  // namespace
 
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
+  const NoWriteSignals quiet;
   // Blocks that are taken at once are filled faster than those that each page takes, on ext4 by a fifth. Where there
   // are not so many the copy says so. One that shares blocks needs none: to take them could fill the filesystem.
   if (n >= kLeastToTake && !may_share(from_offset, to_offset)) {
@@ -60,6 +63,7 @@ Extent stored_bytes(int file, std::uint64_t at, std::uint64_t end) {
 }
 
 int take_space(int file, std::uint64_t size) {
+  const NoWriteSignals quiet;
   for (int i = 0; i < kMostInterruptions; ++i) {
     if (fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return 0;
     const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO;

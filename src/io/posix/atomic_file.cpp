@@ -116,9 +116,8 @@ void AtomicFile::State::set_size(std::uint64_t size) const {
   if (size > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &most) == 0 && size > most.rlim_cur)) {
     fail_os(Status::write, EFBIG, "{} of {} bytes", target_.shown, size);
   }
-  while (ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
-    if (errno != EINTR) fail_os(Status::write, errno, "{} of {} bytes", target_.shown, size);
-  }
+  const int error = set_length(file_.get(), size);
+  if (error != 0) fail_os(Status::write, error, "{} of {} bytes", target_.shown, size);
 }
 
 void AtomicFile::State::reserve(std::uint64_t size) const {

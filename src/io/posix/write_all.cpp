@@ -3,14 +3,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "io/posix/descriptor.hpp"
-#include "io/posix/pending_signal.hpp"
+#include "io/posix/write_signals.hpp"
 
 namespace st::io {
 
@@ -25,33 +24,10 @@ static_assert(sizeof(off_t) == sizeof(std::uint64_t));
 // of hundreds of megabytes.
 constexpr std::size_t kPiece = std::size_t{8} << 20;
 
-// A pipe whose reader has gone is an error of this call, not a signal that ends the caller's process.
-class NoPipeSignal {
- public:
-  NoPipeSignal() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  NoPipeSignal(const NoPipeSignal&) = delete;
-  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-  ~NoPipeSignal() {
-    if (!was_pending_) take_pending_signal(SIGPIPE);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_ = false;
-};
-
 }  // namespace
 
 int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::size_t n) {
+  const NoWriteSignals quiet;
   const auto* at = static_cast<const char*>(data);
   while (n > 0) {
     const std::size_t piece = kPiece - static_cast<std::size_t>(offset % kPiece);
@@ -66,7 +42,7 @@ int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::si
 }
 
 int write_all(int descriptor, const void* data, std::size_t n) {
-  const NoPipeSignal quiet;
+  const NoWriteSignals quiet;
   const auto* at = static_cast<const char*>(data);
   while (n > 0) {
     const ssize_t written = write(descriptor, at, std::min(n, kMostAtOnce));
@@ -79,6 +55,14 @@ int write_all(int descriptor, const void* data, std::size_t n) {
     if (written <= 0) return written < 0 ? errno : EIO;
     at += written;
     n -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
+int set_length(int descriptor, std::uint64_t size) {
+  const NoWriteSignals quiet;
+  while (ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) return errno;
   }
   return 0;
 }

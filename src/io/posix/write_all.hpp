@@ -1,5 +1,5 @@
 // Writing to descriptors until all is written and its errors are known: interrupted calls, short writes, pipes
-// without a reader.
+// without a reader, limits of size. None of these sends a signal to the process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +12,7 @@ namespace st::io {
 int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::size_t n);
 int write_all(int descriptor, const void* data, std::size_t n);
 int sync_now(int descriptor);
-int errors_of_closing(int descriptor);  // which stays open
+int set_length(int descriptor, std::uint64_t size);  // ftruncate(2)
+int errors_of_closing(int descriptor);               // which stays open
 
 }  // namespace st::io
