@@ -53,6 +53,28 @@ static void of_files_that_are_not_mapped(void) {
   }
 }
 
+/* A length of 0 means up to the end of the file to the system: the pages of all tensors after it. */
+static void of_an_empty_tensor(void) {
+  const st_open_options options = test_mode(ST_IO_READ);
+  test_bytes bytes = test_file(
+      "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+      "\"b\":{\"dtype\":\"U8\",\"shape\":[20],\"data_offsets\":[0,20]}}",
+      20);
+  const st_tensor *both[2];
+  st_file *file = NULL;
+  test_save("empty.safetensors", bytes.data, bytes.size);
+  CHECK(st_open("empty.safetensors", &options, &file, NULL) == ST_OK);
+  both[0] = st_get_tensor(file, "a");
+  both[1] = both[0];
+  advise(both, ST_ADVICE_DONT_NEED);
+  CHECK(file_calls == 0);
+  both[1] = st_get_tensor(file, "b");
+  advise(both, ST_ADVICE_DONT_NEED);
+  CHECK(file_calls == 1);
+  st_free(file);
+  test_release(&bytes);
+}
+
 int main(void) {
   test_bytes bytes = test_file(TEST_TWO, 20);
   const st_open_options options = test_mode(ST_IO_MAP);
@@ -72,6 +94,7 @@ int main(void) {
   CHECK(((const unsigned char *)st_tensor_data(both[0]))[5] == 5);
   st_free(file);
   of_files_that_are_not_mapped();
+  of_an_empty_tensor();
   test_release(&bytes);
   test_leave_folder();
   return test_result();

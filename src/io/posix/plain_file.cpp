@@ -126,8 +126,8 @@ PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
 }
 
 void PlainFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
-  if (!descriptor_) return;
-#if defined(POSIX_FADV_WILLNEED)  // an option of POSIX
+  if (!descriptor_ || n == 0) return;  // to the system, no bytes are all up to the end of the file
+#if defined(POSIX_FADV_WILLNEED)       // an option of POSIX
   posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(n),
                 advice == Advice::will_need ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
 #else
