@@ -23,6 +23,7 @@
 #include "faults.hpp"
 #include "files.hpp"
 #include "io/posix/file_source.hpp"
+#include "read_faults.hpp"
 #include "system.hpp"
 
 namespace st::io {
@@ -491,6 +492,39 @@ TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
   EXPECT_EQ(contents(path()), "new");
   for (const char* const name : {".x.st-new-0", ".x.st-new-1", ".x.st-new-2"}) {
     EXPECT_FALSE(opened.contains(name)) << name;  // not even opened
+  }
+}
+
+// A writer gives its file to the target's owner before the rename, and may be killed in between.
+TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_removed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may give files away";
+  const std::string ours = ".x.st-new-0123456789abcdef";
+  const std::string of_the_owner = ".x.st-new-1123456789abcdef";
+  const std::string of_another = ".x.st-new-2123456789abcdef";
+  for (const std::string& name : {std::string("x"), ours, of_the_owner, of_another}) put(path(name.c_str()), "bytes");
+  ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(path(of_the_owner.c_str()).c_str(), 12345, 12345) |
+                chown(path(of_another.c_str()).c_str(), 12346, 12346),
+            0);
+  write(path(), "new");
+  EXPECT_EQ(names(), (Names{of_another, "x"}));
+}
+
+// Whatever cannot be asked about the new file, the error leaves nothing beside the target and the old access.
+TEST_P(AtomicFileTest, a_file_that_cannot_be_looked_at_is_not_left_behind) {
+  for (const char* const call : {"stat", "fstat"}) {
+    bool failed = true;
+    for (std::size_t at = 0; failed; ++at) {
+      SCOPED_TRACE(formatted("{} {}", call, at));
+      put(path(), "old");
+      chmod(path().c_str(), 0600);
+      read_faults::arm({call, at, 1, EIO});
+      const Error error = error_of([&] { write(path(), "new"); });
+      read_faults::disarm();
+      failed = read_faults::calls() > at;
+      EXPECT_EQ(names(), Names{"x"});
+      EXPECT_EQ(contents(path()), error.status == Status::ok ? "new" : "old") << error.message;
+      EXPECT_EQ(mode_of(path()), 0600U);
+    }
   }
 }
 

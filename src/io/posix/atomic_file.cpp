@@ -96,7 +96,7 @@ void AtomicFile::State::open_temp_file() {
   // A nameless file that replaces nothing gets its target's name at once; if it cannot, name_temp_file() sweeps.
   file_ = open_nameless(target_.folder.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
-  if (!nameless || access_) sweep_temp_files(target_.folder.get(), target_.name);
+  if (!nameless || access_) sweep_temp_files(target_.folder.get(), target_.name, owner());
   if (!nameless) file_ = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
   // commit() will need this. A refused fchmod is better known now, and there may be no free descriptor later.
@@ -107,6 +107,9 @@ void AtomicFile::State::open_temp_file() {
 
 // 0600 until commit() if the file replaces another; else 0666, of which the umask takes its part.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
+
+// Of the file that is replaced, or will be made.
+uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteuid(); }
 
 // ---- writing -----------------------------------------------------------------------------------------------------
 

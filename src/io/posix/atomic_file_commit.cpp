@@ -95,7 +95,7 @@ void AtomicFile::State::name_temp_file() {
   temp_name_ = link_temp_file(file_.get(), target_.folder.get(), target_.name);
   if (!temp_name_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
-  sweep_temp_files(target_.folder.get(), target_.name);
+  sweep_temp_files(target_.folder.get(), target_.name, owner());
   Descriptor named = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
   if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
   std::swap(file_, named);

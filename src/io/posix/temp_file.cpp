@@ -45,22 +45,25 @@ bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
   return (digits.size() == kDigits || counted) && digits.find_first_not_of("0123456789abcdef") == digits.npos;
 }
 
-bool is_same_file(int file, int folder, const std::string& name) {
+// 0: the name leads to the open file. ENOENT: it leads elsewhere or nowhere. Otherwise the errno of the question.
+int name_error(int file, int folder, const std::string& name) {
   struct stat here {};
   struct stat there {};
-  return fstat(file, &here) == 0 && fstatat(folder, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-         here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+  if (fstat(file, &here) != 0 || fstatat(folder, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  return here.st_ino == there.st_ino && here.st_dev == there.st_dev ? 0 : ENOENT;
 }
 
-bool is_ours(const struct stat& status) { return S_ISREG(status.st_mode) && status.st_uid == geteuid(); }
+bool is_ours(const struct stat& status, uid_t owner) {
+  return S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == owner);
+}
 
-void sweep(int folder, const char* name) {
+void sweep(int folder, const char* name, uid_t owner) {
   struct stat status {};
-  if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status)) return;
+  if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status, owner)) return;
   const Descriptor file = open_existing(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!file || fstat(file.get(), &status) != 0 || !is_ours(status)) return;
+  if (!file || fstat(file.get(), &status) != 0 || !is_ours(status, owner)) return;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
-  if (is_same_file(file.get(), folder, name)) unlinkat(folder, name, 0);  // else somebody else was sweeping
+  if (name_error(file.get(), folder, name) == 0) unlinkat(folder, name, 0);  // else another process was sweeping
 }
 
 // Without locks a file in use cannot be told from an abandoned one, so nothing is removed there.
@@ -79,7 +82,7 @@ Descriptor create_new(int folder, const std::string& name, mode_t mode) {
 
 }  // namespace
 
-void sweep_temp_files(int folder, const std::string& target) {
+void sweep_temp_files(int folder, const std::string& target, uid_t owner) {
   const std::string wanted = beginning(target);
   Descriptor opened = open_existing(folder, ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? fdopendir(opened.get()) : nullptr, closedir);
@@ -88,7 +91,7 @@ void sweep_temp_files(int folder, const std::string& target) {
   for (int i = 0; i < kMostEntries; ++i) {
     const dirent* const entry = readdir(entries.get());
     if (entry == nullptr) return;
-    if (is_temp_name(entry->d_name, wanted)) sweep(folder, entry->d_name);
+    if (is_temp_name(entry->d_name, wanted)) sweep(folder, entry->d_name, owner);
   }
 }
 
@@ -98,7 +101,14 @@ Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, 
     Descriptor file = create_new(folder, candidate, mode);
     if (!file && errno != EEXIST) return file;
     // A sweeper may hold the lock of a file that is a moment old, and is about to remove it.
-    if (!file || !lock(file.get()) || !is_same_file(file.get(), folder, candidate)) continue;
+    if (!file || !lock(file.get())) continue;
+    const int error = name_error(file.get(), folder, candidate);
+    if (error == ENOENT) continue;
+    if (error != 0) {
+      unlinkat(folder, candidate.c_str(), 0);
+      errno = error;
+      return {};
+    }
     name = std::move(candidate);
     return file;
   }

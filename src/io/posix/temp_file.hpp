@@ -15,8 +15,9 @@
 
 namespace st::io {
 
-// Removes what dead writers of this target left behind. A folder of many files is not read to its end.
-void sweep_temp_files(int folder, const std::string& target);
+// Removes what dead writers of this target left behind, if it belongs to this process's user or to `owner`: the target's,
+// to whom a writer gives its file shortly before the rename. A folder of many files is not read to its end.
+void sweep_temp_files(int folder, const std::string& target, uid_t owner);
 
 // Each of these two leaves errno where there is no answer (no descriptor, an empty name). The file is locked then.
 Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, std::string& name);
