@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,6 +128,19 @@ void* mmap(void* where, size_t n, int protection, int flags, int file, off_t off
   return any_mmap(where, n, protection, flags, file, offset);
 }
 #endif
+
+ssize_t lgetxattr(const char* path, const char* name, void* value, size_t n) ST_NOTHROW {
+  return fails("getxattr") ? -1 : syscall(SYS_lgetxattr, path, name, value, n);
+}
+ssize_t fgetxattr(int file, const char* name, void* value, size_t n) ST_NOTHROW {
+  return fails("getxattr") ? -1 : syscall(SYS_fgetxattr, file, name, value, n);
+}
+int fsetxattr(int file, const char* name, const void* value, size_t n, int flags) ST_NOTHROW {
+  return fails("setxattr") ? -1 : static_cast<int>(syscall(SYS_fsetxattr, file, name, value, n, flags));
+}
+int fremovexattr(int file, const char* name) ST_NOTHROW {
+  return fails("removexattr") ? -1 : static_cast<int>(syscall(SYS_fremovexattr, file, name));
+}
 
 dirent* readdir(DIR* folder) { return any_readdir<dirent>(folder, "readdir"); }
 

@@ -11,7 +11,8 @@
 namespace read_faults {
 
 struct Plan {
-  // "open", "stat", "fstat", "mmap", "readdir", "read"; or of the reads only "pread", "preadv" or "direct read".
+  // "open", "stat", "fstat", "mmap", "readdir", "getxattr", "setxattr", "removexattr", "read"; or of the reads only
+  // "pread", "preadv" or "direct read".
   std::string call;
   std::size_t first = 0;                                // this one of them fails, counted from 0
   std::size_t times = 1;                                // and so many in all

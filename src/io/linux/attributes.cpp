@@ -92,13 +92,13 @@ bool is_same_file(const std::string& path, int folder, const std::string& name) 
 
 }  // namespace
 
-// Needs no descriptor where /proc is there.
+// Needs no descriptor where /proc is there, and shows the descriptors of this thread.
 Attributes attributes_of(int folder, const std::string& name_of_file) {
   Place place{formatted("{}/{}", path_of_descriptor(folder), name_of_file), -1};
   Descriptor opened;
   if (!is_same_file(place.path, folder, name_of_file)) {
     opened = open_existing(folder, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    place.file = opened.get();
+    place = {"", opened.get()};  // without a descriptor either, all that is asked for is an error
   }
   Attributes attributes;
   attributes.lists_known = true;

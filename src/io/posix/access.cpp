@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/error.hpp"
+
 namespace st::io {
 
 namespace {
@@ -15,10 +17,12 @@ namespace {
 constexpr mode_t kModeBits = 07777;
 constexpr int kMostLooks = 3;  // at a file whose access others are changing
 
+// Only a missing file has no access. Any other error must not end in the access that the umask leaves.
 std::optional<struct stat> look_at(int folder, const std::string& name) {
   struct stat status {};
-  if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
-  return status;
+  if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
+  if (errno != ENOENT) fail_os(Status::open, errno, "the access of {}", in_quotes(name));
+  return std::nullopt;
 }
 
 bool is_same_access(const struct stat& a, const struct stat& b) {

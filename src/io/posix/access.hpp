@@ -24,7 +24,7 @@ struct Access {
   Attributes attributes;
 };
 
-// Nothing when there is no regular file of this name.
+// Nothing when there is no regular file of this name. Throws Status::open when its owner and mode cannot be read.
 std::optional<Access> access_of(int folder, const std::string& name);
 
 // Narrows what cannot be handed on as it is, so that nobody gains by it. `file` must be open to its owner at most.

@@ -147,6 +147,44 @@ TEST_F(AccessTest, a_save_under_access_control_lists_lets_nobody_in) {
   }
 }
 
+// Each call about a list or attribute fails once, or from then on: the new file lets in nobody whom the old one kept out.
+TEST_F(AccessTest, lists_that_cannot_be_read_or_given_let_nobody_in) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  const std::string list = list_of({{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 0}, {kMask, 6}, {kOthers, 0}});
+  const std::string wide = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
+  put(path(), "old");
+  if (!set(path(), kList, list)) GTEST_SKIP() << "this filesystem has no access control lists";
+  const std::pair<uid_t, gid_t> people[] = {{kEve, kGroup}, {kEve, kOther}, {kBob, kOther}};
+  for (const bool has_list : {true, false}) {
+    for (const char* const call : {"getxattr", "setxattr", "removexattr", "stat", "fstat"}) {
+      for (const int error : {EACCES, EIO, ENOMEM}) {
+        for (const std::size_t times : {std::size_t{1}, SIZE_MAX}) {
+          bool reached = true;
+          for (std::size_t at = 0; reached; ++at) {
+            SCOPED_TRACE(formatted("{} {}, errno {}, {}", call, at, error, has_list));
+            removexattr(path(".").c_str(), kFolderList);
+            fs::remove(path());
+            put(path(), "old");
+            ASSERT_EQ(chmod(path().c_str(), 0600) | chown(path().c_str(), kOwner, kGroup), 0);
+            ASSERT_TRUE(!has_list || set(path(), kList, list));
+            ASSERT_TRUE(set(path("."), kFolderList, wide));
+            read_faults::arm({call, at, times, error});
+            const Error failed = error_of([&] { write(path(), "new"); });
+            read_faults::disarm();
+            reached = read_faults::calls() > at;
+            EXPECT_EQ(contents(path()), failed.status == Status::ok ? "new" : "old") << failed.message;
+            // Only Bob may be let in, and only by the list.
+            const std::size_t out = has_list && attribute(path(), kList) == list ? 2 : 3;
+            for (std::size_t i = 0; i < out; ++i) {
+              EXPECT_EQ(rights(path(), people[i].first, people[i].second), (Rights{false, false})) << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(AccessTest, a_file_is_open_to_its_owner_only_until_it_takes_the_others_place) {
   put(path(), "old");
   chmod(path().c_str(), 0666);
