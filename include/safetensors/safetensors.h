@@ -958,6 +958,8 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * Replacing. The path gets the whole file in one step, and keeps what it had until then. A file
  * that is replaced hands on its owner and its permissions; if the system refuses a part, fewer
  * permissions. A new file gets its mode from the umask. A symbolic link is followed and stays.
+ * In a sticky folder that others may write to, such as /tmp, another user's link, file or FIFO is
+ * ST_ERR_OPEN with EACCES, for root as well (since 0.3; docs/filesystems.md).
  * Other hard links, mappings and open descriptors keep the old file, so that a file may be replaced
  * while it is open in this library.
  *
@@ -1100,8 +1102,9 @@ ST_API void st_writer_free(st_writer *writer);
  * data_alignment and header_reserve count; the last is the room in a new file. Other flags are
  * ST_ERR_UNSUPPORTED.
  *
- * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N, or
- *                     cannot be opened or locked for writing.
+ * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N, is
+ *                     another user's in a sticky directory (see Replacing), or cannot be opened or
+ *                     locked for writing.
  * ST_ERR_STATE        another process is editing the file, has locked it for two seconds, or
  *                     changed it each of the 5 times.
  * ST_ERR_UTF8         a key or a value is not UTF-8.

@@ -403,6 +403,9 @@ TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
 
 // ---- targets -------------------------------------------------------------------------------------------------------
 
+std::string exchanged;
+std::string victim;
+
 TEST_F(RefusedCallsTest, a_link_of_somebody_else_in_a_sticky_folder_is_not_followed) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   put(path("secret"), "old");
@@ -433,10 +436,140 @@ TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error; }),
             EPERM);
   EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
-  // Root may, whosever they are.
+  // Root may, whosever they are, where others cannot write.
   ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(folder.c_str(), 12346, 12346), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 01755), 0);
   EXPECT_EQ(error_of([&] { write(path(), "newer"); }).message, "");
   EXPECT_EQ(contents(path()), "newer");
+}
+
+struct StickyCase {
+  mode_t folder_mode;
+  uid_t folder_owner;
+  uid_t owner;
+  bool refused;
+};
+
+// As protected_regular and protected_fifos at level 2. The caller is root.
+const StickyCase kStickyCases[] = {
+    {01777, 0, 12345, true},      {01777, 12346, 12345, true},  {01770, 0, 12345, true}, {01702, 0, 12345, true},
+    {01777, 12345, 12345, false}, {01777, 12345, 0, false},     {01777, 0, 0, false},    {0777, 0, 12345, false},
+    {01755, 0, 12345, false},     {01700, 12346, 12345, false},
+};
+
+void expect_refusal(const Error& error, const StickyCase& test) {
+  EXPECT_EQ(error.os_error, test.refused ? EACCES : 0) << error.message;
+  if (!test.refused) return;
+  EXPECT_EQ(error.status, Status::open);
+  EXPECT_NE(error.message.find(formatted("tmp/x': a file of user {} in a sticky folder", test.owner)),
+            std::string::npos)
+      << error.message;
+}
+
+TEST_F(RefusedCallsTest, a_file_or_fifo_of_another_user_in_a_sticky_folder_is_not_written) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  const std::string at = path("tmp/x");
+  for (const StickyCase& test : kStickyCases) {
+    SCOPED_TRACE(formatted("{:o} of {}, file of {}", test.folder_mode, test.folder_owner, test.owner));
+    fs::remove_all(path("tmp"));
+    fs::create_directory(path("tmp"));
+    put(at, "old");
+    const auto give = [&] {
+      ASSERT_EQ(lchown(at.c_str(), test.owner, 0) | chown(path("tmp").c_str(), test.folder_owner, 0), 0);
+      ASSERT_EQ(chmod(path("tmp").c_str(), test.folder_mode), 0);
+    };
+    give();
+    expect_refusal(error_of([&] { EditedFile::open(at.c_str()); }), test);
+    expect_refusal(error_of([&] { write(at, "new"); }), test);
+    struct stat status {};
+    ASSERT_EQ(stat(at.c_str(), &status), 0);
+    EXPECT_EQ(status.st_uid, test.owner);
+    EXPECT_EQ(contents(at), test.refused ? "old" : "new");
+    fs::remove(at);
+    ASSERT_EQ(mkfifo(at.c_str(), 0666), 0);
+    give();
+    const Descriptor reader(::open(at.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    expect_refusal(error_of([&] { write(at, "new"); }), test);
+    char byte = 0;
+    EXPECT_EQ(::read(reader.get(), &byte, 1), test.refused ? 0 : 1);
+  }
+}
+
+TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  put(path(), "old");
+  ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chmod(folder.c_str(), 01777), 0);
+  const auto both = [&] {
+    const int edit = error_of([&] { EditedFile::open(path().c_str()); }).os_error;
+    return edit != 0 ? edit : error_of([&] { write(path(), "new"); }).os_error;
+  };
+  EXPECT_EQ(as_user(12345, 12345, both), 0);
+  // The effective user counts, not the real one.
+  EXPECT_EQ(in_child([&] { return seteuid(12345) != 0 ? 99 : both(); }), 0);
+}
+
+// The new file would have been given to that user.
+TEST_F(RefusedCallsTest, a_file_that_another_user_puts_into_a_sticky_folder_meanwhile_is_not_replaced) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  for (const bool nameless : {true, false}) {
+    SCOPED_TRACE(nameless);
+    faults::Plan kernel;
+    kernel.no_nameless_files = !nameless;
+    kernel.only_refusals = true;
+    faults::arm(kernel);
+    fs::remove(path());
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "secret", 6);
+    put(path(), "theirs");
+    ASSERT_EQ(chown(path().c_str(), 12345, 12345), 0);
+    const Error error = error_of([&] { file.commit(); });
+    EXPECT_EQ(error.status, Status::open);
+    EXPECT_EQ(error.os_error, EACCES) << error.message;
+    EXPECT_EQ(contents(path()), "theirs");
+    file = {};
+    EXPECT_EQ(files(), 1U);
+  }
+}
+
+TEST_F(RefusedCallsTest, an_edit_follows_no_link_of_another_user_in_a_sticky_folder) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  fs::create_directory(path("tmp"));
+  put(path("secret"), "secret");
+  const StickyCase cases[] = {
+      {01777, 0, 12345, true}, {01777, 0, 0, false}, {0777, 0, 12345, false}, {01770, 0, 12345, false}};
+  for (const StickyCase& test : cases) {
+    SCOPED_TRACE(formatted("{:o} {}", test.folder_mode, test.owner));
+    fs::remove(path("tmp/x"));
+    fs::create_symlink("../secret", path("tmp/x"));
+    ASSERT_EQ(lchown(path("tmp/x").c_str(), test.owner, 0) | chmod(path("tmp").c_str(), test.folder_mode), 0);
+    EXPECT_EQ(error_of([&] { EditedFile::open(path("tmp/x").c_str()); }).os_error, test.refused ? EACCES : 0);
+  }
+}
+
+// While links are looked at it is a file of our own, and another user's link whenever the path is opened.
+TEST_F(RefusedCallsTest, an_edit_follows_no_link_that_is_exchanged) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
+  if (!has_linux_io()) GTEST_SKIP() << "this build opens folders as it opens files";
+  put(path("secret"), "secret");
+  put(path("own"), "own");
+  fs::create_directory(path("tmp"));
+  ASSERT_EQ(chmod(path("tmp").c_str(), 01777), 0);
+  exchanged = path("tmp/x");
+  victim = path("secret");
+  fs::create_symlink(victim, exchanged);
+  faults::Plan kernel;
+  kernel.only_refusals = true;
+  kernel.before_open = [](const char*, int flags) {
+    fs::remove(exchanged);
+    if ((flags & O_PATH) != 0) return fs::create_hard_link(fs::path(victim).replace_filename("own"), exchanged);
+    fs::create_symlink(victim, exchanged);
+    ASSERT_EQ(lchown(exchanged.c_str(), 12345, 12345), 0);
+  };
+  faults::arm(kernel);
+  const Error error = error_of([&] { EditedFile::open(exchanged.c_str()); });
+  faults::disarm();
+  EXPECT_NE(error.status, Status::ok);
 }
 
 TEST_F(RefusedCallsTest, who_may_rename_the_files_of_others_is_root_where_rights_are_not_told) {
@@ -467,9 +600,6 @@ TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {
   if (result == 255) GTEST_SKIP() << "mounting is not allowed";
   EXPECT_EQ(result, EBUSY);
 }
-
-std::string exchanged;
-std::string victim;
 
 TEST_F(RefusedCallsTest, a_fifo_that_becomes_something_else_is_not_written_to) {
   exchanged = path("fifo");

@@ -48,7 +48,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   if (target_.kind == Target::Kind::regular) {
     require_replaceable(target_);
-    access_ = access_of(target_.folder.get(), target_.name);
+    access_ = access_now();
   }
   open_temp_file();
 }
@@ -107,6 +107,13 @@ void AtomicFile::State::open_temp_file() {
 
 // 0600 until commit() if the file replaces another; else 0666, of which the umask takes its part.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
+
+// Another user may have put a file there since find_target(). Nothing of it is handed on, above all not its owner.
+std::optional<Access> AtomicFile::State::access_now() const {
+  std::optional<Access> now = access_of(target_.folder.get(), target_.name);
+  if (now) require_own(target_, now->owner);
+  return now;
+}
 
 // Of the file that is replaced, or will be made.
 uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteuid(); }

@@ -36,6 +36,7 @@ class AtomicFile::State {
  private:
   void open_temp_file();
   mode_t first_mode() const;
+  std::optional<Access> access_now() const;
   uid_t owner() const;
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_stream();

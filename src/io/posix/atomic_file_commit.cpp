@@ -52,7 +52,7 @@ void AtomicFile::State::finish_stream() {
 
 // The access of the file that is there now: somebody may have narrowed it since create().
 void AtomicFile::State::take_over_access() {
-  if (std::optional<Access> now = access_of(target_.folder.get(), target_.name)) access_ = std::move(now);
+  if (std::optional<Access> now = access_now()) access_ = std::move(now);
   const int error = access_ ? give_access(file_.get(), *access_) : 0;
   if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
 }

@@ -51,14 +51,15 @@ Descriptor opened_again(const PlainFile& plain, int flags, const std::string& sh
   }
 }
 
-// Throws for an open descriptor: no new file can take its file's place, and bytes that are written to it would go over
-// those that are read.
-bool is_what_a_save_replaces(const char* path, const Identity& seen) {
-  const Target target = find_target(path);
+// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an open
+// descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read.
+Target target_of_edit(const char* path) {
+  Target target = find_target(path);
   if (target.kind == Target::Kind::descriptor) {
     fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
   }
-  return target.kind == Target::Kind::regular && identity_of(target.status).same_file(seen);
+  if (target.kind == Target::Kind::regular) require_own(target, target.status.st_uid);
+  return target;
 }
 
 }  // namespace
@@ -89,13 +90,15 @@ EditedFile EditedFile::open(const char* path) {
     auto edited = std::make_unique<State>();
     edited->shown = in_quotes(path);
     PlainFile plain = PlainFile::open(path);
+    const Target target = target_of_edit(path);
     edited->file = opened_again(plain, O_RDWR, edited->shown);
     if (!edited->file) continue;
     lock_alone(edited->file.get(), edited->shown);
     struct stat status {};
     if (fstat(edited->file.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited->shown);
     edited->seen = identity_of(status);
-    if (!is_what_a_save_replaces(path, edited->seen)) continue;
+    // The kernel followed the links that find_target() approved, unless they were exchanged in between.
+    if (target.kind != Target::Kind::regular || !edited->seen.same_file(identity_of(target.status))) continue;
     // An editor that held the lock a moment ago, or a save, may have put a new file in this one's place.
     if (!opened_again(plain, 0, edited->shown)) continue;
     const std::uint64_t size = plain.size();

@@ -42,9 +42,13 @@ void step(Target& target, const std::string& path) {
   target.folder = std::move(next);
 }
 
-bool may_follow(const struct stat& folder, const struct stat& link) {
-  constexpr mode_t kShared = S_ISVTX | S_IWOTH;
-  return (folder.st_mode & kShared) != kShared || link.st_uid == geteuid() || link.st_uid == folder.st_uid;
+// Who else can write to a directory, by the kernel's rules for links and for files and FIFOs.
+constexpr mode_t kForLinks = S_IWOTH;
+constexpr mode_t kForFiles = S_IWOTH | S_IWGRP;
+
+bool is_foreign(const struct stat& folder, mode_t writers, uid_t owner) {
+  const bool shared = (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & writers) != 0;
+  return shared && owner != geteuid() && owner != folder.st_uid;
 }
 
 std::string read_link(const Target& target) {
@@ -53,7 +57,7 @@ std::string read_link(const Target& target) {
   const int error = read_link(target.folder.get(), target.name, link);
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
-  if (!may_follow(folder, link.status)) {
+  if (is_foreign(folder, kForLinks, link.status.st_uid)) {
     fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
             link.status.st_uid);
   }
@@ -123,7 +127,17 @@ Target find_target(const char* path) {
   fail_os(Status::open, ELOOP, "{}", target.shown);
 }
 
+void require_own(const Target& target, uid_t owner) {
+  struct stat folder {};
+  if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  if (is_foreign(folder, kForFiles, owner)) {
+    fail_os(Status::open, EACCES, "{}: a file of user {} in a sticky folder that others may write to", target.shown,
+            owner);
+  }
+}
+
 void require_replaceable(const Target& target) {
+  require_own(target, target.status.st_uid);
   if (const int error = write_error(target); error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_folder(target)) {
     fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
@@ -143,6 +157,7 @@ Descriptor open_stream(const Target& target) {
     require_at_end(copy.get(), target.shown);
     return copy;
   }
+  if (S_ISFIFO(target.status.st_mode)) require_own(target, target.status.st_uid);
   Descriptor opened = open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
   struct stat status {};
   if (!opened || fstat(opened.get(), &status) != 0) fail_os(Status::open, errno, "{}", target.shown);
