@@ -69,6 +69,9 @@ int set_length(int descriptor, std::uint64_t size) {
 
 // Not a retry of a failed sync: an interrupted one has not failed yet.
 int sync_now(int descriptor) {
+#if defined(F_FULLFSYNC)  // macOS, where fsync() leaves the bytes in the disk's cache. Not every filesystem has this.
+  if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;
+#endif
   while (fsync(descriptor) != 0) {
     if (errno != EINTR) return errno;
   }
