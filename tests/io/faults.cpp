@@ -9,8 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <ctime>
 
 #include "nothrow.hpp"
 #include "read_faults.hpp"
@@ -27,6 +29,7 @@ namespace {
 bool armed = false;
 Plan plan;
 std::vector<std::string> seen;
+std::atomic<long> clock_offset{0};  // read by every time() of the program
 
 }  // namespace
 
@@ -38,6 +41,8 @@ void arm(const Plan& next) {
 }
 
 void disarm() { armed = false; }
+
+void set_clock(long seconds_ahead) { clock_offset = seconds_ahead; }
 
 std::size_t interruptions_left() { return plan.interruptions; }
 
@@ -177,6 +182,14 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
   return sized("copy_file_range", n, [&](std::size_t some) {
     return syscall(SYS_copy_file_range, from, from_offset, to, to_offset, some, flags);
   });
+}
+
+time_t time(time_t* result) ST_NOTHROW {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  now.tv_sec += clock_offset;
+  if (result != nullptr) *result = now.tv_sec;
+  return now.tv_sec;
 }
 
 int ftruncate(int file, off_t size) ST_NOTHROW { return any_ftruncate(file, size); }

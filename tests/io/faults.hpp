@@ -47,4 +47,7 @@ std::size_t interruptions_left();
 
 void disarm();
 
+// How many seconds time() is ahead of the system's clock, which stamps files. Independent of arm().
+void set_clock(long seconds_ahead);
+
 }  // namespace faults

@@ -1,0 +1,244 @@
+// What docs/filesystems.md promises, where it can be tried: a FUSE mount, and a clock that is wrong.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <set>
+
+#include "../faults.hpp"
+#include "../files.hpp"
+#include "../system.hpp"
+#include "io/edited_file.hpp"
+#include "io/posix/edit_lock.hpp"
+#include "io/posix/file_source.hpp"
+
+namespace st::io {
+namespace {
+
+// A folder and its mount by bindfs, a FUSE filesystem that passes every call on.
+class FuseTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    fs::create_directories(real());
+    fs::create_directories(mounted());
+    if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about mounts";
+    if (geteuid() != 0) GTEST_SKIP() << "only root can unmount what a dead server left";
+    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no /dev/fuse";
+    start();
+    if (!is_mounted()) GTEST_SKIP() << "bindfs is not installed, or mounting is not allowed";
+  }
+  void TearDown() override {
+    stop(SIGTERM);
+    umount2(mounted().c_str(), MNT_DETACH);
+    FolderTest::TearDown();
+  }
+
+  void stop(int signal_number) {
+    if (daemon_ <= 0) return;
+    kill(daemon_, signal_number);
+    waitpid(daemon_, nullptr, 0);
+    daemon_ = -1;
+  }
+
+  fs::path real() const { return folder / "real"; }
+  fs::path mounted() const { return folder / "mounted"; }
+  std::string at(const char* name = "x") const { return mounted() / name; }
+  // libfuse keeps a replaced file as .fuse_hidden... until its last descriptor is closed, and a moment longer.
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(real())) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with(".fuse_hidden")) found.insert(name);
+    }
+    return found;
+  }
+
+ private:
+  // It ends with this process.
+  void start() {
+    daemon_ = fork();
+    if (daemon_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      for (const int number : {0, 1, 2}) dup2(null, number);
+      execlp("bindfs", "bindfs", "-f", real().c_str(), mounted().c_str(), nullptr);
+      _exit(127);
+    }
+    while (!is_mounted()) {
+      if (waitpid(daemon_, nullptr, WNOHANG) == daemon_) {
+        daemon_ = -1;
+        return;
+      }
+      usleep(1000);
+    }
+  }
+
+  bool is_mounted() const {
+    constexpr long kFuse = 0x65735546;
+    struct statfs status {};
+    return statfs(mounted().c_str(), &status) == 0 && status.f_type == kFuse;
+  }
+
+  pid_t daemon_ = -1;
+};
+
+using Names = std::set<std::string>;
+
+TEST_F(FuseTest, a_save_is_whole_and_leaves_nothing) {
+  for (const bool sync : {false, true}) {
+    write(at(), "new", {.replace = false, .sync = sync});
+    EXPECT_EQ(contents(real() / "x"), "new");
+    fs::permissions(at(), fs::perms{0640});
+    write(at(), "newer", {.sync = sync});
+    EXPECT_EQ(contents(real() / "x"), "newer");
+    EXPECT_EQ(mode_of(real() / "x"), 0640U);
+    EXPECT_EQ(error_of([&] { write(at(), "newest", {.replace = false, .sync = sync}); }).os_error, EEXIST);
+    {
+      const AtomicFile given_up = AtomicFile::create(at().c_str(), {});
+      given_up.write_at(0, "half", 4);
+    }
+    EXPECT_EQ(names(), Names{"x"});
+    fs::remove(at());
+  }
+}
+
+TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
+  put(real() / "x", "old bytes");
+  {
+    PlainFile plain = PlainFile::open(at().c_str());
+    EXPECT_TRUE(plain.remote());
+    const FileSource source(std::move(plain), 0, 9);
+    write(at(), "new bytes");
+    std::string bytes(9, '\0');
+    source.read_at(0, bytes.data(), bytes.size());
+    EXPECT_EQ(bytes, "old bytes");
+  }
+  EXPECT_EQ(contents(real() / "x"), "new bytes");
+  EXPECT_EQ(names(), Names{"x"});
+}
+
+// There a mapping does not keep the inode in use, so that times are compared as well.
+TEST_F(FuseTest, another_file_under_the_name_is_never_read) {
+  put(real() / "x", "old bytes");
+  FileSource source(PlainFile::open(at().c_str()), 0, 9);
+  source.release_descriptor();
+  write(at(), "new bytes");
+  std::string bytes(9, '\0');
+  EXPECT_EQ(error_of([&] { source.read_at(0, bytes.data(), bytes.size()); }).status, Status::read);
+}
+
+TEST_F(FuseTest, an_edit_in_place_is_locked_against_processes_of_this_machine) {
+  put(real() / "x", "old bytes");
+  {
+    EditedFile file = EditedFile::open(at().c_str());
+    EXPECT_EQ(in_child([&] {
+                return static_cast<int>(error_of([&] { EditedFile::open(at().c_str()); }).status == Status::state);
+              }),
+              1);
+    EXPECT_EQ(file.patch(0, "new", 3, true), EditedFile::Patch::done);
+  }
+  EXPECT_EQ(contents(real() / "x"), "new bytes");
+  const Descriptor ours(::open(at().c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(EditLock::exclusive(ours.get()).held());
+}
+
+TEST_F(FuseTest, only_what_a_dead_writer_left_is_removed) {
+  put(real() / ".x.st-new-0123456789abcdef", "litter");
+  put(real() / ".x.st-new-1123456789abcdef", "in use");
+  const Descriptor held(::open(at(".x.st-new-1123456789abcdef").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
+  put(real() / "x", "old");
+  write(at(), "new");
+  EXPECT_EQ(names(), (Names{".x.st-new-1123456789abcdef", "x"}));
+}
+
+TEST_F(FuseTest, a_server_that_dies_is_an_error_and_no_signal) {
+  put(real() / "x", std::string(1 << 20, 'o'));
+  const FileSource source(PlainFile::open(at().c_str()), 0, 1 << 20);
+  AtomicFile file = AtomicFile::create(at("y").c_str(), {});
+  stop(SIGKILL);
+  std::string bytes(1 << 20, '\0');
+  EXPECT_EQ(error_of([&] { source.read_at(0, bytes.data(), bytes.size()); }).os_error, ENOTCONN);
+  EXPECT_EQ(error_of([&] { file.commit(); }).os_error, ENOTCONN);
+  EXPECT_EQ(error_of([&] { write(at(), "new"); }).os_error, ENOTCONN);
+}
+
+// Nothing can be written there, and a file's size is a multiple of a huge page.
+TEST(HugeTlbFs, a_save_is_an_error_and_leaves_nothing) {
+  const std::string at = testing::TempDir() + formatted("hugetlbfs{}", getpid());
+  fs::create_directory(at);
+  const int result = in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", at.c_str(), "hugetlbfs", 0, nullptr) != 0) {
+      return 255;
+    }
+    for (const std::size_t size : {std::size_t{100}, std::size_t{4} << 20}) {
+      const Error error = error_of([&] { write(at + "/x", std::string(size, 'x')); });
+      if (error.status != Status::write || error.os_error != EINVAL || !fs::is_empty(at)) return 1;
+    }
+    return 0;
+  });
+  fs::remove(at);
+  if (result == 255) GTEST_SKIP() << "hugetlbfs cannot be mounted here";
+  EXPECT_EQ(result, 0);
+}
+
+// ---- clocks --------------------------------------------------------------------------------------------------------
+
+// Whether the process's clock is behind or ahead of the one that stamps files, as after a jump, or with a file server.
+class ClockTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    const std::time_t now = std::time(nullptr);
+    faults::set_clock(kDay);
+    if (std::time(nullptr) < now + kDay) GTEST_SKIP() << "the clock cannot be set here";
+  }
+  void TearDown() override {
+    faults::set_clock(0);
+    FolderTest::TearDown();
+  }
+  static constexpr long kDay = 86400;
+};
+
+// A reader whose clock is behind asks for the lock more often than it has to. Ahead by more than five seconds it does
+// not know of an edit that has just begun.
+TEST_F(ClockTest, only_one_that_is_ahead_hides_a_recent_change) {
+  const struct {
+    long offset;
+    bool recent;
+  } cases[] = {{-kDay, true}, {-1, true}, {0, true}, {4, true}, {7, false}, {kDay, false}};
+  for (const auto& [offset, recent] : cases) {
+    put(path(), formatted("{}", offset));
+    const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+    faults::set_clock(offset);
+    EXPECT_EQ(changed_lately(file.get()), recent) << offset;
+  }
+}
+
+TEST_F(ClockTest, a_jump_changes_no_save_and_no_edit) {
+  put(path(), "old bytes");
+  for (const long offset : {-kDay, kDay}) {
+    faults::set_clock(0);
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "new bytes", 9);
+    faults::set_clock(offset);
+    file.commit();
+    EXPECT_EQ(contents(path()), "new bytes");
+    faults::set_clock(-offset);
+    EXPECT_EQ(EditedFile::open(path().c_str()).patch(0, "old", 3, false), EditedFile::Patch::done);
+    EXPECT_EQ(contents(path()), "old bytes");
+  }
+}
+
+}  // namespace
+}  // namespace st::io
