@@ -38,6 +38,7 @@ struct Reading {
   bool accepted = false;
   st::Status status = st::Status::ok;
   std::uint64_t offset = 0;
+  std::string message;
 };
 
 // ---- what was accepted --------------------------------------------------------------------------------------------------
@@ -122,11 +123,13 @@ void check_survey(const Reading& reading, std::string_view file, const HeaderOpt
   std::copy_n(file.data() + 8, reading.length, header.get());
   st::format::Findings findings;
   st::format::survey_header({header.get(), reading.length}, file.size(), options, findings);
-  require(findings.empty() || !reading.accepted, "what is taken has no fault");
-  const bool may_be_missing = options.rules == Rules::reference;  // some that are only the reference's
-  require(!findings.empty() || reading.accepted || may_be_missing, "what is refused has a fault");
+  require(findings.empty() == reading.accepted, "what is taken has no fault, and what is refused has one");
   require(findings.size() <= st::format::kMostFindings + 1, "no more is told than fits");
   for (const st::format::Finding& finding : findings) check_words(finding.fault, file);
+  if (findings.empty()) return;
+  const st::Error& first = findings.front().fault;
+  require(first.status == reading.status && first.offset == reading.offset && first.message == reading.message,
+          "the first fault is the one that opening reports");
 }
 
 // ---- one reading --------------------------------------------------------------------------------------------------------
@@ -153,6 +156,7 @@ std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_d
   } catch (const st::Error& error) {
     reading->status = error.status;
     reading->offset = error.offset;
+    reading->message = error.message;
     check_refused(error, file);
   }
   check_survey(*reading, file, options);

@@ -124,49 +124,39 @@ class Checker {
     const std::string_view header(text.data(), shard.header.size());
     format::HeaderOptions options = options_.header;
     options.owner = &shard;
-    try {
-      format::read_header(shard.header.bytes(), size, options, shard.table);
-      checked.good = true;
-      checked.listed.resize(shard.table.tensors.size());
-    } catch (const Error& error) {
-      return add(checked.file, faults_of(header, size, options_.header, error));
-    }
-    add_notes(checked, size, text, header);
+    Findings faults = read(shard.header.bytes(), size, options, shard.table);
+    checked.good = faults.empty();
+    add(checked.file, std::move(faults));
+    if (!checked.good) return;
+    checked.listed.resize(shard.table.tensors.size());
+    add_notes(checked, size, header);
   }
 
-  // The first fault is the one that opening the file reports.
-  static Findings faults_of(std::string_view header, std::uint64_t size, const format::HeaderOptions& options,
-                            const Error& first) {
-    Findings found;
+  // Reads the header as opening does. Returns every fault, first the one that opening throws.
+  static Findings read(std::span<char> header, std::uint64_t size, const format::HeaderOptions& options, Table& table) {
+    Findings faults;
     std::vector<char> text = padded_copy(header);
-    format::survey_header({text.data(), header.size()}, size, options, found);
-    const auto same = std::find_if(found.begin(), found.end(), [&](const format::Finding& finding) {
-      return finding.fault.status == first.status && finding.fault.offset == first.offset;
-    });
-    if (same == found.end()) {
-      found.insert(found.begin(), format::Finding{first, {}, false, false});
-    } else {
-      same->fault = first;
-      std::rotate(found.begin(), same, same + 1);
+    try {
+      format::read_header(header, size, options, table);
+    } catch (const Error& error) {
+      format::survey_header({text.data(), header.size()}, size, options, faults);
+      if (faults.empty()) faults.push_back({error, {}, false, false});
     }
-    return found;
+    return faults;
   }
 
-  void add_notes(CheckedShard& checked, std::uint64_t size, std::vector<char> text, std::string_view header) {
+  void add_notes(CheckedShard& checked, std::uint64_t size, std::string_view header) {
     Findings notes;
     format::note_habits(checked.shard.table, header, notes);
     add(checked.file, std::move(notes));
     if (options_.header.rules != format::Rules::standard) return;
     format::HeaderOptions strict = options_.header;
     strict.rules = format::Rules::strict;
+    std::vector<char> text = padded_copy(header);
     Table table(std::pmr::new_delete_resource());
-    try {
-      format::read_header({text.data(), header.size()}, size, strict, table);
-    } catch (const Error& error) {
-      Findings found = faults_of(header, size, strict, error);
-      for (format::Finding& finding : found) finding.is_note = true;
-      add(checked.file, std::move(found));
-    }
+    notes = read({text.data(), header.size()}, size, strict, table);
+    for (format::Finding& note : notes) note.is_note = true;
+    add(checked.file, std::move(notes));
   }
 
   // ---- a model -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Everything that is wrong with a checkpoint, where opening it tells the first fault.
 //
-// Whether a file is valid is decided by what opens it; the rest of a report is found by a second, tolerant reading of
-// what was refused, and by looking at what was taken for habits that writers do not have.
+// Whether a file is valid is decided by the code that opens it. Where it rejects a header, the same code reads the header
+// again and collects its faults. A valid one is looked at for habits that writers do not have.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -59,7 +59,7 @@ struct Container {
   // Keeps the length where the metadata fits. Null where metadata cannot be edited.
   std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice) = nullptr;
 
-  // Adds every fault of a header that read() refuses: see survey_header(). Null where only the first is found.
+  // Adds every fault of a header that read() refuses, first the one that read() throws: see survey_header().
   void (*survey)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
                  Findings& findings) = nullptr;
 };

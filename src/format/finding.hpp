@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -22,5 +23,37 @@ using Findings = std::vector<Finding>;
 
 // What is told of a file. A header of 100 MB can hold millions of faults, each of which takes more memory than its text.
 inline constexpr std::size_t kMostFindings = 1000;
+
+// Takes the faults of one header from the code that reads it. Opening a file throws the first; a check collects them.
+class FaultSink {
+ public:
+  FaultSink() = default;  // throws the first
+  explicit FaultSink(Findings& findings) : findings_(&findings) {}
+
+  bool collects() const { return findings_ != nullptr; }
+  std::size_t count() const { return collects() ? findings_->size() : 0; }
+
+  // Throws the fault, or returns after adding it: then the caller continues after the faulty value. Also throws the
+  // fault after kMostFindings, which it adds. A `tensor` without data() means that the fault concerns none.
+  void report(const Error& fault, std::string_view tensor = {});
+
+  // Adds a fault that ends the reading, unless report() has added and thrown it.
+  void add_last(const Error& fault, std::string_view tensor = {});
+
+  // Reports the fault that `check` throws.
+  template <class Check>
+  void report_from(const Check& check, std::string_view tensor = {}) {
+    try {
+      check();
+    } catch (const Error& fault) {
+      report(fault, tensor);
+    }
+  }
+
+ private:
+  void add(const Error& fault, std::string_view tensor);
+
+  Findings* findings_ = nullptr;
+};
 
 }  // namespace st::format

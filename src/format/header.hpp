@@ -25,9 +25,9 @@ void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOp
 // Reads a header again that was read into `table` without an index of names: throws where it gives a name twice.
 void read_header_again(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// Adds what is wrong with a header that read_header() refuses, as far as it can be read, but little more than
-// kMostFindings. `header` is as the file has it,
-// followed by kPadding zero bytes, and is written to.
+// Adds every fault of a header, as far as it can be read, first the one that read_header() throws, and at most
+// kMostFindings and one more. Adds nothing to what read_header() accepts. `header` is as the file has it, followed by
+// kPadding zero bytes, and is written to.
 void survey_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
 
 // Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.

@@ -49,8 +49,6 @@ std::string dtype_text(const Tensor& tensor) {
           dtype_text(tensor), shape_text(tensor));
 }
 
-}  // namespace
-
 void check_size(const Tensor& tensor, std::uint64_t offset) {
   const auto elements = element_count(tensor.shape());
   if (!elements) fail_overflow(tensor, offset);
@@ -68,7 +66,9 @@ void check_size(const Tensor& tensor, std::uint64_t offset) {
   }
 }
 
-namespace {
+void check_place(const Tensor& tensor, std::uint64_t expected, std::uint64_t offset) {
+  if (tensor.begin != expected || tensor.end < tensor.begin) fail_offsets(tensor, expected, offset);
+}
 
 [[noreturn]] void fail_coverage(std::uint64_t data_begin, std::uint64_t data_size, std::uint64_t file_size) {
   const std::uint64_t there = file_size - data_begin;
@@ -91,25 +91,20 @@ bool sort_by_data(Table& table) {
   return true;
 }
 
-void check_place(const Tensor& tensor, std::uint64_t expected, std::uint64_t offset) {
-  if (tensor.begin != expected || tensor.end < tensor.begin) fail_offsets(tensor, expected, offset);
-}
-
-void check_coverage(std::uint64_t data_begin, std::uint64_t data_size, std::uint64_t file_size) {
-  if (data_size != file_size - data_begin) fail_coverage(data_begin, data_size, file_size);
-}
-
-void validate(const Table& table, std::uint64_t file_size) {
+void validate(const Table& table, std::uint64_t file_size, FaultSink& faults) {
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {
     // Where the tensor begins, as far as that is inside the file at all.
     const std::uint64_t offset =
         tensor.begin <= file_size - table.data_begin ? table.data_begin + tensor.begin : file_size;
-    check_place(tensor, end, offset);
-    check_size(tensor, offset);
-    end = tensor.end;
+    faults.report_from([&] { check_place(tensor, end, offset); }, tensor.name());
+    if (tensor.end < tensor.begin) continue;
+    faults.report_from([&] { check_size(tensor, offset); }, tensor.name());
+    end = std::max(end, tensor.end);
   }
-  check_coverage(table.data_begin, end, file_size);
+  if (end != file_size - table.data_begin) {
+    faults.report_from([&] { fail_coverage(table.data_begin, end, file_size); });
+  }
 }
 
 }  // namespace st::format

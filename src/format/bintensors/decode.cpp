@@ -23,8 +23,8 @@ constexpr std::uint64_t kLeastName = 1;   // its length
 
 class Decoder {
  public:
-  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table, Findings* findings)
-      : in_(header), size_(header.size()), options_(options), table_(table), findings_(findings) {}
+  Decoder(std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults)
+      : in_(header), size_(header.size()), options_(options), table_(table), faults_(faults) {}
 
   bool current() {
     metadata();
@@ -36,7 +36,7 @@ class Decoder {
       Tensor& tensor = table_.tensors.emplace_back();
       entry(tensor);
       in_.set_subject({});
-      if (!give_name(table_.tensors.size() - 1, name, place) && findings_ == nullptr) table_.tensors.pop_back();
+      if (!give_name(table_.tensors.size() - 1, name, place) && !faults_.collects()) table_.tensors.pop_back();
     }
     return finish();
   }
@@ -60,13 +60,7 @@ class Decoder {
   // Of a fault behind which the rest can be read.
   template <class Fail>
   ST_COLD void tell(const Fail& fail) {
-    try {
-      fail();
-    } catch (const Error& error) {
-      if (findings_ == nullptr || findings_->size() >= kMostFindings) throw;
-      const std::string_view subject = in_.subject();
-      findings_->push_back({error, std::string(subject), subject.data() != nullptr, false});
-    }
+    faults_.report_from(fail, in_.subject());
   }
 
   void metadata() {
@@ -162,7 +156,7 @@ class Decoder {
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
     if (table_.index.insert(table_.tensors.data(), static_cast<std::uint32_t>(number)) == NameIndex<Tensor>::kNone)
       return true;
-    if (findings_ != nullptr) {
+    if (faults_.collects()) {
       in_.set_subject(name);
       tell([&] { fail_twice(name, place); });
       in_.set_subject({});
@@ -214,7 +208,7 @@ class Decoder {
   const std::size_t size_;
   const HeaderOptions& options_;
   Table& table_;
-  Findings* const findings_;
+  FaultSink& faults_;
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::uint64_t announced_ = 0;
@@ -225,8 +219,8 @@ class Decoder {
 }  // namespace
 
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table,
-            Findings* findings) {
-  Decoder decoder(header, options, table, findings);
+            FaultSink& faults) {
+  Decoder decoder(header, options, table, faults);
   return layout == Format::bintensors ? decoder.current() : decoder.older();
 }
 

@@ -13,9 +13,8 @@
 namespace st::format::bintensors {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
-// a NUL behind them. Returns whether nothing but spaces follows, as writers have it. Throws at the first fault; where
-// findings are given, at the first behind which nothing can be read, or after kMostFindings, and adds the others there.
-bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table,
-            Findings* findings = nullptr);
+// a NUL behind them. Returns whether nothing but spaces follows, as writers have it. Throws what `faults` throws, and
+// without reporting it a fault behind which nothing can be read.
+bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::bintensors

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -30,9 +31,10 @@ Attempt read_as(Format layout, std::span<const char> header, std::uint64_t file_
                 Table& table) {
   table.format = layout;
   table.clear();
+  FaultSink first;
   try {
-    const bool only_spaces_follow = decode(layout, header, options, table);
-    validate(table, file_size);
+    const bool only_spaces_follow = decode(layout, header, options, table, first);
+    validate(table, file_size, first);
     return {std::nullopt, only_spaces_follow};
   } catch (const Error& error) {
     return {error, false};
@@ -141,46 +143,51 @@ Format layout_of(std::span<const char> header, std::uint64_t file_size, HeaderOp
   }
 }
 
-template <class Check>
-void note_fault(const Tensor* tensor, Findings& findings, const Check& check) {
-  if (findings.size() > kMostFindings) return;
+// What read() throws, or nullopt.
+std::optional<Error> first_fault(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options) {
+  std::vector<char> copy(header.size() + kPadding);
+  std::copy(header.begin(), header.end(), copy.begin());
+  Table table(std::pmr::new_delete_resource());
   try {
-    check();
+    read({copy.data(), header.size()}, file_size, options, table);
+    return std::nullopt;
   } catch (const Error& error) {
-    findings.push_back({error, tensor == nullptr ? "" : std::string(tensor->name()), tensor != nullptr, false});
+    return error;
   }
 }
 
-// The header has to have the order of the data. After a fault the chain goes on behind the furthest end, as in the survey
-// of safetensors.
-void survey_data(const Table& table, std::uint64_t file_size, Findings& findings) {
-  std::uint64_t end = 0;
-  for (const Tensor& tensor : table.tensors) {
-    if (findings.size() > kMostFindings) return;
-    const std::uint64_t offset = table.data_begin + std::min(tensor.begin, file_size - table.data_begin);
-    note_fault(&tensor, findings, [&] { check_place(tensor, end, offset); });
-    if (tensor.end < tensor.begin) continue;
-    if (tensor.dtype() != Dtype::unknown) note_fault(&tensor, findings, [&] { check_size(tensor, offset); });
-    end = std::max(end, tensor.end);
+// Decoding meets a name that is given twice before faults that read() reports first.
+void put_first(const Error& first, Findings& findings) {
+  const auto same = std::find_if(findings.begin(), findings.end(), [&first](const Finding& finding) {
+    return finding.fault.status == first.status && finding.fault.offset == first.offset;
+  });
+  if (same == findings.end()) {
+    findings.insert(findings.begin(), Finding{first, {}, false, false});
+    findings.resize(std::min(findings.size(), kMostFindings + 1));
+  } else {
+    same->fault = first;
+    std::rotate(findings.begin(), same, same + 1);
   }
-  note_fault(nullptr, findings, [&] { check_coverage(table.data_begin, end, file_size); });
 }
 
 }  // namespace
 
 void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+  const std::optional<Error> first = first_fault(header, file_size, options);
+  if (!first) return;
+  FaultSink faults(findings);
   Table table(std::pmr::new_delete_resource());
   table.data_begin = kLengthBytes + header.size();
   try {
     const Format layout = layout_of(header, file_size, options, table);
     table.clear();
     table.format = layout;
-    decode(layout, header, options, table, &findings);
+    decode(layout, header, options, table, faults);
+    validate(table, file_size, faults);  // the header has to have the order of the data
   } catch (const Error& error) {
-    findings.push_back({error, {}, false, false});  // behind it nothing can be read
-    return;
+    faults.add_last(error);
   }
-  survey_data(table, file_size, findings);
+  put_first(*first, findings);
 }
 
 void restore(std::span<const char> header, const Table& table, std::span<char> copy) {

@@ -251,10 +251,14 @@ void Cursor::skip_value(unsigned depth) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-void Cursor::fail_here(Status status, const char* place, std::string_view what) const {
+Error Cursor::fault_at(Status status, const char* place, std::string_view what) const {
   const std::uint64_t offset = offset_of(std::min<const char*>(place, tokens.text_end));
-  if (tensor.data() == nullptr) fail_at(status, offset, "{}: {}", document, what);
-  fail_at(status, offset, "tensor {}: {}", in_quotes(tensor), what);
+  if (tensor.data() == nullptr) return {status, 0, offset, formatted("{}: {}", document, what)};
+  return {status, 0, offset, formatted("tensor {}: {}", in_quotes(tensor), what)};
+}
+
+void Cursor::fail_here(Status status, const char* place, std::string_view what) const {
+  throw fault_at(status, place, what);
 }
 
 void Cursor::wrong_type(unsigned depth, std::string_view what) {

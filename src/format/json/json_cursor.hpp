@@ -70,7 +70,9 @@ class Cursor {
 
   std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
 
-  // A bad value of the right grammar.
+  // The error for a bad value of the right grammar.
+  ST_COLD Error fault_at(Status status, const char* place, std::string_view what) const;
+  // Throws it.
   [[noreturn]] ST_COLD void fail_here(Status status, const char* place, std::string_view what) const;
   // The same at the next token, unless it is not even JSON.
   [[noreturn]] ST_COLD void wrong_type(unsigned depth, std::string_view what);

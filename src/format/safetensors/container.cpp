@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "format/json/structure.hpp"
 #include "format/length_prefix.hpp"
 #include "format/safetensors/parse.hpp"
 #include "format/safetensors/serialize.hpp"
 #include "format/safetensors/splice_metadata.hpp"
-#include "format/safetensors/survey.hpp"
 #include "format/validate.hpp"
 
 namespace st::format::safetensors {
@@ -58,10 +59,18 @@ class HashesAhead {
   std::array<std::uint32_t, kAhead> hashes_{};
 };
 
-// Every item under its name. Where a name comes twice, the reference keeps the last and we refuse.
+template <class Item>
+ST_COLD void report_twice(const Item& item, std::span<const char> header, std::string_view what, FaultSink& faults) {
+  const std::string_view name = item.name();
+  const std::string_view tensor = std::is_same_v<Item, Tensor> ? name : std::string_view();
+  faults.report(
+      {Status::duplicate, 0, place_of(name, header), formatted("{} {} is given twice", what, in_quotes(name))}, tensor);
+}
+
+// Every item under its name. Where a name comes twice, the reference keeps the last and we report it.
 template <class Item>
 void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
-                 const HeaderOptions& options, std::string_view what) {
+                 const HeaderOptions& options, std::string_view what, FaultSink& faults) {
   index.reset(items.size(), options.seed);
   HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
   std::size_t kept = 0;
@@ -72,11 +81,12 @@ void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::spa
       ++kept;
       continue;
     }
-    if (options.rules != Rules::reference) {
-      const std::string_view name = items[i].name();
-      fail_at(Status::duplicate, place_of(name, header), "{} {} is given twice", what, in_quotes(name));
+    if (options.rules == Rules::reference) {
+      items[earlier] = items[i];
+    } else {
+      report_twice(items[i], header, what, faults);
+      ++kept;
     }
-    items[earlier] = items[i];
   }
   items.resize(kept);
 }
@@ -90,8 +100,9 @@ void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& 
 
 // A name given twice comes before every fault of the offsets, so where there is one, the header is read with an index.
 void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
+  FaultSink first;
   sort_by_data(table);
-  validate(table, file_size);
+  validate(table, file_size, first);
 } catch (const Error&) {
   restore(header, table, header);
   table.clear();
@@ -99,14 +110,37 @@ void check_without_index(std::span<char> header, std::uint64_t file_size, Header
   read(header, file_size, options, table);
 }
 
-void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+void read_reporting(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table,
+                    FaultSink& faults) {
   table.data_begin = kLengthBytes + header.size();
-  parse_header(header, options, table);
-  index_names(table.metadata, table.metadata_index, header, options, "metadata key");
+  if (!parse_header(header, options, table, faults)) return;
+  index_names(table.metadata, table.metadata_index, header, options, "metadata key", faults);
   if (!options.index_names) return check_without_index(header, file_size, options, table);
-  index_names(table.tensors, table.index, header, options, "tensor");
-  if (sort_by_data(table)) index_names(table.tensors, table.index, header, options, "tensor");
-  validate(table, file_size);
+  index_names(table.tensors, table.index, header, options, "tensor", faults);
+  if (faults.count() != 0) {  // from here on the index no longer matters
+    std::erase_if(table.tensors, [](const Tensor& tensor) { return tensor.dims == nullptr; });
+    sort_by_data(table);
+  } else if (sort_by_data(table)) {
+    index_names(table.tensors, table.index, header, options, "tensor", faults);
+  }
+  validate(table, file_size, faults);
+}
+
+void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
+  FaultSink first;
+  read_reporting(header, file_size, options, table, first);
+}
+
+void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+  HeaderOptions with_index = options;
+  with_index.index_names = true;
+  FaultSink faults(findings);
+  Table table(std::pmr::new_delete_resource());
+  try {
+    read_reporting(header, file_size, with_index, table, faults);
+  } catch (const Error&) {
+    // After kMostFindings; the fault is among them.
+  }
 }
 
 unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }

@@ -1,12 +1,14 @@
 // One pass over the header's tokens. The functions are the productions of its grammar, from the object down to a
-// dimension; each either stores what it met or throws with the place. One of them, usual_member(), only compares: an
-// entry spelled as nearly every writer spells it is taken whole, and everything else is left to the grammar.
+// dimension. Each stores what it met or reports a fault with its place: opening throws the first, and a check collects
+// them. After fault() returns, the production skips what it cannot use. What is not JSON is thrown either way.
+//
+// usual_member() only compares: an entry spelled as nearly every writer spells it is taken whole, and everything else
+// is left to the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "base/compiler.hpp"
 #include "format/json/json_cursor.hpp"
@@ -20,6 +22,8 @@ namespace {
 enum class Field : std::uint8_t { dtype, shape, data_offsets, unknown };
 
 constexpr std::array<std::string_view, 3> kFieldNames{"dtype", "shape", "data_offsets"};
+constexpr unsigned bit_of(Field field) { return field == Field::unknown ? 0 : 1U << static_cast<unsigned>(field); }
+
 constexpr unsigned kEveryField = 0b111;
 constexpr std::size_t kLeastEntry = 48;  // bytes, about
 constexpr std::size_t kFew = 8;          // dimensions of a usual shape, at most
@@ -37,14 +41,33 @@ struct Places {
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table)
-      : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table) {}
+  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table, FaultSink& faults)
+      : in_(text, kLengthBytes, &table.arena, options.window_bytes),
+        options_(options),
+        table_(table),
+        faults_(faults) {}
 
-  void header() {
-    if (options_.rules == Rules::strict && in_.peek() != 0 && in_.at() != in_.tokens.text_begin) {
-      in_.fail_here(Status::schema, in_.tokens.text_begin, "begins with white space, not with '{'");
+  bool read() try { return header(); } catch (const Error& error) {
+    const std::string_view text(in_.tokens.text_begin,
+                                static_cast<std::size_t>(in_.tokens.text_end - in_.tokens.text_begin));
+    if (!faults_.collects()) {
+      require_utf8(text, kLengthBytes, "header");  // all of it comes before any other fault
+      throw;
     }
-    if (!in_.take('{')) in_.wrong_type(0, "is not an object");
+    if (error.status != Status::utf8) faults_.add_last(error, in_.tensor);  // else it was reported before
+    return false;
+  }
+
+ private:
+  // Returns false if it is not an object.
+  bool header() {
+    if (options_.rules == Rules::strict && in_.peek() != 0 && in_.at() != in_.tokens.text_begin) {
+      fault(in_.tokens.text_begin, "begins with white space, not with '{'");
+    }
+    if (!in_.take('{')) {
+      wrong_type(0, "is not an object");
+      return false;
+    }
     if (!in_.take('}')) {
       do {
         if (!usual_member()) member();
@@ -52,9 +75,9 @@ class HeaderParser {
       in_.expect('}');
     }
     in_.expect_end();
+    return true;
   }
 
- private:
   void member() {
     const char* const place = in_.behind();
     const std::string_view name = in_.string();
@@ -73,12 +96,17 @@ class HeaderParser {
     terminate(name);
     Tensor& tensor = add_tensor(name);
     in_.tensor = name;
+    faulty_ = 0;
     if (in_.peek() == '[' && options_.rules == Rules::reference) {
       entry_as_array(tensor);
     } else {
       entry(tensor);
     }
-    if (tensor.dtype() == Dtype::unknown) keep_dtype_name(tensor);
+    if (faulty_ != 0) {
+      forget_faulty(tensor);
+    } else if (tensor.dtype() == Dtype::unknown) {
+      keep_dtype_name(tensor);
+    }
     in_.tensor = {};
   }
 
@@ -152,14 +180,17 @@ class HeaderParser {
 
   void entry(Tensor& tensor) {
     const char* const begin = in_.at();
-    if (!in_.take('{')) in_.wrong_type(kInHeader, "entry is not an object");
+    if (!in_.take('{')) {
+      faulty_ = kEveryField;
+      return wrong_type(kInHeader, "entry is not an object");
+    }
     unsigned seen = 0;
     bool usual = true;
     if (!in_.take('}')) {
       do {
         const char* const place = in_.behind();
         const Field field = field_name();
-        const unsigned bit = field == Field::unknown ? 0 : 1U << static_cast<unsigned>(field);
+        const unsigned bit = bit_of(field);
         if ((seen & bit) != 0) twice(place, kFieldNames[static_cast<std::size_t>(field)]);
         usual = usual && bit == seen + 1;  // dtype, shape, data_offsets
         seen |= bit;
@@ -168,7 +199,7 @@ class HeaderParser {
       in_.expect('}');
     }
     if (seen != kEveryField) missing(seen, begin);
-    if (usual && tensor.dtype() != Dtype::unknown) keep_spelling(tensor);
+    if (usual && tensor.dtype() != Dtype::unknown && faulty_ == 0) keep_spelling(tensor);
   }
 
   void keep_spelling(const Tensor& tensor) {
@@ -182,15 +213,22 @@ class HeaderParser {
   void entry_as_array(Tensor& tensor) {
     const char* const place = in_.at();
     in_.expect('[');
-    if (in_.peek() == ']') in_.fail_here(Status::schema, place, "entry is an empty array");
+    if (in_.take(']')) {
+      faulty_ = kEveryField;
+      return fault(place, "entry is an empty array");
+    }
     for (const Field field : {Field::dtype, Field::shape, Field::data_offsets}) {
       if (field != Field::dtype && !in_.take(',')) {
-        in_.fail_here(Status::schema, place, "entry given as an array of fewer than three values");
+        faulty_ = kEveryField;
+        fault(place, "entry given as an array of fewer than three values");
+        break;
       }
       value(field, tensor);
     }
     if (in_.peek() == ',') {
-      in_.fail_here(Status::schema, place, "entry given as an array of more than three values");
+      field_ = Field::unknown;
+      fault(place, "entry given as an array of more than three values");
+      skip_more_values(kInEntry);
     }
     in_.expect(']');
   }
@@ -204,6 +242,7 @@ class HeaderParser {
   }
 
   void value(Field field, Tensor& tensor) {
+    field_ = field;
     switch (field) {
       case Field::dtype: return dtype(tensor);
       case Field::shape: return shape(tensor);
@@ -212,10 +251,17 @@ class HeaderParser {
     }
   }
 
+  ST_COLD void forget_faulty(Tensor& tensor) const {
+    static constexpr std::uint64_t kNone = 0;
+    tensor.dtype_number = static_cast<std::uint32_t>(Dtype::unknown) & 0x1F;
+    tensor.rank = 0;
+    tensor.dims = (faulty_ & bit_of(Field::data_offsets)) != 0 ? nullptr : &kNone;
+  }
+
   void dtype(Tensor& tensor) {
     const char first = in_.peek();
     if (first == '{' && options_.rules == Rules::reference) return dtype_as_map(tensor);
-    if (first != '"') in_.wrong_type(kInEntry, "dtype is not a string");
+    if (first != '"') return wrong_type(kInEntry, "dtype is not a string");
     const char* const place = in_.at();
     store_dtype(in_.string(), place, tensor);
   }
@@ -227,7 +273,7 @@ class HeaderParser {
     // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
-      in_.fail_here(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
+      return report(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
     }
     terminate(name);
     unknown_dtype_ = name;
@@ -238,20 +284,25 @@ class HeaderParser {
     const char* const place = in_.at();
     places_.colon = nullptr;
     in_.expect('{');
-    if (in_.peek() == '}') in_.fail_here(Status::schema, place, "dtype is an empty object");
+    if (in_.take('}')) return fault(place, "dtype is an empty object");
     store_dtype(in_.string(), place, tensor);
     in_.expect(':');
     const bool null = in_.peek() == 'n';
     in_.skip_value(kInEntry + 1);
-    if (!null) in_.fail_here(Status::schema, place, "dtype is an object with a value");
-    if (in_.peek() == ',') in_.fail_here(Status::schema, place, "dtype is an object with two members");
+    if (!null) fault(place, "dtype is an object with a value");
+    if (in_.peek() == ',') fault(place, "dtype is an object with two members");
+    while (in_.take(',')) {
+      in_.string();
+      in_.expect(':');
+      in_.skip_value(kInEntry + 1);
+    }
     in_.expect('}');
   }
 
   // The commas up to the bracket bound the number of dimensions: memory is taken once, for no more than the text can
   // hold. A long shape has memory of its own, so that the rest of the block is not lost.
   void shape(Tensor& tensor) {
-    if (!in_.take('[')) in_.wrong_type(kInEntry, "shape is not an array");
+    if (!in_.take('[')) return wrong_type(kInEntry, "shape is not an array");
     places_.dims = in_.at();
     const std::string_view rest(places_.dims, static_cast<std::size_t>(in_.tokens.text_end - places_.dims));
     const std::string_view inside = rest.substr(0, rest.find(']'));
@@ -260,7 +311,10 @@ class HeaderParser {
     std::size_t rank = 0;
     if (in_.peek() != ']') {
       do {
-        dims[rank++] = dimension("shape");
+        if (!dimension("shape", dims[rank++])) [[unlikely]] {
+          check_more_dimensions();
+          break;
+        }
       } while (in_.take(','));
     }
     places_.shape_end = in_.at();
@@ -268,6 +322,11 @@ class HeaderParser {
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
     if (room <= kLongShape) words_ = dims + rank + 1;  // the last one is for keep_dtype_name()
+  }
+
+  // After a value that is not an integer, the shape may have more values than there is room for.
+  ST_COLD void check_more_dimensions() {
+    for (std::uint64_t unused = 0; in_.take(',');) dimension("shape", unused);
   }
 
   // At least n words at words_, which the caller moves past what it used.
@@ -290,16 +349,19 @@ class HeaderParser {
 
   void data_offsets(Tensor& tensor) {
     const char* const place = in_.behind();
-    if (!in_.take('[')) in_.wrong_type(kInEntry, "data_offsets is not an array");
-    if (in_.peek() == ']') in_.fail_here(Status::schema, place, "data_offsets is empty");
+    if (!in_.take('[')) return wrong_type(kInEntry, "data_offsets is not an array");
+    if (in_.take(']')) return fault(place, "data_offsets is empty");
     places_.begin = in_.at();
-    tensor.begin = dimension("data_offsets");
+    dimension("data_offsets", tensor.begin);
     if (!in_.take(',')) {
       in_.expect(']');
-      in_.fail_here(Status::schema, place, "data_offsets has one value, not two");
+      return fault(place, "data_offsets has one value, not two");
     }
-    tensor.end = dimension("data_offsets");
-    if (in_.peek() == ',') in_.fail_here(Status::schema, place, "data_offsets has more than two values");
+    dimension("data_offsets", tensor.end);
+    if (in_.peek() == ',') {
+      fault(place, "data_offsets has more than two values");
+      skip_more_values(kInEntry + 1);
+    }
     in_.expect(']');
   }
 
@@ -308,30 +370,36 @@ class HeaderParser {
     const_cast<std::uint64_t*>(tensor.dims)[tensor.rank] = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data());
   }
 
-  std::uint64_t dimension(const char* field) {
-    std::uint64_t number = 0;
-    if (in_.integer(number)) return number;
-    in_.wrong_type(kInEntry + 1, formatted("{} holds a value that is not an integer from 0 to 2^64-1", field));
+  // Returns false after reporting that it is not an integer.
+  bool dimension(const char* field, std::uint64_t& number) {
+    if (in_.integer(number)) return true;
+    wrong_type(kInEntry + 1, formatted("{} holds a value that is not an integer from 0 to 2^64-1", field));
+    return false;
   }
 
   // ---- metadata ---------------------------------------------------------------------------------------------------
 
   void metadata(const char* place) {
-    if (metadata_seen_) in_.fail_here(Status::duplicate, place, "__metadata__ is given twice");
+    if (metadata_seen_) {
+      report(Status::duplicate, place, "__metadata__ is given twice");
+      return in_.skip_value(kInHeader);
+    }
     metadata_seen_ = true;
     if (in_.peek() == 'n' && options_.rules != Rules::strict) return in_.skip_value(kInHeader);
-    if (!in_.take('{')) in_.wrong_type(kInHeader, "__metadata__ is not an object");
+    if (!in_.take('{')) return wrong_type(kInHeader, "__metadata__ is not an object");
     table_.has_metadata = true;
     if (in_.take('}')) return;
     do {
       const std::string_view key = in_.string();
       in_.expect(':');
-      if (in_.peek() != '"') {
-        in_.wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + in_quotes(key));
+      std::string_view value;
+      if (in_.peek() == '"') {
+        value = in_.string();
+        terminate(value);
+      } else {
+        wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + in_quotes(key));
       }
-      const std::string_view value = in_.string();
       terminate(key);
-      terminate(value);
       table_.metadata.push_back({key, value});
     } while (in_.take(','));
     in_.expect('}');
@@ -342,18 +410,43 @@ class HeaderParser {
   // Strings handed out end with a NUL; in the text, which is ours to write to, it takes the closing quote's place.
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  [[noreturn]] ST_COLD void twice(const char* place, std::string_view field) const {
-    in_.fail_here(Status::duplicate, place, formatted("{} is given twice", field));
+  // The others of an array that has more values than it may have.
+  ST_COLD void skip_more_values(unsigned depth) {
+    while (in_.take(',')) in_.skip_value(depth);
   }
 
-  [[noreturn]] ST_COLD void missing(unsigned seen, const char* place) const {
-    const auto first = static_cast<std::size_t>(std::countr_one(seen));
-    in_.fail_here(Status::schema, place, formatted("has no {}", kFieldNames[first]));
+  // The next three return only where faults are collected.
+  ST_COLD void report(Status status, const char* place, std::string_view what) {
+    faulty_ |= bit_of(field_);
+    faults_.report(in_.fault_at(status, place, what), in_.tensor);
+  }
+  ST_COLD void fault(const char* place, std::string_view what) { report(Status::schema, place, what); }
+  // Skips the next value, which throws where it is not even JSON.
+  ST_COLD void wrong_type(unsigned depth, std::string_view what) {
+    const char* const place = in_.at();
+    in_.skip_value(depth);
+    fault(place, what);
+  }
+
+  ST_COLD void twice(const char* place, std::string_view field) {
+    field_ = Field::unknown;  // its value is yet to come
+    report(Status::duplicate, place, formatted("{} is given twice", field));
+  }
+
+  ST_COLD void missing(unsigned seen, const char* place) {
+    field_ = Field::unknown;
+    faulty_ |= kEveryField & ~seen;
+    for (std::size_t i = 0; i < kFieldNames.size(); ++i) {
+      if ((seen >> i & 1U) == 0) fault(place, formatted("has no {}", kFieldNames[i]));
+    }
   }
 
   json::Cursor in_;
   const HeaderOptions& options_;
   Table& table_;
+  FaultSink& faults_;
+  Field field_ = Field::unknown;  // whose value is being read
+  unsigned faulty_ = 0;           // the fields of this entry whose values are not known, as bits
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
@@ -367,14 +460,11 @@ class HeaderParser {
 
 }  // namespace
 
-void parse_header(std::span<char> header, const HeaderOptions& options, Table& table) {
-  try {
-    HeaderParser(header, options, table).header();
-  } catch (const Error&) {
-    require_utf8({header.data(), header.size()}, kLengthBytes,
-                 "header");  // all of it comes before any other fault
-    throw;
+bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults) {
+  if (faults.collects()) {
+    faults.report_from([&] { require_utf8({header.data(), header.size()}, kLengthBytes, "header"); });
   }
+  return HeaderParser(header, options, table, faults).read();
 }
 
 }  // namespace st::format::safetensors
