@@ -23,10 +23,10 @@ struct Report {
       row.os_error = finding.fault.os_error;
       row.flags = finding.is_note ? std::uint32_t{ST_FINDING_NOTE} : 0U;
       row.offset = finding.fault.offset;
-      row.path = finding.path.c_str();
-      row.path_len = finding.path.size();
-      row.tensor = finding.has_tensor ? finding.tensor.c_str() : nullptr;
-      row.tensor_len = finding.tensor.size();
+      row.path = finding.path->c_str();
+      row.path_len = finding.path->size();
+      row.tensor = finding.tensor == nullptr ? nullptr : finding.tensor->c_str();
+      row.tensor_len = finding.tensor == nullptr ? 0 : finding.tensor->size();
       row.message = finding.fault.message.c_str();
       row.message_len = finding.fault.message.size();
     }

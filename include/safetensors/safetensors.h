@@ -327,6 +327,7 @@ typedef struct st_finding {
  * another way, on all that ST_OPEN_STRICT refuses, on tensors that the index does not list, and on
  * a wrong total_size of the index. After 1000 findings of a file, one more says that the others
  * are left out; its first error never is. After those of an index no further shard is looked at.
+ * Takes memory for a few copies of the headers, however many findings there are.
  *
  * Of options, which may be NULL, flags and max_header_bytes count. *out is freed with
  * st_report_free. ST_ERR_OPEN if there is no such file, or no model in the folder, and

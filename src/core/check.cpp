@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <memory_resource>
 #include <optional>
 #include <string_view>
@@ -23,7 +24,7 @@ namespace {
 using format::Findings;
 
 struct CheckedFile {
-  std::string path;
+  std::shared_ptr<const std::string> path;  // which its findings share
   std::size_t findings = 0;
   bool has_error = false;
   bool full = false;
@@ -70,11 +71,11 @@ class Checker {
     bool has_index = false;  // a faulty one is partly read
     if (!list.index.empty()) {
       const auto source = list.folder->open(list.index, /*follow_links=*/true);
-      index_.path = source->name();
+      index_.path = std::make_shared<const std::string>(source->name());
       has_index = read_index(*source, text, index);
       if (has_index) names.assign(index.shards.begin(), index.shards.end());
     }
-    if (index_.path.empty()) index_.path = list.folder->path();
+    if (index_.path == nullptr) index_.path = std::make_shared<const std::string>(list.folder->path());
     for (const std::string_view name : names) {
       if (!index_.takes(/*is_note=*/false)) break;  // an index may name millions that are not there
       open_shard(list, std::string(name));
@@ -92,14 +93,15 @@ class Checker {
       file.full = true;
       finding.fault.offset = kNowhere;
       finding.fault.message = formatted("more than {} findings, the others are not told", format::kMostFindings);
-      finding.tensor.clear();
-      finding.has_tensor = false;
+      finding.tensor.reset();
     }
     report_.push_back({std::move(finding), file.path});
   }
-  void add(CheckedFile& file, Error error, std::string_view tensor = {}, bool has_tensor = false,
-           bool is_note = false) {
-    add(file, format::Finding{std::move(error), std::string(tensor), has_tensor, is_note});
+  void add(CheckedFile& file, Error error, bool is_note = false) {
+    add(file, format::Finding{std::move(error), nullptr, is_note});
+  }
+  void add_of_tensor(CheckedFile& file, Error error, std::string_view tensor, bool is_note = false) {
+    add(file, format::Finding{std::move(error), std::make_shared<const std::string>(tensor), is_note});
   }
   void add(CheckedFile& file, Findings findings) {
     for (format::Finding& finding : findings) add(file, std::move(finding));
@@ -110,8 +112,8 @@ class Checker {
   void header_of(CheckedShard& checked, std::unique_ptr<io::Source> source) {
     Shard& shard = checked.shard;
     shard.source = std::move(source);
-    checked.file.path = shard.source->name();
-    shard.path = checked.file.path.c_str();
+    checked.file.path = std::make_shared<const std::string>(shard.source->name());
+    shard.path = checked.file.path->c_str();
     const std::uint64_t size = shard.source->size();
     try {
       read_header_text(shard, options_.header);
@@ -140,7 +142,7 @@ class Checker {
       format::read_header(header, size, options, table);
     } catch (const Error& error) {
       format::survey_header({text.data(), header.size()}, size, options, faults);
-      if (faults.empty()) faults.push_back({error, {}, false, false});
+      if (faults.empty()) faults.push_back({error, nullptr, false});
     }
     return faults;
   }
@@ -203,11 +205,11 @@ class Checker {
       const std::uint32_t earlier = places.insert(all.data(), static_cast<std::uint32_t>(i));
       CheckedFile& file = all[i].shard->file;
       if (earlier == format::NameIndex<Named>::kNone || !file.takes(/*is_note=*/false)) continue;
-      add(file,
-          {Status::shard, 0, kNowhere,
-           formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
-                     in_quotes(all[earlier].shard->file.path), in_quotes(file.path))},
-          all[i].text, true);
+      add_of_tensor(file,
+                    {Status::shard, 0, kNowhere,
+                     formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
+                               in_quotes(*all[earlier].shard->file.path), in_quotes(*file.path))},
+                    all[i].text);
     }
   }
 
@@ -221,12 +223,14 @@ class Checker {
       const std::string name = in_quotes(entry.tensor);
       const std::string shard = in_quotes(index.shards[entry.shard]);
       if (number == table.index.kNone) {
-        add(index_, {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
-            entry.tensor, true);
+        add_of_tensor(index_,
+                      {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
+                      entry.tensor);
       } else if (checked.listed[number]) {
-        add(index_,
+        add_of_tensor(
+            index_,
             {Status::duplicate, 0, kNowhere, formatted("index: tensor {} is given twice, for shard {}", name, shard)},
-            entry.tensor, true);
+            entry.tensor);
       } else {
         checked.listed[number] = true;
       }
@@ -243,9 +247,9 @@ class Checker {
       if (checked.listed[i]) continue;
       if (!checked.file.takes(is_note)) return;
       const std::string_view name = checked.shard.table.tensors[i].name();
-      add(checked.file,
-          {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))}, name, true,
-          is_note);
+      add_of_tensor(checked.file,
+                    {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))},
+                    name, is_note);
     }
   }
 
@@ -260,7 +264,7 @@ class Checker {
       add(index_,
           {Status::shard, 0, kNowhere,
            formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
-          {}, false, /*is_note=*/true);
+          /*is_note=*/true);
     }
   }
 

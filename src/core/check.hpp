@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace st::core {
 
 struct Finding : format::Finding {
-  std::string path;  // of the file that it concerns
+  std::shared_ptr<const std::string> path;  // of the file that it concerns
 };
 
 using Report = std::vector<Finding>;

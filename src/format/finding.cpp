@@ -13,7 +13,12 @@ void FaultSink::add_last(const Error& fault, std::string_view tensor) {
 }
 
 void FaultSink::add(const Error& fault, std::string_view tensor) {
-  findings_->push_back({fault, std::string(tensor), tensor.data() != nullptr, false});
+  const bool is_last = tensor.data() == last_tensor_.data() && tensor.size() == last_tensor_.size();
+  if (tensor.data() != nullptr && !is_last) {
+    copy_ = std::make_shared<const std::string>(tensor);
+    last_tensor_ = tensor;
+  }
+  findings_->push_back({fault, tensor.data() == nullptr ? nullptr : copy_, false});
 }
 
 }  // namespace st::format

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,8 @@ namespace st::format {
 
 struct Finding {
   Error fault;
-  std::string tensor;  // that it concerns; empty with has_tensor = false: none
-  bool has_tensor = false;
-  bool is_note = false;  // the file is valid all the same
+  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none
+  bool is_note = false;                       // the file is valid all the same
 };
 
 using Findings = std::vector<Finding>;
@@ -54,6 +54,8 @@ class FaultSink {
   void add(const Error& fault, std::string_view tensor);
 
   Findings* findings_ = nullptr;
+  std::string_view last_tensor_;             // of the last finding that has one, in the header
+  std::shared_ptr<const std::string> copy_;  // of it: a name may have megabytes and an entry a thousand faults
 };
 
 }  // namespace st::format

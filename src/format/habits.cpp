@@ -2,6 +2,7 @@
 #include "format/habits.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +15,8 @@ namespace {
 
 void note(Findings& findings, Status status, std::uint64_t offset, std::string message,
           const Tensor* tensor = nullptr) {
-  Finding finding{{status, 0, offset, std::move(message)}, {}, tensor != nullptr, true};
-  if (tensor != nullptr) finding.tensor = tensor->name();
+  Finding finding{{status, 0, offset, std::move(message)}, nullptr, true};
+  if (tensor != nullptr) finding.tensor = std::make_shared<const std::string>(tensor->name());
   findings.push_back(std::move(finding));
 }
 

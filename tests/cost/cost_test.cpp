@@ -246,6 +246,27 @@ TEST(Cost, NobodyCanChooseNamesThatCollide) {
   }
 }
 
+// One entry with a long name and more faults than are told, and a thousand entries with long names and two faults each.
+TEST(Cost, ACheckOfFaultsTakesAFewTimesTheMemoryOfTheFile) {
+  std::string values = "-1";
+  for (std::size_t i = 0; i < format::kMostFindings; ++i) values += ",-1";
+  const std::string one = R"({")" + std::string(1'000'000, 'n') + R"(":{"dtype":"U8","shape":[)" + values + "]}}";
+  std::string many = "{";
+  for (std::size_t i = 0; i < format::kMostFindings; ++i) {
+    many += formatted(R"({}"{}{:04}":{{"dtype":"X","shape":[-1],"data_offsets":[0,1]}})", i == 0 ? "" : ",",
+                      std::string(1000, 'n'), i);
+  }
+  const Folder folder;
+  for (const std::string& header : {one, many + "}"}) {
+    const std::string file = with_length(header);
+    const std::string path = folder.put("a.safetensors", file);
+    core::Report report;
+    const Cost cost = cost_of([&] { report = core::check(path.c_str(), options()); });
+    EXPECT_EQ(report.size(), format::kMostFindings + 1);
+    EXPECT_LT(cost.bytes, 6 * file.size()) << formatted("{} bytes of {}", cost.bytes, file.size());
+  }
+}
+
 TEST(Cost, FaultsThatAreNotToldTakeNoMoreThanGoodTensors) {
   constexpr std::size_t kTensors = 20'000;
   const Folder folder;

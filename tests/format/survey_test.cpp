@@ -28,7 +28,7 @@ std::vector<std::string> faults(const std::string& header, std::uint64_t data) {
   std::vector<std::string> lines;
   for (const Finding& finding : survey(header, data)) {
     const auto status = static_cast<int>(finding.fault.status);
-    lines.push_back(std::to_string(status) + (finding.has_tensor ? " " + finding.tensor : ""));
+    lines.push_back(std::to_string(status) + (finding.tensor != nullptr ? " " + *finding.tensor : ""));
   }
   return lines;
 }
@@ -148,7 +148,7 @@ std::vector<std::string> places(const std::string& header, std::uint64_t data, c
   for (const Finding& finding : survey(header, data, options)) {
     const std::string offset = finding.fault.offset == kNowhere ? "nowhere" : std::to_string(finding.fault.offset);
     lines.push_back(formatted("{} {}", static_cast<int>(finding.fault.status), offset) +
-                    (finding.has_tensor ? " " + finding.tensor : ""));
+                    (finding.tensor != nullptr ? " " + *finding.tensor : ""));
   }
   return lines;
 }
@@ -232,6 +232,24 @@ TEST(Survey, GoesOnAfterEachFaultyValue) {
   }
 }
 
+// The offsets of a tensor are checked even if something else of it is wrong, and its name even if nothing of it is known.
+TEST(Survey, ComparesFaultyTensorsWithTheOthers) {
+  using Lines = std::vector<std::string>;
+  const auto of = [](const std::string& fields) { return faults("{" + entry("a", fields) + "}", 3); };
+  EXPECT_EQ(of(R"("shape":[1],"data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"?","shape":[1],"data_offsets":[2,3])"), (Lines{"306 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"U8","data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"U8","shape":[true],"data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
+  EXPECT_EQ(of(R"("data_offsets":[2,3],"shape":[1],"shape":[1],"dtype":"U8")"), (Lines{"305 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"U8","shape":[1],"data_offsets":[2,3],"dtype":"U8")"), (Lines{"305 a", "307 a"}));
+  EXPECT_EQ(of(R"("dtype":"U8","shape":[2],"data_offsets":[0,3],"shape":[2])"), (Lines{"305 a", "310 a"}));
+  EXPECT_EQ(faults(R"({"a":1,"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":null})", 0),
+            (Lines{"304 a", "304 a", "305 a", "305 a"}));
+  HeaderOptions reference;
+  reference.rules = Rules::reference;
+  EXPECT_EQ(places(R"({"a":["U8",[1],[2,3],4]})", 3, reference), (Lines{"304 13 a", "307 34 a"}));
+}
+
 struct Seed {
   std::string header;
   std::uint64_t data;
@@ -292,7 +310,8 @@ bool first_is_that_of_opening(const Seed& seed, const HeaderOptions& options) {
   EXPECT_EQ(first.fault.status, error.status) << seed.header;
   EXPECT_EQ(first.fault.offset, error.offset) << seed.header;
   EXPECT_EQ(first.fault.message, error.message) << seed.header;
-  EXPECT_TRUE(first.has_tensor || !error.message.starts_with("tensor '")) << error.message << " of " << seed.header;
+  EXPECT_TRUE(first.tensor != nullptr || !error.message.starts_with("tensor '"))
+      << error.message << " of " << seed.header;
   return true;
 }
 

@@ -162,7 +162,7 @@ void put_first(const Error& first, Findings& findings) {
     return finding.fault.status == first.status && finding.fault.offset == first.offset;
   });
   if (same == findings.end()) {
-    findings.insert(findings.begin(), Finding{first, {}, false, false});
+    findings.insert(findings.begin(), Finding{first, nullptr, false});
     findings.resize(std::min(findings.size(), kMostFindings + 1));
   } else {
     same->fault = first;
