@@ -26,6 +26,9 @@ class Decoder {
   Decoder(std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults)
       : in_(header), size_(header.size()), options_(options), table_(table), faults_(faults) {}
 
+  // The name in whose entry a fault was met; its data() is null outside of entries.
+  std::string_view subject() const { return in_.subject(); }
+
   bool current() {
     metadata();
     make_room(in_.count(kLeastName + kLeastEntry, "tensors"));
@@ -221,7 +224,12 @@ class Decoder {
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table,
             FaultSink& faults) {
   Decoder decoder(header, options, table, faults);
-  return layout == Format::bintensors ? decoder.current() : decoder.older();
+  try {
+    return layout == Format::bintensors ? decoder.current() : decoder.older();
+  } catch (const Error& error) {
+    if (faults.collects()) faults.add_last(error, decoder.subject());
+    throw;
+  }
 }
 
 }  // namespace st::format::bintensors

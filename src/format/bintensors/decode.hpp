@@ -14,7 +14,7 @@ namespace st::format::bintensors {
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
 // a NUL behind them. Returns whether nothing but spaces follows, as writers have it. Throws what `faults` throws, and
-// without reporting it a fault behind which nothing can be read.
+// a fault behind which nothing can be read, which is added to what `faults` collects.
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::bintensors

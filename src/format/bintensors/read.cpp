@@ -184,8 +184,8 @@ void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions
     table.format = layout;
     decode(layout, header, options, table, faults);
     validate(table, file_size, faults);  // the header has to have the order of the data
-  } catch (const Error& error) {
-    faults.add_last(error);
+  } catch (const Error&) {
+    // Nothing more can be read, or is told. The findings have it, or it is a file of another kind: then it is the first.
   }
   put_first(*first, findings);
 }
