@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "../format/file_front.hpp"
 #include "../io/read_faults.hpp"

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "../format/file_front.hpp"
 #include "../format/guarded_memory.hpp"
