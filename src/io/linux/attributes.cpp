@@ -83,10 +83,10 @@ bool give_list(int file, const char* name, const Attribute* wanted) {
   return give_attribute(file, *wanted);
 }
 
-bool is_same_file(const std::string& path, int folder, const std::string& name) {
+bool leads_to(const std::string& path, int folder) {
   struct stat found {};
   struct stat wanted {};
-  return lstat(path.c_str(), &found) == 0 && fstatat(folder, name.c_str(), &wanted, AT_SYMLINK_NOFOLLOW) == 0 &&
+  return stat(path.c_str(), &found) == 0 && fstat(folder, &wanted) == 0 &&
          identity_of(found).same_file(identity_of(wanted));
 }
 
@@ -94,9 +94,11 @@ bool is_same_file(const std::string& path, int folder, const std::string& name) 
 
 // Needs no descriptor where /proc is there, and shows the descriptors of this thread.
 Attributes attributes_of(int folder, const std::string& name_of_file) {
-  Place place{formatted("{}/{}", path_of_descriptor(folder), name_of_file), -1};
+  const std::string path_of_folder = path_of_descriptor(folder);
+  Place place{formatted("{}/{}", path_of_folder, name_of_file), -1};
   Descriptor opened;
-  if (!is_same_file(place.path, folder, name_of_file)) {
+  struct stat status {};
+  if (!leads_to(path_of_folder, folder) || lstat(place.path.c_str(), &status) != 0) {
     opened = open_existing(folder, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     place = {"", opened.get()};  // without a descriptor either, all that is asked for is an error
   }
