@@ -1,11 +1,11 @@
 # system_sources: the sources of src/io for the target system. There is a directory per system, and a file of src/io/linux
 # replaces the file of the same name in src/io/posix.
 # SPDX-License-Identifier: Apache-2.0
-set(system_directory posix)
+set(system_folder posix)
 if(WIN32)
-  set(system_directory win32)
+  set(system_folder win32)
 endif()
-file(GLOB system_sources CONFIGURE_DEPENDS src/io/${system_directory}/*.cpp)
+file(GLOB system_sources CONFIGURE_DEPENDS src/io/${system_folder}/*.cpp)
 if(ST_LINUX_IO)
   file(GLOB linux_sources CONFIGURE_DEPENDS src/io/linux/*.cpp)
   foreach(source IN LISTS linux_sources)
