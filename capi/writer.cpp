@@ -75,8 +75,7 @@ st_status st_writer_copy_metadata(st_writer* writer, const st_file* file, st_err
     require(writer, "writer");
     require(file, "file");
     const core::Checkpoint& source = file_of(file);
-    if (source.has_metadata()) writer_of(writer).keep_empty_metadata();
-    for (const core::MetadataPair& pair : source.metadata()) writer_of(writer).set_metadata(pair.key, pair.value);
+    if (source.has_metadata()) writer_of(writer).copy_metadata(source.metadata());
   });
 }
 

@@ -991,7 +991,8 @@ ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, cons
 ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len,
                                           const char *value, size_t value_len, st_error *err);
 
-/* Sets every pair that an open file has, and keeps its map of metadata if that is empty. */
+/* Sets every pair that an open file has, and keeps its map of metadata if that is empty. Sets all
+ * pairs or, if it fails, none. */
 ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file, st_error *err);
 
 /* Declares a tensor. name and shape (rank values, in elements; may be NULL if rank is 0) are

@@ -62,6 +62,15 @@ void Writer::set_metadata(std::string_view key, std::string_view value) {
   has_metadata_ = true;
 }
 
+void Writer::copy_metadata(std::span<const MetadataPair> pairs) {
+  require_state(State::declaring, "copy_metadata");
+  for (const MetadataPair& pair : pairs) format::check_metadata(pair.key, pair.value);
+  auto all = metadata_;
+  for (const MetadataPair& pair : pairs) all.insert_or_assign(keep(pair.key), keep(pair.value));
+  metadata_.swap(all);
+  has_metadata_ = true;
+}
+
 void Writer::keep_empty_metadata() {
   require_state(State::declaring, "set_metadata");
   has_metadata_ = true;
@@ -81,23 +90,22 @@ std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
   return number;
 }
 
+// Everything that can fail comes first, so that a tensor is in the table whole or not at all.
 std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   require_state(State::declaring, "add");
   const std::uint64_t bytes = format::check_tensor(name, dtype, shape);
   if (tensors_.size() == UINT32_MAX - 1) fail(Status::overflow, "a file of more than {} tensors", tensors_.size());
   make_room();
-  const std::size_t number = tensors_.size();
-  Declared& tensor = tensors_.emplace_back();
-  tensor.text = name;
-  if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) != index_.kNone) {
-    tensors_.pop_back();
-    fail(Status::duplicate, "tensor {} is given twice", in_quotes(name));
-  }
+  Declared tensor;
   tensor.text = keep(name);
   tensor.shape = keep(shape);
   tensor.bytes = bytes;
   tensor.dtype = dtype;
-  return number;
+  const std::size_t number = tensors_.size();
+  tensors_.push_back(tensor);  // make_room() has made the room
+  if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) == index_.kNone) return number;
+  tensors_.pop_back();
+  fail(Status::duplicate, "tensor {} is given twice", in_quotes(name));
 }
 
 // Makes room for four times as many tensors whenever there is none left.

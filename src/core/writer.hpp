@@ -41,11 +41,12 @@ class Writer {
  public:
   Writer();
 
-  // ---- declaring
+  // ---- declaring; a call that throws leaves the writer as it was
 
   void set_metadata(std::string_view key, std::string_view value);  // the last value of a key counts
   void keep_empty_metadata();                                       // write a map of metadata even if it is empty
 
+  void copy_metadata(std::span<const MetadataPair> pairs);          // all of them, or none
   // Returns the number of the tensor. `data` is read by finish(); nullptr: its bytes are given to put().
   std::size_t add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data);
   // Declares a copy of a tensor of an open file, which must stay open until finish() returns.

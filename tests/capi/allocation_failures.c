@@ -1,5 +1,6 @@
 /* Each allocation and each mapping fails once, and then all from there on, for every function that needs memory: the
- * call says so or does without, and no memory, mapping, descriptor or file is left behind.
+ * call says so or does without, and no memory, mapping, descriptor or file is left behind. The same call is then made
+ * again, with memory, and the rest of the work after it: the result must be that of a run in which nothing failed.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -32,6 +33,54 @@ static st_error error;
 enum { WRONG = -1 };
 
 static st_status worked(int holds) { return holds ? ST_OK : WRONG; }
+
+static int is_about_memory(st_status status) {
+  return status == ST_ERR_NO_MEMORY || (status > 0 && error.os_error == ENOMEM);
+}
+
+/* Whether a call found no memory. There is memory from then on. */
+static int found_no_memory(st_status status) {
+  if (!is_about_memory(status)) return 0;
+  memory_disarm();
+  CHECK(error.status == status && error.message[0] != '\0');
+  return 1;
+}
+
+/* Makes a call of an object unless an earlier one failed, and makes it again if it found no memory. */
+#define CALL(status, call)                          \
+  do {                                              \
+    if ((status) != ST_OK) break;                   \
+    (status) = (call);                              \
+    if (found_no_memory(status)) (status) = (call); \
+  } while (0)
+
+/* What the act made: the listing of a file, or the bytes of one. The same in each run. */
+static uint64_t result;
+
+static void add_to_result(const void *bytes, size_t n) {
+  const unsigned char *const from = bytes;
+  size_t i;
+  for (i = 0; i < n; ++i) result = (result ^ from[i]) * UINT64_C(0x100000001b3);
+}
+
+static void add_listing(const st_file *file) {
+  size_t i, len, value_len;
+  const char *key, *value;
+  for (i = 0; i < st_count_tensors(file); ++i) {
+    const st_tensor *const tensor = st_get_tensor_at(file, i);
+    const uint64_t numbers[] = {(uint64_t)st_tensor_dtype(tensor), st_tensor_offset(tensor), st_tensor_bytes(tensor),
+                                st_tensor_shard(tensor)};
+    const char *const name = st_tensor_name(tensor, &len);
+    add_to_result(name, len + 1);
+    add_to_result(numbers, sizeof numbers);
+    add_to_result(st_tensor_shape(tensor), st_tensor_rank(tensor) * sizeof(uint64_t));
+  }
+  for (i = 0; i < st_count_metadata(file); ++i) {
+    key = st_get_metadata_at(file, i, &len, &value, &value_len);
+    add_to_result(key, len + 1);
+    add_to_result(value, value_len + 1);
+  }
+}
 
 static const unsigned char *matrix_bytes(void) {
   return model_bytes.data + st_tensor_offset(st_get_tensor(model, "matrix"));
@@ -80,6 +129,7 @@ static st_status open_path(const char *path, st_io io, uint32_t threads, size_t 
   options.threads = threads;
   st_status status = st_open(path, &options, &out, &error);
   if (status == ST_OK) status = worked(st_count_tensors(out) == tensors);
+  if (status == ST_OK) add_listing(out);
   st_free(out);
   return status;
 }
@@ -115,6 +165,7 @@ static st_status open_memory(void) {
   st_file *out = NULL;
   released = 0;
   const st_status status = st_open_memory(model_bytes.data, model_bytes.size, release, NULL, NULL, &out, &error);
+  if (status == ST_OK) add_listing(out);
   st_free(out);
   return released == 1 ? status : WRONG; /* also when opening fails */
 }
@@ -123,6 +174,7 @@ static st_status open_descriptor(void) {
   st_file *out = NULL;
   const int fd = open("model.safetensors", O_RDONLY | O_CLOEXEC);
   const st_status status = st_open_fd(fd, 0, 0, NULL, &out, &error);
+  if (status == ST_OK) add_listing(out);
   st_free(out);
   close(fd);
   return status;
@@ -145,7 +197,8 @@ static st_status with_source(st_status (*use)(st_file *file)) {
   source.close = release;
   released = 0;
   st_status status = st_open_source(&source, NULL, &out, &error);
-  if (status == ST_OK && use != NULL) status = use(out);
+  if (status == ST_OK) add_listing(out);
+  if (use != NULL) CALL(status, use(out));
   st_free(out);
   return released == 1 ? status : WRONG;
 }
@@ -161,6 +214,7 @@ static st_status open_serial_source(void) {
 static st_status open_path_n(void) {
   st_file *out = NULL;
   const st_status status = st_open_n("model.safetensors and more", 17, NULL, &out, &error);
+  if (status == ST_OK) add_listing(out);
   st_free(out);
   return status;
 }
@@ -170,13 +224,14 @@ static st_status header_of(void) {
   size_t len = 0;
   const st_status status = st_open_memory(model_bytes.data, model_bytes.size, NULL, NULL, NULL, &out, &error);
   if (status != ST_OK) return status;
-  const char *const header = st_get_header(out, 0, &len);
-  const int holds = header == NULL || memcmp(header, model_bytes.data + 8, len) == 0;
+  const char *header = st_get_header(out, 0, &len);
+  if (header == NULL) {
+    memory_disarm();
+    header = st_get_header(out, 0, &len);
+  }
+  const int holds = header != NULL && memcmp(header, model_bytes.data + 8, len) == 0;
   st_free(out);
-  if (header != NULL) return worked(holds);
-  error.status = ST_ERR_NO_MEMORY; /* it has no st_error of its own */
-  error.message[0] = '-';
-  return ST_ERR_NO_MEMORY;
+  return worked(holds);
 }
 
 /* ---- handing on ----------------------------------------------------------------------------------------------------- */
@@ -187,8 +242,10 @@ static st_status list_with(st_io io) {
   st_tensor_list *list = NULL;
   st_file *file = NULL;
   st_status status = st_open("model.safetensors", &options, &file, &error);
-  if (status == ST_OK) status = st_list_tensors(file, ST_LIST_DATA, &list, &error);
+  CALL(status, st_list_tensors(file, ST_LIST_DATA, &list, &error));
   if (status == ST_OK) status = worked(list->count == 2 && list->dims[1] == COLUMNS && list->sizes[0] == MATRIX);
+  if (status == ST_OK) add_to_result(list->names, list->name_offsets[2]);
+  if (status == ST_OK) add_to_result(list->offsets, 2 * sizeof(uint64_t));
   st_free(file);
   st_tensor_list_free(list);
   return status;
@@ -284,16 +341,20 @@ static st_status plan_with(const st_file *file, st_cache cache, uint32_t threads
   options.progress = goes_on;
   options.chunk_bytes = 65536;
   if (host) options.parallel_for = run_in_turn;
-  st_status status = st_plan_new(file, &plan, &error);
-  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, NULL, received, MATRIX, &error);
-  if (status == ST_OK) status = st_plan_add(plan, matrix, kBegin, kEnd, NULL, columns, ROWS * 200, &error);
-  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, kBackwards, rows, MATRIX / 3, &error);
-  if (status == ST_OK) status = st_plan_add(plan, matrix, NULL, NULL, kFar, far, 3 * COLUMNS, &error);
+  uint64_t total = 0;
+  st_status status = ST_OK;
+  CALL(status, st_plan_new(file, &plan, &error));
+  CALL(status, st_plan_add(plan, matrix, NULL, NULL, NULL, received, MATRIX, &error));
+  CALL(status, st_plan_add(plan, matrix, kBegin, kEnd, NULL, columns, ROWS * 200, &error));
+  CALL(status, st_plan_add(plan, matrix, NULL, NULL, kBackwards, rows, MATRIX / 3, &error));
+  CALL(status, st_plan_add(plan, matrix, NULL, NULL, kFar, far, 3 * COLUMNS, &error));
   memset(received, 0, MATRIX);
-  if (status == ST_OK) status = st_plan_run(plan, &options, &error);
+  CALL(status, st_plan_run(plan, &options, &error));
   if (status == ST_OK) {
-    status = worked(memcmp(received, matrix_bytes(), MATRIX) == 0 && columns_arrived(columns) &&
-                    memcmp(rows, matrix_bytes() + (ROWS - 1) * COLUMNS, COLUMNS) == 0 &&
+    st_plan_progress(plan, NULL, &total);
+    status = worked(total == MATRIX + ROWS * 200 + MATRIX / 3 + 3 * COLUMNS && st_plan_is_complete(plan, 3) &&
+                    !st_plan_is_complete(plan, 4) && memcmp(received, matrix_bytes(), MATRIX) == 0 &&
+                    columns_arrived(columns) && memcmp(rows, matrix_bytes() + (ROWS - 1) * COLUMNS, COLUMNS) == 0 &&
                     memcmp(far + COLUMNS, matrix_bytes() + 200 * COLUMNS, COLUMNS) == 0);
   }
   st_plan_free(plan);
@@ -335,6 +396,17 @@ static int target_is(const char *what) {
   return holds;
 }
 
+static void add_target(void) {
+  struct stat status;
+  FILE *const file = fopen("target.safetensors", "rb");
+  CHECK(file != NULL && fstat(fileno(file), &status) == 0);
+  unsigned char *const bytes = test_alloc((size_t)status.st_size);
+  CHECK(fread(bytes, 1, (size_t)status.st_size, file) == (size_t)status.st_size);
+  add_to_result(bytes, (size_t)status.st_size);
+  free(bytes);
+  fclose(file);
+}
+
 static void reset_target(void) {
   test_bytes file = test_file(
       "{\"__metadata__\":{\"which\":\"old\"},\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
@@ -343,29 +415,86 @@ static void reset_target(void) {
   test_release(&file);
 }
 
+/* Whether a call after st_writer_begin failed: that ends the writer, and each later call returns the same. */
+static st_status ended(st_writer *writer, size_t index, st_status status) {
+  const st_error first = error;
+  if (!found_no_memory(status)) return status;
+  if (st_writer_put(writer, index, 0, "x", 1, &error) != status) return WRONG;
+  if (st_writer_finish(writer, &error) != status) return WRONG;
+  return strcmp(error.message, first.message) == 0 ? status : WRONG;
+}
+
+/* A caller's string, which is overwritten by the next. */
+static const char *brief(const char *text) {
+  static char room[64];
+  memset(room, '?', sizeof room);
+  return text == NULL ? NULL : strcpy(room, text);
+}
+
+enum { LONG_NAME = 10000, DIMENSIONS = 5000 }; /* each needs memory of its own in the writer */
+
+static const char *long_name(char of) {
+  static char room[LONG_NAME + 1];
+  return memset(room, of, LONG_NAME);
+}
+
+static const uint64_t *long_shape(uint64_t dimension) {
+  static uint64_t room[DIMENSIONS];
+  size_t i;
+  for (i = 0; i < DIMENSIONS; ++i) room[i] = dimension;
+  return room;
+}
+
 static st_status write_with(uint32_t flags, st_format format) {
   static const uint64_t kShape[] = {2, 3};
   static const unsigned char kData[24] = {1, 2, 3};
   st_write_options options = ST_INIT(st_write_options);
   st_writer *writer = NULL;
   size_t index = 0;
+  st_status status = ST_OK;
   options.flags = flags;
   options.format = format;
-  st_status status = st_writer_new(&writer, &error);
-  if (status == ST_OK) status = st_writer_copy_metadata(writer, model, &error);
-  if (status == ST_OK) status = st_writer_set_metadata(writer, "which", "new", &error);
-  if (status == ST_OK)
-    status = st_writer_set_metadata_n(writer, "a key that is longer than any buffer", 36, "", 0, &error);
-  if (status == ST_OK) status = st_writer_add(writer, "given", ST_F32, 2, kShape, kData, NULL, &error);
-  if (status == ST_OK) status = st_writer_add_n(writer, "put in pieces", 13, ST_F32, 2, kShape, NULL, &index, &error);
-  if (status == ST_OK) status = st_writer_add_tensor(writer, NULL, 0, st_get_tensor(model, "matrix"), &error);
-  if (status == ST_OK) status = st_writer_begin_n(writer, "target.safetensors", 18, &options, &error);
-  if (status == ST_OK) status = st_writer_put(writer, index, 12, kData, 12, &error);
-  if (status == ST_OK) status = st_writer_put(writer, index, 0, kData, 12, &error);
-  if (status == ST_OK) status = st_writer_finish(writer, &error);
+  CALL(status, st_writer_new(&writer, &error));
+  CALL(status, st_writer_copy_metadata(writer, model, &error));
+  CALL(status, st_writer_set_metadata(writer, brief("which"), "new", &error));
+  CALL(status, st_writer_set_metadata_n(writer, brief("a key that is longer than any buffer"), 36, "", 0, &error));
+  CALL(status, st_writer_add(writer, brief("given"), ST_F32, 2, kShape, kData, NULL, &error));
+  CALL(status, st_writer_add_n(writer, brief("put in pieces"), 13, ST_F32, 2, kShape, NULL, &index, &error));
+  CALL(status, st_writer_add_tensor(writer, NULL, 0, st_get_tensor(model, "matrix"), &error));
+  CALL(status, st_writer_add(writer, long_name('a'), ST_U8, DIMENSIONS, long_shape(1), kData, NULL, &error));
+  CALL(status, st_writer_add_tensor(writer, long_name('b'), LONG_NAME, st_get_tensor(model, "small"), &error));
+  brief(NULL);
+  long_name('?');
+  long_shape(7);
+  CALL(status, st_writer_begin_n(writer, "target.safetensors", 18, &options, &error));
+  if (status == ST_OK) status = ended(writer, index, st_writer_put(writer, index, 12, kData, 12, &error));
+  if (status == ST_OK) status = ended(writer, index, st_writer_put(writer, index, 0, kData, 12, &error));
+  if (status == ST_OK) status = ended(writer, index, st_writer_finish(writer, &error));
   st_writer_free(writer);
   memory_disarm();
-  return target_is(status == ST_OK ? "new" : "old") ? status : WRONG;
+  if (!target_is(status == ST_OK ? "new" : "old")) return WRONG;
+  if (status == ST_OK) add_target();
+  return status;
+}
+
+/* Whether no pair of a copy is set where one found no memory. */
+static st_status copy_metadata(void) {
+  st_writer *writer = NULL;
+  st_file *file = NULL;
+  st_status status = ST_OK;
+  CALL(status, st_writer_new(&writer, &error));
+  CALL(status, st_writer_set_metadata(writer, "which", "new", &error));
+  if (status == ST_OK) status = st_writer_copy_metadata(writer, model, &error);
+  const int failed = found_no_memory(status);
+  memory_disarm();
+  if (failed) status = ST_OK;
+  if (status == ST_OK) status = st_writer_begin(writer, "target.safetensors", NULL, &error);
+  if (status == ST_OK) status = st_writer_finish(writer, &error);
+  st_writer_free(writer);
+  if (status == ST_OK) status = st_open("target.safetensors", NULL, &file, &error);
+  if (status == ST_OK) status = worked(st_count_metadata(file) == (failed ? 1 : 3));
+  st_free(file);
+  return status;
 }
 
 static st_status write_whole(void) { return write_with(0, 0); }
@@ -408,7 +537,9 @@ static st_status edit_to(const char *value, uint64_t reserve) {
   const st_status status =
       st_edit_metadata_n("target.safetensors", 18, keys, key_lens, values, value_lens, 2, &options, &error);
   memory_disarm();
-  return target_is(status == ST_OK ? value : "old") ? status : WRONG;
+  if (!target_is(status == ST_OK ? value : "old")) return WRONG;
+  if (status == ST_OK) add_target();
+  return status;
 }
 
 static st_status edit_in_place(void) { return edit_to("new", 0); }
@@ -467,6 +598,7 @@ static const test_case kCases[] = {
     {"writer, synced", write_synced, reset_target, 0},
     {"writer, over the size limit", write_over_the_limit, reset_target, 0},
     {"writer, bintensors", write_bintensors, reset_target, 0},
+    {"st_writer_copy_metadata", copy_metadata, reset_target, 0},
     {"st_edit_metadata in place", edit_in_place, reset_target, 0},
     {"st_edit_metadata in a new file", edit_in_a_new_file, reset_target, 0},
 };
@@ -494,29 +626,39 @@ static int same(const held *a, const held *b) {
          a->files == b->files;
 }
 
-static int is_about_memory(st_status status) {
-  return status == ST_ERR_NO_MEMORY || (status > 0 && error.os_error == ENOMEM);
+static void check_held(const char *name, long fails_at, int from_there, const held *before) {
+  const held after = now();
+  char where[200];
+  snprintf(where, sizeof where, "%s, allocation %ld%s: blocks %+ld, mappings %+ld, descriptors %+d, files %+d", name,
+           fails_at, from_there ? " and all after it" : "", after.blocks - before->blocks,
+           after.mappings - before->mappings, after.descriptors - before->descriptors, after.files - before->files);
+  CHECK_FOR(where, same(before, &after));
 }
 
 /* Returns how many allocations were asked for. */
 static long run_once(const test_case *test, long fails_at, int from_there) {
+  static uint64_t undisturbed;
   const st_error fresh = ST_INIT(st_error);
   char where[120];
   error = fresh;
+  result = 0;
   if (test->prepare != NULL) test->prepare();
   const held before = now();
   memory_arm(fails_at, from_there);
-  const st_status status = test->act();
+  st_status status = test->act();
   memory_disarm();
   const long calls = memory_calls;
-  const held after = now();
-  snprintf(where, sizeof where,
-           "%s, allocation %ld%s: status %d, blocks %+ld, mappings %+ld, descriptors %+d, files %+d", test->name,
-           fails_at, from_there ? " and all after it" : "", (int)status, after.blocks - before.blocks,
-           after.mappings - before.mappings, after.descriptors - before.descriptors, after.files - before.files);
-  CHECK_FOR(where, same(&before, &after));
-  CHECK_FOR(where, status == ST_OK || (fails_at != 0 && is_about_memory(status)));
-  CHECK_FOR(where, status <= 0 || (error.status == status && error.message[0] != '\0'));
+  check_held(test->name, fails_at, from_there, &before);
+  if (fails_at != 0 && found_no_memory(status)) {
+    result = 0;
+    status = test->act();
+    check_held(test->name, fails_at, from_there, &before);
+  }
+  snprintf(where, sizeof where, "%s, allocation %ld%s: status %d", test->name, fails_at,
+           from_there ? " and all after it" : "", (int)status);
+  CHECK_FOR(where, status == ST_OK);
+  if (fails_at == 0) undisturbed = result;
+  CHECK_FOR(where, result == undisturbed);
   return calls;
 }
 
