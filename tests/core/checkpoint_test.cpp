@@ -118,6 +118,8 @@ TEST(Checkpoint, NothingIsLostWhenAnAllocationFails) {
     state = {0, 0, i};
     EXPECT_THROW(open(bytes, options), std::bad_alloc) << "allocation " << i;
     EXPECT_EQ(state.bytes, 0) << "allocation " << i;
+    EXPECT_EQ(faults_of_looking_at(*open(bytes, options), bytes), 0U) << "again after allocation " << i;
+    EXPECT_EQ(state.bytes, 0) << "allocation " << i;
   }
 }
 

@@ -470,6 +470,10 @@ TEST(Plan, AReaderThatFailsStopsTheOthers) {
       EXPECT_THROW(plan.run(options), Error);
     }
     EXPECT_EQ(source.reads, 2U) << out_of_memory;
+    source.armed = false;
+    plan.run(options);
+    EXPECT_EQ(plan.done(), plan.total());
+    for (std::size_t i = 0; i < memory.size(); ++i) ASSERT_EQ(memory[i], pattern(wide.begin + i)) << i;
   }
 }
 
