@@ -396,7 +396,7 @@ class Tensor {
     if (dtype == dtype_of<T>()) return read<T>();
     convert(dtype, nullptr, dtype_of<T>(), nullptr, 0);
     const std::vector<std::byte> bytes = read();
-    std::vector<T> values(bytes.size() * 8 / bits(dtype));
+    std::vector<T> values(bytes.size() / (bits(dtype) / 8));  // convert() takes whole bytes only
     convert(dtype, bytes.data(), dtype_of<T>(), values.data(), values.size());
     return values;
   }
@@ -962,6 +962,19 @@ class Plan {
 // ---- Writing ------------------------------------------------------------------------------------
 
 // Values to be written. They stay where they are, in the caller's memory.
+namespace detail {
+
+// Whether a type with data() owns its values, as containers do and views do not. A container copies
+// more than pointers, or its data() is const if it is const.
+template <class Values>
+constexpr bool owns_values() {
+  return !std::is_trivially_copyable_v<Values> ||
+         !std::is_same_v<decltype(std::declval<Values&>().data()),
+                         decltype(std::declval<const Values&>().data())>;
+}
+
+}  // namespace detail
+
 struct TensorView {
   Dtype dtype;
   std::vector<std::uint64_t> shape;
@@ -982,6 +995,15 @@ struct TensorView {
   // NOLINTNEXTLINE(google-explicit-constructor): save_file({{"bias", bias}}, ...)
   TensorView(const Values& values) : TensorView(values, {values.size()}) {}
 };
+
+  // Deleted: a temporary container is destroyed before its values are written. Temporary views,
+  // which own nothing, are accepted.
+  template <class Values, class = decltype(std::declval<const Values&>().data()),
+            class = std::enable_if_t<detail::owns_values<Values>()>>
+  TensorView(const Values&& values, std::vector<std::uint64_t> dimensions) = delete;
+  template <class Values, class = decltype(std::declval<const Values&>().data()),
+            class = std::enable_if_t<detail::owns_values<Values>()>>
+  TensorView(const Values&& values) = delete;  // NOLINT(google-explicit-constructor)
 
 // Writes one file, which appears at its path whole, in one step, or not at all. Its members are
 // called in this order:
@@ -1035,13 +1057,6 @@ class Writer {
     }
     return add(name, tensor.dtype, tensor.shape, tensor.data);
   }
-
-  // Refused: a temporary vector would be gone before finish() reads it.
-  template <class Values,
-            class = std::enable_if_t<!std::is_lvalue_reference_v<Values> &&
-                                     !std::is_same_v<std::decay_t<Values>, TensorView> &&
-                                     !std::is_trivially_copyable_v<std::decay_t<Values>>>>
-  std::size_t add(std::string_view name, Values&& values) = delete;
 
   // Declares a copy of a tensor of an open file, under its own name or another. The writer keeps
   // the file open until finish() has copied the data.

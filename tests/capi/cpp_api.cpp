@@ -330,6 +330,23 @@ constexpr bool kCanBeAdded = requires(safetensors::Writer& writer) {
 static_assert(kCanBeAdded<std::vector<float>&> && kCanBeAdded<safetensors::TensorView> &&
               kCanBeAdded<std::span<const float>> && !kCanBeAdded<std::vector<float>>);
 
+// The same with a shape: writer.add("x", {values, {2, 2}}).
+template <class Values>
+constexpr bool kCanBeAddedInAShape = requires(safetensors::Writer& writer) {
+  writer.add("x", {std::declval<Values>(), {2, 2}});
+};
+template <class Values>
+constexpr bool kHasView = std::is_constructible_v<safetensors::TensorView, Values>&&
+    std::is_constructible_v<safetensors::TensorView, Values, std::vector<std::uint64_t>>;
+static_assert(kCanBeAddedInAShape<std::vector<float>&> && kCanBeAddedInAShape<const std::vector<float>&> &&
+              kCanBeAddedInAShape<std::span<float>> && kCanBeAddedInAShape<safetensors::View<float>>);
+static_assert(!kCanBeAddedInAShape<std::vector<float>> && !kCanBeAddedInAShape<const std::vector<float>> &&
+              !kCanBeAddedInAShape<std::array<float, 4>>);
+static_assert(!kCanBeAdded<std::array<float, 4>> && kCanBeAdded<std::array<float, 4>&>);
+static_assert(!kHasView<std::vector<float>> && !kHasView<std::array<float, 4>> && kHasView<std::vector<float>&> &&
+              kHasView<const std::array<float, 4>&> && kHasView<std::span<const float>> &&
+              kHasView<safetensors::View<double>>);
+
 #ifdef __cpp_lib_ranges
 static_assert(std::ranges::input_range<safetensors::SafeOpen>);
 #endif
