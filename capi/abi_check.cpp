@@ -30,6 +30,9 @@ static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 64 && offsetof(st
                                     offsetof(st_read_options, ready) == 56));
 static_assert(sizeof(void*) < 8 ||
               (sizeof(st_plan_stats) == 56 && sizeof(st_device_options) == 40 && sizeof(st_device_ops) == 88));
+static_assert(sizeof(void*) < 8 ||
+              (sizeof(st_write_options) == 48 && offsetof(st_write_options, header_reserve) == 24 &&
+               offsetof(st_write_options, ctx) == 32 && offsetof(st_write_options, progress) == 40));
 static_assert(sizeof(st_tensor_list) == 16 + 12 * sizeof(void*));
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
 

@@ -25,6 +25,7 @@ core::WriteOptions core_options(const st_write_options* options) {
   if (given.format != 0) core.format = static_cast<format::Format>(given.format);
   core.data_alignment = given.data_alignment;
   core.header_reserve = given.header_reserve;
+  core.callback = {given.ctx, given.progress};
   return core;
 }
 

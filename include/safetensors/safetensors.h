@@ -1038,10 +1038,18 @@ typedef struct st_write_options {
                               1 MiB, at least 8. 0: 8.                                       */
   uint64_t header_reserve; /* Unused bytes in the header, so that st_edit_metadata can add metadata
                               without a new file.                                            */
+  void *ctx;               /* Passed on to progress. Since version 0.3.0.                    */
+  /* Reports the bytes of the file written so far, and the length of the file. st_writer_put and
+   * st_writer_finish call it on their own thread: after each 8 MiB at most, but not more often than
+   * every 10 ms, and at the end of an st_writer_finish that succeeds. It is never called from two
+   * threads at once. If it returns a number other than 0 before the file is in its place, the call
+   * fails with ST_ERR_CANCELLED and ends the writer. It may use other writers, but not this one.
+   * May be NULL. Since version 0.3.0. */
+  int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
 } st_write_options;
 
 /* Lays out the file, checks everything that was declared, and only then opens the path. Waits until
- * a FIFO has a reader. options may be NULL.
+ * a FIFO has a reader. options may be NULL, and is copied.
  *
  * ST_ERR_ARGUMENT     a tensor is called "__metadata__", which safetensors keeps for itself.
  * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
@@ -1063,10 +1071,11 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  * Small puts are collected, in at most 16 MiB, and written together. So an error in writing may be
  * returned by a later put or by st_writer_finish.
  *
- * ST_ERR_RANGE  there is no such tensor, or it has no such bytes.
- * ST_ERR_STATE  bytes were put twice, or out of order into a stream, or the tensor's data is given
- *               in another way.
- * ST_ERR_WRITE  the system could not write. */
+ * ST_ERR_RANGE      there is no such tensor, or it has no such bytes.
+ * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor's data is
+ *                   given in another way.
+ * ST_ERR_WRITE      the system could not write.
+ * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
                                size_t n, st_error *err);
 
@@ -1074,6 +1083,7 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  *
  * ST_ERR_STATE  bytes are missing; the message says how many, and of which tensor.
  * ST_ERR_WRITE  the system could not write, or could not put the file in its place.
+ * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor that is copied from an open
  *               file could not be read. */
 ST_API st_status st_writer_finish(st_writer *writer, st_error *err);
@@ -1102,7 +1112,7 @@ ST_API void st_writer_free(st_writer *writer);
  *
  * keys and values may be NULL if n is 0. Of options, which may be NULL, only ST_WRITE_SYNC,
  * data_alignment and header_reserve count; the last is the room in a new file. Other flags are
- * ST_ERR_UNSUPPORTED.
+ * ST_ERR_UNSUPPORTED; progress is not called.
  *
  * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N, is
  *                     another user's in a sticky directory (see Replacing), or cannot be opened or
@@ -1139,15 +1149,15 @@ enum {
   ST_ERR_RANGE = 104,       /* An index or a range of bytes is outside of what there is.     */
   ST_ERR_BUFFER_SIZE = 105, /* A buffer is not as long as the data.                          */
   ST_ERR_STATE = 106,       /* The object cannot do this now.                                */
-  ST_ERR_CANCELLED = 107,   /* A plan's run was cancelled.                                   */
+  ST_ERR_CANCELLED = 107,   /* A plan's run, or a writer, was cancelled.                     */
   /* 2xx: the machine cannot do it. */
-  ST_ERR_NO_MEMORY = 200,   /* There is not enough memory.                                   */
-  ST_ERR_OPEN = 201,        /* A path or a descriptor cannot be opened, or not as a file.    */
-  ST_ERR_READ = 202,        /* The system could not read a file.                             */
-  ST_ERR_WRITE = 203,       /* The system could not write a file.                            */
-  ST_ERR_MAP = 204,         /* The system could not map a file.                              */
-  ST_ERR_CALLBACK = 205,    /* A function of the caller reported an error.                   */
-  ST_ERR_DEVICE = 206,      /* A device or its driver failed. Since version 0.2.0.           */
+  ST_ERR_NO_MEMORY = 200, /* There is not enough memory.                                   */
+  ST_ERR_OPEN = 201,      /* A path or a descriptor cannot be opened, or not as a file.    */
+  ST_ERR_READ = 202,      /* The system could not read a file.                             */
+  ST_ERR_WRITE = 203,     /* The system could not write a file.                            */
+  ST_ERR_MAP = 204,       /* The system could not map a file.                              */
+  ST_ERR_CALLBACK = 205,  /* A function of the caller reported an error.                   */
+  ST_ERR_DEVICE = 206,    /* A device or its driver failed. Since version 0.2.0.           */
   /* 3xx: the content of a file is wrong. */
   ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or is shorter than it was.   */
   ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */
@@ -1165,7 +1175,7 @@ enum {
   ST_ERR_SHARD = 312,       /* A shard is missing, out of bounds, or differs from the index. */
   ST_ERR_FORMAT = 313,      /* The file is of another kind; the message says which.          */
   /* 9xx: this library is wrong. */
-  ST_ERR_INTERNAL = 900,    /* A defect of the library; please report it.                    */
+  ST_ERR_INTERNAL = 900, /* A defect of the library; please report it.                    */
   ST_STATUS_SIGNED_ = -1
 };
 

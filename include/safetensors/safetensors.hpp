@@ -827,8 +827,9 @@ class Device {
   std::unique_ptr<st_device, detail::Free> device_;
 };
 
-// Is told how many bytes of how many a run has read, when and where st_read_options.progress is.
-// Returns false to cancel the run. What it throws ends the run, and run() throws it.
+// Is told how many bytes of how many a run has read, when and where st_read_options.progress is; or
+// a Writer has written, as st_write_options.progress. Returns false to cancel. What it throws ends
+// the run or the Writer, and is thrown by run(), put() or finish().
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
 // A list of tensors and slices, each with a destination in memory, that are read together: see
@@ -961,7 +962,6 @@ class Plan {
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-// Values to be written. They stay where they are, in the caller's memory.
 namespace detail {
 
 // Whether a type with data() owns its values, as containers do and views do not. A container copies
@@ -975,6 +975,7 @@ constexpr bool owns_values() {
 
 }  // namespace detail
 
+// Values to be written. They stay where they are, in the caller's memory.
 struct TensorView {
   Dtype dtype;
   std::vector<std::uint64_t> shape;
@@ -994,7 +995,6 @@ struct TensorView {
             class = decltype(std::declval<const Values&>().data())>
   // NOLINTNEXTLINE(google-explicit-constructor): save_file({{"bias", bias}}, ...)
   TensorView(const Values& values) : TensorView(values, {values.size()}) {}
-};
 
   // Deleted: a temporary container is destroyed before its values are written. Temporary views,
   // which own nothing, are accepted.
@@ -1004,6 +1004,7 @@ struct TensorView {
   template <class Values, class = decltype(std::declval<const Values&>().data()),
             class = std::enable_if_t<detail::owns_values<Values>()>>
   TensorView(const Values&& values) = delete;  // NOLINT(google-explicit-constructor)
+};
 
 // Writes one file, which appears at its path whole, in one step, or not at all. Its members are
 // called in this order:
@@ -1073,22 +1074,64 @@ class Writer {
   void begin(const std::string& path, const st_write_options& options = ST_INIT(st_write_options)) {
     detail::call(st_writer_begin, writer_.get(), detail::c_path(path), &options);
   }
+  // The same, with progress(done, total) in the place of options.progress.
+  template <class Function, class = std::enable_if_t<std::is_convertible_v<Function, Progress>>>
+  void begin(const std::string& path, Function&& progress,
+             const st_write_options& options = ST_INIT(st_write_options)) {
+    auto reporter = std::make_unique<Reporter>();
+    reporter->progress = std::forward<Function>(progress);
+    st_write_options reporting = options;
+    reporting.ctx = reporter.get();
+    reporting.progress = reporter->progress ? &Reporter::report : nullptr;
+    begin(path, reporting);
+    reporter_ = std::move(reporter);
+  }
 
   // Gives the writer size bytes of tensor index, which begin at byte `at` of the tensor. They are
   // copied or written before it returns. They may come in any order, and each byte once. Throws
   // ST_ERR_RANGE, ST_ERR_STATE or ST_ERR_WRITE, the last also for an earlier put().
   void put(std::size_t index, std::uint64_t at, const void* data, std::size_t size) const {
-    detail::call(st_writer_put, writer_.get(), index, at, data, size);
+    or_rethrow([&] { detail::call(st_writer_put, writer_.get(), index, at, data, size); });
   }
 
   // Puts the file in its place. Throws ST_ERR_STATE if bytes are missing; the message says how
   // many, and of which tensor.
   void finish() {
-    detail::call(st_writer_finish, writer_.get());
+    or_rethrow([&] { detail::call(st_writer_finish, writer_.get()); });
     sources_.clear();
+    // What the last report threw, after the file was in its place.
+    if (reporter_ && reporter_->thrown) std::rethrow_exception(reporter_->thrown);
   }
 
  private:
+  // What the C callback gets as its ctx. No exception may pass through the library's frames.
+  struct Reporter {
+    Progress progress;
+    std::exception_ptr thrown;
+
+    static std::int32_t report(void* ctx, std::uint64_t done, std::uint64_t total) noexcept {
+      auto* self = static_cast<Reporter*>(ctx);
+      try {
+        return self->progress(done, total) ? 0 : 1;
+      } catch (...) {
+        self->thrown = std::current_exception();
+        return 1;
+      }
+    }
+  };
+
+  // Reads `thrown` only once the writer is cancelled: before, another thread's put() may set it.
+  template <class Call>
+  void or_rethrow(const Call& call) const {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.status() == ST_ERR_CANCELLED && reporter_ && reporter_->thrown)
+        std::rethrow_exception(reporter_->thrown);
+      throw;
+    }
+  }
+
   // True also if the size cannot be counted: the library refuses such a shape, and says why.
   static bool has_right_size(const TensorView& tensor) {
     std::uint64_t elements = 1;
@@ -1105,17 +1148,19 @@ class Writer {
   }
 
   std::vector<detail::Handle> sources_;
+  std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<st_writer, detail::Free> writer_;  // freed before what it reads from
 };
 
 // Writes a whole file. tensors is a map, or another range of pairs, from names to TensorViews or to
 // Tensors of open files; or a range of such Tensors, as a SafeOpen is. If metadata is empty, none
-// is written. Throws what a Writer throws.
+// is written. progress, if given, takes the place of options.progress. Throws what a Writer throws.
 //
 //     save_file({{"bias", bias}, {"weight", {weight, {2, 3}}}}, path, {{"format", "pt"}});
 template <class Tensors = std::map<std::string, TensorView>>
 void save_file(const Tensors& tensors, const std::string& path, const Metadata& metadata = {},
-               const st_write_options& options = ST_INIT(st_write_options)) {
+               const st_write_options& options = ST_INIT(st_write_options),
+               const Progress& progress = {}) {
   Writer writer;
   if (!metadata.empty()) writer.set_metadata(metadata);
   for (const auto& entry : tensors) {
@@ -1131,7 +1176,11 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
       writer.add(entry.first, entry.second);
     }
   }
-  writer.begin(path, options);
+  if (progress) {
+    writer.begin(path, progress, options);
+  } else {
+    writer.begin(path, options);
+  }
   writer.finish();
 }
 

@@ -22,6 +22,7 @@
 #include "base/error.hpp"
 #include "core/shard.hpp"
 #include "core/small_writes.hpp"
+#include "core/write_progress.hpp"
 #include "core/written_ranges.hpp"
 #include "format/header.hpp"
 #include "format/name_index.hpp"
@@ -35,6 +36,7 @@ struct WriteOptions {
   Format format = Format::safetensors;
   std::uint64_t data_alignment = 0;  // 0: 8, the least
   std::uint64_t header_reserve = 0;
+  WriteCallback callback;
 };
 
 class Writer {
@@ -44,9 +46,9 @@ class Writer {
   // ---- declaring; a call that throws leaves the writer as it was
 
   void set_metadata(std::string_view key, std::string_view value);  // the last value of a key counts
+  void copy_metadata(std::span<const MetadataPair> pairs);          // all of them, or none
   void keep_empty_metadata();                                       // write a map of metadata even if it is empty
 
-  void copy_metadata(std::span<const MetadataPair> pairs);          // all of them, or none
   // Returns the number of the tensor. `data` is read by finish(); nullptr: its bytes are given to put().
   std::size_t add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data);
   // Declares a copy of a tensor of an open file, which must stay open until finish() returns.
@@ -86,6 +88,8 @@ class Writer {
   void claim(std::size_t number, ByteRange range) const;
   void put_in_order(std::size_t number, std::uint64_t offset, const void* data, std::size_t n) const;
   void write_given(std::uint64_t stop) const;
+  template <class Write>
+  void in_pieces(std::uint64_t offset, std::uint64_t n, const Write& write) const;
   void require_complete() const;
 
   void require_state(State wanted, const char* call) const;
@@ -104,9 +108,10 @@ class Writer {
   std::vector<std::uint32_t> order_;  // numbers of tensors in data order
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
-  mutable WrittenRanges written_;       // the bytes that put() was given
-  mutable PutBuffer small_{file_};      // those of them that are not written yet
-  mutable std::mutex stream_mutex_;     // a stream takes one write at a time
+  mutable WrittenRanges written_;    // the bytes that put() was given
+  mutable PutBuffer small_{file_};   // those of them that are not written yet
+  mutable std::mutex stream_mutex_;  // a stream takes one write at a time
+  mutable WriteProgress progress_;
   mutable std::size_t next_given_ = 0;  // in order_: the given tensors before it are written
 
   mutable std::atomic<State> state_{State::declaring};

@@ -30,12 +30,25 @@ void Writer::give_up(const Error& error) const noexcept {
   state_.store(State::failed, std::memory_order_release);
 }
 
+// Calls write(at, n) for n bytes that begin at `offset` of the file: once, or for pieces if progress is reported.
+template <class Write>
+void Writer::in_pieces(std::uint64_t offset, std::uint64_t n, const Write& write) const {
+  if (!progress_.wanted()) return write(std::uint64_t{0}, n);
+  for (std::uint64_t at = 0; at < n;) {
+    const std::uint64_t piece = std::min(n - at, WriteProgress::kPiece - (offset + at) % WriteProgress::kPiece);
+    write(at, piece);
+    progress_.add(piece);
+    at += piece;
+  }
+}
+
 void Writer::begin(const char* path, const WriteOptions& options) {
   require_state(State::declaring, "begin");
   order_ = data_order(options);
   const std::string header = lay_out(options);
   written_.reset(tensors_.size());
   small_.expect(file_size_);
+  progress_.start(options.callback, header.size(), file_size_);
   file_ = io::AtomicFile::create(path, options.create);
   state_ = State::begun;
   or_give_up([&] {
@@ -62,7 +75,9 @@ void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::si
     const std::uint64_t offset = tensor.begin + at;
     if (file_.in_order()) return put_in_order(number, offset, data, n);
     claim(number, {offset, offset + n});
-    small_.add(offset, data, n);
+    in_pieces(offset, n, [&](std::uint64_t from, std::uint64_t some) {
+      small_.add(offset + from, static_cast<const std::byte*>(data) + from, static_cast<std::size_t>(some));
+    });
   });
 }
 
@@ -79,7 +94,9 @@ void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* 
   const std::lock_guard lock(stream_mutex_);
   claim(number, {offset, offset + n});
   write_given(offset);
-  file_.write_at(offset, data, n);
+  in_pieces(offset, n, [&](std::uint64_t from, std::uint64_t some) {
+    file_.write_at(offset + from, static_cast<const std::byte*>(data) + from, static_cast<std::size_t>(some));
+  });
 }
 
 // Writes the given tensors that begin before `stop` and are not written yet.
@@ -89,12 +106,18 @@ void Writer::write_given(std::uint64_t stop) const {
     const Declared& tensor = tensors_[order_[next_given_]];
     if (tensor.bytes == 0 || !tensor.given) continue;
     if (tensor.source == nullptr) {
-      small.add(tensor.begin, tensor.data, static_cast<std::size_t>(tensor.bytes));  // they lie in memory
+      const auto* const data = static_cast<const std::byte*>(tensor.data);
+      in_pieces(tensor.begin, tensor.bytes, [&](std::uint64_t from, std::uint64_t some) {
+        small.add(tensor.begin + from, data + from, static_cast<std::size_t>(some));
+      });
       continue;
     }
     small.flush();
     const Shard& shard = shard_of(*tensor.source);
-    file_.copy_at(tensor.begin, *shard.source, shard.offset_of(*tensor.source), tensor.bytes);
+    const std::uint64_t offset = shard.offset_of(*tensor.source);
+    in_pieces(tensor.begin, tensor.bytes, [&](std::uint64_t from, std::uint64_t some) {
+      file_.copy_at(tensor.begin + from, *shard.source, offset + from, some);
+    });
   }
   small.flush();
 }
@@ -129,6 +152,7 @@ void Writer::finish() {
     file_.commit();
   });
   state_ = State::finished;
+  progress_.finish();
 }
 
 }  // namespace st::core

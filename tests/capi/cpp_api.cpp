@@ -503,6 +503,52 @@ void check_save_file(const std::string& folder) {
   expect(status_of([&] { safetensors::save_file(list, folder + "/absent/m.safetensors"); }) == ST_ERR_OPEN, "nowhere");
 }
 
+void check_write_progress(const std::string& folder) {
+  const std::string path = folder + "/progress.safetensors";
+  const std::vector<std::uint8_t> large(20U << 20U, 7);
+  std::uint64_t last = 0;
+  std::uint64_t of = 0;
+  const auto note = [&](std::uint64_t done, std::uint64_t total) {
+    last = done;
+    of = total;
+    return true;
+  };
+  safetensors::save_file({{"a", large}}, path, {}, ST_INIT(st_write_options), note);
+  expect(last == of && of == std::filesystem::file_size(path), "each byte that save_file writes is told");
+  expect(status_of([&] {
+           safetensors::save_file({{"a", large}}, path, {{"k", "v"}}, ST_INIT(st_write_options),
+                                  [](auto, auto) { return false; });
+         }) == ST_ERR_CANCELLED,
+         "false cancels");
+  const auto fail = [](std::uint64_t, std::uint64_t) -> bool { throw std::out_of_range("no more"); };
+  int thrown = 0;
+  const auto throws = [&](auto&& body) {
+    try {
+      body();
+    } catch (const std::out_of_range& error) {
+      thrown += std::string_view(error.what()) == "no more" ? 1 : 0;
+    }
+  };
+  {
+    safetensors::Writer putting;
+    const std::size_t index = putting.add("a", safetensors::Dtype::U8, {large.size()});
+    putting.begin(path, fail);
+    safetensors::Writer moved = std::move(putting);
+    throws([&] { moved.put(index, 0, large.data(), large.size()); });
+    throws([&] { moved.finish(); });
+    expect(thrown == 2, "what progress throws ends put() and finish()");
+  }
+  throws([&] { safetensors::save_file({{"a", large}}, path, {{"k", "v"}}, ST_INIT(st_write_options), fail); });
+  expect(thrown == 3, "and save_file()");
+  expect(!safetensors::SafeOpen(path).has_metadata(), "nothing has replaced the file");
+  const std::vector<std::uint8_t> none;
+  throws([&] { safetensors::save_file({{"a", none}}, path, {{"k", "v"}}, ST_INIT(st_write_options), fail); });
+  expect(thrown == 4 && safetensors::SafeOpen(path).has_metadata(), "the last report comes behind the file");
+  safetensors::Writer silent;
+  silent.begin(path, safetensors::Progress());
+  silent.finish();
+}
+
 void check_edits(const std::string& path) {
   safetensors::edit_metadata(path, {{"who", std::nullopt}, {"title", "A"}, {"absent", std::nullopt}});
   expect(safetensors::SafeOpen(path).metadata() == safetensors::Metadata{{"format", "pt"}, {"title", "A"}}, "edited");
@@ -533,6 +579,7 @@ int main() {
     check_plan(numbers);
     check_writer(folder.string());
     check_save_file(folder.string());
+    check_write_progress(folder.string());
     check_edits(path);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "thrown: %s\n", error.what());

@@ -85,6 +85,7 @@ static void writing(const st_file *file) {
   const char *const no_key = NULL;
   const size_t one = 1;
   const uint64_t shape[] = {1};
+  st_write_options options = ST_INIT(st_write_options);
   st_writer *writer = NULL;
   REFUSED("out", st_writer_new(NULL, &err));
   CHECK(st_writer_new(&writer, NULL) == ST_OK);
@@ -109,7 +110,8 @@ static void writing(const st_file *file) {
   REFUSED("path", st_writer_begin_n(writer, NULL, 0, NULL, &err));
   REFUSED("writer", st_writer_put(NULL, 0, 0, "x", 1, &err));
   REFUSED("writer", st_writer_finish(NULL, &err));
-  CHECK(st_writer_begin(writer, "out", NULL, NULL) == ST_OK);
+  options.ctx = &options; /* of no function */
+  CHECK(st_writer_begin(writer, "out", &options, NULL) == ST_OK);
   REFUSED("data", st_writer_put(writer, 0, 0, NULL, 1, &err));
   CHECK(st_writer_put(writer, 0, 0, NULL, 0, NULL) == ST_OK);
   CHECK(st_writer_finish(writer, NULL) == ST_OK);

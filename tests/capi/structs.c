@@ -2,6 +2,7 @@
  * asks for what this library does not know is told so.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
+#include "folder.h"
 #include "system.h"
 #include "test.h"
 
@@ -51,6 +52,16 @@ static st_status open_with_allocator(const void *given, st_error *err) {
   return open_with_options(&options, err);
 }
 
+static st_status write_with_options(const void *given, st_error *err) {
+  st_writer *writer = NULL;
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  unlink("written"); /* for ST_WRITE_NO_REPLACE */
+  const st_status status = st_writer_begin(writer, "written", given, err);
+  if (status == ST_OK) CHECK(st_writer_finish(writer, NULL) == ST_OK);
+  st_writer_free(writer);
+  return status;
+}
+
 typedef struct kind {
   const char *name;
   size_t size;
@@ -67,6 +78,9 @@ static const kind kKinds[] = {
      offsetof(st_source, flags), open_with_source},
     {"st_allocator", sizeof(st_allocator), _Alignof(st_allocator), offsetof(st_allocator, free) + sizeof(void *),
      offsetof(st_allocator, flags), open_with_allocator},
+    {"st_write_options", sizeof(st_write_options), _Alignof(st_write_options),
+     offsetof(st_write_options, header_reserve) + sizeof(uint64_t), offsetof(st_write_options, flags),
+     write_with_options},
 };
 
 enum { ROOM = 256 };
@@ -78,6 +92,7 @@ static void make(const kind *which, uint32_t size, unsigned char *room, unsigned
   st_open_options options = ST_INIT(st_open_options);
   st_source source = ST_INIT(st_source);
   st_allocator allocator = ST_INIT(st_allocator);
+  st_write_options write = ST_INIT(st_write_options);
   const void *from = &options;
   source.size = kFile.size;
   source.read_at = read_at;
@@ -85,6 +100,7 @@ static void make(const kind *which, uint32_t size, unsigned char *room, unsigned
   allocator.free = release;
   if (which->open == open_with_source) from = &source;
   if (which->open == open_with_allocator) from = &allocator;
+  if (which->open == write_with_options) from = &write;
   memset(room, 0, ROOM);
   memcpy(room, from, which->size);
   memset(room + size, beyond, ROOM - size);
@@ -154,9 +170,11 @@ static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *w
 
 static void unknown_flags_are_refused(const kind *which) {
   const uint32_t of_open = ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES | ST_OPEN_FOLLOW_LINKS;
-  const uint32_t known = which->open == open_with_options  ? of_open
-                         : which->open == open_with_source ? ST_SOURCE_SERIAL
-                                                           : 0;
+  const uint32_t of_write = ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE;
+  const uint32_t known = which->open == open_with_options    ? of_open
+                         : which->open == open_with_source   ? ST_SOURCE_SERIAL
+                         : which->open == write_with_options ? of_write
+                                                             : 0;
   unsigned char room[ROOM];
   unsigned bit;
   for (bit = 0; bit < 32; ++bit) {
@@ -277,6 +295,7 @@ static void a_long_message_is_cut_between_characters(void) {
 
 int main(void) {
   size_t i;
+  test_enter_folder();
   kFile = test_file(TEST_TWO, 20);
   for (i = 0; i < sizeof kKinds / sizeof kKinds[0]; ++i) {
     shorter_structs_are_extended_with_zeros(&kKinds[i]);
@@ -292,5 +311,6 @@ int main(void) {
   an_error_that_is_all_zero_is_filled_to_its_first_size();
   a_long_message_is_cut_between_characters();
   test_release(&kFile);
+  test_leave_folder();
   return test_result();
 }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/write_progress.hpp"
+
+#include "base/error.hpp"
+
+namespace st::core {
+
+namespace {
+
+constexpr auto kBetweenReports = std::chrono::milliseconds(10);
+
+}  // namespace
+
+void WriteProgress::start(const WriteCallback& callback, std::uint64_t done, std::uint64_t total) {
+  callback_ = callback;
+  done_ = done;
+  total_ = total;
+  reported_ = {};  // so that the first bytes are reported
+}
+
+void WriteProgress::add(std::uint64_t bytes) {
+  if (!wanted()) return;
+  done_.fetch_add(bytes, std::memory_order_relaxed);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;  // another thread reports
+  const Clock::time_point now = Clock::now();
+  if (now - reported_ < kBetweenReports) return;
+  reported_ = now;
+  // Read under the lock, so that no report is smaller than the one before it.
+  const std::uint64_t done = done_.load(std::memory_order_relaxed);
+  if (callback_.progress(callback_.ctx, done, total_) == 0) return;
+  fail(Status::cancelled, "cancelled after {} of {} bytes", done, total_);
+}
+
+void WriteProgress::finish() {
+  if (wanted()) callback_.progress(callback_.ctx, total_, total_);
+}
+
+}  // namespace st::core

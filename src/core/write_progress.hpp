@@ -1,0 +1,42 @@
+// Counts the bytes of a file that is written, and reports them to the caller, who may cancel.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+
+namespace st::core {
+
+struct WriteCallback {
+  void* ctx = nullptr;
+  std::int32_t (*progress)(void* ctx, std::uint64_t done, std::uint64_t total) = nullptr;  // non-zero cancels
+};
+
+class WriteProgress {
+ public:
+  // The longest write between two reports. It ends on a multiple of this size in the file, as large folios do.
+  static constexpr std::uint64_t kPiece = std::uint64_t{8} << 20;
+
+  // `done` bytes of the file, its header, are there when the first report is made.
+  void start(const WriteCallback& callback, std::uint64_t done, std::uint64_t total);
+  bool wanted() const { return callback_.progress != nullptr; }
+
+  // From any thread: more bytes are written. Reports at most every 10 ms, and never from two threads at once. Throws
+  // Status::cancelled if the callback returns non-zero.
+  void add(std::uint64_t bytes);
+  // The last report, which can cancel nothing any more.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  WriteCallback callback_;
+  std::uint64_t total_ = 0;
+  std::atomic<std::uint64_t> done_{0};
+  std::mutex mutex_;  // of the callback and the next member
+  Clock::time_point reported_;
+};
+
+}  // namespace st::core

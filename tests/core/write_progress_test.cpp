@@ -1,0 +1,78 @@
+// Reports of the bytes that are written: one thread at a time, and never fewer than before.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/write_progress.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace st::core {
+namespace {
+
+struct Reports {
+  std::atomic<int> inside{0};
+  std::atomic<int> calls{0};
+  bool together = false;  // two threads were inside at once
+  bool fell = false;
+  std::uint64_t last = 0;
+
+  static std::int32_t report(void* ctx, std::uint64_t done, std::uint64_t) {
+    auto& self = *static_cast<Reports*>(ctx);
+    if (++self.inside != 1) self.together = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));  // the next report is due while this one runs
+    if (done < self.last) self.fell = true;
+    self.last = done;
+    --self.inside;
+    ++self.calls;
+    return 0;
+  }
+};
+
+TEST(WriteProgress, IsNeverReportedFromTwoThreadsAtOnce) {
+  Reports reports;
+  WriteProgress progress;
+  progress.start({&reports, Reports::report}, 1, UINT64_MAX);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (reports.calls < 5) progress.add(1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(reports.together);
+  EXPECT_FALSE(reports.fell);
+  EXPECT_GT(reports.last, 1U);
+}
+
+TEST(WriteProgress, IsReportedWithTheFirstBytesAndAtTheEnd) {
+  std::vector<std::uint64_t> seen;
+  WriteProgress progress;
+  const auto report = [](void* ctx, std::uint64_t done, std::uint64_t total) -> std::int32_t {
+    static_cast<std::vector<std::uint64_t>*>(ctx)->push_back(done);
+    return total == 100 ? 0 : 1;
+  };
+  progress.start({&seen, report}, 8, 100);
+  EXPECT_TRUE(seen.empty());
+  progress.add(2);
+  EXPECT_EQ(seen, std::vector<std::uint64_t>{10});
+  progress.finish();
+  EXPECT_EQ(seen.back(), 100U);
+
+  progress.start({&seen, report}, 8, 99);  // as after a begin that failed
+  EXPECT_THROW(progress.add(2), Error);
+  EXPECT_EQ(seen.back(), 10U);
+}
+
+TEST(WriteProgress, WithoutACallbackNothingIsCounted) {
+  WriteProgress progress;
+  progress.start({}, 8, 100);
+  EXPECT_FALSE(progress.wanted());
+  progress.add(UINT64_MAX);
+  progress.finish();
+}
+
+}  // namespace
+}  // namespace st::core
