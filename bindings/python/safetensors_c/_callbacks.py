@@ -33,3 +33,30 @@ def kept(raised: list):
         yield
     finally:
         sys.unraisablehook = before
+
+
+@contextlib.contextmanager
+def reporting(progress):
+    """Around a call of the library that reports its progress: gives what is to be set as st_read_options.progress, or as
+    that of st_write_options. It calls `progress` with the bytes that are done and all bytes. What that raises ends the
+    library's work, and is raised again behind the call."""
+    from ._library import PROGRESS
+    raised: list[BaseException] = []
+
+    def report(_, done: int, total: int) -> int:
+        try:
+            if not raised:
+                progress(done, total)
+        except BaseException as problem:
+            raised.append(problem)
+        return 1 if raised else 0  # 1 ends it
+
+    try:
+        with kept(raised):
+            yield PROGRESS(report)
+    finally:
+        if raised:
+            try:
+                raise raised[0]
+            finally:
+                raised.clear()  # its traceback holds this frame

@@ -58,6 +58,12 @@ class WriteOptions(Structure):
                 ("data_alignment", c_uint64), ("header_reserve", c_uint64)]
 
 
+class ReportingWriteOptions(WriteOptions):
+    """Only for a save with progress: libraries before 0.3 have no such fields."""
+
+    _fields_ = [("ctx", c_void_p), ("progress", PROGRESS)]
+
+
 class TensorList(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("count", c_uint64), ("names", c_void_p),
                 ("name_offsets", c_void_p), ("dtypes", c_void_p), ("ranks", c_void_p), ("dims", c_void_p),

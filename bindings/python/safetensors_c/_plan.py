@@ -45,23 +45,6 @@ def _run(file, plan, threads: int, progress) -> None:
     if not progress:
         file.call(st.st_plan_run, plan, byref(options))
         return
-    raised: list[BaseException] = []
-
-    def report(_, done: int, total: int) -> int:
-        try:
-            if not raised:
-                progress(done, total)
-        except BaseException as problem:
-            raised.append(problem)
-        return 1 if raised else 0  # 1 ends the run
-
-    options.progress = _library.PROGRESS(report)
-    try:
-        with _callbacks.kept(raised):
-            file.call(st.st_plan_run, plan, byref(options))
-    finally:
-        if raised:
-            try:
-                raise raised[0]
-            finally:
-                raised.clear()  # its traceback holds this frame
+    with _callbacks.reporting(progress) as report:
+        options.progress = report
+        file.call(st.st_plan_run, plan, byref(options))

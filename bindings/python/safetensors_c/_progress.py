@@ -1,4 +1,4 @@
-"""A bar that shows how far a plan has come.
+"""A bar that shows how far a load or a save has come.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -9,9 +9,9 @@ import sys
 import time
 
 
-def shown(progress):
+def shown(progress, what: str = "loading"):
     """A context whose value is what is to be called: a bar for True, None for False, else the caller's function."""
-    return Bar() if progress is True else contextlib.nullcontext(progress or None)
+    return Bar(what=what) if progress is True else contextlib.nullcontext(progress or None)
 
 
 class Bar:
@@ -19,7 +19,8 @@ class Bar:
 
     WIDTH = 30
 
-    def __init__(self, stream=None):
+    def __init__(self, stream=None, what: str = "loading"):
+        self._what = what
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._begin = time.monotonic()
@@ -31,7 +32,7 @@ class Bar:
     def __call__(self, done: int, total: int) -> None:
         seconds = max(time.monotonic() - self._begin, 1e-9)
         filled = self.WIDTH * done // total if total else self.WIDTH
-        self._text = (f"loading [{'#' * filled}{'.' * (self.WIDTH - filled)}] {_bytes(done)} of {_bytes(total)}, "
+        self._text = (f"{self._what} [{'#' * filled}{'.' * (self.WIDTH - filled)}] {_bytes(done)} of {_bytes(total)}, "
                       f"{_bytes(done / seconds)}/s")
         if self._live:
             self._stream.write("\r" + self._text + "\033[K")

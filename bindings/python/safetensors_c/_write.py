@@ -86,20 +86,23 @@ def _header(specs, metadata) -> bytes:
 
 def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLike,
                    metadata: dict[str, str] | None = None, *, format: str = "safetensors", sync: bool = False,
-                   header_reserve: int = 0) -> None:
+                   header_reserve: int = 0, progress=None) -> None:
     """Writes a file with these tensors, which takes the place of what the path had in one step.
 
     `format` may be "bintensors". With `sync` the file is on the disk when the call returns. `header_reserve` is room
-    for metadata that is added later.
+    for metadata that is added later. `progress` is called with the bytes that are written and those of the file; True
+    shows a bar. What it raises ends the call, and the path keeps what it had, unless the last report raised it.
     """
     _check(tensor_dict, metadata)
     if not isinstance(filename, (str, os.PathLike)):
         raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                         + type(filename).__name__)
     from ._library import path_of
+    from ._progress import shown
     from ._writer import write
-    write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
-          path_of(filename), metadata, format, sync, _unsigned(header_reserve))
+    with shown(progress, "saving") as report:
+        write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
+              path_of(filename), metadata, format, sync, _unsigned(header_reserve), report)
 
 
 def _check(tensor_dict, metadata) -> None:

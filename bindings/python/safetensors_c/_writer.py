@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
-from . import _library
+from . import _callbacks, _library
 from ._library import call, quick, st
 
 
-def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sync: bool, header_reserve: int) -> None:
-    """`tensors` are tuples of a name, the number of a dtype, a shape and an address."""
+def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sync: bool, header_reserve: int,
+          progress=None) -> None:
+    """`tensors` are tuples of a name, the number of a dtype, a shape and an address.
+
+    `progress` is called with the bytes that are written and those of the file; what it raises ends the writing.
+    """
     if format not in ("safetensors", "bintensors"):
         raise ValueError(f"format is {format!r}, and must be 'safetensors' or 'bintensors'")
     writer = c_void_p()
@@ -30,12 +34,22 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
             if add(at, text, len(text), number, len(shape), (c_uint64 * len(shape))(*shape), address or 1, None,
                    reference):
                 raise _library.failure(error, "write")
-        options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0,
-                               format=_library.FORMATS[format], header_reserve=header_reserve)
-        call(st.st_writer_begin, writer, path, byref(options), context="write")
-        call(st.st_writer_finish, writer, context="write")
+        options = _library.new(_library.ReportingWriteOptions if progress else _library.WriteOptions,
+                               flags=_library.WRITE_SYNC if sync else 0, format=_library.FORMATS[format],
+                               header_reserve=header_reserve)
+        if not progress:
+            _finish(writer, path, options)
+            return
+        with _callbacks.reporting(progress) as report:
+            options.progress = report
+            _finish(writer, path, options)
     finally:
         st.st_writer_free(writer)
+
+
+def _finish(writer, path: bytes, options) -> None:
+    call(st.st_writer_begin, writer, path, byref(options), context="write")
+    call(st.st_writer_finish, writer, context="write")
 
 
 def edit(path: bytes, changes: dict[str, str | None], sync: bool) -> None:

@@ -234,3 +234,40 @@ def test_writer_is_freed(ours, path, monkeypatch, problem):
     except ours.SafetensorError:
         assert problem
     assert len(made) == 1 and made == freed
+
+
+def test_progress_of_a_save_is_told(ours, path):
+    from safetensors_c import numpy as mine
+    seen = []
+    array = np.arange(1 << 22)  # 32 MiB: several reports are possible
+    mine.save_file({"a": array}, path, progress=lambda done, total: seen.append((done, total)))
+    size = os.path.getsize(path)
+    assert len(seen) >= 2 and seen == sorted(seen) and seen[-1] == (size, size)
+    assert all(total == size for _, total in seen)
+    assert np.array_equal(mine.load_file(path)["a"], array)
+
+
+@pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt])
+def test_failure_of_a_progress_function_ends_the_save(ours, path, problem):
+    from safetensors_c import numpy as mine
+    mine.save_file({"old": np.ones(1)}, path)
+    with open(path, "rb") as file:
+        before = file.read()
+    calls = []
+
+    def stop(done, total):
+        calls.append(done)
+        raise problem("enough")
+    with pytest.raises(problem, match="enough"):
+        mine.save_file({"a": np.zeros(1 << 22)}, path, progress=stop)
+    with open(path, "rb") as file:
+        assert file.read() == before
+    assert len(calls) == 1 and os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+
+
+def test_bar_of_a_save(ours, path, capsys):
+    from safetensors_c import numpy as mine
+    mine.save_file({"a": np.zeros(1000)}, path, progress=True)
+    assert capsys.readouterr().err.startswith("saving [##############################] 8.07 kB of 8.07 kB, ")
+    mine.save_file({"a": np.zeros(1000)}, path)
+    assert capsys.readouterr().err == ""
