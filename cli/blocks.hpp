@@ -27,7 +27,7 @@ struct Part {
 };
 
 // Calls `work` with all bytes of all sources, in their order. A tensor without bytes is left out. Shows a bar with this
-// text while it takes long.
+// text while it takes long; none if the text is empty.
 void for_each_part(const std::vector<Source>& sources, const std::string& what,
                    const std::function<void(const Part&)>& work);
 

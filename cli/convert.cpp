@@ -10,6 +10,7 @@
 #include "inputs.hpp"
 #include "legacy/conversion.hpp"
 #include "model_names.hpp"
+#include "progress.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -40,10 +41,15 @@ st_format format_of(const ConvertOptions& options) {
 }
 
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
+  Progress progress("converting");
+  const auto show = [&](std::uint64_t done, std::uint64_t total) {
+    progress.show(done, total);
+    return true;
+  };
   safetensors::Writer writer;
   writer.copy_metadata(file);
   for (const safetensors::Tensor& tensor : file) writer.add_tensor(tensor);
-  writer.begin(into, options);
+  writer.begin(into, show, options);
   writer.finish();
 }
 

@@ -29,7 +29,7 @@ void draw(const std::string& line) {
 
 }  // namespace
 
-Progress::Progress(std::string what) : what_(std::move(what)), terminal_(error_is_terminal()) {}
+Progress::Progress(std::string what) : what_(std::move(what)), terminal_(!what_.empty() && error_is_terminal()) {}
 
 Progress::~Progress() {
   if (visible_) draw("\r\x1b[K");

@@ -10,7 +10,7 @@ namespace cli {
 
 class Progress {
  public:
-  explicit Progress(std::string what);
+  explicit Progress(std::string what);  // empty: shows nothing
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -14,6 +14,7 @@
 #include "output.hpp"
 #include "output_file.hpp"
 #include "parser.hpp"
+#include "progress.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -26,6 +27,25 @@ struct Conversion {
   const NewTensor* tensor;
 };
 
+// One bar for the data of all files of a model.
+class ModelProgress {
+ public:
+  explicit ModelProgress(const NewModel& model) {
+    for (const NewFile& file : model.files) total_ += file.bytes();
+  }
+
+  // What a writer reports of a file with this much data. The header, which it counts, too, is written first.
+  void show(std::uint64_t bytes, std::uint64_t done, std::uint64_t total) {
+    progress_.show(before_ + done - (total - bytes), total_);
+  }
+  void end_file(std::uint64_t bytes) { before_ += bytes; }
+
+ private:
+  Progress progress_{"writing"};
+  std::uint64_t before_ = 0;  // bytes of the files that are there
+  std::uint64_t total_ = 0;
+};
+
 // Values go through a buffer of their own: st_convert() works on whole elements, and a block holds whole ones.
 void convert_all(const Writer& writer, const std::vector<Conversion>& conversions) {
   std::vector<Source> sources;
@@ -34,7 +54,8 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
     sources.push_back({conversion.tensor->file, conversion.tensor->source});
   }
   std::vector<std::byte> values;
-  for_each_part(sources, "converting", [&](const Part& part) {
+  const std::string no_bar;  // the writer's is enough
+  for_each_part(sources, no_bar, [&](const Part& part) {
     const Conversion& conversion = conversions[part.source];
     const safetensors::Dtype from = conversion.tensor->source.dtype;
     const safetensors::Dtype to = conversion.tensor->dtype;
@@ -46,7 +67,7 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
   });
 }
 
-void write_file(const NewFile& file, const std::string& path, std::uint32_t flags) {
+void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, ModelProgress& progress) {
   Writer writer;
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
@@ -60,12 +81,18 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   st_write_options options = ST_INIT(st_write_options);
   options.flags = flags;
   options.format = format_of_extension(path).value_or(ST_FORMAT_SAFETENSORS);
-  writer.begin(path, options);
+  const std::uint64_t data = file.bytes();
+  const auto show = [&](std::uint64_t done, std::uint64_t total) {
+    progress.show(data, done, total);
+    return true;
+  };
+  writer.begin(path, show, options);
   // In the order of the new file, which a stream must get: all are of one dtype, so that names decide.
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions);
   writer.finish();
+  progress.end_file(data);
 }
 
 void write_index(const NewModel& model, OutputFile& out) {
@@ -99,8 +126,9 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
   NewFiles files(settings.out, names);
+  ModelProgress progress(model);
   for (const NewFile& file : model.files) {
-    files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE); });
+    files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE, progress); });
   }
   if (!model.index.empty()) {
     OutputFile index(in_folder(settings.out, model.index), inputs, /*may_replace=*/false);
@@ -163,7 +191,8 @@ void write_model(const NewModel& model, const WriteSettings& settings, const std
     const bool is_whole = inputs.size() == 1 && input.file.count_shards() == 1 && is_one_file(input.path);
     check_output(path, inputs_of(input), !is_whole);
   }
-  write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U);
+  ModelProgress progress(model);
+  write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U, progress);
 }
 
 void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {

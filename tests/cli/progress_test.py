@@ -37,18 +37,21 @@ class ProgressBar(unittest.TestCase):
         cls.small = cls.folder / "small.safetensors"
         cls.small.write_bytes(file_bytes([("a", "U8", [1], 1)]))
 
-    def hash(self, columns, model):
+    def run_on_terminal(self, columns, *arguments):
         """What the terminal is sent on standard error, and what is in the pipe that is standard output."""
         environment = {name: value for name, value in interfered("time").items() if name != "COLUMNS"}
         controller, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = subprocess.Popen([COMMAND, "hash", model], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = subprocess.Popen([COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=terminal, env=environment)
         os.close(terminal)
         drawn = read_terminal(controller)
         printed, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0)
+        self.assertEqual(process.returncode, 0, drawn)
         return drawn.decode(), printed
+
+    def hash(self, columns, model):
+        return self.run_on_terminal(columns, "hash", model)
 
     def frames(self, columns):
         """The lines that were drawn over each other. The last thing drawn erases them."""
@@ -90,6 +93,39 @@ class ProgressBar(unittest.TestCase):
     def test_the_rest_is_cut(self):
         for line in self.frames(20):
             self.assertRegex(line, r"\A *\d+% \S+ MB of")
+
+    def check_bar(self, what, *arguments, total="41.9"):
+        """Runs a command that writes a new model, and checks its bar."""
+        drawn, printed = self.run_on_terminal(100, *arguments)
+        self.assertEqual(printed, b"")
+        self.assertTrue(drawn.endswith(ERASE), drawn)
+        self.assertEqual(drawn.count(ERASE), 1, drawn)  # one bar, however many files
+        lines = drawn.removesuffix(ERASE).removeprefix("\r").removesuffix("\x1b[K").split("\x1b[K\r")
+        self.assertGreaterEqual(len(lines), 3)
+        shares = []
+        for line in lines:
+            match = re.fullmatch(rf"{what} \[=* *\] +(\d+)% \S+ MB of {re.escape(total)} MB, \S+ MB/s, \d+ s left", line)
+            self.assertIsNotNone(match, line)
+            shares.append(int(match[1]))
+        self.assertEqual(shares, sorted(shares))
+        self.assertEqual(shares[-1], 100)
+        self.assertLess(shares[0], 100)
+
+    def test_commands_that_write_show_one(self):
+        out = self.folder / "out"
+        out.mkdir()
+        parts = self.folder / "parts.safetensors"
+        head = file_bytes([(f"t{i}", "F32", [BYTES // 16], BYTES // 4) for i in range(4)], data=b"")
+        parts.write_bytes(head)
+        os.truncate(parts, len(head) + BYTES)
+        index = out / "shards" / "parts.safetensors.index.json"
+        self.check_bar("writing", "split", parts, index.parent, "--max-size", str(BYTES // 4))
+        self.assertEqual(len(list(index.parent.iterdir())), 5)
+        self.check_bar("writing", "merge", index, out / "merged.safetensors")
+        self.check_bar("writing", "rename", parts, "^t", "u", out / "renamed.safetensors")
+        self.check_bar("writing", "extract", parts, "--filter", "t*", out / "extracted.safetensors")
+        self.check_bar("writing", "cast", parts, out / "cast.safetensors", "--to", "F16", total="21.0")
+        self.check_bar("converting", "convert", parts, out / "converted.bt")
 
     def test_short_work_shows_none(self):
         drawn, printed = self.hash(100, self.small)
