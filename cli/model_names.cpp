@@ -33,7 +33,7 @@ std::string without_number(const std::string& name) {
   return dash == std::string::npos ? name : name.substr(0, dash);
 }
 
-// As the library chooses the index of a folder.
+// As the library chooses the index of a folder: docs/format.md 2.4.
 std::string index_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -41,10 +41,10 @@ std::string index_in(const std::string& folder) {
     const std::string name = text_of(at->path().filename());
     if (name.ends_with(kIndexEnding)) names.push_back(name);
   }
-  const auto usual =
-      std::find_if(names.begin(), names.end(), [](const auto& name) { return name.starts_with("model.safetensors"); });
-  if (usual != names.end()) return *usual;
-  return names.empty() ? "" : names.front();
+  const std::string usual = "model" + std::string(kIndexEnding);
+  if (std::find(names.begin(), names.end(), usual) != names.end()) return usual;
+  const bool is_passed_over = std::filesystem::exists(path_of(folder) / "model.safetensors", error);
+  return names.empty() || is_passed_over ? "" : names.front();
 }
 
 std::string extension_of(const std::string& path) {

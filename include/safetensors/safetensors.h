@@ -203,10 +203,14 @@ typedef struct st_open_options {
  *   - a safetensors or bintensors file; its content decides which (with ST_OPEN_REFERENCE only
  *     safetensors is known);
  *   - the index of a model of several files, whose name ends in ".index.json";
- *   - a folder. It stands for the index in it; without an index, for the only ".safetensors" file
- *     in it; without either, for the numbered shards (NAME-00001-of-00003.safetensors) in it. Of
- *     several indexes or several files, the one that is called model.safetensors.index.json or
- *     model.safetensors is opened.
+ *   - a directory, which stands for the first of these that is in it:
+ *       1. model.safetensors.index.json;
+ *       2. model.safetensors;
+ *       3. the only index NAME.safetensors.index.json. Other names that end in ".index.json" are
+ *          opened by their own path only;
+ *       4. the only file NAME.safetensors, or the only set of numbered shards, such as
+ *          NAME-00001-of-00003.safetensors. Numbers may have any number of digits.
+ *     Until version 0.3 an index came before model.safetensors, and a file before a set.
  *
  * Shards must lie in or below the folder of their index. A symbolic link of a shard may lead out of
  * it only in the cache of a model hub, from snapshots/ to blobs/, or with ST_OPEN_FOLLOW_LINKS.
@@ -214,8 +218,8 @@ typedef struct st_open_options {
  *
  * options may be NULL. *out is freed with st_free.
  *
- * ST_ERR_OPEN   the path does not exist, cannot be opened or is no regular file, or the folder
- *               holds no model, or several.
+ * ST_ERR_OPEN   the path does not exist, cannot be opened or is no regular file, or the directory
+ *               holds no model, or several: the message names two of them.
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    the system refuses the mapping that options.io demands.
  * ST_ERR_SHARD  a shard is missing or lies out of bounds, or the index and the shards differ.

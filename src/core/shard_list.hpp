@@ -3,18 +3,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/folder.hpp"
+#include "io/identity.hpp"
 
 namespace st::core {
 
 struct ShardList {
   std::unique_ptr<io::Folder> folder;
-  std::string index;               // file name of the index in the folder; empty when there is none
-  std::vector<std::string> files;  // ascending; the model's, or with an index a guess at what it is going to say
+  std::string index;  // file name of the index in the folder; empty when there is none
+  // The model's, ascending by number. With an index a guess at what it is going to say, ascending by bytes.
+  std::vector<std::string> files;
 };
 
 bool is_index_name(std::string_view path);
@@ -22,8 +26,17 @@ bool is_index_name(std::string_view path);
 // The parts of an index's path, and what its folder shows.
 ShardList shards_of_index(std::string_view path);
 
-// An index, or else one model, or else the numbered shards of one: whatever the folder holds, and an error that says
-// what is there when that is nothing or not clear.
+// Chooses what a folder stands for (docs/format.md 2.4). Throws an error that names the candidates if there is not
+// exactly one.
 ShardList shards_of_folder(std::unique_ptr<io::Folder> folder);
+
+// Two shards that are one file, as links make them.
+struct SameFile {
+  std::size_t first;
+  std::size_t second;
+};
+
+// Returns the pair with the lowest second shard. An identity is nullopt if the shard is not a file.
+std::optional<SameFile> find_same_file(std::span<const std::optional<io::Identity>> shards);
 
 }  // namespace st::core

@@ -383,8 +383,79 @@ TEST_F(ShardListTest, NoIncompleteSetOfNumberedShardsIsAModel) {
   for (const char* const name : {"m-1-of-2", "m-01-of-2"}) {
     put(formatted("twice/{}.safetensors", name), model(entry(name, 0), 4, 'z'));
   }
-  const std::string message = error_of(folder / "twice").message;
-  EXPECT_NE(message.find("shard 2 of 2 of 'm' is missing"), std::string::npos) << message;
+  const Error error = error_of(folder / "twice");
+  EXPECT_EQ(error.status, Status::open);
+  EXPECT_NE(error.message.find("'m-01-of-2.safetensors' and 'm-1-of-2.safetensors' are both shard 1 of 2"),
+            std::string::npos)
+      << error.message;
+}
+
+TEST_F(ShardListTest, NumbersOfShardsAreNumbers) {
+  for (int i = 1; i <= 10; ++i) {
+    put(formatted("numbers/m-{}-of-{}.safetensors", i, i == 7 ? "0010" : "10"),
+        model(entry(formatted("t{}", i), 0), 4, 'z'));
+  }
+  const CheckpointPtr file = open(folder / "numbers");
+  ASSERT_EQ(file->count_shards(), 10U);
+  for (int i = 1; i <= 10; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i - 1U);
+  for (const char* const outside : {"m-0-of-10", "m-11-of-10"}) {
+    put(formatted("numbers/{}.safetensors", outside), model(entry("x", 0), 4, 'z'));
+    const Error error = error_of(folder / "numbers");
+    EXPECT_EQ(error.status, Status::shard);
+    EXPECT_NE(error.message.find(formatted("the number of '{}.safetensors' is not from 1 to 10", outside)),
+              std::string::npos)
+        << error.message;
+    fs::remove(folder / formatted("numbers/{}.safetensors", outside));
+  }
+}
+
+struct Directory {
+  std::vector<const char*> files;  // each with a tensor of its name; an index lists that of shard.safetensors
+  const char* opened;              // or nullptr
+  const char* message = "";
+};
+
+// docs/format.md 2.4
+TEST_F(ShardListTest, ADirectoryStandsForTheFirstOfTheList) {
+  const char* const kModelIndex = "model.safetensors.index.json";
+  const Directory cases[] = {
+      {{kModelIndex, "a.safetensors.index.json", "model.safetensors", "shard.safetensors"}, "shard.safetensors"},
+      {{"a.safetensors.index.json", "model.safetensors", "shard.safetensors"}, "model.safetensors"},
+      {{"model.safetensors", "vae.safetensors", "m-1-of-1.safetensors"}, "model.safetensors"},
+      {{"a.safetensors.index.json", "vae.safetensors", "m-1-of-1.safetensors", "shard.safetensors"},
+       "shard.safetensors"},
+      {{"a.safetensors.index.json", "model.safetensors.index.json.safetensors.index.json", "shard.safetensors"},
+       nullptr,
+       "several models, 'a.safetensors.index.json' and 'model.safetensors.index.json.safetensors.index.json'"},
+      {{"model.safetensors.old.safetensors", "vae.safetensors"},
+       nullptr,
+       "several models, 'model.safetensors.old.safetensors' and 'vae.safetensors'"},
+      {{"adapter_model.safetensors", "m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"},
+       nullptr,
+       "several models, 'adapter_model.safetensors' and 'm-00001-of-00002.safetensors'"},
+      {{"pytorch_model.bin.index.json", "vae.safetensors"}, "vae.safetensors"},
+      {{"pytorch_model.bin.index.json", "index.json"}, nullptr, "holds no safetensors file"},
+      {{"vae.safetensors.bak", "vae.safetensors"}, "vae.safetensors"},
+      {{"m-1-of-1.safetensors"}, "m-1-of-1.safetensors"},
+  };
+  for (std::size_t i = 0; i < std::size(cases); ++i) {
+    SCOPED_TRACE(i);
+    const fs::path here = folder / formatted("case-{}", i);
+    for (const std::string name : cases[i].files) {
+      put((here.filename() / name).string(), name.ends_with(".json")
+                                                 ? R"({"weight_map":{"shard.safetensors":"shard.safetensors"}})"
+                                                 : model(entry(name, 0), 4, 'z'));
+    }
+    const Error error = error_of(here);
+    EXPECT_NE(error.message.find(cases[i].message), std::string::npos) << error.message;
+    if (cases[i].opened == nullptr) {
+      EXPECT_EQ(error.status, Status::open);
+      continue;
+    }
+    ASSERT_EQ(error.status, Status::ok) << error.message;
+    EXPECT_EQ(open(here)->count_shards(), 1U);
+    EXPECT_NE(open(here)->tensor(cases[i].opened), nullptr);
+  }
 }
 
 }  // namespace
