@@ -97,8 +97,7 @@ void add_metadata(Catalog& catalog, const std::pmr::vector<MetadataPair>& of_ind
                   const std::pmr::deque<Shard>& shards, std::uint64_t seed) {
   auto& all = catalog.metadata;
   auto& index = catalog.metadata_index;
-  const std::span<const MetadataPair> of_shard =
-      shards.empty() ? std::span<const MetadataPair>() : shards.front().table.metadata;
+  const std::span<const MetadataPair> of_shard = shards.front().table.metadata;
   const std::size_t most = of_index.size() + of_shard.size();
   if (most >= UINT32_MAX) fail(Status::overflow, "a checkpoint of {} metadata pairs", most);
   all.reserve(most);

@@ -26,7 +26,7 @@ struct Catalog {
   std::pmr::vector<TensorRef> tensors;        // shard after shard, each in data order
   NameIndex<TensorRef> index;
   std::pmr::vector<MetadataPair> metadata;  // the index file's, then what the first shard adds
-  NameIndex<MetadataPair> metadata_index;   // the first of a key that the index file gives twice
+  NameIndex<MetadataPair> metadata_index;
   bool has_metadata = false;
   std::vector<std::string> warnings;  // what is odd and no error
 

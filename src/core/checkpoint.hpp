@@ -57,7 +57,7 @@ class Checkpoint {
   bool has_metadata() const;                                 // also for an empty map, which is not the same as none
   const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
 
-  Format format() const { return shards_.empty() ? Format::safetensors : first().format; }
+  Format format() const { return first().format; }
 
   std::span<const std::string> warnings() const;  // what is odd and no error
 

@@ -169,9 +169,9 @@ TEST_F(ShardListTest, AFalseClaimIsToldBeforeATensorOfTwoShards) {
 
 TEST_F(ShardListTest, MetadataOfTheIndexComesFirst) {
   put("model.safetensors.index.json",
-      R"({"metadata":{"a":"1","format":"np","a":"2","":null},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+      R"({"metadata":{"a":"1","format":"np","":null},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
   const CheckpointPtr file = open(index());
-  ASSERT_EQ(file->metadata().size(), 4U);
+  ASSERT_EQ(file->metadata().size(), 3U);
   EXPECT_EQ(file->metadata("a")->value, "1");
   EXPECT_EQ(file->metadata("format")->value, "np");
   EXPECT_EQ(file->metadata("")->value, "null");
@@ -188,6 +188,29 @@ TEST_F(ShardListTest, AnEmptyMapIsMetadataAndNoneIsNot) {
     bool has;
   } cases[] = {{"", false}, {R"("__metadata__":{},)", true}, {R"("__metadata__":{"k":"v"},)", true}};
   for (const auto& [metadata, has] : cases) {
+TEST_F(ShardListTest, AMetadataKeyThatTheIndexGivesTwiceHasOneValue) {
+  std::string pairs;
+  for (int i = 0; i < 300; ++i) pairs += formatted(R"("k{}":"v",)", i);
+  const std::string front = R"({"metadata":{"a":"1",)" + pairs;
+  put("model.safetensors.index.json",
+      front + R"(  "a":{"b":2}},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+  for (const format::Rules rules : {format::Rules::standard, format::Rules::strict}) {
+    OpenOptions options;
+    options.header.rules = rules;
+    const Error error = error_of(index(), options);
+    EXPECT_EQ(error.status, Status::duplicate);
+    EXPECT_EQ(error.message, "index: metadata key 'a' is given twice");
+    EXPECT_EQ(error.offset, front.size() + 2);
+  }
+  OpenOptions reference;
+  reference.header.rules = format::Rules::reference;
+  const CheckpointPtr file = open(index(), reference);
+  EXPECT_EQ(file->metadata("a")->value, R"({"b":2})");
+  EXPECT_EQ(file->metadata()[0].value, R"({"b":2})");
+  ASSERT_EQ(file->metadata().size(), 302U);  // one is the first shard's
+  for (const format::MetadataPair& pair : file->metadata()) EXPECT_EQ(file->metadata(pair.key), &pair) << pair.key;
+}
+
     put("one/model.safetensors", file_with(metadata));
     EXPECT_EQ(open(folder / "one/model.safetensors")->has_metadata(), has);
     EXPECT_EQ(open(folder / "one")->has_metadata(), has);  // the same file

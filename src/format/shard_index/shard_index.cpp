@@ -30,7 +30,9 @@ class IndexParser {
         index_(index),
         known_(index.shards.get_allocator().resource()),
         names_(index.shards.get_allocator().resource()),
-        seed_(options.seed) {
+        known_keys_(index.shards.get_allocator().resource()),
+        seed_(options.seed),
+        last_key_counts_(options.rules == Rules::reference) {
     in_.document = "index";
   }
 
@@ -81,6 +83,7 @@ class IndexParser {
 
   // Neighbours are mostly in the same file.
   std::uint32_t shard_number(std::string_view name) {
+    if (index_.entries.empty()) in_.fail_here(Status::schema, weight_map_, "weight_map lists no tensor");
     if (last_ < names_.size() && names_[last_].text == name) return last_;
     if (names_.size() == known_room_) grow();
     const auto next = static_cast<std::uint32_t>(names_.size());
@@ -93,6 +96,7 @@ class IndexParser {
       names_.pop_back();
     }
     return last_;
+      weight_map_ = place;
   }
 
   void grow() {
@@ -115,7 +119,7 @@ class IndexParser {
         in_.skip_value(2);
         value = {first, static_cast<std::size_t>(in_.behind() - first)};
       }
-      index_.metadata.push_back({keep(key), keep(value)});
+      add_metadata({keep(key), keep(value)}, place);
     } while (in_.take(','));
     in_.expect('}');
   }
@@ -143,6 +147,7 @@ class IndexParser {
   std::uint32_t last_ = 0;
   bool weight_map_seen_ = false;
   bool metadata_seen_ = false;
+      const char* const place = in_.at();
 };
 
 }  // namespace
@@ -158,6 +163,24 @@ void read(std::span<char> text, const HeaderOptions& options, Index& index) {
 
 void require_safe_name(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  // As in a header, a key that is given twice is an error, except by the rules of the reference.
+  void add_metadata(const MetadataPair& pair, const char* place) {
+    auto& pairs = index_.metadata;
+    if (pairs.size() == known_keys_room_) {
+      known_keys_room_ = std::max<std::size_t>(64, 2 * pairs.size());
+      known_keys_.reset(known_keys_room_, seed_);
+      for (std::uint32_t i = 0; i < pairs.size(); ++i) known_keys_.insert(pairs.data(), i);
+    }
+    pairs.push_back(pair);
+    const std::uint32_t earlier = known_keys_.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
+    if (earlier == NameIndex<MetadataPair>::kNone) return;
+    if (!last_key_counts_) {
+      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(pair.key)));
+    }
+    pairs[earlier] = pair;
+    pairs.pop_back();
+  }
+
   if (name.empty()) refuse(name, "is empty");
   if (name.find('\0') != name.npos) refuse(name, "holds a NUL");
   if (name.find('\\') != name.npos) refuse(name, "holds a backslash");
@@ -171,3 +194,7 @@ void require_safe_name(std::string_view name) {
 }
 
 }  // namespace st::format::shard_index
+  NameIndex<MetadataPair> known_keys_;
+  std::size_t known_keys_room_ = 0;
+  bool last_key_counts_;
+  const char* weight_map_ = nullptr;  // its place in the text

@@ -24,14 +24,14 @@ struct Index {
   std::pmr::monotonic_buffer_resource arena;
   std::pmr::vector<std::string_view> shards;  // file names, each once, ascending by bytes
   std::pmr::vector<Entry> entries;            // in the order of the text; a tensor may still stand twice
-  std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as their JSON text; NUL-terminated
+  std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as JSON text; NUL-terminated; keys once
 
   explicit Index(std::pmr::memory_resource* memory)
       : arena(memory), shards(memory), entries(memory), metadata(memory) {}
 };
 
-// `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `seed` and `window_bytes` of the
-// options are used.
+// `text` is followed by kPadding zero bytes. Held to the strictness of a header. Only `rules`, `seed` and `window_bytes` of
+// the options are used.
 void read(std::span<char> text, const HeaderOptions& options, Index& index);
 
 // Throws Status::shard unless `name` stays inside the folder of the index as far as its spelling tells: it is not
