@@ -193,7 +193,8 @@ typedef struct st_open_options {
                                     the file is opened the caller's functions are called on the
                                     calling thread only.                                     */
   uint64_t max_header_bytes;     /* The longest header, and the longest index, that is taken. 0, or
-                                    above 100,000,000: the format's limit, 100,000,000.      */
+                                    above 100,000,000: the format's limit, 100,000,000. The sum
+                                    of all headers has another limit: see st_open.           */
   const st_allocator *allocator; /* NULL: memory comes from the C++ runtime.                 */
 } st_open_options;
 
@@ -214,6 +215,9 @@ typedef struct st_open_options {
  *
  * Shards must lie in or below the folder of their index. A symbolic link of a shard may lead out of
  * it only in the cache of a model hub, from snapshots/ to blobs/, or with ST_OPEN_FOLLOW_LINKS.
+ * Two shards must not be the same file, by two spellings of its path or by links. The headers of
+ * all shards have at most 400,000,000 bytes in sum, which is enough for about 3,000,000 tensors.
+ * This bounds the memory that opening takes. (Both since version 0.3.)
  * Starts threads if there are several shards.
  *
  * options may be NULL. *out is freed with st_free.
@@ -222,7 +226,9 @@ typedef struct st_open_options {
  *               holds no model, or several: the message names two of them.
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    the system refuses the mapping that options.io demands.
- * ST_ERR_SHARD  a shard is missing or lies out of bounds, or the index and the shards differ.
+ * ST_ERR_SHARD  a shard is missing or lies out of bounds, two shards are one file, or the index and
+ *               the shards differ.
+ * ST_ERR_HEADER_SIZE  a header, the index or the sum of the headers is too long.
  * 3xx           the content of a file is wrong: see "Errors". */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
                          st_error *err);

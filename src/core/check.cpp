@@ -36,6 +36,7 @@ struct CheckedFile {
 struct CheckedShard {
   Shard shard{std::pmr::new_delete_resource()};
   CheckedFile file;
+  std::optional<io::Identity> identity;
   std::vector<bool> listed;
   bool good = false;
 };
@@ -55,7 +56,7 @@ std::vector<char> padded_copy(std::span<const char> text) {
 
 class Checker {
  public:
-  explicit Checker(const OpenOptions& options) : options_(options) {
+  explicit Checker(const OpenOptions& options) : options_(options), headers_{options.max_headers_bytes} {
     options_.header.seed = io::hash_seed(this);
     options_.header.index_names = true;
   }
@@ -79,7 +80,9 @@ class Checker {
     for (const std::string_view name : names) {
       if (!index_.takes(/*is_note=*/false)) break;  // an index may name millions that are not there
       open_shard(list, std::string(name));
+      if (headers_.exceeded()) return;
     }
+    check_files();
     check_names();
     if (has_index) check_claims(index);
   }
@@ -112,14 +115,15 @@ class Checker {
   void header_of(CheckedShard& checked, std::unique_ptr<io::Source> source) {
     Shard& shard = checked.shard;
     shard.source = std::move(source);
+    checked.identity = shard.source->identity();
     checked.file.path = std::make_shared<const std::string>(shard.source->name());
     shard.path = checked.file.path->c_str();
     const std::uint64_t size = shard.source->size();
     try {
-      read_header_text(shard, options_.header);
+      read_header_text(shard, options_.header, &headers_);
     } catch (const Error& error) {
       shard.source.reset();
-      return add(checked.file, error);
+      return add(headers_.exceeded() ? index_ : checked.file, error);
     }
     shard.source.reset();  // an index may name more shards than a process may have open
     const std::vector<char> text = padded_copy(shard.header.bytes());
@@ -190,6 +194,16 @@ class Checker {
       }
       add(index_, error);
     }
+  }
+
+  void check_files() {
+    std::vector<std::optional<io::Identity>> identities;
+    for (const CheckedShard& checked : shards_) identities.push_back(checked.identity);
+    const std::optional<SameFile> same = find_same_file(identities);
+    if (!same) return;
+    add(index_, Error{Status::shard, 0, kNowhere,
+                      formatted("shards {} and {} are one file", in_quotes(shards_[same->first].file.path),
+                                in_quotes(shards_[same->second].file.path))});
   }
 
   void check_names() {
@@ -269,6 +283,7 @@ class Checker {
   }
 
   OpenOptions options_;
+  HeaderSum headers_;
   std::deque<CheckedShard> shards_;
   CheckedFile index_;  // or, where there is none, the folder
   Report report_;

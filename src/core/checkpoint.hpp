@@ -18,9 +18,14 @@
 
 namespace st::core {
 
+// Four times the limit of one header, enough for 3,000,000 tensors of 130 bytes: a model of 161 shards and 92,000 tensors
+// has 12 MB. So a model in shards may hold more tensors than a file, and opening it takes a bounded amount of memory.
+inline constexpr std::uint64_t kMostHeaderBytesOfModel = 4 * format::kMaxHeaderBytes;
+
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
   format::HeaderOptions header;
+  std::uint64_t max_headers_bytes = kMostHeaderBytesOfModel;  // of all shards in sum
   unsigned threads = 0;       // for the headers of many shards; 0: as many as the machine runs
   bool follow_links = false;  // also where a shard's link leaves the folder of its index
   Allocator allocator;

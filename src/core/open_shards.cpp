@@ -47,8 +47,10 @@ struct OpeningState {
   explicit OpeningState(std::pmr::memory_resource* memory) : index(memory) {}
 };
 
+constexpr std::size_t kWholeModel = SIZE_MAX;
+
 struct Fault {
-  std::size_t shard;
+  std::size_t shard;  // or kWholeModel
   Error error;
 };
 
@@ -91,35 +93,47 @@ void read_index(const Opening& opening, OpeningState& reading) {
   reading.claims.emplace(reading.index, opening.memory);
 }
 
-void load_one(Shard& shard, std::string_view name, const Opening& opening) {
+void load_one(Shard& shard, std::string_view name, const Opening& opening, HeaderSum& sum) {
   shard.source = opening.list.folder->open(std::string(name), opening.options.follow_links);
   shard.path = shard.source->name();
-  load(shard, opening.options.io, opening.header);
+  load(shard, opening.options.io, opening.header, &sum);
+}
+
+// Comes before the faults of the shards: which of them were read until the sum was too large depends on the threads.
+Fault fault_of_sum(const HeaderSum& sum, std::size_t shards, const Opening& opening) {
+  const std::string& model = opening.has_index() ? opening.list.index : opening.list.folder->path();
+  return {kWholeModel, Error{Status::header_size, 0, kNowhere,
+                             formatted("{}: the headers of the first {} shards have {} bytes, the limit is {}",
+                                       in_quotes(model), shards, sum.bytes.load(), sum.limit)}};
 }
 
 // Reads the headers of these files, and does `besides`. In batches, each twice as long as the one before: an index may
 // name a million shards that are not there, and nothing is made for those that come long after the first fault, which
 // is what is returned.
 std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shards, std::pmr::memory_resource& memory,
-                              std::vector<NameHashes>& hashes, const std::function<void()>& besides) {
+                              OpeningState& reading, const std::function<void()>& besides) {
   constexpr std::size_t kFirstBatch = 256;
+  const unsigned threads = names.size() > 1 ? opening.threads : 1;
+  HeaderSum sum{opening.options.max_headers_bytes};
+  std::vector<NameHashes>& hashes = reading.hashes;
   do {
     const std::size_t first = shards.size();
     const Names batch = names.subspan(first, std::min(std::max(first, kFirstBatch), names.size() - first));
     for (std::size_t i = 0; i < batch.size(); ++i) shards.emplace_back(&memory).number = first + i;
     hashes.resize(shards.size());
     std::vector<std::optional<Error>> errors(batch.size());
-    parallel_for(batch.size() + 1, opening.threads, [&](std::size_t round) {
+    parallel_for(batch.size() + 1, threads, [&](std::size_t round) {
       if (round == 0) return first == 0 ? besides() : void();
       const std::size_t i = round - 1;
       Shard& shard = shards[first + i];
       try {
-        load_one(shard, batch[i], opening);
+        load_one(shard, batch[i], opening, sum);
         hashes[first + i] = hash_names(shard.table, opening.header.seed);
       } catch (const Error& error) {
         errors[i] = error;
       }
     });
+    if (sum.exceeded()) return fault_of_sum(sum, shards.size(), opening);
     if (auto fault = first_of(errors, first)) return fault;
   } while (shards.size() < names.size());
   return std::nullopt;
@@ -143,7 +157,7 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
     Pool& memory = pool.emplace(likely_bytes(names.size()), opening.memory);
     // Its first block, which the heap of a thread that is about to end would not keep for the next opening.
     if (are_there) static_cast<void>(memory.allocate(1));
-    return load_all(opening, names, shards, memory, reading.hashes, besides);
+    return load_all(opening, names, shards, memory, reading, besides);
   };
   const std::vector<std::string_view> found(opening.list.files.begin(), opening.list.files.end());
   auto fault = load_named(found, !found.empty(), [&] {
@@ -153,10 +167,21 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
   if (!opening.has_index()) said.assign(found.begin(), found.end());
   if (!std::equal(found.begin(), found.end(), said.begin(), said.end())) fault = load_named(said, false, [] {});
   if (!fault) return;
+  if (fault->shard == kWholeModel) throw Error(std::move(fault->error));
   for (std::size_t i = 0; i < fault->shard; ++i) {
     if (may_repeat(reading.hashes[i])) index_names(opening, reading, shards[i]);
   }
   throw Error(error_of_shard(std::move(fault->error), said[fault->shard], opening.list.index));
+}
+
+void require_different_files(const Shards& shards) {
+  std::vector<std::optional<io::Identity>> identities;
+  identities.reserve(shards.size());
+  for (const Shard& shard : shards) identities.push_back(shard.source->identity());
+  const std::optional<SameFile> same = find_same_file(identities);
+  if (!same) return;
+  fail(Status::shard, "shards {} and {} are one file", in_quotes(shards[same->first].path),
+       in_quotes(shards[same->second].path));
 }
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
@@ -208,12 +233,14 @@ void Checkpoint::load_shards(const ShardList& list, const OpenOptions& options) 
   opening.header.index_names = false;
   OpeningState reading(&memory_);
   read_headers(opening, pool_, shards_, reading);
+  if (shards_.size() == 1) opening.threads = 1;
 
   for (Shard& shard : shards_) shard.checkpoint = this;
 
   Catalog& catalog = catalog_.emplace(&memory_);
   const std::optional<Error> in_two_shards = gather_tensors(opening, shards_, reading, catalog);
 
+  require_different_files(shards_);
   if (reading.claims) catalog.warnings = check_all_claims(opening, shards_, reading, catalog);
   if (in_two_shards) throw Error(*in_two_shards);
   add_metadata(catalog, reading.index.metadata, shards_, opening.header.seed);

@@ -23,13 +23,21 @@ constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: lon
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
 
-void read_text(Shard& shard, const format::HeaderOptions& options) {
+// A header that is read again counts once.
+void add_to(HeaderSum* sum, std::uint64_t bytes, const Shard& shard) {
+  if (sum == nullptr || shard.header.data() != nullptr) return;
+  sum->bytes += bytes;
+  if (sum->exceeded()) fail(Status::header_size, "the headers of the model exceed {} bytes", sum->limit);
+}
+
+void read_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   const std::uint64_t size = shard.source->size();
   std::array<char, kFirstBytes> first;
   const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(size, first.size()));
   shard.source->read_at(0, first.data(), have);
   const format::HeaderExtent extent = format::find_header({first.data(), have}, size, options);
   const auto length = static_cast<std::size_t>(extent.bytes);
+  add_to(sum, extent.bytes, shard);
   if (shard.header.data() == nullptr || shard.header.size() != length)
     shard.header = core::PaddedBuffer(length, shard.memory);
   shard.header_begin = extent.begin;
@@ -42,14 +50,14 @@ void read_text(Shard& shard, const format::HeaderOptions& options) {
 }
 
 // While no edit is under way, or, where there are no locks, until nothing changes between two readings.
-void read_text_again(Shard& shard, const format::HeaderOptions& options) {
+void read_text_again(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
-  read_text(shard, options);
+  read_text(shard, options, sum);
   for (int i = 0; lock == nullptr; ++i) {
     if (i == kMostRereads) fail(Status::read, "the header changes all the time while it is read");
     const std::string before(shard.header.data(), shard.header.size());
     std::this_thread::sleep_for(kBetweenReadings);
-    read_text(shard, options);
+    read_text(shard, options, sum);
     if (before == std::string_view(shard.header.data(), shard.header.size())) return;
   }
 }
@@ -75,20 +83,20 @@ Shard::~Shard() {
 }
 
 // Never half of an edit: see io/posix/edit_lock.hpp.
-void read_header_text(Shard& shard, const format::HeaderOptions& options) {
+void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {
-    read_text(shard, options);
+    read_text(shard, options, sum);
     whole = !shard.source->changed_lately();
   } catch (const Error&) {
     if (!shard.source->changed_lately()) throw;
   }
-  if (!whole) read_text_again(shard, options);
+  if (!whole) read_text_again(shard, options, sum);
 }
 
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options) try {
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum) try {
   const std::uint64_t size = shard.source->size();
-  read_header_text(shard, options);
+  read_header_text(shard, options, sum);
 
   options.owner = &shard;
   format::read_header(shard.header.bytes(), size, options, shard.table);

@@ -45,11 +45,20 @@ struct Shard {
 
 inline const Shard& shard_of(const Tensor& tensor) { return *static_cast<const Shard*>(tensor.owner); }
 
+// The sum of the headers of a model. Counts from any thread.
+struct HeaderSum {
+  std::uint64_t limit;
+  std::atomic<std::uint64_t> bytes{0};
+
+  bool exceeded() const { return bytes > limit; }
+};
+
 // Reads and checks the header of shard.source, then prepares the source for views. Throws at the first fault.
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options);
+// Adds the length of the header to `sum` before it takes memory for it, and throws if that exceeds the limit.
+void load(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum = nullptr);
 
 // The first step of load(): reads shard.header, and never half of an edit.
-void read_header_text(Shard& shard, const format::HeaderOptions& options);
+void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum = nullptr);
 
 // For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.
 void index_names(Shard& shard, format::HeaderOptions options);

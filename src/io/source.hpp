@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "io/advice.hpp"
+#include "io/identity.hpp"
 
 namespace st::io {
 
@@ -58,6 +60,9 @@ class Source {
 
   // As errors name it, and st_get_shard_path() returns it; empty if it has no name. Valid as long as the source.
   virtual const char* name() const { return ""; }
+
+  // The file that the source reads, in the state in which it was opened. nullopt if the source is not a file.
+  virtual std::optional<Identity> identity() const { return std::nullopt; }
 
   virtual Traits traits() const { return {}; }
 

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <new>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "core/check.hpp"
 #include "shards.hpp"
 
 namespace st::core {
@@ -95,6 +95,16 @@ const BadIndex kBad[] = {
     {"file null", R"({"weight_map":{"a":null}})", Status::schema, "no file name for tensor 'a'"},
     {"a list", "[]", Status::schema, "index: is not an object"},
     {"empty", "", Status::json, "index: "},
+    {"one shard in two spellings",
+     R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":".//model-00001-of-00002.safetensors"}})",
+     Status::shard, "'model-00001-of-00002.safetensors' and './/model-00001-of-00002.safetensors' are one file"},
+    {"two spellings that are not the shortest", R"({"weight_map":{"a":"sub//x/./y","b":"./sub/x/y/"}})", Status::shard,
+     "shards './sub/x/y/' and 'sub//x/./y' are one file"},
+    {"the folder in two spellings", R"({"weight_map":{"a":".","b":"./"}})", Status::shard,
+     "shards '.' and './' are one file"},
+    {"no tensor", R"({"weight_map":{}})", Status::schema, "weight_map lists no tensor"},
+    {"no tensor, and metadata", R"({"metadata":{"a":"b"},"weight_map":{}})", Status::schema,
+     "weight_map lists no tensor"},
     {"trailing comma", R"({"weight_map":{"a":"model-00001-of-00002.safetensors",}})", Status::json, "expected '\"'"},
     {"text after", "{\"weight_map\":{}} x", Status::json, "more text"},
     {"not UTF-8", "{\"weight_map\":{\"\xff\":\"x\"}}", Status::utf8, "index is not UTF-8: byte 0xff at 16"},
@@ -178,16 +188,6 @@ TEST_F(ShardListTest, MetadataOfTheIndexComesFirst) {
   EXPECT_EQ(file->metadata("b"), nullptr);
 }
 
-TEST_F(ShardListTest, AnEmptyMapIsMetadataAndNoneIsNot) {
-  const auto file_with = [](const std::string& metadata) {
-    const std::string header = "{" + metadata + R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
-    return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
-  };
-  const struct {
-    const char* metadata;
-    bool has;
-  } cases[] = {{"", false}, {R"("__metadata__":{},)", true}, {R"("__metadata__":{"k":"v"},)", true}};
-  for (const auto& [metadata, has] : cases) {
 TEST_F(ShardListTest, AMetadataKeyThatTheIndexGivesTwiceHasOneValue) {
   std::string pairs;
   for (int i = 0; i < 300; ++i) pairs += formatted(R"("k{}":"v",)", i);
@@ -211,6 +211,16 @@ TEST_F(ShardListTest, AMetadataKeyThatTheIndexGivesTwiceHasOneValue) {
   for (const format::MetadataPair& pair : file->metadata()) EXPECT_EQ(file->metadata(pair.key), &pair) << pair.key;
 }
 
+TEST_F(ShardListTest, AnEmptyMapIsMetadataAndNoneIsNot) {
+  const auto file_with = [](const std::string& metadata) {
+    const std::string header = "{" + metadata + R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+    return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
+  };
+  const struct {
+    const char* metadata;
+    bool has;
+  } cases[] = {{"", false}, {R"("__metadata__":{},)", true}, {R"("__metadata__":{"k":"v"},)", true}};
+  for (const auto& [metadata, has] : cases) {
     put("one/model.safetensors", file_with(metadata));
     EXPECT_EQ(open(folder / "one/model.safetensors")->has_metadata(), has);
     EXPECT_EQ(open(folder / "one")->has_metadata(), has);  // the same file
@@ -240,24 +250,62 @@ TEST_F(ShardListTest, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   }
 }
 
-TEST_F(ShardListTest, WithoutShardsAreEmptyAndSafetensors) {
-  put("none/model.safetensors.index.json", R"({"weight_map":{}})");
-  OpenOptions options;  // memory in which no shard can be mistaken for one
-  options.allocator.alloc = [](void*, std::size_t size, std::size_t align) {
-    return std::memset(::operator new (size, std::align_val_t{align}), 0xEE, size);
-  };
-  options.allocator.free = [](void*, void* memory, std::size_t, std::size_t align) {
-    ::operator delete (memory, std::align_val_t{align});
-  };
-  const CheckpointPtr file = open(folder / "none/model.safetensors.index.json", options);
-  EXPECT_EQ(file->count_shards(), 0U);
-  EXPECT_EQ(file->count_tensors(), 0U);
-  EXPECT_EQ(file->tensor_at(0), nullptr);
-  EXPECT_EQ(file->tensor("a"), nullptr);
-  EXPECT_FALSE(file->has_metadata());
-  EXPECT_EQ(file->metadata("a"), nullptr);
-  EXPECT_EQ(file->format(), Format::safetensors);
-  EXPECT_TRUE(file->warnings().empty());
+// Names are refused before a file is opened.
+TEST_F(ShardListTest, AThousandSpellingsOfOneShardOpenNoFile) {
+  std::string map;
+  for (int i = 0; i < 1000; ++i) {
+    map += formatted(R"({}"t{}":".{}x.safetensors")", i == 0 ? "" : ",", i, std::string(1 + i, '/'));
+  }
+  put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const Error error = error_of(index());  // and not that it is missing
+  EXPECT_EQ(error.status, Status::shard);
+  EXPECT_TRUE(error.message.ends_with(" are one file")) << error.message;
+}
+
+TEST_F(ShardListTest, AShardMayHaveALongSpelling) {
+  put("model.safetensors.index.json",
+      mapping("model-00001-of-00002.safetensors", ".//./model-00002-of-00002.safetensors"));
+  EXPECT_EQ(open(index())->count_tensors(), 3U);
+}
+
+// Counted before memory is taken for them, in all shards of a batch: so the message does not depend on the threads.
+TEST_F(ShardListTest, TheHeadersOfAllShardsAreBounded) {
+  put("model.safetensors.index.json", kGood);
+  const std::uint64_t sum = [this] {
+    const CheckpointPtr file = open(index());
+    return file->shard(0).header.size() + file->shard(1).header.size();
+  }();
+  OpenOptions options;
+  options.max_headers_bytes = sum;
+  EXPECT_EQ(open(index(), options)->count_tensors(), 3U);
+  for (const Finding& finding : check(index().c_str(), options)) EXPECT_TRUE(finding.is_note) << finding.fault.message;
+  options.max_headers_bytes = sum - 1;
+  for (const unsigned threads : {1U, 4U}) {
+    options.threads = threads;
+    const Error error = error_of(index(), options);
+    EXPECT_EQ(error.status, Status::header_size);
+    EXPECT_EQ(
+        error.message,
+        formatted("'model.safetensors.index.json': the headers of the first 2 shards have {} bytes, the limit is {}",
+                  sum, sum - 1));
+  }
+  const Report report = check(index().c_str(), options);
+  ASSERT_EQ(report.size(), 1U);
+  EXPECT_EQ(report[0].path, index());
+  EXPECT_EQ(report[0].fault.status, Status::header_size);
+  EXPECT_EQ(report[0].fault.message, formatted("the headers of the model exceed {} bytes", sum - 1));
+  fs::remove(index());
+  EXPECT_EQ(error_of(folder, options).message,
+            formatted("{}: the headers of the first 2 shards have {} bytes, the limit is {}",
+                      in_quotes(folder.string()), sum, sum - 1));
+}
+
+// The guess which shards there are may have longer headers than what the index names.
+TEST_F(ShardListTest, HeadersOfFilesThatTheIndexDoesNotNameDoNotCount) {
+  put("model.safetensors.index.json", R"({"weight_map":{"c":"model-00002-of-00002.safetensors"}})");
+  OpenOptions options;
+  options.max_headers_bytes = open(folder / "model-00002-of-00002.safetensors")->shard(0).header.size();
+  EXPECT_EQ(open(index(), options)->count_tensors(), 1U);
 }
 
 // One shard is no reason to pass its index over.

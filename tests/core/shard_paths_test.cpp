@@ -7,6 +7,8 @@
 #include <climits>
 #include <vector>
 
+#include "core/check.hpp"
+#include "core/shard_list.hpp"
 #include "shards.hpp"
 
 namespace st::core {
@@ -16,7 +18,8 @@ class ShardPathsTest : public ShardListTest {};
 
 TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   const BadIndex cases[] = {
-      {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard, "is in two shards"},
+      {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard,
+       "'model-00001-of-00002.safetensors' and './model-00001-of-00002.safetensors' are one file"},
       {"a name of 70000 bytes", mapping(std::string(70000, 'a')), Status::open, "shard 'aaaa"},
       {"a name of 70000 folders", mapping(std::string(140000, '/').insert(0, "a")), Status::open, "shard 'a///"},
       {"a terminal's escapes in a name", mapping("\\u001b[2J\\n"), Status::shard, R"('\x1b[2J\x0a' is missing)"},
@@ -42,6 +45,45 @@ TEST_F(ShardPathsTest, ThatTheIndexDoesNotNameDoNoHarm) {
   ASSERT_EQ(mkfifo((folder / "model-00003-of-00002.safetensors").c_str(), 0600), 0);
   EXPECT_EQ(open(index())->count_shards(), 2U);
   EXPECT_EQ(open(folder)->count_shards(), 2U);
+}
+
+TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
+  const fs::path first = folder / "model-00001-of-00002.safetensors";
+  const fs::path other = folder / "other.safetensors";
+  put("model.safetensors.index.json", mapping("other.safetensors"));
+  for (const bool hard : {false, true}) {
+    hard ? fs::create_hard_link(first, other) : fs::create_symlink(first.filename(), other);
+    const std::string expected =
+        formatted("shards {} and {} are one file", in_quotes(first.string()), in_quotes(other.string()));
+    for (const unsigned threads : {1U, 4U}) {
+      OpenOptions options;
+      options.threads = threads;
+      const Error error = error_of(index(), options);
+      EXPECT_EQ(error.status, Status::shard);
+      EXPECT_EQ(error.message, expected);
+    }
+    const Report report = check(index().c_str(), {});
+    ASSERT_FALSE(report.empty());
+    EXPECT_EQ(report[0].path, index());
+    EXPECT_EQ(report[0].fault.message, expected);
+    fs::remove(other);
+  }
+}
+
+TEST_F(ShardPathsTest, FilesWithoutANumberAreNotOneFile) {
+  io::Identity none;
+  none.size = 5;
+  io::Identity one = none;
+  one.inode = 7;
+  io::Identity later = one;
+  later.modified[0] = 3;
+  const std::optional<io::Identity> different[] = {none, none, std::nullopt, std::nullopt, one, later};
+  EXPECT_FALSE(find_same_file(different));
+  const std::optional<io::Identity> shards[] = {later, one, std::nullopt, one, one, later};
+  const std::optional<SameFile> same = find_same_file(shards);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->first, 1U);
+  EXPECT_EQ(same->second, 3U);
 }
 
 TEST_F(ShardPathsTest, LinksStayInsideOrLeadToTheCache) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -275,6 +277,33 @@ TEST(Folders, AShardThatIsNotThereIsMissing) {
   EXPECT_EQ(error.status, Status::shard);
   EXPECT_NE(error.message.find("shard 'model-00002-of-00002.safetensors' is missing"), std::string::npos)
       << error.message;
+}
+
+// Where a thread is started, it opens the shard while the index is read.
+TEST(Folders, AnIndexOfOneShardStartsNoThread) {
+  class WatchedFolder final : public io::Folder {
+   public:
+    WatchedFolder(const std::map<std::string, std::string>& objects, Requests& requests) : folder_(objects, requests) {}
+    const std::string& path() const override { return folder_.path(); }
+    std::vector<std::string> names() const override { return folder_.names(); }
+    std::unique_ptr<io::Source> open(const std::string& name, bool follow_links) const override {
+      EXPECT_EQ(std::this_thread::get_id(), opener_) << name;
+      if (name.ends_with(".json")) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return folder_.open(name, follow_links);
+    }
+
+   private:
+    RemoteFolder folder_;
+    const std::thread::id opener_ = std::this_thread::get_id();
+  };
+  Requests requests;
+  const std::map<std::string, std::string> objects{
+      {"m-00001-of-00001.safetensors", one_tensor("a", "first")},
+      {"m.safetensors.index.json", R"({"weight_map":{"a":"m-00001-of-00001.safetensors"}})"}};
+  OpenOptions options;
+  options.threads = 4;
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<WatchedFolder>(objects, requests), options);
+  EXPECT_EQ(bytes_of(*file, "a"), "first");
 }
 
 TEST(Folders, OneWithoutAModelIsNamed) {

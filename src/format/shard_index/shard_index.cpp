@@ -3,7 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/text.hpp"
 #include "format/json/json_cursor.hpp"
@@ -22,6 +27,38 @@ struct ShardName {
   std::string_view text;
   std::string_view name() const { return text; }
 };
+
+// Without empty parts and parts ".", which lead to the same file. nullopt if the name has none of them.
+std::optional<std::string> normalized(std::string_view name) {
+  if (name.find('/') == name.npos && name != ".") return std::nullopt;
+  std::string result;
+  result.reserve(name.size());
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, end - at);
+    at = end + 1;
+    if (part.empty() || part == ".") continue;
+    if (!result.empty()) result += '/';
+    result += part;
+  }
+  return result == name ? std::nullopt : std::optional(std::move(result));
+}
+
+// `shards` are ascending, each once. Throws if two of them are spellings of one path.
+void require_different_paths(std::span<const std::string_view> shards) {
+  std::map<std::string, std::string_view, std::less<>> spellings;  // of the paths that are not normalized
+  for (const std::string_view name : shards) {
+    std::optional<std::string> path = normalized(name);
+    if (!path) continue;
+    const auto same = std::lower_bound(shards.begin(), shards.end(), *path);
+    const bool is_listed = same != shards.end() && *same == *path;
+    const auto [earlier, is_new] = spellings.try_emplace(std::move(*path), name);
+    if (is_listed || !is_new) {
+      fail(Status::shard, "index: shards {} and {} are one file", in_quotes(is_listed ? *same : earlier->second),
+           in_quotes(name));
+    }
+  }
+}
 
 class IndexParser {
  public:
@@ -46,7 +83,9 @@ class IndexParser {
     }
     in_.expect_end();
     if (!weight_map_seen_) in_.fail_here(Status::schema, in_.tokens.text_begin, "has no weight_map");
+    if (index_.entries.empty()) in_.fail_here(Status::schema, weight_map_, "weight_map lists no tensor");
     sort_shards();
+    require_different_paths(index_.shards);
   }
 
  private:
@@ -57,6 +96,7 @@ class IndexParser {
     if (name == "weight_map") {
       if (weight_map_seen_) in_.fail_here(Status::duplicate, place, "weight_map is given twice");
       weight_map_seen_ = true;
+      weight_map_ = place;
       return weight_map();
     }
     if (name == "metadata") {
@@ -83,7 +123,6 @@ class IndexParser {
 
   // Neighbours are mostly in the same file.
   std::uint32_t shard_number(std::string_view name) {
-    if (index_.entries.empty()) in_.fail_here(Status::schema, weight_map_, "weight_map lists no tensor");
     if (last_ < names_.size() && names_[last_].text == name) return last_;
     if (names_.size() == known_room_) grow();
     const auto next = static_cast<std::uint32_t>(names_.size());
@@ -96,7 +135,6 @@ class IndexParser {
       names_.pop_back();
     }
     return last_;
-      weight_map_ = place;
   }
 
   void grow() {
@@ -109,6 +147,7 @@ class IndexParser {
     if (!in_.take('{')) in_.wrong_type(1, "metadata is not an object");
     if (in_.take('}')) return;
     do {
+      const char* const place = in_.at();
       const std::string_view key = in_.string();
       in_.expect(':');
       const char* const first = in_.at();
@@ -122,6 +161,24 @@ class IndexParser {
       add_metadata({keep(key), keep(value)}, place);
     } while (in_.take(','));
     in_.expect('}');
+  }
+
+  // As in a header, a key that is given twice is an error, except by the rules of the reference.
+  void add_metadata(const MetadataPair& pair, const char* place) {
+    auto& pairs = index_.metadata;
+    if (pairs.size() == known_keys_room_) {
+      known_keys_room_ = std::max<std::size_t>(64, 2 * pairs.size());
+      known_keys_.reset(known_keys_room_, seed_);
+      for (std::uint32_t i = 0; i < pairs.size(); ++i) known_keys_.insert(pairs.data(), i);
+    }
+    pairs.push_back(pair);
+    const std::uint32_t earlier = known_keys_.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
+    if (earlier == NameIndex<MetadataPair>::kNone) return;
+    if (!last_key_counts_) {
+      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(pair.key)));
+    }
+    pairs[earlier] = pair;
+    pairs.pop_back();
   }
 
   std::string_view keep(std::string_view text) { return copy_text(index_.arena, text); }
@@ -143,11 +200,14 @@ class IndexParser {
   NameIndex<ShardName> known_;
   std::pmr::vector<ShardName> names_;
   std::size_t known_room_ = 0;
+  NameIndex<MetadataPair> known_keys_;
+  std::size_t known_keys_room_ = 0;
   std::uint64_t seed_;
+  bool last_key_counts_;
   std::uint32_t last_ = 0;
+  const char* weight_map_ = nullptr;  // its place in the text
   bool weight_map_seen_ = false;
   bool metadata_seen_ = false;
-      const char* const place = in_.at();
 };
 
 }  // namespace
@@ -163,24 +223,6 @@ void read(std::span<char> text, const HeaderOptions& options, Index& index) {
 
 void require_safe_name(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  // As in a header, a key that is given twice is an error, except by the rules of the reference.
-  void add_metadata(const MetadataPair& pair, const char* place) {
-    auto& pairs = index_.metadata;
-    if (pairs.size() == known_keys_room_) {
-      known_keys_room_ = std::max<std::size_t>(64, 2 * pairs.size());
-      known_keys_.reset(known_keys_room_, seed_);
-      for (std::uint32_t i = 0; i < pairs.size(); ++i) known_keys_.insert(pairs.data(), i);
-    }
-    pairs.push_back(pair);
-    const std::uint32_t earlier = known_keys_.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
-    if (earlier == NameIndex<MetadataPair>::kNone) return;
-    if (!last_key_counts_) {
-      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(pair.key)));
-    }
-    pairs[earlier] = pair;
-    pairs.pop_back();
-  }
-
   if (name.empty()) refuse(name, "is empty");
   if (name.find('\0') != name.npos) refuse(name, "holds a NUL");
   if (name.find('\\') != name.npos) refuse(name, "holds a backslash");
@@ -194,7 +236,3 @@ void require_safe_name(std::string_view name) {
 }
 
 }  // namespace st::format::shard_index
-  NameIndex<MetadataPair> known_keys_;
-  std::size_t known_keys_room_ = 0;
-  bool last_key_counts_;
-  const char* weight_map_ = nullptr;  // its place in the text

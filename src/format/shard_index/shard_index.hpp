@@ -22,7 +22,7 @@ struct Entry {
 // Views into the text that was read, and into `arena`.
 struct Index {
   std::pmr::monotonic_buffer_resource arena;
-  std::pmr::vector<std::string_view> shards;  // file names, each once, ascending by bytes
+  std::pmr::vector<std::string_view> shards;  // file names, each path once, ascending by bytes; at least one
   std::pmr::vector<Entry> entries;            // in the order of the text; a tensor may still stand twice
   std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as JSON text; NUL-terminated; keys once
 

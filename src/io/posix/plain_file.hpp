@@ -41,9 +41,10 @@ class PlainFile {
   // A descriptor of our own for the caller's open file.
   static PlainFile duplicate(std::intptr_t descriptor);
 
-  std::uint64_t size() const { return size_; }       // in bytes, when it was opened
-  const std::string& path() const { return path_; }  // as given; empty for a duplicate
-  bool remote() const { return remote_; }            // network or FUSE, where mapping is slow
+  std::uint64_t size() const { return size_; }            // in bytes, when it was opened
+  const std::string& path() const { return path_; }       // as given; empty for a duplicate
+  const Identity& identity() const { return identity_; }  // when it was opened
+  bool remote() const { return remote_; }                 // network or FUSE, where mapping is slow
 
   // All n bytes or an error: Status::truncated when the file ends before, Status::read otherwise. Any thread.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
