@@ -202,8 +202,8 @@ class Checker {
     const std::optional<SameFile> same = find_same_file(identities);
     if (!same) return;
     add(index_, Error{Status::shard, 0, kNowhere,
-                      formatted("shards {} and {} are one file", in_quotes(shards_[same->first].file.path),
-                                in_quotes(shards_[same->second].file.path))});
+                      formatted("shards {} and {} are one file", in_quotes(*shards_[same->first].file.path),
+                                in_quotes(*shards_[same->second].file.path))});
   }
 
   void check_names() {
