@@ -5,13 +5,12 @@ SPDX-License-Identifier: Apache-2.0
 import hashlib
 import os
 import pathlib
-import pty
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, file_bytes, open_terminal, run
 
 CORPUS = pathlib.Path(__file__).resolve().parents[1] / "conformance"
 WORKED = CORPUS / "bintensors"
@@ -157,7 +156,7 @@ class Hash(Case):
 
     def test_no_name_acts_on_a_terminal(self):
         path = self.file("\x1b[31m\u202e", file_bytes([("a", "U8", [1], 1)]))
-        parent, child = pty.openpty()
+        parent, child = open_terminal()
         subprocess.run([COMMAND, "hash", path], stdout=child, check=True)
         os.close(child)
         self.assertIn(rb"\u001b[31m\u202e", os.read(parent, 65536))

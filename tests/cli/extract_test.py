@@ -4,14 +4,13 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import pathlib
-import pty
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from sample import COMMAND, file_bytes, read_terminal, run
+from sample import COMMAND, file_bytes, open_terminal, read_terminal, run
 
 DATA = bytes(range(24)) + bytes(range(100, 116)) + bytes([1]) + bytes(range(200, 208)) + bytes(range(8))
 MODEL = file_bytes([("m", "U8", [4, 6], 24), ("half", "BF16", [2, 4], 16), ("yes", "BOOL", [], 1), ("f4", "F4", [4, 4], 8),
@@ -127,7 +126,7 @@ class Refused(Case):
         self.assertFalse(out.exists())
 
     def test_raw_bytes_to_a_terminal(self):
-        parent, child = pty.openpty()
+        parent, child = open_terminal()
         result = subprocess.run([COMMAND, "cat", str(self.model), "m"], stdout=child, stderr=subprocess.PIPE)
         os.close(child)
         os.close(parent)
@@ -142,7 +141,7 @@ class Terminal(Case):
             head = file_bytes([("big", "U8", [size], size)], data=b"")
             file.write(head)
             file.truncate(len(head) + size)
-        parent, child = pty.openpty()
+        parent, child = open_terminal()
         process = subprocess.Popen([COMMAND, "cat", str(self.model), "big"], stdout=subprocess.PIPE, stderr=child)
         os.close(child)
         while process.stdout.read(1 << 20):

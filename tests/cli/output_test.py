@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
-import pty
 import resource
 import shutil
 import signal
@@ -15,7 +14,7 @@ import subprocess
 import tempfile
 import unittest
 
-from sample import COMMAND, NOBODY, file_bytes, run, run_as_nobody
+from sample import COMMAND, NOBODY, file_bytes, open_terminal, run, run_as_nobody
 
 DATA = bytes(range(24))
 MODEL = file_bytes([("a", "U8", [24], 24)], {"format": "pt"}, DATA)
@@ -199,7 +198,7 @@ class Stream(Case):
         self.assertEqual(self.out.read_bytes(), b"before " + DATA)
 
     def test_no_command_writes_raw_bytes_to_a_terminal(self):
-        parent, child = pty.openpty()
+        parent, child = open_terminal()
         self.addCleanup(os.close, parent)
         self.addCleanup(os.close, child)
         name = os.ttyname(child)

@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import fcntl
 import os
 import pathlib
-import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -14,7 +14,7 @@ import termios
 import unittest
 import xml.dom.minidom
 
-from sample import COMMAND, file_bytes, read_terminal, run
+from sample import COMMAND, file_bytes, open_terminal, read_terminal, run
 
 PAGES = pathlib.Path(COMMAND).parent / "pages"
 BLOCK = [("attn.q", "F16", [4, 4], 32), ("attn.k", "F16", [4, 4], 32), ("mlp", "F32", [8], 32)]
@@ -25,7 +25,7 @@ LAYERS = [("embed.weight", "F16", [10, 4], 80)] + [
 
 def terminal_output(arguments, columns, **environment):
     """What the command writes to a terminal of this width."""
-    parent, child = pty.openpty()
+    parent, child = open_terminal()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     environment = {**{k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}, "TERM": "xterm", **environment}
     with subprocess.Popen([COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=child, stderr=child, env=environment) as process:
@@ -153,7 +153,9 @@ class Pages(unittest.TestCase):
         if not PAGES.is_dir():
             self.skipTest("the manual pages were not built beside this command")
         help_text = run("--help").stdout.decode()
-        self.commands = [line.split()[0] for line in help_text.split("Subcommands:")[1].split("Exit codes:")[0].splitlines() if line.strip()]
+        # CLI11 2.5 and later write the heading in capitals and wrap long descriptions.
+        listed = re.search("^subcommands:\n(.*)^exit codes:", help_text, re.M | re.S | re.I)[1]
+        self.commands = re.findall(r"^  (\S+)", listed, re.M)
 
     def test_every_command_has_a_page_and_completions(self):
         self.assertGreater(len(self.commands), 12)

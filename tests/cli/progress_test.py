@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 import fcntl
 import os
 import pathlib
-import pty
 import re
 import shutil
 import struct
@@ -16,7 +15,7 @@ import tempfile
 import termios
 import unittest
 
-from sample import COMMAND, file_bytes, interfered, needs_interference, read_terminal
+from sample import COMMAND, file_bytes, interfered, needs_interference, open_terminal, read_terminal
 
 BYTES = 40 << 20  # ten blocks of what is read at once
 ERASE = "\r\x1b[K"
@@ -40,7 +39,7 @@ class ProgressBar(unittest.TestCase):
     def run_on_terminal(self, columns, *arguments):
         """What the terminal is sent on standard error, and what is in the pipe that is standard output."""
         environment = {name: value for name, value in interfered("time").items() if name != "COLUMNS"}
-        controller, terminal = pty.openpty()
+        controller, terminal = open_terminal()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=terminal, env=environment)

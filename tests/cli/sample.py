@@ -43,6 +43,14 @@ def run(*arguments, **options):
     return subprocess.run([COMMAND, *arguments], stdin=subprocess.DEVNULL, **options)
 
 
+def open_terminal():
+    """Both sides of a pseudoterminal, the controlling one first. Skips the test if the system has none to give."""
+    try:
+        return os.openpty()
+    except OSError as error:
+        raise unittest.SkipTest(f"no pseudoterminal: {error}")
+
+
 def read_terminal(controller):
     """All that is written to the other side of a pseudoterminal until nobody has it open any more. Closes this side."""
     written = b""

@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
-import pty
 import re
 import shutil
 import signal
@@ -16,7 +15,7 @@ import time
 import unicodedata
 import unittest
 
-from sample import COMMAND, file_bytes, read_terminal, run
+from sample import COMMAND, file_bytes, open_terminal, read_terminal, run
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 U64_MAX = 2**64 - 1
@@ -283,7 +282,7 @@ class Terminal(Case):
     """What a person sees: the same as in a pipe, and nothing that a terminal would obey."""
 
     def on_a_terminal(self, *arguments):
-        controller, terminal = pty.openpty()
+        controller, terminal = open_terminal()
         process = subprocess.Popen([COMMAND, *arguments], stdin=terminal, stdout=terminal, stderr=terminal)
         os.close(terminal)
         output = read_terminal(controller)
