@@ -11,7 +11,7 @@ temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 folder="$temporary/a b"
 mkdir -p "$folder/bin"
-cp "$top/dev" "$folder/"
+cp -r "$top/dev" "$top/scripts" "$folder/"
 
 stand_in() { { echo '#!/bin/sh'; cat; } >"$folder/bin/$1" && chmod +x "$folder/bin/$1"; }
 echo 'echo 1000' | stand_in id

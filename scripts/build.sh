@@ -1,0 +1,163 @@
+# Configures, builds and tests a preset. Read by ./dev.
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+
+# quietly LOG COMMAND...: shows what the command says only where it fails, and on a terminal the last line meanwhile.
+quietly() {
+  log=$1
+  shift
+  mkdir -p "$(dirname "$log")"
+  rm -f "$log.failed"
+  { "$@" 2>&1 || touch "$log.failed"; } | {
+    if [ -t 2 ]; then
+      tee "$log" | while IFS= read -r line; do printf '\r%.79s\033[K' "$line" >&2; done
+      printf '\r\033[K' >&2
+    else
+      cat >"$log"
+    fi
+  }
+  [ -f "$log.failed" ] || return 0
+  grep -v '^\[[0-9]*/[0-9]*\] ' "$log" >&2  # but for ninja's names of what it built
+  return 1
+}
+
+# configure PRESET [cmake arguments]: into build/PRESET, or into the folder given with -B, which $folder then names
+configure() {
+  preset=$1
+  shift
+  case $preset in
+    self-contained | asan | tsan | fuzz | windows | cross | zig) set -- "$@" "$(simdjson_source)" ;;
+  esac
+  case $preset in
+    clang | fuzz)
+      clang_tool clang++
+      set -- "-DCMAKE_C_COMPILER=clang${tool#clang++}" "-DCMAKE_CXX_COMPILER=$tool" "$@" ;;
+  esac
+  ! have ccache || set -- "$@" -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+  folder=build/$preset
+  for argument in "$@"; do
+    shift
+    case $argument in
+      '') continue ;;  # cmake would take it for a path
+      -B*) folder=${argument#-B} ;;
+    esac
+    set -- "$@" "$argument"
+  done
+  quietly "$folder/configure.log" cmake --preset "$preset" --log-level=WARNING --no-warn-unused-cli "$@"
+  ! grep -q '^CMake.* Warning' "$folder/configure.log" || cat "$folder/configure.log" >&2
+}
+
+build() {
+  configure "$@"
+  build_target all
+}
+
+# The same for another system, with the sources of the libraries: one argument a line, whose path may hold spaces.
+build_for_others() {
+  sources=$(foreign_sources)
+  while IFS= read -r source; do set -- "$@" "$source"; done <<END
+$sources
+END
+  build "$@"
+}
+
+# build_by_zig TARGET [cmake arguments]: the same by zig, which is a script in each folder (cmake/zig.cmake). ccache is
+# told by which compilers these scripts differ, or it would compile everything anew for each.
+build_by_zig() {
+  fetched_zig || die "zig cannot be had (PyPI: ziglang)"
+  CCACHE_COMPILERCHECK="string:zig $("$zig" version) for $1"
+  export CCACHE_COMPILERCHECK
+  zig_target=$1
+  shift
+  build_for_others zig "-DST_TARGET=$zig_target" "-DST_ZIG=$zig" "$@"
+  unset CCACHE_COMPILERCHECK
+}
+
+build_target() {
+  say "building $folder"
+  quietly "$folder/build.log" cmake --build "$folder" --target "$1" -- -k 0  # every error in one run
+}
+
+# run_tests [arguments of ctest, among which those of cmake are left out]
+run_tests() {
+  for argument in "$@"; do
+    shift
+    case $argument in -D*) ;; *) set -- "$@" "$argument" ;; esac
+  done
+  say "testing $folder"
+  rm -f "$folder/tests.xml" "$folder/tests.failed"
+  [ ! -t 1 ] || set -- --progress "$@"
+  { ctest --test-dir "$folder" --no-tests=error --output-on-failure --output-junit "$top/$folder/tests.xml" \
+      --test-output-size-passed 1000000 "$@" || touch "$folder/tests.failed"; } | without_passed
+  [ ! -f "$folder/tests.xml" ] || python3 tests/checks/skipped.py "$folder/tests.xml"
+  [ ! -f "$folder/tests.failed" ]
+}
+
+without_passed() {
+  if [ -t 1 ]; then cat; else grep -vE '^ +Start +[0-9]+: |^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed '; fi
+}
+
+# Each says what it builds and what not, since a folder remembers what it was told before. Nobody waits for the crates
+# that only bench compares with.
+tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO='
+library_only='-DST_BUILD_CLI=ON -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF'
+
+# build_tests PRESET [arguments of cmake, among which those of ctest are left out]
+build_tests() {
+  preset=$1
+  shift
+  for argument in "$@"; do
+    shift
+    case $argument in -D*) set -- "$@" "$argument" ;; esac
+  done
+  # shellcheck disable=SC2086
+  build "$preset" $tests_only "$(reference_python)" "$@"
+}
+
+# Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,
+# so that ccache, which sees relative paths in .ci/run, has compiled the same already.
+install_for_consumers() {
+  prefix=$top/build/consumers-$1/prefix
+  rm -rf "$prefix"
+  # shellcheck disable=SC2086
+  build "$1" "-Bbuild/consumers-$1" $library_only
+  cmake --install "$folder" --prefix "$prefix" >/dev/null
+}
+
+# make_wheel FOLDER LIBRARY [TAG]: the wheel of bindings/python with a library in it, which the tag says to be of another
+# platform
+make_wheel() {
+  rm -rf bindings/python/build  # setuptools would take old modules from there
+  SAFETENSORS_C_LIBRARY=$top/$2 "$python" -m pip wheel -q --no-deps --no-build-isolation --disable-pip-version-check \
+    ${3:+--config-settings=--build-option=--plat-name="$3"} -w "$1" ./bindings/python
+}
+
+# The driver that the tests of devices load in the place of CUDA's (tests/devices).
+fake_cuda() {
+  ST_FAKE_CUDA=$top/$folder/libfake_cuda.so
+  export ST_FAKE_CUDA
+  "${CXX:-c++}" -std=c++20 -O1 -fPIC -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
+    tests/devices/fake_gpu.cpp tests/devices/fake_cuda.cpp -o "$ST_FAKE_CUDA"
+}
+
+run_consumers() {
+  need_to_build python3:python3
+  if [ $# -gt 0 ]; then
+    install_for_consumers self-contained
+    python3 tests/consumers/languages.py "$prefix" "$folder/languages" "$@"
+    return
+  fi
+  failed=0 started=$(date +%s)
+  CONSUMERS_TALLY=$top/build/consumers-tally
+  export CONSUMERS_TALLY
+  rm -f "$CONSUMERS_TALLY"
+  for preset in dev self-contained; do
+    install_for_consumers $preset
+    python3 tests/consumers/run.py "$prefix" "$folder/work" $preset || failed=1
+  done
+  python3 tests/consumers/languages.py "$prefix" "$folder/languages" || failed=1
+  say "the consumers took $(($(date +%s) - started)) s, with the build of the library"
+  awk '{ passed += $1; failed += $2; skipped += $3 }
+       END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$CONSUMERS_TALLY"
+  return $failed
+}
