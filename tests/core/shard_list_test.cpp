@@ -291,7 +291,7 @@ TEST_F(ShardListTest, TheHeadersOfAllShardsAreBounded) {
   }
   const Report report = check(index().c_str(), options);
   ASSERT_EQ(report.size(), 1U);
-  EXPECT_EQ(report[0].path, index());
+  EXPECT_EQ(*report[0].path, index());
   EXPECT_EQ(report[0].fault.status, Status::header_size);
   EXPECT_EQ(report[0].fault.message, formatted("the headers of the model exceed {} bytes", sum - 1));
   fs::remove(index());

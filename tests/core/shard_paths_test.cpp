@@ -64,7 +64,7 @@ TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
     }
     const Report report = check(index().c_str(), {});
     ASSERT_FALSE(report.empty());
-    EXPECT_EQ(report[0].path, index());
+    EXPECT_EQ(*report[0].path, index());
     EXPECT_EQ(report[0].fault.message, expected);
     fs::remove(other);
   }
