@@ -89,7 +89,8 @@ void read_header_text(Shard& shard, const format::HeaderOptions& options, Header
     read_text(shard, options, sum);
     whole = !shard.source->changed_lately();
   } catch (const Error&) {
-    if (!shard.source->changed_lately()) throw;
+    const bool too_long = sum != nullptr && sum->exceeded();
+    if (too_long || !shard.source->changed_lately()) throw;
   }
   if (!whole) read_text_again(shard, options, sum);
 }
