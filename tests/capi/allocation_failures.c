@@ -696,7 +696,7 @@ static void keep_stacks(void) {
 int main(int argc, char **argv) {
   const st_open_options mapped = test_mode(ST_IO_MAP), reading = test_mode(ST_IO_READ);
   size_t i;
-  alarm(120);
+  alarm(300);
   signal(SIGXFSZ, SIG_IGN);
   test_enter_folder();
   keep_stacks();
