@@ -253,7 +253,7 @@ TEST_F(ShardListTest, HaveMetadataWhenTheIndexOrTheFirstShardHasAPair) {
 // Names are refused before a file is opened.
 TEST_F(ShardListTest, AThousandSpellingsOfOneShardOpenNoFile) {
   std::string map;
-  for (int i = 0; i < 1000; ++i) {
+  for (std::size_t i = 0; i < 1000; ++i) {
     map += formatted(R"({}"t{}":".{}x.safetensors")", i == 0 ? "" : ",", i, std::string(1 + i, '/'));
   }
   put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
@@ -468,7 +468,7 @@ TEST_F(ShardListTest, NumbersOfShardsAreNumbers) {
   }
   const CheckpointPtr file = open(folder / "numbers");
   ASSERT_EQ(file->count_shards(), 10U);
-  for (int i = 1; i <= 10; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i - 1U);
+  for (unsigned i = 1; i <= 10; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i - 1);
   for (const char* const outside : {"m-0-of-10", "m-11-of-10"}) {
     put(formatted("numbers/{}.safetensors", outside), model(entry("x", 0), 4, 'z'));
     const Error error = error_of(folder / "numbers");

@@ -167,13 +167,13 @@ TEST_F(StateTest, a_lease_of_another_process_is_waited_for) {
          EXPECT_EQ(lock.held(), has_linux_io());
        }},
   };
-  for (const auto& [name, kind, run] : cases) {
-    SCOPED_TRACE(name);
+  for (const auto& one : cases) {  // clang 14 does not capture structured bindings
+    SCOPED_TRACE(one.name);
     put(path(), "old");
-    const LeaseHolder holder(path(), kind);
+    const LeaseHolder holder(path(), one.kind);
     if (!holder.has()) GTEST_SKIP() << "no leases on this filesystem, or not for this user";
-    EXPECT_EQ(error_of([&] { run(path()); }).message, "");
-    EXPECT_EQ(contents(path()), std::string(name) == "saving" ? "new" : "old");
+    EXPECT_EQ(error_of([&] { one.run(path()); }).message, "");
+    EXPECT_EQ(contents(path()), std::string(one.name) == "saving" ? "new" : "old");
   }
 }
 
