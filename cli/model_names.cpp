@@ -41,7 +41,7 @@ std::string index_in(const std::string& folder) {
     const std::string name = text_of(at->path().filename());
     if (name.ends_with(kIndexEnding)) names.push_back(name);
   }
-  const std::string usual = "model" + std::string(kIndexEnding);
+  std::string usual = "model" + std::string(kIndexEnding);
   if (std::find(names.begin(), names.end(), usual) != names.end()) return usual;
   const bool is_passed_over = std::filesystem::exists(path_of(folder) / "model.safetensors", error);
   return names.empty() || is_passed_over ? "" : names.front();
