@@ -262,12 +262,6 @@ TEST_F(ShardListTest, AThousandSpellingsOfOneShardOpenNoFile) {
   EXPECT_TRUE(error.message.ends_with(" are one file")) << error.message;
 }
 
-TEST_F(ShardListTest, AShardMayHaveALongSpelling) {
-  put("model.safetensors.index.json",
-      mapping("model-00001-of-00002.safetensors", ".//./model-00002-of-00002.safetensors"));
-  EXPECT_EQ(open(index())->count_tensors(), 3U);
-}
-
 // Counted before memory is taken for them, in all shards of a batch: so the message does not depend on the threads.
 TEST_F(ShardListTest, TheHeadersOfAllShardsAreBounded) {
   put("model.safetensors.index.json", kGood);

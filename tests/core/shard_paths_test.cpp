@@ -48,6 +48,13 @@ TEST_F(ShardPathsTest, ThatTheIndexDoesNotNameDoNoHarm) {
   EXPECT_EQ(open(folder)->count_shards(), 2U);
 }
 
+// Windows rejects such a name.
+TEST_F(ShardPathsTest, MayHaveALongSpelling) {
+  put("model.safetensors.index.json",
+      mapping("model-00001-of-00002.safetensors", ".//./model-00002-of-00002.safetensors"));
+  EXPECT_EQ(open(index())->count_tensors(), 3U);
+}
+
 TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
   const fs::path first = folder / "model-00001-of-00002.safetensors";
   const fs::path other = folder / "other.safetensors";

@@ -10,6 +10,7 @@
 
 #include "../faults.hpp"
 #include "../files.hpp"
+#include "../system.hpp"
 #include "io/edited_file.hpp"
 #include "io/folder.hpp"
 #include "io/posix/file_source.hpp"
@@ -64,7 +65,10 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_close
       const PlainFile by_path = PlainFile::open(path("old").c_str());
       const PlainFile by_descriptor = PlainFile::duplicate(given);
       if (!standard_are_free() || by_path.descriptor() < 3 || by_descriptor.descriptor() < 3) return 1;
-      if (const Descriptor again = by_descriptor.reopen(0); !standard_are_free() || again.get() < 3) return 2;
+      if (has_linux_io()) {  // elsewhere a file without a path cannot be reopened
+        const Descriptor again = by_descriptor.reopen(0);
+        if (!standard_are_free() || again.get() < 3) return 2;
+      }
       const auto folder_of = open_folder(folder);
       if (folder_of->names() != std::vector<std::string>{"old"} || !standard_are_free()) return 3;
       faults::Plan kernel;
