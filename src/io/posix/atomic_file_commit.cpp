@@ -80,9 +80,10 @@ void AtomicFile::State::publish() {
     }
     name_temp_file();
   }
-  // The lock keeps saves out between an edit's last look at its target and its rename. A save goes ahead without it: it
+  // The lock keeps saves out between an edit's last look at its target and its rename. It is exclusive among saves too:
+  // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock. A save goes ahead without it: it
   // replaces whatever is there.
-  const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, only_over_.has_value());
+  const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, /*exclusive=*/true);
   require_unchanged();
   if (only_over_) lock.require(target_.shown);
   take_over_access();  // once more, for the syncing may have taken long

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,7 +117,10 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
     if (!alone.held()) return Patch::refused;
     struct stat now {};
     if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
-    if (const int error = write_all_at(file, offset, data, n); error != 0) {
+    rlimit limit{};  // beyond it the kernel would write a part of the bytes, and leave half a header
+    const bool fits =
+        getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || offset + n <= limit.rlim_cur;
+    if (const int error = fits ? write_all_at(file, offset, data, n) : EFBIG; error != 0) {
       throw Error{Status::write, error, offset,
                   formatted("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
     }
