@@ -550,6 +550,48 @@ TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
   EXPECT_TRUE(locked);
 }
 
+// Of two saves that shared the lock of the old file, the second would rename over an edit's file without its lock.
+TEST_F(EditTest, a_save_has_the_lock_of_its_target_alone) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
+  make({});
+  const io::Descriptor other(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::optional<io::EditLock> lock = io::EditLock::shared(other.get());
+  ASSERT_TRUE(lock->held());
+  std::atomic<bool> given_up = false;
+  std::thread holder([&] {
+    usleep(200'000);  // a save without the lock alone is over by then
+    given_up = true;
+    lock.reset();
+  });
+  make({}, 4);
+  EXPECT_TRUE(given_up);
+  holder.join();
+  expect_tensors(4);
+}
+
+// The kernel writes up to the limit: a part of the new header over the old one.
+TEST_F(EditTest, a_limit_of_size_inside_the_header_changes_nothing) {
+  make({}, 3, std::string(30, 'a'));
+  const std::string before = contents(path);
+  const rlim_t limit = before.find("aaaa") + 3;
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit shorter{limit, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &shorter) != 0) _exit(1);
+    try {
+      set("note", std::string(30, 'b'));
+    } catch (const Error& error) {
+      _exit(error.status == Status::write && error.os_error == EFBIG ? 0 : 2);
+    }
+    _exit(3);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(contents(path), before);
+}
+
 // ---- kills -----------------------------------------------------------------------------------------------------------
 
 // The header is one of the two whatever moment the kill comes; 400 moments.
