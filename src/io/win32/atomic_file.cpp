@@ -139,8 +139,8 @@ void AtomicFile::State::take_over_access() const {
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // A save goes ahead without the lock: it replaces whatever is there.
-  EditLock lock = EditLock::of_path(target_.place.path(), only_over != nullptr);
+  // Exclusive among saves too, as in io/posix. A save goes ahead without the lock: it replaces whatever is there.
+  EditLock lock = EditLock::of_path(target_.place.path(), /*exclusive=*/true);
   require_unchanged(only_over);
   if (only_over != nullptr) lock.require(target_.shown);
   take_over_access();                           // once more, for the syncing may have taken long
