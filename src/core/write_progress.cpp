@@ -16,6 +16,7 @@ void WriteProgress::start(const WriteCallback& callback, std::uint64_t done, std
   done_ = done;
   total_ = total;
   reported_ = {};  // so that the first bytes are reported
+  cancelled_ = false;
 }
 
 void WriteProgress::add(std::uint64_t bytes) {
@@ -23,12 +24,14 @@ void WriteProgress::add(std::uint64_t bytes) {
   done_.fetch_add(bytes, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;  // another thread reports
+  if (cancelled_) fail(Status::cancelled, "cancelled before {} bytes were written", done_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
   if (now - reported_ < kBetweenReports) return;
   reported_ = now;
   // Read under the lock, so that no report is smaller than the one before it.
   const std::uint64_t done = done_.load(std::memory_order_relaxed);
   if (callback_.progress(callback_.ctx, done, total_) == 0) return;
+  cancelled_ = true;
   fail(Status::cancelled, "cancelled after {} of {} bytes", done, total_);
 }
 

@@ -35,8 +35,9 @@ class WriteProgress {
   WriteCallback callback_;
   std::uint64_t total_ = 0;
   std::atomic<std::uint64_t> done_{0};
-  std::mutex mutex_;  // of the callback and the next member
+  std::mutex mutex_;  // of the callback and the next members
   Clock::time_point reported_;
+  bool cancelled_ = false;  // other puts may be in flight, and do not call the callback again
 };
 
 }  // namespace st::core

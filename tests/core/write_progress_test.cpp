@@ -66,6 +66,18 @@ TEST(WriteProgress, IsReportedWithTheFirstBytesAndAtTheEnd) {
   EXPECT_EQ(seen.back(), 10U);
 }
 
+TEST(WriteProgress, IsNotReportedAgainAfterItWasCancelled) {
+  int calls = 0;
+  WriteProgress progress;
+  const auto cancel = [](void* ctx, std::uint64_t, std::uint64_t) -> std::int32_t { return ++*static_cast<int*>(ctx); };
+  progress.start({&calls, cancel}, 8, 100);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(progress.add(2), Error);
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));  // the next report would be due
+  }
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(WriteProgress, WithoutACallbackNothingIsCounted) {
   WriteProgress progress;
   progress.start({}, 8, 100);
