@@ -72,7 +72,7 @@ void ReadExecutor::stage_runs(const ReadBatch& batch) {
       to += runs * slice.run_bytes;
       first += runs;
     }
-    if (!device_copies_.empty()) begin_copies(device, memory);
+    device_copies_.empty() ? staging_.give_back() : begin_copies(device, memory);  // empty: the run was stopped
   }
 }
 

@@ -36,6 +36,9 @@ class Staging {
   // is one at least, when the bytes have reached the device's memory.
   void begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals);
 
+  // Gives back the slot that next_slot() returned last, if no copies from it have begun: the caller may run another plan.
+  void give_back() noexcept;
+
   // Waits until all copies have been made.
   void finish();
 
@@ -49,7 +52,6 @@ class Staging {
     std::vector<Arrival> arrivals;
   };
 
-  void give_back() noexcept;
   void land(std::list<Begun>::iterator begun);
 
   ReadListener& listener_;
