@@ -23,6 +23,9 @@ namespace {
 
 using format::Findings;
 
+// Findings of a model. A finding takes 64 times as much memory as the bytes of a header that it is about.
+constexpr std::size_t kMostOfModel = 10 * format::kMostFindings;
+
 struct CheckedFile {
   std::shared_ptr<const std::string> path;  // which its findings share
   std::size_t findings = 0;
@@ -81,6 +84,15 @@ class Checker {
       if (!index_.takes(/*is_note=*/false)) break;  // an index may name millions that are not there
       open_shard(list, std::string(name));
       if (headers_.exceeded()) return;
+      if (report_.size() >= kMostOfModel) {
+        report_.push_back(
+            {{{Status::shard, 0, kNowhere,
+               formatted("more than {} findings: shards after {} were not checked", kMostOfModel, in_quotes(name))},
+              nullptr,
+              false},
+             index_.path});
+        return;
+      }
     }
     check_files();
     check_names();
@@ -297,12 +309,12 @@ Report check(const char* path, const OpenOptions& options) {
     checker.model(shards_of_index(path));
     return checker.take();
   }
-  std::unique_ptr<io::Source> source = io::file_source_unless_folder(path);
-  if (source != nullptr) {
+  if (std::unique_ptr<io::Source> source = io::file_source_unless_folder(path)) {
     checker.file(std::move(source));
-  } else {
-    checker.model(shards_of_folder(io::open_folder(path)));
+    return checker.take();
   }
+  const ShardList list = shards_of_folder(io::open_folder(path));
+  list.is_one_file() ? checker.file(list.open_file()) : checker.model(list);
   return checker.take();
 }
 

@@ -37,9 +37,7 @@ CheckpointPtr Checkpoint::open_descriptor(std::intptr_t descriptor, std::uint64_
 }
 
 CheckpointPtr Checkpoint::open_checkpoint(const ShardList& list, const OpenOptions& options) {
-  if (list.index.empty() && list.files.size() == 1) {
-    return open(list.folder->open(list.files.front(), /*follow_links=*/true), options);
-  }
+  if (list.is_one_file()) return open(list.open_file(), options);
   CheckpointPtr file = create(options.allocator);
   file->load_shards(list, options);
   return file;

@@ -19,6 +19,10 @@ struct ShardList {
   std::string index;  // file name of the index in the folder; empty when there is none
   // The model's, ascending by number. With an index a guess at what it is going to say, ascending by bytes.
   std::vector<std::string> files;
+
+  bool is_one_file() const { return index.empty() && files.size() == 1; }
+  // Opens the only file, as if the caller had named it: a link may leave the directory.
+  std::unique_ptr<io::Source> open_file() const { return folder->open(files.front(), /*follow_links=*/true); }
 };
 
 bool is_index_name(std::string_view path);

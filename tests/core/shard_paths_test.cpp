@@ -124,6 +124,31 @@ TEST_F(ShardPathsTest, LinksStayInsideOrLeadToTheCache) {
   EXPECT_EQ(open(folder, asked)->count_tensors(), 3U);
 }
 
+TEST_F(ShardPathsTest, TheOnlyFileOfADirectoryIsCheckedAsItIsOpened) {
+  const fs::path directory = folder / "one";
+  fs::create_directory(directory);
+  fs::create_symlink("../model-00002-of-00002.safetensors", directory / "model.safetensors");
+  EXPECT_EQ(open(directory)->count_tensors(), 1U);
+  for (const Finding& finding : check(directory.c_str(), {})) EXPECT_TRUE(finding.is_note) << finding.fault.message;
+}
+
+TEST_F(ShardPathsTest, AReportOfManyFaultyShardsIsBounded) {
+  constexpr std::size_t kShards = 15;
+  std::string faults = "{";
+  for (int i = 0; i < 1200; ++i) faults += formatted(R"({}"t{}":0)", i == 0 ? "" : ",", i);
+  const std::string bytes = format::file_front(faults + "}");
+  std::string map;
+  for (std::size_t i = 0; i < kShards; ++i) {
+    put(formatted("faulty{}.safetensors", i), bytes);
+    map += formatted(R"({}"t{}":"faulty{}.safetensors")", i == 0 ? "" : ",", i, i);
+  }
+  put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const Report report = check(index().c_str(), {});
+  EXPECT_LT(report.size(), 12'000U);
+  EXPECT_EQ(*report.back().path, index());
+  EXPECT_TRUE(report.back().fault.message.ends_with("were not checked")) << report.back().fault.message;
+}
+
 TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   const fs::path cache = root / "models--x";
   const fs::path snapshot = cache / "snapshots" / "0123";
