@@ -24,7 +24,8 @@ void WriteProgress::add(std::uint64_t bytes) {
   done_.fetch_add(bytes, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;  // another thread reports
-  if (cancelled_) fail(Status::cancelled, "cancelled before {} bytes were written", done_.load(std::memory_order_relaxed));
+  if (cancelled_)
+    fail(Status::cancelled, "cancelled before {} bytes were written", done_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
   if (now - reported_ < kBetweenReports) return;
   reported_ = now;
