@@ -209,15 +209,18 @@ typedef struct st_open_options {
  *       2. model.safetensors;
  *       3. the only index NAME.safetensors.index.json. Other names that end in ".index.json" are
  *          opened by their own path only;
- *       4. the only file NAME.safetensors, or the only set of numbered shards, such as
- *          NAME-00001-of-00003.safetensors. Numbers may have any number of digits.
+ *       4. the complete set of numbered shards named model, such as
+ *          model-00001-of-00003.safetensors. Numbers may have any number of digits;
+ *       5. the only file NAME.safetensors, or the only set of numbered shards of another name.
+ *     Names that begin with "._" are ignored: macOS stores attributes of other files in them.
  *     Until version 0.3 an index came before model.safetensors, and a file before a set.
  *
  * Shards must lie in or below the folder of their index. A symbolic link of a shard may lead out of
  * it only in the cache of a model hub, from snapshots/ to blobs/, or with ST_OPEN_FOLLOW_LINKS.
- * Two shards must not be the same file, by two spellings of its path or by links. The headers of
- * all shards have at most 400,000,000 bytes in sum, which is enough for about 3,000,000 tensors.
- * This bounds the memory that opening takes. (Both since version 0.3.)
+ * Two shards must not be the same file, by two spellings of its path or by links; links to one file
+ * without tensors are accepted. The headers of all shards have at most 400,000,000 bytes in sum,
+ * which is enough for about 3,000,000 tensors. This bounds the memory that opening takes. (Both
+ * since version 0.3.)
  * Starts threads if there are several shards.
  *
  * options may be NULL. *out is freed with st_free.
@@ -330,8 +333,10 @@ typedef struct st_finding {
 /* Checks what st_open would open at this path: the headers, and the index and the shards of a model
  * against each other, both ways. Reads no data of tensors.
  *
- * Where st_open returns a 3xx, the report has that fault first among those of its file, and then
- * the others that can be known: of a header whose grammar breaks off those up to that place. A
+ * Where st_open returns a 3xx, the first finding that is no note is that error, with its status,
+ * offset and message. If the message of st_open begins with the path of the file in quotes, that of
+ * the finding does not. Then come the others that can be known: of a header whose grammar breaks
+ * off those up to that place. A
  * valid file has notes at most: on data or tensors that are less aligned than usual or than their
  * elements need, on another order than the reference's writer has, on a header that is spelled in
  * another way, on all that ST_OPEN_STRICT refuses, on tensors that the index does not list, and on
