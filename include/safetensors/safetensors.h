@@ -975,7 +975,9 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * that is replaced hands on its owner and its permissions; if the system refuses a part, fewer
  * permissions. A new file gets its mode from the umask. A symbolic link is followed and stays.
  * In a sticky folder that others may write to, such as /tmp, another user's link, file or FIFO is
- * ST_ERR_OPEN with EACCES, for root as well (since 0.3; docs/filesystems.md).
+ * ST_ERR_OPEN with EACCES, for root as well (since 0.3; docs/filesystems.md). This checks the last
+ * component of the path, and the links that it leads through. For links among the directories on
+ * the way, only the kernel's own protected_symlinks applies, if it is enabled.
  * Other hard links, mappings and open descriptors keep the old file, so that a file may be replaced
  * while it is open in this library.
  *
@@ -1096,8 +1098,17 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
 
 /* Writes the data that is not written yet, and puts the file in its place.
  *
- * ST_ERR_STATE  bytes are missing; the message says how many, and of which tensor.
- * ST_ERR_WRITE  the system could not write, or could not put the file in its place.
+ * While it replaces a file, it locks that file against st_edit_metadata of other processes. It
+ * waits two seconds for the lock, then replaces the file without it. A save that could not lock its
+ * target in that time is not protected from an edit that is renaming in that instant: the edit's
+ * file then replaces the saved one. The same holds where locks do not exist, and for a file that
+ * this process may not open for reading and writing.
+ *
+ * ST_ERR_STATE  bytes are missing; the message says how many, and of which tensor. Or the calling
+ *               process was forked after st_writer_begin (since 0.3): only the process that began
+ *               the file can finish it.
+ * ST_ERR_WRITE  the system could not write, or could not put the file in its place. EMFILE if there
+ *               is no descriptor free to lock the file that is replaced (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor that is copied from an open
  *               file could not be read. */
@@ -1123,15 +1134,17 @@ ST_API void st_writer_free(st_writer *writer);
  * they wait for an edit to end, for two seconds at most; after that, and on filesystems without
  * locks, they read the header until it is twice the same. st_open_memory and st_open_source
  * cannot do that. If another process saves the file during the edit, its file is not overwritten:
- * the edit is made again on that file, 5 times at most.
+ * the edit is made again on that file, 5 times at most. The edit checks this with the file locked,
+ * last of all before it renames. A save that could not have this lock within two seconds goes ahead
+ * without it; if it renames between that check and the edit's rename, it is lost.
  *
  * keys and values may be NULL if n is 0. Of options, which may be NULL, only ST_WRITE_SYNC,
  * data_alignment and header_reserve count; the last is the room in a new file. Other flags are
  * ST_ERR_UNSUPPORTED; progress is not called.
  *
- * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N, is
- *                     another user's in a sticky directory (see Replacing), or cannot be opened or
- *                     locked for writing.
+ * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N or
+ *                     /proc/PID/fd/N, is another user's in a sticky directory (see Replacing), or
+ *                     cannot be opened or locked for writing.
  * ST_ERR_STATE        another process is editing the file, has locked it for two seconds, or
  *                     changed it each of the 5 times.
  * ST_ERR_UTF8         a key or a value is not UTF-8.
