@@ -1,4 +1,4 @@
-// Devices, and plans that fill them.
+// Devices, and plans that fill their memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>
@@ -11,7 +11,8 @@
 #include "handles.hpp"
 #include "options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 namespace {
 
@@ -28,8 +29,8 @@ core::DeviceLimits limits_of(const st_device_options& options) { return {options
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
 
-// The table of the caller's functions. Its ctx is a copy of the caller's struct: its copies are structs of another name,
-// and so `copy` cannot be the caller's function itself.
+// The core's table for the caller's functions. They cannot be entries of it: the core's type for a copy has another name.
+// The table's ctx is a copy of the caller's struct.
 device::OwnedTable callers_table(const st_device_ops& ops) {
   device::Table table;
   table.ctx = new st_device_ops(ops);
@@ -90,11 +91,6 @@ st_status open_driver(OpenDriver open, const st_device_options* options, st_devi
 }
 
 }  // namespace
-
-}  // namespace st::capi
-
-using namespace st;
-using namespace st::capi;
 
 extern "C" {
 
