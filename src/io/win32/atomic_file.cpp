@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/formatted.hpp"
 #include "io/random.hpp"
-#include "io/win32/edits.hpp"
+#include "io/win32/edited_file.hpp"
 #include "io/win32/file.hpp"
 
 namespace st::io {

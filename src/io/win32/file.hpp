@@ -8,7 +8,7 @@
 #include <string>
 
 #include "io/identity.hpp"
-#include "io/win32/system.hpp"
+#include "io/win32/os.hpp"
 
 namespace st::io {
 

@@ -8,7 +8,7 @@
 #include "io/huge_pages.hpp"
 #include "io/mapping.hpp"
 #include "io/numa.hpp"
-#include "io/win32/system.hpp"
+#include "io/win32/os.hpp"
 
 namespace st::io {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/win32/edits.hpp"
+#include "io/win32/edited_file.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,7 @@
 #define _CRT_RAND_S  // declares rand_s(), which uses the system's generator, not rand()'s
 #include <stdlib.h>
 
-#include "io/win32/system.hpp"
+#include "io/win32/os.hpp"
 
 #include <array>
 #include <chrono>

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "io/win32/system.hpp"
+#include "io/win32/os.hpp"
 
 namespace st::io {
 

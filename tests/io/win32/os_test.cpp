@@ -1,4 +1,4 @@
-#include "io/win32/system.hpp"
+#include "io/win32/os.hpp"
 
 #include <gtest/gtest.h>
 #include <windows.h>
