@@ -29,8 +29,8 @@ core::DeviceLimits limits_of(const st_device_options& options) { return {options
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
 
-// The core's table for the caller's functions. They cannot be entries of it: the core's type for a copy has another name.
-// The table's ctx is a copy of the caller's struct.
+// The table of the caller's functions. Its ctx is a copy of the caller's struct: its copies are structs of another name,
+// and so `copy` cannot be the caller's function itself.
 device::OwnedTable callers_table(const st_device_ops& ops) {
   device::Table table;
   table.ctx = new st_device_ops(ops);
