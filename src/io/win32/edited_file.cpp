@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -16,8 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kMostLockAttempts = 10;
-constexpr int kMostOpenAttempts = 20;
 constexpr milliseconds kLockPatience(2000);
 constexpr milliseconds kEditPatience(500);
 
@@ -29,25 +28,16 @@ enum class LockedByte : std::uint8_t {
 
 constexpr std::uint64_t kFirstByte = std::uint64_t{1} << 62;
 
-// Returns 0, ERROR_LOCK_VIOLATION if another handle holds the lock for longer than `patience`, or another error. Polls,
-// because LockFileEx() has no timeout.
-int lock_byte(HANDLE file, LockedByte byte, bool exclusive, milliseconds patience) {
-  using std::chrono::microseconds;
-  using std::chrono::steady_clock;
+// Returns 0, ERROR_LOCK_VIOLATION if another handle holds the lock, or another error.
+int try_lock(HANDLE file, LockedByte byte, bool exclusive) {
   const std::uint64_t at = kFirstByte + static_cast<std::uint64_t>(byte);
+  OVERLAPPED place{};
+  place.Offset = static_cast<DWORD>(at);
+  place.OffsetHigh = static_cast<DWORD>(at >> 32);
   const DWORD flags = LOCKFILE_FAIL_IMMEDIATELY | (exclusive ? LOCKFILE_EXCLUSIVE_LOCK : 0U);
-  const auto end = steady_clock::now() + patience;
-  for (microseconds pause(50);;) {
-    OVERLAPPED place{};
-    place.Offset = static_cast<DWORD>(at);
-    place.OffsetHigh = static_cast<DWORD>(at >> 32);
-    if (LockFileEx(file, flags, 0, 1, 0, &place) != FALSE) return 0;
-    int error = last_error();
-    if (error == ERROR_IO_PENDING) error = ERROR_LOCK_VIOLATION;  // some systems return it instead
-    if (error != ERROR_LOCK_VIOLATION || steady_clock::now() > end) return error;
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, microseconds(2000));
-  }
+  if (LockFileEx(file, flags, 0, 1, 0, &place) != FALSE) return 0;
+  const int error = last_error();
+  return error == ERROR_IO_PENDING ? ERROR_LOCK_VIOLATION : error;  // some systems return it instead
 }
 
 // Whether the path leads to this file. `flags`: FILE_FLAG_OPEN_REPARSE_POINT not to follow a link.
@@ -58,23 +48,40 @@ bool leads_to(const std::wstring& path, DWORD flags, HANDLE file) {
   return here && there && here->same_file(*there);
 }
 
+// Opens a file and locks a byte of it. While this waits for the lock, its holder may replace the file: then it opens the
+// new file. Returns 0, the last error of open(), or the error of the lock: ERROR_LOCK_VIOLATION after `patience`. Polls,
+// because LockFileEx() has no timeout.
+template <class Open, class IsCurrent>
+int open_locked(Handle& file, LockedByte byte, bool exclusive, milliseconds patience, const Open& open,
+                const IsCurrent& is_current) {
+  using std::chrono::microseconds;
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + patience;
+  for (microseconds pause(50);;) {
+    if (!file) file = open();
+    if (!file) return last_error();
+    const int error = try_lock(file.get(), byte, exclusive);
+    if (error == 0 && is_current(file.get())) return 0;
+    if (error != 0 && error != ERROR_LOCK_VIOLATION) return error;
+    if (steady_clock::now() > end) return ERROR_LOCK_VIOLATION;
+    if (error == 0) file.close();
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, microseconds(2000));
+  }
+}
+
 }  // namespace
 
 // ---- the lock around a replacement --------------------------------------------------------------------------------
 
 EditLock EditLock::of_path(const std::wstring& path, bool exclusive) {
+  constexpr DWORD kItself = FILE_FLAG_OPEN_REPARSE_POINT;
+  const DWORD access = exclusive ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ;
   EditLock lock;
-  // While this waits for the lock, the holder may replace the file.
-  for (int attempt = 0; attempt < kMostLockAttempts; ++attempt) {
-    Handle file =
-        open_existing(path, exclusive ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ, FILE_FLAG_OPEN_REPARSE_POINT);
-    lock.error_ = file ? lock_byte(file.get(), LockedByte::replace, exclusive, kLockPatience) : last_error();
-    if (lock.error_ != 0) return lock;
-    if (!leads_to(path, FILE_FLAG_OPEN_REPARSE_POINT, file.get())) continue;
-    lock.file_ = std::move(file);
-    return lock;
-  }
-  lock.error_ = ERROR_LOCK_VIOLATION;
+  lock.error_ = open_locked(
+      lock.file_, LockedByte::replace, exclusive, kLockPatience, [&] { return open_existing(path, access, kItself); },
+      [&](HANDLE file) { return leads_to(path, kItself, file); });
+  if (lock.error_ != 0) lock.file_.close();
   return lock;
 }
 
@@ -104,24 +111,23 @@ const Identity& EditedFile::seen() const { return state_->seen; }
 
 EditedFile EditedFile::open(const char* path) {
   const std::wstring native = native_path(path);
-  // While this waits for the lock, another edit may replace the file.
-  for (int attempt = 0; attempt < kMostOpenAttempts; ++attempt) {
-    auto edited = std::make_unique<State>();
-    PlainFile plain = PlainFile::open(native, path);
+  auto edited = std::make_unique<State>();
+  std::optional<PlainFile> plain;
+  const auto open = [&] {
+    plain = PlainFile::open(native, path);
     // By handle: the path may lead to another file by now. Fails for a read-only file.
-    edited->file = Handle(ReOpenFile(plain.handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
-    if (!edited->file) fail_os(Status::open, last_error(), "{}", plain.shown());
-    if (lock_byte(edited->file.get(), LockedByte::edit, true, kEditPatience) == ERROR_LOCK_VIOLATION) {
-      fail(Status::state, "{} is being edited by another process", plain.shown());
-    }
-    const auto seen = identity_of(edited->file.get());
-    if (!seen) fail_os(Status::open, last_error(), "{}", plain.shown());
-    if (!leads_to(native, FILE_FLAG_BACKUP_SEMANTICS, edited->file.get())) continue;
-    edited->seen = *seen;
-    edited->source = std::make_unique<FileSource>(std::move(plain), 0, seen->size);
-    return EditedFile(std::move(edited));
-  }
-  fail(Status::state, "{} was replaced each of {} times that it was opened", in_quotes(path), kMostOpenAttempts);
+    return Handle(ReOpenFile(plain->handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
+  };
+  const int error = open_locked(edited->file, LockedByte::edit, /*exclusive=*/true, kEditPatience, open,
+                                [&](HANDLE file) { return leads_to(native, FILE_FLAG_BACKUP_SEMANTICS, file); });
+  if (error == ERROR_LOCK_VIOLATION) fail(Status::state, "{} is being edited by another process", plain->shown());
+  if (!edited->file) fail_os(Status::open, error, "{}", plain->shown());
+  // Any other error: the filesystem has no locks.
+  const auto seen = identity_of(edited->file.get());
+  if (!seen) fail_os(Status::open, last_error(), "{}", plain->shown());
+  edited->seen = *seen;
+  edited->source = std::make_unique<FileSource>(std::move(*plain), 0, seen->size);
+  return EditedFile(std::move(edited));
 }
 
 EditedFile::Patch EditedFile::patch(std::uint64_t /*offset*/, const void* /*data*/, std::size_t /*n*/, bool /*sync*/) {
