@@ -207,15 +207,18 @@ typedef struct st_open_options {
  *       2. model.safetensors;
  *       3. the only index NAME.safetensors.index.json. Other names that end in ".index.json" can
  *          only be opened by their own path;
- *       4. the only file NAME.safetensors, or the only set of numbered shards, for example
- *          NAME-00001-of-00003.safetensors. Numbers may have any number of digits.
+ *       4. the complete set of numbered shards named model, for example
+ *          model-00001-of-00003.safetensors. Numbers may have any number of digits;
+ *       5. the only file NAME.safetensors, or the only set of numbered shards with another name.
+ *     Names that begin with "._" are ignored: in them, macOS stores attributes of other files.
  *     Until version 0.3 an index came before model.safetensors, and a file before a set.
  *
  * Shards must be in or below the directory of their index. The symbolic link of a shard may lead
  * out of it only from snapshots/ to blobs/ in the cache of a model hub, or with
  * ST_OPEN_FOLLOW_LINKS. Two shards must not be the same file, by two spellings of its path or by
- * links. All headers together may have at most 400,000,000 bytes, which is enough for about
- * 3,000,000 tensors and bounds the memory that opening needs. (Both rules since version 0.3.)
+ * links; but several links to one file without tensors are accepted. All headers together may have
+ * at most 400,000,000 bytes, which is enough for about 3,000,000 tensors and bounds the memory that
+ * opening needs. (Both rules since version 0.3.)
  * Starts threads if there are several shards.
  *
  * options may be NULL. *out is freed with st_free.
@@ -330,9 +333,10 @@ typedef struct st_finding {
 /* Checks the files that st_open would open at this path: each header, and the index and the shards
  * of a model against each other, in both directions. Reads no tensor data.
  *
- * If st_open returns a 3xx, that error is the first finding of its file. All other findings that
- * can be determined follow. If a header has invalid grammar, they end at that place. A valid file
- * has only notes:
+ * If st_open returns a 3xx, the first finding that is not a note is that error, with the same
+ * status, offset and message. If the message of st_open begins with the quoted path of the file,
+ * the message of the finding omits the path. All other findings that can be determined follow. If a
+ * header has invalid grammar, they end at that place. A valid file has only notes:
  *   - data or tensors with less alignment than usual, or than their elements need;
  *   - an order of tensors that differs from the reference's writer;
  *   - an unusual spelling of the header;
@@ -767,7 +771,8 @@ ST_API void st_buffer_free(void *buffer);
 
 /* A device, for example a GPU, has memory that the processor cannot write. A plan reads into
  * staging memory of the host that the device can access. The device copies from there while the
- * plan reads the next bytes. See docs/gpu.md. Everything in this section exists since version 0.2.0.
+ * plan reads the next bytes. See docs/gpu.md. Everything in this section exists since version
+ * 0.2.0.
  *
  * An st_device represents a device in this process: its driver, its copy queues and its staging
  * memory. Any number of plans may use it at the same time, from any threads. They share its staging
@@ -977,7 +982,9 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * followed and kept. Other hard links, mappings and open descriptors keep the old file, so a file
  * may be replaced while it is open in this library. In a sticky directory that others may write to,
  * for example /tmp, another user's link, file or FIFO is ST_ERR_OPEN with EACCES, even for root
- * (since 0.3; docs/filesystems.md).
+ * (since 0.3; docs/filesystems.md). This rule applies to the last component of the path and to the
+ * links that it leads through. For links among the directories of the path, only the
+ * protected_symlinks of the kernel applies, if it is enabled.
  *
  * Streams. A FIFO, a device or an open descriptor (/dev/stdout, /dev/fd/N) is written directly, in
  * the order of the data. st_writer_put must follow that order; with ST_WRITE_KEEP_ORDER, it is the
@@ -1096,8 +1103,17 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
 
 /* Writes the remaining data and puts the file in its place.
  *
- * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor.
- * ST_ERR_WRITE      the system could not write, or could not put the file in its place.
+ * While it replaces a file, it locks that file against st_edit_metadata of other processes. It
+ * waits two seconds for the lock, and then replaces the file without it. It also does so if locks
+ * do not exist, or if this process may not open the file for reading and writing. A save without
+ * the lock can be lost: if an edit renames its file right after, the edit's file replaces the saved
+ * one.
+ *
+ * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
+ *                   calling process was forked after st_writer_begin (since 0.3): only the process
+ *                   that called st_writer_begin can finish the file.
+ * ST_ERR_WRITE      the system could not write, or could not put the file in its place. EMFILE if
+ *                   no descriptor is available to lock the replaced file (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor of an open file could not be
  *                   read. */
@@ -1123,15 +1139,17 @@ ST_API void st_writer_free(st_writer *writer);
  * up to two seconds for an edit to end. After that, and on filesystems without locks, they read the
  * header until two reads are equal. st_open_memory and st_open_source cannot do that. If another
  * process saves the file during the edit, its file is not overwritten. The edit is then repeated on
- * that file, at most 5 times.
+ * that file, at most 5 times. The last check before the rename is made with the file locked. A save
+ * that cannot get this lock within two seconds continues without it, and is lost if it renames its
+ * file between that check and the rename of the edit.
  *
  * keys and values may be NULL if n is 0. options may be NULL; only ST_WRITE_SYNC, data_alignment
  * and header_reserve are used. header_reserve is the space in a new file. Other flags are
  * ST_ERR_UNSUPPORTED; progress is not called.
  *
- * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N,
- *                     belongs to another user in a sticky directory (see Replacing), or cannot be
- *                     opened or locked for writing.
+ * ST_ERR_OPEN         the path is not a regular file, is an open descriptor such as /dev/fd/N or
+ *                     /proc/PID/fd/N, belongs to another user in a sticky directory (see
+ *                     Replacing), or cannot be opened or locked for writing.
  * ST_ERR_STATE        another process is editing the file, has locked it for two seconds, or
  *                     changed it each of the 5 times.
  * ST_ERR_UTF8         a key or a value is not UTF-8.

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
+#include "core/shard_claims.hpp"
 #include "core/shard_list.hpp"
 #include "format/habits.hpp"
 #include "format/name_index.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/file_source.hpp"
-#include "io/os_error.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -40,7 +40,6 @@ struct CheckedShard {
   Shard shard{std::pmr::new_delete_resource()};
   CheckedFile file;
   std::optional<io::Identity> identity;
-  std::vector<bool> listed;
   bool good = false;
 };
 
@@ -80,29 +79,21 @@ class Checker {
       if (has_index) names.assign(index.shards.begin(), index.shards.end());
     }
     if (index_.path == nullptr) index_.path = std::make_shared<const std::string>(list.folder->path());
-    for (const std::string_view name : names) {
+    for (std::size_t first = 0; first < names.size(); first = shards_.size()) {
+      if (!open_batch(list, std::span(names).subspan(first, end_of_batch(first, names.size()) - first))) return;
       if (!index_.takes(/*is_note=*/false)) break;  // an index may name millions that are not there
-      open_shard(list, std::string(name));
-      if (headers_.exceeded()) return;
-      if (report_.size() >= kMostOfModel) {
-        report_.push_back(
-            {{{Status::shard, 0, kNowhere,
-               formatted("more than {} findings: shards after {} were not checked", kMostOfModel, in_quotes(name))},
-              nullptr,
-              false},
-             index_.path});
-        return;
-      }
     }
     check_files();
-    check_names();
     if (has_index) check_claims(index);
+    check_names();
+    if (has_index) check_total_size(index);
   }
 
  private:
   void add(CheckedFile& file, format::Finding finding) {
     if (!file.takes(finding.is_note)) return;
     const bool is_first_error = !finding.is_note && !file.has_error;
+    has_error_ = has_error_ || is_first_error;
     file.has_error = file.has_error || is_first_error;
     if (++file.findings > format::kMostFindings && !is_first_error) {
       file.full = true;
@@ -135,7 +126,7 @@ class Checker {
       read_header_text(shard, options_.header, &headers_);
     } catch (const Error& error) {
       shard.source.reset();
-      return add(headers_.exceeded() ? index_ : checked.file, error);
+      return headers_.exceeded() ? void() : add(checked.file, error);
     }
     shard.source.reset();  // an index may name more shards than a process may have open
     const std::vector<char> text = padded_copy(shard.header.bytes());
@@ -146,7 +137,6 @@ class Checker {
     checked.good = faults.empty();
     add(checked.file, std::move(faults));
     if (!checked.good) return;
-    checked.listed.resize(shard.table.tensors.size());
     add_notes(checked, size, header);
   }
 
@@ -195,27 +185,47 @@ class Checker {
     }
   }
 
+  // Returns false if nothing more is to be checked.
+  bool open_batch(const ShardList& list, std::span<const std::string_view> names) {
+    const bool had_error = has_error_;
+    for (const std::string_view name : names) {
+      if (!index_.takes(/*is_note=*/false)) break;
+      open_shard(list, std::string(name));
+      if (report_.size() < kMostOfModel) continue;
+      report_.push_back(
+          {{{Status::shard, 0, kNowhere,
+             formatted("more than {} findings: shards after {} were not checked", kMostOfModel, in_quotes(name))},
+            nullptr,
+            false},
+           index_.path});
+      break;
+    }
+    if (headers_.exceeded()) {  // opening reports this before the errors of the batch
+      const std::string& model = list.index.empty() ? list.folder->path() : list.index;
+      report_.insert(had_error ? report_.end() : report_.begin(),
+                     {{error_of_header_sum(model, shards_.size(), headers_), nullptr, false}, index_.path});
+    }
+    return !headers_.exceeded() && report_.size() < kMostOfModel;
+  }
+
   void open_shard(const ShardList& list, const std::string& name) {
     CheckedShard& checked = shards_.emplace_back();
+    checked.shard.number = shards_.size() - 1;
     try {
       header_of(checked, list.folder->open(name, options_.follow_links));
-    } catch (Error& error) {
-      if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
-        error.status = Status::shard;
-        error.message = formatted("shard {} is missing", in_quotes(name));
-      }
-      add(index_, error);
+    } catch (const Error& error) {
+      if (!headers_.exceeded()) add(index_, error_of_shard(error, name, {}, list.index));
     }
   }
 
   void check_files() {
     std::vector<std::optional<io::Identity>> identities;
-    for (const CheckedShard& checked : shards_) identities.push_back(checked.identity);
+    for (const CheckedShard& checked : shards_) {
+      const bool has_no_tensors = checked.good && checked.shard.table.tensors.empty();
+      identities.push_back(has_no_tensors ? std::nullopt : checked.identity);
+    }
     const std::optional<SameFile> same = find_same_file(identities);
-    if (!same) return;
-    add(index_, Error{Status::shard, 0, kNowhere,
-                      formatted("shards {} and {} are one file", in_quotes(*shards_[same->first].file.path),
-                                in_quotes(*shards_[same->second].file.path))});
+    if (same) add(index_, error_of_one_file(*shards_[same->first].file.path, *shards_[same->second].file.path));
   }
 
   void check_names() {
@@ -231,51 +241,47 @@ class Checker {
       const std::uint32_t earlier = places.insert(all.data(), static_cast<std::uint32_t>(i));
       CheckedFile& file = all[i].shard->file;
       if (earlier == format::NameIndex<Named>::kNone || !file.takes(/*is_note=*/false)) continue;
-      add_of_tensor(file,
-                    {Status::shard, 0, kNowhere,
-                     formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
-                               in_quotes(*all[earlier].shard->file.path), in_quotes(*file.path))},
+      add_of_tensor(file, error_of_name_in_two_shards(all[i].text, *all[earlier].shard->file.path, *file.path),
                     all[i].text);
     }
   }
 
   void check_claims(const format::shard_index::Index& index) {
-    for (const format::shard_index::Entry& entry : index.entries) {
-      if (!index_.takes(/*is_note=*/false)) break;
-      CheckedShard& checked = shards_[entry.shard];
+    const ShardClaims claims(index, std::pmr::new_delete_resource());
+    const Catalog none(std::pmr::new_delete_resource());  // each shard has an index of its names
+    for (CheckedShard& checked : shards_) {
+      if (!index_.takes(/*is_note=*/false)) return;
       if (!checked.good) continue;
-      const Table& table = checked.shard.table;
-      const std::uint32_t number = table.index.find(table.tensors.data(), entry.tensor);
-      const std::string name = in_quotes(entry.tensor);
-      const std::string shard = in_quotes(index.shards[entry.shard]);
-      if (number == table.index.kNone) {
-        add_of_tensor(index_,
-                      {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
-                      entry.tensor);
-      } else if (checked.listed[number]) {
-        add_of_tensor(
-            index_,
-            {Status::duplicate, 0, kNowhere, formatted("index: tensor {} is given twice, for shard {}", name, shard)},
-            entry.tensor);
-      } else {
-        checked.listed[number] = true;
+      Findings faults;
+      format::FaultSink collects(faults);
+      std::vector<bool> listed;
+      try {
+        listed = listed_tensors(checked.shard, claims, none, collects);
+      } catch (const Error&) {  // there are more, and no more are added
       }
+      for (format::Finding& fault : faults) {
+        fault.fault =
+            error_of_shard(std::move(fault.fault), index.shards[checked.shard.number], checked.shard.path, {});
+        add(index_, std::move(fault));
+      }
+      add_unlisted(checked, listed);
     }
-    if (index_.takes(/*is_note=*/false)) {  // else not all that it lists was looked at
-      for (CheckedShard& checked : shards_) add_unlisted(checked);
-    }
-    check_total_size(index);
   }
 
-  void add_unlisted(CheckedShard& checked) {
+  // First what opening says of all of them.
+  void add_unlisted(CheckedShard& checked, const std::vector<bool>& listed) {
     const bool is_note = options_.header.rules != format::Rules::strict;
-    for (std::size_t i = 0; checked.good && i < checked.listed.size(); ++i) {
-      if (checked.listed[i]) continue;
+    bool is_first = true;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      if (listed[i]) continue;
       if (!checked.file.takes(is_note)) return;
       const std::string_view name = checked.shard.table.tensors[i].name();
       add_of_tensor(checked.file,
-                    {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))},
+                    {Status::shard, 0, kNowhere,
+                     is_first && !is_note ? describe_unlisted(checked.shard, listed)
+                                          : formatted("tensor {} is not listed by the index", in_quotes(name))},
                     name, is_note);
+      is_first = false;
     }
   }
 
@@ -297,7 +303,8 @@ class Checker {
   OpenOptions options_;
   HeaderSum headers_;
   std::deque<CheckedShard> shards_;
-  CheckedFile index_;  // or, where there is none, the folder
+  CheckedFile index_;       // or, where there is none, the folder
+  bool has_error_ = false;  // the report has a finding that is not a note
   Report report_;
 };
 

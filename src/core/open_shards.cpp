@@ -17,7 +17,6 @@
 #include "core/shard_list.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/folder.hpp"
-#include "io/os_error.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -61,17 +60,6 @@ std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, s
   return Fault{first + static_cast<std::size_t>(found - errors.begin()), **found};
 }
 
-Error error_of_shard(Error error, std::string_view name, std::string_view index) {
-  if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
-    error.status = Status::shard;
-    error.message = index.empty() ? formatted("shard {} is missing", in_quotes(name))
-                                  : formatted("index {}: shard {} is missing", in_quotes(index), in_quotes(name));
-  } else if (error.message.find(name) == std::string::npos) {
-    error.message = formatted("shard {}: {}", in_quotes(name), error.message);
-  }
-  return error;
-}
-
 // ---- reading headers and index --------------------------------------------------------------------------------------
 
 // A header and its table mostly take so much. Where there are more of them, the pool grows.
@@ -102,9 +90,7 @@ void load_one(Shard& shard, std::string_view name, const Opening& opening, Heade
 // Comes before the faults of the shards: which of them were read until the sum was too large depends on the threads.
 Fault fault_of_sum(const HeaderSum& sum, std::size_t shards, const Opening& opening) {
   const std::string& model = opening.has_index() ? opening.list.index : opening.list.folder->path();
-  return {kWholeModel, Error{Status::header_size, 0, kNowhere,
-                             formatted("{}: the headers of the first {} shards have {} bytes, the limit is {}",
-                                       in_quotes(model), shards, sum.bytes.load(), sum.limit)}};
+  return {kWholeModel, error_of_header_sum(model, shards, sum)};
 }
 
 // Reads the headers of these files, and does `besides`. In batches, each twice as long as the one before: an index may
@@ -112,13 +98,12 @@ Fault fault_of_sum(const HeaderSum& sum, std::size_t shards, const Opening& open
 // is what is returned.
 std::optional<Fault> load_all(const Opening& opening, Names names, Shards& shards, std::pmr::memory_resource& memory,
                               OpeningState& reading, const std::function<void()>& besides) {
-  constexpr std::size_t kFirstBatch = 256;
   const unsigned threads = names.size() > 1 ? opening.threads : 1;
   HeaderSum sum{opening.options.max_headers_bytes};
   std::vector<NameHashes>& hashes = reading.hashes;
   do {
     const std::size_t first = shards.size();
-    const Names batch = names.subspan(first, std::min(std::max(first, kFirstBatch), names.size() - first));
+    const Names batch = names.subspan(first, end_of_batch(first, names.size()) - first);
     for (std::size_t i = 0; i < batch.size(); ++i) shards.emplace_back(&memory).number = first + i;
     hashes.resize(shards.size());
     std::vector<std::optional<Error>> errors(batch.size());
@@ -145,7 +130,7 @@ void index_names(const Opening& opening, const OpeningState& reading, Shard& sha
   try {
     core::index_names(shard, opening.header);
   } catch (const Error& error) {
-    throw Error(error_of_shard(error, reading.index.shards[shard.number], opening.list.index));
+    throw Error(error_of_shard(error, reading.index.shards[shard.number], shard.path, opening.list.index));
   }
 }
 
@@ -171,17 +156,18 @@ void read_headers(const Opening& opening, std::optional<Pool>& pool, Shards& sha
   for (std::size_t i = 0; i < fault->shard; ++i) {
     if (may_repeat(reading.hashes[i])) index_names(opening, reading, shards[i]);
   }
-  throw Error(error_of_shard(std::move(fault->error), said[fault->shard], opening.list.index));
+  throw Error(
+      error_of_shard(std::move(fault->error), said[fault->shard], shards[fault->shard].path, opening.list.index));
 }
 
 void require_different_files(const Shards& shards) {
   std::vector<std::optional<io::Identity>> identities;
   identities.reserve(shards.size());
-  for (const Shard& shard : shards) identities.push_back(shard.source->identity());
+  for (const Shard& shard : shards) {
+    identities.push_back(shard.table.tensors.empty() ? std::nullopt : shard.source->identity());
+  }
   const std::optional<SameFile> same = find_same_file(identities);
-  if (!same) return;
-  fail(Status::shard, "shards {} and {} are one file", in_quotes(shards[same->first].path),
-       in_quotes(shards[same->second].path));
+  if (same) throw Error(error_of_one_file(shards[same->first].path, shards[same->second].path));
 }
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
@@ -196,9 +182,7 @@ std::optional<Error> gather_tensors(const Opening& opening, Shards& shards, Open
   }
   const auto same = gather_all();
   if (!same) return std::nullopt;
-  return Error{Status::shard, 0, kNowhere,
-               formatted("tensor {} is in two shards, {} and {}", in_quotes(same->first->name()),
-                         in_quotes(shard_of(*same->first).path), in_quotes(shard_of(*same->second).path))};
+  return error_of_name_in_two_shards(same->first->name(), shard_of(*same->first).path, shard_of(*same->second).path);
 }
 
 // ---- checking what the index says -----------------------------------------------------------------------------------
@@ -213,13 +197,16 @@ std::vector<std::string> check_all_claims(const Opening& opening, const Shards& 
   parallel_for(shards.size(), threads, [&](std::size_t round) {
     const std::size_t i = shards.size() - 1 - round;  // what was read last is still in the caches
     try {
-      warnings[i] = check_claims(shards[i], *reading.claims, catalog, strict);
+      format::FaultSink throws;
+      warnings[i] = describe_unlisted(shards[i], listed_tensors(shards[i], *reading.claims, catalog, throws));
+      if (strict && !warnings[i].empty()) fail(Status::shard, "{}", warnings[i]);
     } catch (const Error& error) {
       errors[i] = error;
     }
   });
   if (const auto fault = first_of(errors, 0)) {
-    throw Error(error_of_shard(fault->error, reading.index.shards[fault->shard], opening.list.index));
+    throw Error(error_of_shard(fault->error, reading.index.shards[fault->shard], shards[fault->shard].path,
+                               opening.list.index));
   }
   std::erase_if(warnings, [](const std::string& warning) { return warning.empty(); });
   return warnings;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "base/compiler.hpp"
 #include "base/error.hpp"
+#include "io/os_error.hpp"
 
 namespace st::core {
 
@@ -82,32 +84,73 @@ ShardClaims::ShardClaims(const format::shard_index::Index& index, std::pmr::memo
   }
 }
 
-std::string check_claims(const Shard& shard, const ShardClaims& claims, const Catalog& catalog, bool strict) {
+std::vector<bool> listed_tensors(const Shard& shard, const ShardClaims& claims, const Catalog& catalog,
+                                 format::FaultSink& faults) {
   const format::shard_index::Index& index = claims.index();
-  const Table& table = shard.table;
-  const auto refuse = [&](Status status, std::string_view name, std::string_view what) {
-    fail(status, "index: tensor {} {} {}", in_quotes(name), what, in_quotes(index.shards[shard.number]));
+  const auto report = [&](Status status, std::string_view name, std::string_view what) {
+    faults.report({status, 0, kNowhere,
+                   formatted("index: tensor {} {} {}", in_quotes(name), what, in_quotes(index.shards[shard.number]))},
+                  name);
   };
-  std::vector<bool> listed(table.tensors.size());
-  std::size_t count = 0;
+  std::vector<bool> listed(shard.table.tensors.size());
+  std::set<std::string_view> reported;
   TensorsOfShard tensors(shard, catalog);
   for (const EntryRun& run : claims.of_shard(shard.number)) {
-    for (std::size_t i = run.first; i < run.end; ++i, ++count) {
+    for (std::size_t i = run.first; i < run.end; ++i) {
       if (i + kAhead < run.end) fetch(index.entries[i + kAhead].tensor);
       const std::string_view name = index.entries[i].tensor;
       const std::uint32_t number = tensors.find(name);
-      if (number == kNone) refuse(Status::shard, name, "is not in its shard");
-      if (listed[number]) refuse(Status::duplicate, name, "is given twice, for shard");
-      listed[number] = true;
+      const bool is_there = number != kNone;
+      if (is_there && !listed[number]) {
+        listed[number] = true;
+      } else if (reported.insert(name).second) {
+        is_there ? report(Status::duplicate, name, "is given twice, for shard")
+                 : report(Status::shard, name, "is not in its shard");
+      }
     }
   }
-  if (count == listed.size()) return {};
-  const auto unlisted = static_cast<std::size_t>(std::find(listed.begin(), listed.end(), false) - listed.begin());
-  std::string warning =
-      formatted("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
-                listed.size() - count, in_quotes(table.tensors[unlisted].name()));
-  if (strict) fail(Status::shard, "{}", warning);
-  return warning;
+  return listed;
+}
+
+std::string describe_unlisted(const Shard& shard, const std::vector<bool>& listed) {
+  const auto first = std::find(listed.begin(), listed.end(), false);
+  if (first == listed.end()) return {};
+  const Tensor& tensor = shard.table.tensors[static_cast<std::size_t>(first - listed.begin())];
+  return formatted("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
+                   std::count(first, listed.end(), false), in_quotes(tensor.name()));
+}
+
+Error error_of_shard(Error error, std::string_view name, std::string_view path, std::string_view index) {
+  const auto names = [&](const std::string& text) { return error.message.find(text) != std::string::npos; };
+  if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
+    error.status = Status::shard;
+    error.message = index.empty() ? formatted("shard {} is missing", in_quotes(name))
+                                  : formatted("index {}: shard {} is missing", in_quotes(index), in_quotes(name));
+  } else if (!names(in_quotes(name).substr(1)) && (path.empty() || !names(in_quotes(path)))) {
+    error.message = formatted("shard {}: {}", in_quotes(name), error.message);
+  }
+  return error;
+}
+
+Error error_of_one_file(std::string_view path, std::string_view same) {
+  return {Status::shard, 0, kNowhere, formatted("shards {} and {} are one file", in_quotes(path), in_quotes(same))};
+}
+
+Error error_of_name_in_two_shards(std::string_view tensor, std::string_view path, std::string_view later_path) {
+  return {
+      Status::shard, 0, kNowhere,
+      formatted("tensor {} is in two shards, {} and {}", in_quotes(tensor), in_quotes(path), in_quotes(later_path))};
+}
+
+Error error_of_header_sum(std::string_view model, std::size_t shards, const HeaderSum& sum) {
+  return {Status::header_size, 0, kNowhere,
+          formatted("{}: the headers of the first {} shards have {} bytes, the limit is {}", in_quotes(model), shards,
+                    sum.bytes.load(), sum.limit)};
+}
+
+std::size_t end_of_batch(std::size_t first, std::size_t shards) {
+  constexpr std::size_t kFirstBatch = 256;
+  return first + std::min(std::max(first, kFirstBatch), shards - first);
 }
 
 }  // namespace st::core

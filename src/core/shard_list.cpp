@@ -18,6 +18,7 @@ constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 constexpr std::string_view kModelEnding = ".safetensors";
 constexpr std::string_view kUsualIndex = "model.safetensors.index.json";
 constexpr std::string_view kUsualModel = "model.safetensors";
+constexpr std::string_view kUsualShards = "model";  // model-00001-of-00003.safetensors
 
 // NAME-00001-of-00003.safetensors
 struct NumberedShard {
@@ -26,7 +27,7 @@ struct NumberedShard {
   std::uint64_t count = 0;
 };
 
-// The files of a directory that may be its model, each list ascending by bytes.
+// The files of a directory that may be its model. Each list is in the byte order of the names.
 struct Candidates {
   std::vector<std::string> indexes;
   std::vector<std::string> shards;  // numbered
@@ -57,9 +58,13 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
   return NumberedShard{file, *number, *count};
 }
 
+// macOS stores the attributes of NAME in ._NAME on filesystems without them.
+bool is_apple_double(std::string_view name) { return name.starts_with("._"); }
+
 Candidates candidates_in(const io::Folder& folder) {
   Candidates found;
   for (std::string& name : folder.names()) {
+    if (is_apple_double(name)) continue;
     if (name.ends_with(kIndexEnding)) {
       found.indexes.push_back(std::move(name));
     } else if (numbered_shard(name)) {
@@ -80,6 +85,18 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
        in_quotes(second));
 }
 
+// No path names a set of numbered shards that has no index: opening one of its files opens only this file.
+[[noreturn]] void fail_file_and_set(std::string_view folder, std::string_view file, std::string_view shard) {
+  fail(Status::open, "folder {} holds several models, {} and {}: open the file, or write an index for the shards",
+       in_quotes(folder), in_quotes(file), in_quotes(shard));
+}
+
+[[noreturn]] void fail_several_sets(std::string_view folder, std::string_view first, std::string_view second) {
+  fail(Status::open,
+       "folder {} holds shards of several models, {} and {}: write an index for one, or move one to another folder",
+       in_quotes(folder), in_quotes(first), in_quotes(second));
+}
+
 [[noreturn]] void fail_missing(std::string_view folder, std::uint64_t number, const NumberedShard& first) {
   throw Error{Status::shard, io::no_such_file(), kNowhere,
               formatted("folder {}: shard {} of {} of {} is missing", in_quotes(folder), number, first.count,
@@ -91,10 +108,7 @@ void require_complete_set(std::vector<std::string>& files, std::string_view fold
   const NumberedShard first = *numbered_shard(files.front());
   for (const std::string& file : files) {
     const NumberedShard shard = *numbered_shard(file);
-    if (shard.name != first.name || shard.count != first.count) {
-      fail(Status::open, "folder {} holds shards of several models, {} and {}: open the index of one",
-           in_quotes(folder), in_quotes(files.front()), in_quotes(file));
-    }
+    if (shard.name != first.name || shard.count != first.count) fail_several_sets(folder, files.front(), file);
     if (shard.number == 0 || shard.number > shard.count) {
       fail(Status::shard, "folder {}: the number of {} is not from 1 to {}", in_quotes(folder), in_quotes(file),
            shard.count);
@@ -115,14 +129,30 @@ void require_complete_set(std::vector<std::string>& files, std::string_view fold
   if (expected <= first.count) fail_missing(folder, expected, first);
 }
 
+std::vector<std::string> shards_named(std::string_view model, const std::vector<std::string>& files) {
+  std::vector<std::string> found;
+  for (const std::string& file : files) {
+    if (const auto shard = numbered_shard(file); shard && shard->name == model) found.push_back(file);
+  }
+  return found;
+}
+
+// The set with the usual name, if it is complete.
+std::optional<std::vector<std::string>> usual_set(const std::vector<std::string>& shards, std::string_view folder) {
+  std::vector<std::string> set = shards_named(kUsualShards, shards);
+  if (set.empty()) return std::nullopt;
+  try {
+    require_complete_set(set, folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return set;
+}
+
 // The numbered shards that the model of this index would have.
 std::vector<std::string> likely_shards(const std::vector<std::string>& names, std::string_view index) {
-  std::vector<std::string> likely;
-  if (!take_ending(index, kIndexEnding)) return likely;
-  for (const std::string& name : names) {
-    if (const auto shard = numbered_shard(name); shard && shard->name == index) likely.push_back(name);
-  }
-  return likely;
+  if (!take_ending(index, kIndexEnding)) return {};
+  return shards_named(index, names);
 }
 
 std::vector<std::string> likely_shards_in(const io::Folder& folder, std::string_view index) {
@@ -154,8 +184,9 @@ ShardList shards_of_folder(std::unique_ptr<io::Folder> folder) {
   }
   if (indexes.size() > 1) fail_several(path, indexes[0], indexes[1]);
   if (indexes.size() == 1) return {std::move(folder), indexes.front(), likely_shards(shards, indexes.front())};
+  if (auto set = usual_set(shards, path)) return {std::move(folder), {}, *std::move(set)};
   if (models.size() > 1) fail_several(path, models[0], models[1]);
-  if (models.size() == 1 && !shards.empty()) fail_several(path, models[0], shards[0]);
+  if (models.size() == 1 && !shards.empty()) fail_file_and_set(path, models[0], shards[0]);
   if (models.size() == 1) return {std::move(folder), {}, models};
   if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", in_quotes(path));
   require_complete_set(shards, path);

@@ -40,7 +40,8 @@ struct SameFile {
   std::size_t second;
 };
 
-// Returns the pair with the lowest second shard. An identity is nullopt if the shard is not a file.
+// Returns the pair with the lowest second shard. An identity is nullopt if the shard is not a file, or has no tensors:
+// the cache of a model hub stores equal shards once, and only shards without tensors may be equal.
 std::optional<SameFile> find_same_file(std::span<const std::optional<io::Identity>> shards);
 
 }  // namespace st::core

@@ -287,7 +287,7 @@ TEST_F(ShardListTest, TheHeadersOfAllShardsAreBounded) {
   ASSERT_EQ(report.size(), 1U);
   EXPECT_EQ(*report[0].path, index());
   EXPECT_EQ(report[0].fault.status, Status::header_size);
-  EXPECT_EQ(report[0].fault.message, formatted("the headers of the model exceed {} bytes", sum - 1));
+  EXPECT_EQ(report[0].fault.message, error_of(index(), options).message);
   fs::remove(index());
   EXPECT_EQ(error_of(folder, options).message,
             formatted("{}: the headers of the first 2 shards have {} bytes, the limit is {}",
@@ -401,6 +401,7 @@ TEST_F(ShardListTest, FoldersSayWhatIsMissing) {
 }
 
 TEST_F(ShardListTest, NumberedShardsOfSeveralModelsAreNotMixed) {
+  fs::remove(folder / "model-00002-of-00002.safetensors");  // a complete set of this name wins
   for (const char* const other : {"other-00001-of-00002.safetensors", "model-00001-of-00003.safetensors"}) {
     put(other, model(entry("d", 0), 4, 'z'));
     const Error error = error_of(folder);
@@ -474,6 +475,16 @@ TEST_F(ShardListTest, NumbersOfShardsAreNumbers) {
   }
 }
 
+TEST_F(ShardListTest, ACompleteSetNamedModelWinsOverAnotherFile) {
+  put("consolidated.safetensors", model(entry("z", 0), 4, 'z'));
+  const CheckpointPtr checkpoint = open(folder);
+  EXPECT_EQ(checkpoint->count_shards(), 2U);
+  EXPECT_EQ(checkpoint->tensor("z"), nullptr);
+  for (const Finding& finding : check(folder.string().c_str(), {})) EXPECT_TRUE(finding.is_note);
+  put("model-00001-of-00003.safetensors", model(entry("y", 0), 4, 'z'));
+  EXPECT_EQ(error_of(folder).status, Status::open);
+}
+
 struct Directory {
   std::vector<const char*> files;  // each with a tensor of its name; an index lists that of shard.safetensors
   const char* opened;              // or nullptr
@@ -502,6 +513,23 @@ TEST_F(ShardListTest, ADirectoryStandsForTheFirstOfTheList) {
       {{"pytorch_model.bin.index.json", "index.json"}, nullptr, "holds no safetensors file"},
       {{"vae.safetensors.bak", "vae.safetensors"}, "vae.safetensors"},
       {{"m-1-of-1.safetensors"}, "m-1-of-1.safetensors"},
+      {{"consolidated.safetensors", "model-1-of-1.safetensors"}, "model-1-of-1.safetensors"},
+      {{"consolidated.safetensors", "extra.safetensors", "m-1-of-1.safetensors", "model-1-of-1.safetensors"},
+       "model-1-of-1.safetensors"},
+      {{"consolidated.safetensors", "model-1-of-1.safetensors", "model.safetensors"}, "model.safetensors"},
+      {{"a.safetensors.index.json", "model-1-of-1.safetensors", "shard.safetensors"}, "shard.safetensors"},
+      {{"consolidated.safetensors", "model-00001-of-00002.safetensors"},
+       nullptr,
+       "'consolidated.safetensors' and 'model-00001-of-00002.safetensors': open the file, or write an index for the "
+       "shards"},
+      {{"consolidated.safetensors", "my-model-1-of-1.safetensors"}, nullptr, "several models"},
+      {{"m-1-of-1.safetensors", "n-1-of-1.safetensors"},
+       nullptr,
+       "'m-1-of-1.safetensors' and 'n-1-of-1.safetensors': write an index for one, or move one to another folder"},
+      {{"._vae.safetensors", "vae.safetensors"}, "vae.safetensors"},
+      {{"._m-1-of-1.safetensors", "m-1-of-1.safetensors"}, "m-1-of-1.safetensors"},
+      {{"._a.safetensors.index.json", "a.safetensors.index.json", "shard.safetensors"}, "shard.safetensors"},
+      {{"._vae.safetensors"}, nullptr, "holds no safetensors file"},
   };
   for (std::size_t i = 0; i < std::size(cases); ++i) {
     SCOPED_TRACE(i);

@@ -79,6 +79,23 @@ TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
   }
 }
 
+// A model hub's cache stores equal files once.
+TEST_F(ShardPathsTest, EqualShardsWithoutTensorsAreNotOneFile) {
+  const fs::path snapshot = root / "models--x" / "snapshots" / "0123";
+  fs::create_directories(snapshot);
+  fs::create_directories(root / "models--x" / "blobs");
+  put("../models--x/blobs/full", model(entry("a", 0), 4, 'x'));
+  put("../models--x/blobs/empty", format::file_front("{}"));
+  const auto link = [&](const char* blob, int number) {
+    fs::create_symlink(fs::path("../../blobs") / blob, snapshot / formatted("model-{}-of-3.safetensors", number));
+  };
+  link("full", 1);
+  link("empty", 2);
+  link("empty", 3);
+  EXPECT_EQ(open(snapshot)->count_shards(), 3U);
+  for (const Finding& finding : check(snapshot.c_str(), {})) EXPECT_TRUE(finding.is_note) << finding.fault.message;
+}
+
 TEST_F(ShardPathsTest, FilesWithoutANumberAreNotOneFile) {
   io::Identity none;
   none.size = 5;
