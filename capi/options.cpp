@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "open_options.hpp"
-
-#include "guard.hpp"
 #include "options.hpp"
+
+#include "format/header.hpp"
 
 namespace st::capi {
 
@@ -49,6 +48,15 @@ core::OpenOptions open_options(const st_open_options* given) {
   if (options.max_header_bytes != 0) core.header.max_bytes = options.max_header_bytes;
   core.allocator = allocator_of(options.allocator);
   return core;
+}
+
+st_write_options write_options(const st_write_options* given, std::uint32_t known_flags) {
+  const st_write_options options = read_struct(given, "st_write_options");
+  refuse_unknown_flags(options.flags, known_flags, "st_write_options");
+  if (options.format != 0) format::require_writable(options.format);
+  if (options.reserved != 0) fail(Status::argument, "options.reserved is {}, not 0", options.reserved);
+  if (options.data_alignment != 0) format::require_alignment(options.data_alignment);
+  return options;
 }
 
 }  // namespace st::capi

@@ -1,4 +1,4 @@
-#include "io/win32/shard_name.hpp"
+#include "io/win32/directory.hpp"
 
 #include <gtest/gtest.h>
 

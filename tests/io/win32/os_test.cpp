@@ -1,4 +1,4 @@
-#include "io/win32/path.hpp"
+#include "io/win32/os.hpp"
 
 #include <gtest/gtest.h>
 #include <windows.h>
@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "io/folder.hpp"
 #include "io/os_error.hpp"
-#include "io/win32/text.hpp"
 
 namespace st::io {
 namespace {
