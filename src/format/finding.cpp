@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/finding.hpp"
 
+#include "format/utf8.hpp"
+
 namespace st::format {
 
 void FaultSink::report(const Error& fault, std::string_view tensor) {
@@ -15,7 +17,7 @@ void FaultSink::add_last(const Error& fault, std::string_view tensor) {
 void FaultSink::add(const Error& fault, std::string_view tensor) {
   const bool is_last = tensor.data() == last_tensor_.data() && tensor.size() == last_tensor_.size();
   if (tensor.data() != nullptr && !is_last) {
-    copy_ = std::make_shared<const std::string>(tensor);
+    copy_ = is_utf8(tensor) ? std::make_shared<const std::string>(tensor) : nullptr;
     last_tensor_ = tensor;
   }
   findings_->push_back({fault, tensor.data() == nullptr ? nullptr : copy_, false});

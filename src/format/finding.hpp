@@ -15,7 +15,7 @@ namespace st::format {
 
 struct Finding {
   Error fault;
-  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none
+  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none, or it is not UTF-8
   bool is_note = false;                       // the file is valid all the same
 };
 

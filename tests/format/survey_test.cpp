@@ -167,6 +167,27 @@ TEST(Survey, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   EXPECT_EQ(places("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0), Lines{"302 11"});
 }
 
+// Names that differ only in bytes that are not UTF-8 are different names, and are not handed out.
+TEST(Survey, ReportsTheFaultsNextToTextThatIsNotUtf8) {
+  using Lines = std::vector<std::string>;
+  const std::string hole = entry("b", R"("dtype":"U8","shape":[1],"data_offsets":[2,3])");
+  EXPECT_EQ(faults("{" + u8("a\xff", 0, 1) + "," + hole + "," + entry("c", "") + "}", 3),
+            (Lines{"302", "304 c", "304 c", "304 c", "307 b"}));
+  EXPECT_EQ(faults("{" + entry("a\xff", R"("dtype":"?","shape":[0],"data_offsets":[0,0])") + "," + u8("a\xfe", 0, 1) +
+                       "," + u8("a\xfe", 1, 2) + "}",
+                   2),
+            (Lines{"302", "306", "305"}));
+  EXPECT_EQ(faults("{" + u8("b", 0, 1) + R"(,"x\)" + "\xc3\xa4\xff\":{}}", 1), (Lines{"302", "303"}));
+  EXPECT_EQ(faults("{" + u8("b", 0, 2) + ",\xff}", 1), (Lines{"302", "303"}));
+
+  HeaderOptions small;
+  small.window_bytes = 64;
+  const std::string long_name(200, 'n');
+  for (const std::string& name : {std::string("a\xff"), long_name + "\xff", "\xff" + long_name}) {
+    EXPECT_EQ(survey("{" + u8(name, 0, 1) + "," + hole + "," + entry("c", "") + "}", 3, small).size(), 5U) << name;
+  }
+}
+
 TEST(Survey, ReportsTheSizeOfATensorOfAnUnknownDtype) {
   HeaderOptions options;
   options.unknown_dtypes = true;

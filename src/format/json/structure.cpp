@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include <simdjson.h>
 
 #include "base/error.hpp"
+#include "format/header_options.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::json {
@@ -104,10 +106,21 @@ bool Structure::index(char* begin, char* end) {
     case simdjson::UNCLOSED_STRING:
     case simdjson::UNESCAPED_CHARS: return false;
     case simdjson::UTF8_ERROR:  // the fallback kernel also says so of what follows a backslash
+      if (!checks_utf8_) return index_any_bytes(begin, end);
       if (!is_utf8({text_begin, static_cast<std::size_t>(text_end - text_begin)})) fail(Status::utf8, "not UTF-8");
       return false;
     default: fail(Status::internal, "simdjson: {}", simdjson::error_message(problem));
   }
+}
+
+// Indexes a copy in which each byte of a longer character is a letter: such bytes never begin or end a token.
+bool Structure::index_any_bytes(char* begin, char* end) {
+  std::vector<char> copy(static_cast<std::size_t>(end - begin) + kPadding);
+  std::transform(begin, end, copy.begin(), [](char c) { return static_cast<unsigned char>(c) < 0x80 ? c : 'x'; });
+  char* const copy_end = copy.data() + (end - begin);
+  if (!index(copy.data(), copy_end)) return false;
+  set_window(begin, end, static_cast<std::size_t>(last - next));
+  return true;
 }
 
 void Structure::index_faulty(char* begin, char* end) {
@@ -126,7 +139,7 @@ void Structure::index_long_token(char* begin) {
     end = close == nullptr ? text_end : close + 1;
   }
   end = std::max(end, token + 1);
-  if (!is_utf8({token, static_cast<std::size_t>(end - token)})) fail(Status::utf8, "not UTF-8");
+  if (checks_utf8_ && !is_utf8({token, static_cast<std::size_t>(end - token)})) fail(Status::utf8, "not UTF-8");
   stage1_->structural_indexes[0] = static_cast<std::uint32_t>(token - begin);
   set_window(begin, end, 1);
   plain_end = begin;

@@ -1,8 +1,8 @@
 // Where the tokens of a JSON text begin: simdjson's first stage, one window of the text after another.
 //
 // Windows keep the positions in the processor's first cache and bound their memory, however long the text is. simdjson
-// chooses its kernel for the processor at run time. It also checks, of every byte that it passes, that the text is
-// UTF-8, that strings hold no control bytes, and that they end.
+// chooses its kernel for the processor at run time. It also checks that the text is UTF-8, that strings contain no
+// control bytes, and that they end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,6 +47,9 @@ class Structure {
 
   void find_backslash(char* from);  // for plain_end
 
+  // Indexes text that is not UTF-8 like any other text. By default, such text throws Status::utf8.
+  void accept_any_bytes() { checks_utf8_ = false; }
+
   // The window's remaining tokens begin at base[*next] up to base[*(last - 1)]. From *last on, every position is the
   // window's end.
   char* base;
@@ -61,6 +64,7 @@ class Structure {
   void read_window();
   char* cut(char* begin) const;
   bool index(char* begin, char* end);
+  bool index_any_bytes(char* begin, char* end);
   void index_faulty(char* begin, char* end);
   void index_long_token(char* begin);
   void set_window(char* begin, char* end, std::size_t tokens);
@@ -68,6 +72,7 @@ class Structure {
   std::unique_ptr<simdjson::internal::dom_parser_implementation> stage1_;
   std::size_t window_bytes_;
   char* end_;  // of the window
+  bool checks_utf8_ = true;
 };
 
 }  // namespace st::format::json

@@ -45,7 +45,9 @@ class HeaderParser {
       : in_(text, kLengthBytes, &table.arena, options.window_bytes),
         options_(options),
         table_(table),
-        faults_(faults) {}
+        faults_(faults) {
+    if (faults.collects()) in_.tokens.accept_any_bytes();  // parse_header() has reported text that is not UTF-8
+  }
 
   bool read() try { return header(); } catch (const Error& error) {
     const std::string_view text(in_.tokens.text_begin,
@@ -54,7 +56,7 @@ class HeaderParser {
       require_utf8(text, kLengthBytes, "header");  // all of it comes before any other fault
       throw;
     }
-    if (error.status != Status::utf8) faults_.add_last(error, in_.tensor);  // else it was reported before
+    faults_.add_last(error, in_.tensor);
     return false;
   }
 
