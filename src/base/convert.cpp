@@ -257,7 +257,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   const Loop to_float = loops_of(from, long_vectors).to_float;
   const Loop from_float = loops_of(to, long_vectors).from_float;
   const bool from_double = from == Dtype::F64;
-  if (to_float == nullptr || from_float == nullptr) {
+  if (!info(from).convertible || !info(to).convertible) {
     fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);
   }
   if (from == to) {

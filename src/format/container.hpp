@@ -51,7 +51,7 @@ struct Container {
   // The next three are null for a format that is not written. Throws for what the format cannot hold.
   void (*check)(const NewTensor& tensor) = nullptr;
   // The format's reference writer stores tensors in descending order of this number, which is below 256.
-  unsigned (*dtype_rank)(Dtype dtype) = nullptr;
+  unsigned (*write_order)(Dtype dtype) = nullptr;
   // The header without the padding at its end.
   void (*append)(std::string& out, const NewHeader& header) = nullptr;
 

@@ -75,7 +75,7 @@ void require_alignment(std::uint64_t data_alignment) {
 
 void check_tensor_of(Format format, const NewTensor& tensor) { writable(format).check(tensor); }
 
-unsigned dtype_order(Format format, Dtype dtype) { return 255U - writable(format).dtype_rank(dtype); }
+unsigned dtype_order(Format format, Dtype dtype) { return 255U - writable(format).write_order(dtype); }
 
 std::string serialize(const NewHeader& header) {
   if (header.reserve > kMaxHeaderBytes) padded_length(header.reserve, header.data_alignment);

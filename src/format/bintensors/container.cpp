@@ -15,7 +15,7 @@ bool recognizes(char first) { return first == '\0' || first == '\1'; }
 
 bool never(char) { return false; }
 
-unsigned dtype_rank(Dtype dtype) { return code_of(dtype); }
+unsigned write_order(Dtype dtype) { return code_of(dtype); }
 
 }  // namespace
 
@@ -26,7 +26,7 @@ const Container kContainer{.format = Format::bintensors,
                            .read = read,
                            .restore = restore,
                            .check = check,
-                           .dtype_rank = dtype_rank,
+                           .write_order = write_order,
                            .append = append_header,
                            .survey = survey};
 

@@ -143,7 +143,7 @@ void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions
   }
 }
 
-unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }
+unsigned write_order(Dtype dtype) { return info(dtype).write_order; }
 
 }  // namespace
 
@@ -154,7 +154,7 @@ const Container kContainer{.format = Format::safetensors,
                            .read = read,
                            .restore = restore,
                            .check = check,
-                           .dtype_rank = dtype_rank,
+                           .write_order = write_order,
                            .append = append_header,
                            .splice_metadata = splice_metadata,
                            .survey = survey};
