@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "io/random.hpp"
 #include "io/win32/path.hpp"
 #include "io/win32/text.hpp"
