@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "core/shard_list.hpp"
-#include "format/habits.hpp"
-#include "format/name_index.hpp"
+#include "format/lint.hpp"
 #include "format/shard_index/shard_index.hpp"
+#include "format/table.hpp"
 #include "io/file_source.hpp"
 #include "io/os_error.hpp"
 #include "io/random.hpp"
@@ -157,7 +157,7 @@ class Checker {
     try {
       format::read_header(header, size, options, table);
     } catch (const Error& error) {
-      format::survey_header({text.data(), header.size()}, size, options, faults);
+      format::diagnose_header({text.data(), header.size()}, size, options, faults);
       if (faults.empty()) faults.push_back({error, nullptr, false});
     }
     return faults;
@@ -165,7 +165,7 @@ class Checker {
 
   void add_notes(CheckedShard& checked, std::uint64_t size, std::string_view header) {
     Findings notes;
-    format::note_habits(checked.shard.table, header, notes);
+    format::lint(checked.shard.table, header, notes);
     add(checked.file, std::move(notes));
     if (options_.header.rules != format::Rules::standard) return;
     format::HeaderOptions strict = options_.header;

@@ -15,7 +15,7 @@
 #include "core/writer.hpp"
 #include "counted.hpp"
 #include "format/json/json_writer.hpp"
-#include "format/name_index.hpp"
+#include "format/table.hpp"
 
 namespace st::cost {
 namespace {
