@@ -181,7 +181,7 @@ class Checker {
 
   bool read_index(const io::Source& source, std::vector<char>& text, format::shard_index::Index& index) {
     try {
-      const std::uint64_t limit = std::min(options_.header.max_bytes, format::kMaxHeaderBytes);
+      const std::uint64_t limit = format::header_limit(options_.header);
       if (source.size() > limit)
         fail(Status::header_size, "index: {} bytes long, the limit is {}", source.size(), limit);
       const auto size = static_cast<std::size_t>(source.size());
