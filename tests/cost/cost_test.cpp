@@ -14,7 +14,6 @@
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
-#include "format/json/json_writer.hpp"
 #include "format/table.hpp"
 
 namespace st::cost {
