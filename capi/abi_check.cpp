@@ -17,7 +17,7 @@ namespace {
 #undef ST_STATUS
 
 static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
-#define ST_DTYPE(name, number, bits, rank) static_assert(static_cast<st_dtype>(Dtype::name) == ST_##name);
+#define ST_DTYPE(name, ...) static_assert(static_cast<st_dtype>(Dtype::name) == ST_##name);
 #include "base/dtypes.def"
 #undef ST_DTYPE
 

@@ -11,9 +11,9 @@
 
 #include "core/shard_claims.hpp"
 #include "core/shard_list.hpp"
-#include "format/habits.hpp"
-#include "format/name_index.hpp"
+#include "format/lint.hpp"
 #include "format/shard_index/shard_index.hpp"
+#include "format/table.hpp"
 #include "io/file_source.hpp"
 #include "io/random.hpp"
 
@@ -147,7 +147,7 @@ class Checker {
     try {
       format::read_header(header, size, options, table);
     } catch (const Error& error) {
-      format::survey_header({text.data(), header.size()}, size, options, faults);
+      format::diagnose_header({text.data(), header.size()}, size, options, faults);
       if (faults.empty()) faults.push_back({error, nullptr, false});
     }
     return faults;
@@ -155,7 +155,7 @@ class Checker {
 
   void add_notes(CheckedShard& checked, std::uint64_t size, std::string_view header) {
     Findings notes;
-    format::note_habits(checked.shard.table, header, notes);
+    format::lint(checked.shard.table, header, notes);
     add(checked.file, std::move(notes));
     if (options_.header.rules != format::Rules::standard) return;
     format::HeaderOptions strict = options_.header;
@@ -171,7 +171,7 @@ class Checker {
 
   bool read_index(const io::Source& source, std::vector<char>& text, format::shard_index::Index& index) {
     try {
-      const std::uint64_t limit = std::min(options_.header.max_bytes, format::kMaxHeaderBytes);
+      const std::uint64_t limit = format::header_limit(options_.header);
       if (source.size() > limit)
         fail(Status::header_size, "index: {} bytes long, the limit is {}", source.size(), limit);
       const auto size = static_cast<std::size_t>(source.size());

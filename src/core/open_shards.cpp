@@ -68,7 +68,7 @@ std::size_t likely_bytes(std::size_t shards) {
 }
 
 PaddedBuffer read_text(const io::Source& file, const Opening& opening) {
-  const std::uint64_t limit = std::min(opening.options.header.max_bytes, format::kMaxHeaderBytes);
+  const std::uint64_t limit = format::header_limit(opening.options.header);
   if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
   PaddedBuffer text(static_cast<std::size_t>(file.size()), opening.memory);
   file.read_at(0, text.data(), text.size());

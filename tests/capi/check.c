@@ -60,8 +60,9 @@ static void of_one_file(void) {
   static const expected faults[] = {{ST_ERR_OFFSETS, 0, "bad.safetensors", "a", "leave a hole"},
                                     {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "takes 2 bytes"},
                                     {ST_ERR_COVERAGE, 0, "bad.safetensors", NULL, "3 more bytes"}};
-  static const expected notes[] = {{ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "is not spelled"},
-                                   {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
+  static const expected notes[] = {
+      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "differs from the spelling"},
+      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
   static const expected short_file[] = {{ST_ERR_TRUNCATED, 0, "short.safetensors", NULL, ""}};
   save("good.safetensors", ONE("a"), 2);
   report_is("good.safetensors", NULL, NULL, 0);

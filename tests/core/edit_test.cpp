@@ -23,7 +23,7 @@
 
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "io/edited_file.hpp"

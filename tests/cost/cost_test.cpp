@@ -14,8 +14,7 @@
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
-#include "format/json/json_writer.hpp"
-#include "format/name_index.hpp"
+#include "format/table.hpp"
 
 namespace st::cost {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "faults.hpp"
 #include "files.hpp"
 #include "io/edited_file.hpp"

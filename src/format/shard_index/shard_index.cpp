@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "format/json/json_cursor.hpp"
-#include "format/name_index.hpp"
+#include "format/json/cursor.hpp"
+#include "format/table.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::shard_index {

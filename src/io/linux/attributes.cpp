@@ -1,7 +1,7 @@
 // The names of the attributes are asked of the system without its ACL library, and their values are only passed on.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/attributes.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

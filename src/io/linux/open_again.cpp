@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/open_again.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 
 #include <array>
 #include <cerrno>

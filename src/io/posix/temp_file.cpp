@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/temp_file.hpp"
-#include "base/formatted.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

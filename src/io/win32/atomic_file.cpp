@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "io/random.hpp"
 #include "io/win32/edited_file.hpp"
 #include "io/win32/file.hpp"

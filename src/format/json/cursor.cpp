@@ -1,6 +1,5 @@
-// Decodes tokens: escapes and numbers. Skips values, and reports errors.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/json/json_cursor.hpp"
+#include "format/json/cursor.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,9 +16,9 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The reference turns every number in an ignored value into a double, and refuses those that become infinite. It
-// does so from at most 64 bits of digits times a power of ten, in double arithmetic, and so do we, because its
-// verdict at the edge is the format's.
+// The reference converts every number, even in ignored values, to a double, and rejects numbers that become infinite.
+// It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same to get the same
+// verdict at the limit.
 bool fits_double(std::uint64_t digits, std::int64_t exponent) {
   constexpr int kSmallestPower = 288;  // times any 64 bits it is finite
   constexpr std::array kPowers = {1e288, 1e289, 1e290, 1e291, 1e292, 1e293, 1e294, 1e295, 1e296, 1e297, 1e298,
@@ -59,14 +58,14 @@ void Cursor::expect_end() {
 }
 
 std::size_t Cursor::expected_items(std::size_t found, std::size_t least) const {
-  constexpr std::size_t kFirst = 64;  // they show how long one is
+  constexpr std::size_t kFirst = 64;  // items, whose average length is the estimate
   const auto all = static_cast<double>(tokens.text_end - tokens.text_begin);
   if (found == 0) return 16 + std::min(kFirst, static_cast<std::size_t>(all) / least);
   const double expected = static_cast<double>(found) * all / static_cast<double>(tokens.at() - tokens.text_begin);
   return found + 16 + static_cast<std::size_t>((expected - static_cast<double>(found)) * 1.0625);
 }
 
-// A run that goes on where it should end: the rest is the next token, which nobody expects.
+// Ends a run of bytes at `end`. If the run continues there, the rest becomes the next token, which no rule accepts.
 void Cursor::end_run(char* end) {
   ++tokens.next;
   if (end == tokens.text_end || is_space(*end) || is_operator(*end)) return;
@@ -96,7 +95,7 @@ std::uint32_t Cursor::hex4(const char* at) const {
   return value;
 }
 
-// One escape, at its backslash. Appends what it stands for, and returns what follows it.
+// Appends the character of the escape that begins at `at`, and returns the position after the escape.
 char* Cursor::unescape(char* at, std::string& utf8) const {
   constexpr std::string_view kLetters = "\"\\/bfnrt";
   constexpr std::string_view kBytes = "\"\\/\b\f\n\r\t";
@@ -117,7 +116,7 @@ char* Cursor::unescape(char* at, std::string& utf8) const {
   return at + (high ? 12 : 6);
 }
 
-// The closing quote of a string whose first byte is `at`; every byte is checked.
+// Returns the closing quote of a string whose first byte is `at`. Checks every byte.
 char* Cursor::string_end(char* at, bool& escaped) const {
   std::string utf8;
   while (*at != '"') {
@@ -134,7 +133,7 @@ char* Cursor::string_end(char* at, bool& escaped) const {
   return at;
 }
 
-// Checked first, then decoded: the text is never shorter than what it stands for, so one allocation is enough.
+// Checks the string and then decodes it into one allocation: decoded text is not longer than its escapes.
 std::string_view Cursor::special_string(char* first) {
   bool escaped = false;
   char* const close = string_end(first, escaped);
@@ -155,7 +154,7 @@ std::string_view Cursor::special_string(char* first) {
   return {out, static_cast<std::size_t>(end - out)};
 }
 
-// ---- values that are dropped ----------------------------------------------------------------------------------------
+// ---- ignored values -------------------------------------------------------------------------------------------------
 
 void Cursor::skip_string() {
   if (tokens.peek() != '"') fail_expected('"');
@@ -186,7 +185,7 @@ void Cursor::skip_number() {
 
   std::uint64_t digits = 0;
   std::int64_t exponent = 0;
-  bool full = false;  // no more digits fit into 64 bits; the rest only counts
+  bool full = false;  // no more digits fit into 64 bits: the others only change the exponent
   const auto keep = [&digits, &full](char c) {
     std::uint64_t sum = 0;
     const auto digit = static_cast<std::uint64_t>(c - '0');

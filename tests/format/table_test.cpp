@@ -1,6 +1,6 @@
 // Names are found, absent ones are not, and a name that comes twice is told from one that only looks alike.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/name_index.hpp"
+#include "format/table.hpp"
 
 #include <gtest/gtest.h>
 

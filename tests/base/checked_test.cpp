@@ -1,6 +1,6 @@
-// What stands in for builtins, beside them.
+// The replacements for builtins, compared with the builtins.
 // SPDX-License-Identifier: Apache-2.0
-#include "base/compiler.hpp"
+#include "base/checked.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ constexpr std::initializer_list<std::uint64_t> kNumbers{0,           1,         
                                                         kMost / 3,   kMost / 2,   kMost / 2 + 1,
                                                         kMost - 1,   kMost};
 
-TEST(Compiler, OverflowIsToldWithoutBuiltinsAsWithThem) {
+TEST(Checked, OverflowIsToldWithoutBuiltinsAsWithThem) {
   for (const std::uint64_t a : kNumbers) {
     for (const std::uint64_t b : kNumbers) {
       std::uint64_t expected = 0;
@@ -34,7 +34,7 @@ TEST(Compiler, OverflowIsToldWithoutBuiltinsAsWithThem) {
   EXPECT_EQ(result, kMost);
 }
 
-TEST(Compiler, BytesAreReversed) {
+TEST(Checked, BytesAreReversed) {
   EXPECT_EQ(plain::reversed_bytes(0x0123456789ABCDEF), 0xEFCDAB8967452301U);
   for (const std::uint64_t value : kNumbers) EXPECT_EQ(plain::reversed_bytes(value), reversed_bytes(value));
 }

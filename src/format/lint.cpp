@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/habits.hpp"
+#include "format/lint.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -24,20 +24,20 @@ void note_alignment(const Table& table, Findings& findings) {
   constexpr std::uint64_t kUsual = 8;
   if (table.data_begin % kUsual != 0) {
     note(findings, Status::misaligned, table.data_begin,
-         formatted("the data begins at byte {}, which is no multiple of {}", table.data_begin, kUsual));
+         formatted("the data begins at byte {}, which is not a multiple of {}", table.data_begin, kUsual));
   }
-  const auto is_between = [&](const Tensor& tensor) {
+  const auto is_misaligned = [&](const Tensor& tensor) {
     const std::uint64_t bytes = tensor.dtype() == Dtype::unknown ? 0 : info(tensor.dtype()).bits / 8;
     return bytes > 1 && (table.data_begin + tensor.begin) % bytes != 0;
   };
-  const auto count = std::count_if(table.tensors.begin(), table.tensors.end(), is_between);
+  const auto count = std::count_if(table.tensors.begin(), table.tensors.end(), is_misaligned);
   if (count == 0) return;
-  const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_between);
+  const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_misaligned);
   const std::uint64_t place = table.data_begin + first.begin;
   const std::string name = in_quotes(first.name());
   note(findings, Status::misaligned, place,
-       count == 1 ? formatted("tensor {} begins at byte {}, which is no multiple of its elements", name, place)
-                  : formatted("{} tensors begin at bytes that are no multiples of their elements, the first is {} at "
+       count == 1 ? formatted("tensor {} begins at byte {}, which is not a multiple of its elements", name, place)
+                  : formatted("{} tensors begin at bytes that are not multiples of their elements, first {} at "
                               "byte {}",
                               count, name, place),
        &first);
@@ -55,7 +55,7 @@ void note_order(const Table& table, Findings& findings) {
                                       [](const Tensor& a, const Tensor& b) { return is_before(b, a); });
   if (out == tensors.end()) return;
   note(findings, Status::offsets, table.data_begin + (out + 1)->begin,
-       formatted("tensors are not in the order of the reference's writer, the first that is not is {}",
+       formatted("tensors are not in the order of the reference's writer: {} is the first out of place",
                  in_quotes((out + 1)->name())),
        &*(out + 1));
 }
@@ -73,12 +73,12 @@ void note_spelling(const Table& table, std::string_view header, Findings& findin
   if (is_padding) return;
   const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
   note(findings, Status::schema, place,
-       formatted("the header is not spelled as the reference's writer spells it, from byte {} on", place));
+       formatted("the header differs from the spelling of the reference's writer, from byte {} on", place));
 }
 
 }  // namespace
 
-void note_habits(const Table& table, std::string_view header, Findings& findings) {
+void lint(const Table& table, std::string_view header, Findings& findings) {
   note_alignment(table, findings);
   const auto is_unknown = [](const Tensor& tensor) { return tensor.dtype() == Dtype::unknown; };
   if (table.format != Format::safetensors || std::any_of(table.tensors.begin(), table.tensors.end(), is_unknown))

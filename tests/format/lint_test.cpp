@@ -1,6 +1,6 @@
-// What is said of valid files that no writer would write so.
+// Notes about valid files that no writer would write.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/habits.hpp"
+#include "format/lint.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 std::vector<std::string> notes(const std::string& header, std::uint64_t data) {
   const auto read_header = read(header, data);
   Findings findings;
-  note_habits(read_header->table, header, findings);
+  lint(read_header->table, header, findings);
   std::vector<std::string> lines;
   for (const Finding& finding : findings) {
     EXPECT_TRUE(finding.is_note);
@@ -29,7 +29,7 @@ std::string padded(std::string header) {
   return header;
 }
 
-TEST(Habits, TheReferencesSpellingHasNone) {
+TEST(Lint, TheReferencesSpellingHasNone) {
   EXPECT_TRUE(
       notes(padded(R"({"__metadata__":{"z":"1","a":"\u0001"},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                    R"("a":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})"),
@@ -39,21 +39,22 @@ TEST(Habits, TheReferencesSpellingHasNone) {
   EXPECT_TRUE(notes(padded("{}") + std::string(64, ' '), 0).empty());  // more alignment
 }
 
-TEST(Habits, AlignmentOrderAndSpelling) {
-  EXPECT_EQ(notes("{}", 0), std::vector<std::string>{"the data begins at byte 10, which is no multiple of 8"});
+TEST(Lint, AlignmentOrderAndSpelling) {
+  EXPECT_EQ(notes("{}", 0), std::vector<std::string>{"the data begins at byte 10, which is not a multiple of 8"});
   EXPECT_EQ(
       notes(
           padded(
               R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})"),
           5),
       (std::vector<std::string>{
-          "tensor 'b' begins at byte 121, which is no multiple of its elements",
-          "tensors are not in the order of the reference's writer, the first that is not is 'b'"}));
+          "tensor 'b' begins at byte 121, which is not a multiple of its elements",
+          "tensors are not in the order of the reference's writer: 'b' is the first out of place"}));
   EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
-            std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 9 on"});
+            std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 9 on"});
   EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
-  EXPECT_EQ(notes("{}\n     ", 0),
-            std::vector<std::string>{"the header is not spelled as the reference's writer spells it, from byte 10 on"});
+  EXPECT_EQ(
+      notes("{}\n     ", 0),
+      std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 10 on"});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Reading JSON text token by token, in place, by RFC 8259 without extensions (docs/format.md 1.2).
+// Reads JSON text token by token, in place, by RFC 8259 without extensions (docs/format.md 1.2).
 //
-// A cursor rather than a tree: the grammar of a header is known, so each value is met by the code that wants it, and
-// nothing is built that is not kept. Strings are views into the text unless they hold escapes.
+// A cursor instead of a tree: the grammar of a header is known, so the code that needs a value reads it at its
+// position. Strings are views into the text unless they contain escapes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/checked.hpp"
 #include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "format/header_options.hpp"
@@ -25,15 +26,15 @@ inline constexpr unsigned kMaxDepth = 127;  // containers open at once, the oute
 
 class Cursor {
  public:
-  // `origin`: where in the file the text begins. `strings`: where unescaped strings go.
+  // `origin` is the offset of the text in the file. `strings` allocates strings that contained escapes.
   Cursor(std::span<char> text, std::uint64_t origin, std::pmr::memory_resource* strings,
          std::size_t window_bytes = kWindowBytes)
       : tokens(text, window_bytes), origin_(origin), strings_(strings) {}
 
-  // The first byte of the next token; 0 at the end.
+  // Returns the first byte of the next token, or 0 at the end.
   char peek() { return tokens.peek(); }
   const char* at() { return tokens.peek(), tokens.at(); }
-  const char* behind();  // where the token before ends
+  const char* behind();  // the end of the previous token
 
   ST_ALWAYS_INLINE bool take(char c) {
     if (tokens.peek() != c) return false;
@@ -45,7 +46,7 @@ class Cursor {
     if (!take(c)) fail_expected(c);
   }
 
-  // A string, decoded.
+  // Reads a string and decodes it.
   ST_ALWAYS_INLINE std::string_view string() {
     if (tokens.peek() != '"') fail_expected('"');
     char* const first = tokens.at() + 1;
@@ -56,30 +57,30 @@ class Cursor {
     return {first, static_cast<std::size_t>(close - first)};
   }
 
-  // Plain digits in 0..2^64-1. false, and nothing consumed, for anything else.
+  // Reads plain digits in 0..2^64-1. Returns false, and consumes nothing, for anything else.
   bool integer(std::uint64_t& value);
 
-  // Any value, checked to the last byte and dropped. `depth`: containers open around it.
+  // Skips any value, and checks every byte of it. `depth` is the number of open containers around it.
   void skip_value(unsigned depth);
 
-  void expect_end();  // no token may follow
+  void expect_end();  // throws if a token follows
 
-  // How many items there will be, going by the `found` ones so far, each of `least` bytes or more: to reserve for all
-  // of them at once. Growing step by step would copy them, and memory that is never touched costs nothing.
+  // Estimates the number of items in the text from the `found` ones so far, each of at least `least` bytes. The caller
+  // reserves memory for all at once: growing step by step copies them, and untouched memory costs nothing.
   std::size_t expected_items(std::size_t found, std::size_t least) const;
 
   std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
 
-  // The error for a bad value of the right grammar.
+  // Returns the error for a wrong value that is valid JSON.
   ST_COLD Error fault_at(Status status, const char* place, std::string_view what) const;
   // Throws it.
   [[noreturn]] ST_COLD void fail_here(Status status, const char* place, std::string_view what) const;
-  // The same at the next token, unless it is not even JSON.
+  // Skips the next value and throws the error at its position, or that of the value if it is not JSON.
   [[noreturn]] ST_COLD void wrong_type(unsigned depth, std::string_view what);
 
   Structure tokens;
   std::string_view document = "header";  // for messages
-  std::string_view tensor = {};          // the one being read
+  std::string_view tensor = {};          // the tensor that is being read, for messages
 
  private:
   std::string_view special_string(char* first);
@@ -98,8 +99,7 @@ class Cursor {
   std::pmr::memory_resource* strings_;
 };
 
-// The number that 1 to 8 bytes spell. One check for all digits avoids mispredicted branches. false: there is a byte
-// that is no digit.
+// Parses 1 to 8 digits. One check for all of them avoids mispredicted branches. Returns false if a byte is not a digit.
 ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, std::uint64_t& number) {
   std::uint64_t digits = 0;
   std::memcpy(&digits, text, 8);
@@ -113,7 +113,7 @@ ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, st
   return true;
 }
 
-// The number that `size` bytes spell: 1 to 16 digits, without a needless zero in front. false for anything else.
+// Parses 1 to 16 digits without a leading zero. Returns false for anything else.
 ST_ALWAYS_INLINE inline bool short_number(const char* text, std::size_t size, std::uint64_t& number) {
   if (*text == '0' && size != 1) return false;
   if (size - 1 < 8) return eight_digits(text, size, number);

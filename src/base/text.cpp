@@ -1,21 +1,18 @@
-// Text for messages: names from files that nobody trusts, sizes.
 // SPDX-License-Identifier: Apache-2.0
-#include "base/error.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "base/text.hpp"
-
 namespace st {
 
 namespace {
 
-constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and must still hold the numbers
-constexpr std::size_t kEndBytes = 38;     // of what is longer, of either end: paths differ at theirs
+constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
+constexpr std::size_t kEndBytes = 38;     // at either end of a longer name: paths differ at theirs
 
-// Returns the character that these bytes encode, or nullopt if they are not UTF-8, as may be in a path.
+// Returns the character that these bytes encode, or nullopt if they are not UTF-8: a path may be anything.
 std::optional<char32_t> decoded(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
@@ -33,7 +30,7 @@ struct Range {
   char32_t last;
 };
 
-// Characters that end a line or act on a terminal: controls, separators, marks that change the direction of writing.
+// Characters that end a line or act on a terminal: controls, separators, and marks of writing direction.
 constexpr std::array<Range, 8> kUnsafe{{{0x00, 0x1F},
                                         {0x7F, 0x9F},
                                         {0x061C, 0x061C},
@@ -53,7 +50,7 @@ std::string visible(std::string_view character) {
   return text;
 }
 
-// The first characters that take at most so many bytes where they are visible, and how many bytes they were.
+// Returns the first characters whose visible form takes at most `most` bytes, and in `bytes` their length in the name.
 std::string beginning_of(std::string_view name, std::size_t most, std::size_t& bytes) {
   std::string text;
   for (bytes = 0; bytes < name.size();) {
@@ -67,7 +64,7 @@ std::string beginning_of(std::string_view name, std::size_t most, std::size_t& b
   return text;
 }
 
-// The last ones.
+// Returns the last such characters.
 std::string end_of(std::string_view name, std::size_t most) {
   std::string text;
   for (std::size_t end = name.size(); end > 0;) {
@@ -83,11 +80,7 @@ std::string end_of(std::string_view name, std::size_t most) {
 
 }  // namespace
 
-void throw_error(Status status, int os_error, std::uint64_t offset, fmt::string_view text, fmt::format_args args) {
-  std::string message = formatted_text(text, args);
-  if (os_error != 0) message += ": " + os_error_text(os_error);
-  throw Error{status, os_error, offset, std::move(message)};
-}
+std::string formatted_text(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
 
 std::string in_quotes(std::string_view name) {
   std::size_t shown = 0;
@@ -101,7 +94,7 @@ std::string human_bytes(std::uint64_t bytes) {
   if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // In integers: where the x87 computes, doubles have more digits, and the limits lie elsewhere.
+  // In integers, because the x87 computes doubles with more digits, which moves the limits.
   while (unit + 1 < kUnits.size() && bytes >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;

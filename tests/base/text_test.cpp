@@ -1,6 +1,6 @@
 // Names and sizes in messages: one line, nothing that a terminal obeys.
 // SPDX-License-Identifier: Apache-2.0
-#include "base/error.hpp"
+#include "base/text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The cursor alone: numbers, strings and dropped values, at every length and every place where its loops could end.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/json/json_cursor.hpp"
+#include "format/json/cursor.hpp"
 
 #include <gtest/gtest.h>
 

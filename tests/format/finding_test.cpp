@@ -1,5 +1,7 @@
-// Every fault of a header, not the first only; and the first is always among them.
+// diagnose_header() reports every error of a header, and first the one that opening reports.
 // SPDX-License-Identifier: Apache-2.0
+#include "format/finding.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,18 +17,18 @@
 namespace st::format {
 namespace {
 
-Findings survey(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
+Findings diagnose(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
   std::vector<char> text(header.begin(), header.end());
   text.resize(header.size() + kPadding);
   Findings findings;
-  survey_header({text.data(), header.size()}, kLengthBytes + header.size() + data, options, findings);
+  diagnose_header({text.data(), header.size()}, kLengthBytes + header.size() + data, options, findings);
   return findings;
 }
 
 // "OFFSETS a" for a fault of tensor a.
 std::vector<std::string> faults(const std::string& header, std::uint64_t data) {
   std::vector<std::string> lines;
-  for (const Finding& finding : survey(header, data)) {
+  for (const Finding& finding : diagnose(header, data)) {
     const auto status = static_cast<int>(finding.fault.status);
     lines.push_back(std::to_string(status) + (finding.tensor != nullptr ? " " + *finding.tensor : ""));
   }
@@ -82,12 +84,12 @@ const Case kCases[] = {
     {"the_grammar_ends", R"({"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]},"b":})", 4, {"306 a", "303 b"}},
 };
 
-TEST(Survey, FindsEveryFault) {
+TEST(Diagnose, FindsEveryFault) {
   for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
 }
 
 // By the layout that the first fault is about; "\1" is U8, "\x0b" F32.
-TEST(Survey, FindsEveryFaultOfBintensors) {
+TEST(Diagnose, FindsEveryFaultOfBintensors) {
   using namespace std::string_literals;
   EXPECT_EQ(faults("\0\3\1a\x10\1\1\0\1\1b\1\1\2\2\4\1b\1\1\1\4\5"s, 9),
             (std::vector<std::string>{"306 a", "305 b", "307 b", "311"}));
@@ -100,52 +102,52 @@ TEST(Survey, FindsEveryFaultOfBintensors) {
 
   HeaderOptions strict;
   strict.rules = Rules::strict;
-  EXPECT_EQ(survey("\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-"s, 4, strict).size(), 2U);
+  EXPECT_EQ(diagnose("\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-"s, 4, strict).size(), 2U);
 }
 
-TEST(Survey, EndsAfterManyFindingsOfBintensors) {
+TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
   using namespace std::string_literals;
   std::string header = "\0\xfb\x88\x13"s;  // 5000 tensors
   for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
-  EXPECT_EQ(survey(header, 0).size(), kMostFindings + 1);
+  EXPECT_EQ(diagnose(header, 0).size(), kMostFindings + 1);
 
   header = "\0\xfb\xf5\x01"s;  // 501 tensors, each at a wrong place and of a wrong size, but for the first
   for (int i = 0; i < 501; ++i)
     header += {2, static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26), 1, 1, 2, 0, 1};
-  for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(survey(header, data).size(), kMostFindings + 1);
+  for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(diagnose(header, data).size(), kMostFindings + 1);
 }
 
 // What the caller's options take is no fault.
-TEST(Survey, KnowsTheOptions) {
+TEST(Diagnose, KnowsTheOptions) {
   HeaderOptions options;
   const std::string unknown = "{" + entry("a", R"("dtype":"X","shape":[1],"data_offsets":[0,1])") + "}";
-  EXPECT_EQ(survey(unknown, 1, options).size(), 1U);
+  EXPECT_EQ(diagnose(unknown, 1, options).size(), 1U);
   options.unknown_dtypes = true;
-  EXPECT_EQ(survey(unknown, 1, options).size(), 0U);
+  EXPECT_EQ(diagnose(unknown, 1, options).size(), 0U);
 
   options.rules = Rules::reference;
-  EXPECT_EQ(
-      survey(R"({"a":["U8",[2],[0,2]],"b":{"dtype":{"U8":null},"shape":[1],"data_offsets":[2,3]}})", 3, options).size(),
-      0U);
-  EXPECT_EQ(survey(R"({"a":["U8",[2]]})", 0, options).size(), 1U);
-  EXPECT_EQ(survey("{" + u8("a", 0, 9) + "," + u8("a", 0, 4) + "}", 4, options).size(), 0U);
-  EXPECT_EQ(survey(R"({"__metadata__":{"k":"1","k":"2"}})", 0, options).size(), 0U);
+  EXPECT_EQ(diagnose(R"({"a":["U8",[2],[0,2]],"b":{"dtype":{"U8":null},"shape":[1],"data_offsets":[2,3]}})", 3, options)
+                .size(),
+            0U);
+  EXPECT_EQ(diagnose(R"({"a":["U8",[2]]})", 0, options).size(), 1U);
+  EXPECT_EQ(diagnose("{" + u8("a", 0, 9) + "," + u8("a", 0, 4) + "}", 4, options).size(), 0U);
+  EXPECT_EQ(diagnose(R"({"__metadata__":{"k":"1","k":"2"}})", 0, options).size(), 0U);
 
   options.rules = Rules::strict;
-  EXPECT_EQ(survey(R"({"__metadata__":null})", 0, options).size(), 1U);
-  EXPECT_EQ(survey(R"( {"__metadata__":null})", 0, options).size(), 2U);
+  EXPECT_EQ(diagnose(R"({"__metadata__":null})", 0, options).size(), 1U);
+  EXPECT_EQ(diagnose(R"( {"__metadata__":null})", 0, options).size(), 2U);
 }
 
-TEST(Survey, EndsAfterManyFindings) {
+TEST(Diagnose, EndsAfterManyFindings) {
   std::string header = "{";
   for (int i = 0; i < 5000; ++i) header += (i == 0 ? "" : ",") + entry(std::to_string(i), "");
-  EXPECT_EQ(survey(header + "}", 0).size(), kMostFindings + 1);
+  EXPECT_EQ(diagnose(header + "}", 0).size(), kMostFindings + 1);
 }
 
 // "STATUS OFFSET TENSOR".
 std::vector<std::string> places(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
   std::vector<std::string> lines;
-  for (const Finding& finding : survey(header, data, options)) {
+  for (const Finding& finding : diagnose(header, data, options)) {
     const std::string offset = finding.fault.offset == kNowhere ? "nowhere" : std::to_string(finding.fault.offset);
     lines.push_back(formatted("{} {}", static_cast<int>(finding.fault.status), offset) +
                     (finding.tensor != nullptr ? " " + *finding.tensor : ""));
@@ -153,7 +155,7 @@ std::vector<std::string> places(const std::string& header, std::uint64_t data, c
   return lines;
 }
 
-TEST(Survey, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
+TEST(Diagnose, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(places(R"({"a":{"dtype":"U8","shape":[0]}})", 0), Lines{"304 13 a"});  // at its '{'
   EXPECT_EQ(places(R"({"a":{"dtype":"U8", "dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0), Lines{"305 27 a"});
@@ -167,7 +169,28 @@ TEST(Survey, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   EXPECT_EQ(places("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0), Lines{"302 11"});
 }
 
-TEST(Survey, ReportsTheSizeOfATensorOfAnUnknownDtype) {
+// Names that differ only in bytes that are not UTF-8 are different names, and are not handed out.
+TEST(Diagnose, ReportsTheFaultsNextToTextThatIsNotUtf8) {
+  using Lines = std::vector<std::string>;
+  const std::string hole = entry("b", R"("dtype":"U8","shape":[1],"data_offsets":[2,3])");
+  EXPECT_EQ(faults("{" + u8("a\xff", 0, 1) + "," + hole + "," + entry("c", "") + "}", 3),
+            (Lines{"302", "304 c", "304 c", "304 c", "307 b"}));
+  EXPECT_EQ(faults("{" + entry("a\xff", R"("dtype":"?","shape":[0],"data_offsets":[0,0])") + "," + u8("a\xfe", 0, 1) +
+                       "," + u8("a\xfe", 1, 2) + "}",
+                   2),
+            (Lines{"302", "306", "305"}));
+  EXPECT_EQ(faults("{" + u8("b", 0, 1) + R"(,"x\)" + "\xc3\xa4\xff\":{}}", 1), (Lines{"302", "303"}));
+  EXPECT_EQ(faults("{" + u8("b", 0, 2) + ",\xff}", 1), (Lines{"302", "303"}));
+
+  HeaderOptions small;
+  small.window_bytes = 64;
+  const std::string long_name(200, 'n');
+  for (const std::string& name : {std::string("a\xff"), long_name + "\xff", "\xff" + long_name}) {
+    EXPECT_EQ(diagnose("{" + u8(name, 0, 1) + "," + hole + "," + entry("c", "") + "}", 3, small).size(), 5U) << name;
+  }
+}
+
+TEST(Diagnose, ReportsTheSizeOfATensorOfAnUnknownDtype) {
   HeaderOptions options;
   options.unknown_dtypes = true;
   EXPECT_EQ(
@@ -176,7 +199,7 @@ TEST(Survey, ReportsTheSizeOfATensorOfAnUnknownDtype) {
 }
 
 // Each is JSON, so no finding says that it is not.
-TEST(Survey, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
+TEST(Diagnose, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
   HeaderOptions reference;
   reference.rules = Rules::reference;
   const auto of_entry = [&](const std::string& text) { return places("{\"a\":" + text + "}", 1, reference); };
@@ -195,7 +218,7 @@ TEST(Survey, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
 }
 
 // Wrong values of a shape, of which some hold the bracket by which the number of its dimensions is estimated.
-TEST(Survey, ReadsShapesWithBracketsInThem) {
+TEST(Diagnose, ReadsShapesWithBracketsInThem) {
   for (const char* const wrong : {"[1,2]", "\"]\"", "[]", "{\"]\":[[]]}"}) {
     std::string shape = wrong;
     for (int i = 0; i < 3000; ++i) shape += ",7";
@@ -205,7 +228,7 @@ TEST(Survey, ReadsShapesWithBracketsInThem) {
   }
 }
 
-TEST(Survey, GoesOnAfterEachFaultyValue) {
+TEST(Diagnose, GoesOnAfterEachFaultyValue) {
   const std::string good = u8("g", 0, 0);
   const std::string entries[] = {
       "\"a\":7",
@@ -233,7 +256,7 @@ TEST(Survey, GoesOnAfterEachFaultyValue) {
 }
 
 // The offsets of a tensor are checked even if something else of it is wrong, and its name even if nothing of it is known.
-TEST(Survey, ComparesFaultyTensorsWithTheOthers) {
+TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   using Lines = std::vector<std::string>;
   const auto of = [](const std::string& fields) { return faults("{" + entry("a", fields) + "}", 3); };
   EXPECT_EQ(of(R"("shape":[1],"data_offsets":[2,3])"), (Lines{"304 a", "307 a"}));
@@ -303,7 +326,7 @@ Error error_of_opening(const Seed& seed, const HeaderOptions& options) {
 // Returns whether opening refuses it.
 bool first_is_that_of_opening(const Seed& seed, const HeaderOptions& options) {
   const Error error = error_of_opening(seed, options);
-  const Findings found = survey(seed.header, seed.data, options);
+  const Findings found = diagnose(seed.header, seed.data, options);
   EXPECT_EQ(found.empty(), error.status == Status::ok) << error.message << " of " << seed.header;
   if (found.empty()) return false;
   const Finding& first = found.front();
@@ -315,7 +338,7 @@ bool first_is_that_of_opening(const Seed& seed, const HeaderOptions& options) {
   return true;
 }
 
-TEST(Survey, HasFirstTheFaultThatOpeningReports) {
+TEST(Diagnose, HasFirstTheFaultThatOpeningReports) {
   std::size_t refused = 0;
   for (const Seed& seed : seeds()) {
     for (const HeaderOptions& mode : every_mode()) {
@@ -325,7 +348,7 @@ TEST(Survey, HasFirstTheFaultThatOpeningReports) {
   EXPECT_GT(refused, 500U);
 }
 
-TEST(Survey, HasFirstTheFaultThatOpeningReportsOfMutatedHeaders) {
+TEST(Diagnose, HasFirstTheFaultThatOpeningReportsOfMutatedHeaders) {
   const std::vector<Seed> originals = seeds();
   const std::vector<HeaderOptions> modes = every_mode();
   const std::string pieces[] = {"\"",
