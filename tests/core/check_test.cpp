@@ -72,7 +72,7 @@ TEST(Check, FindsFirstWhatOpeningReports) {
   EXPECT_GT(refused, 500U);
 }
 
-class CheckModel : public ShardListTest {
+class CheckModel : public ShardsTest {
  protected:
   void put_index(const std::string& entries) const {
     put("model.safetensors.index.json", "{\"weight_map\":{" + entries + "}}");

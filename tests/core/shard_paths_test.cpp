@@ -1,4 +1,4 @@
-// Shards that are links, what is no file at all where a shard should be, and names that Windows does not know.
+// Shards that are links, shards that are not regular files, and names that Windows does not have.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/shard_list.hpp"
+#include "core/open_shards.hpp"
 #include "shards.hpp"
 
 namespace st::core {
 namespace {
 
-class ShardPathsTest : public ShardListTest {};
+class ShardPathsTest : public ShardsTest {};
 
 TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   const BadIndex cases[] = {
@@ -188,7 +188,7 @@ TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   }
 }
 
-// The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
+// The kernel returns no path of a directory that is this deep, so no target can be recognized as inside it.
 TEST_F(ShardPathsTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
   const char* const shard = "model-00001-of-00002.safetensors";
   const std::string step(200, 'd');

@@ -45,7 +45,7 @@ int compare_paths(std::string_view a, std::string_view b) {
   }
 }
 
-bool may_have_spellings(std::string_view name) {
+bool has_redundant_parts(std::string_view name) {
   return name == "." || name.starts_with("./") || name.ends_with('/') || name.ends_with("/.") ||
          name.find("//") != name.npos || name.find("/./") != name.npos;
 }
@@ -53,7 +53,7 @@ bool may_have_spellings(std::string_view name) {
 // Throws if two of the names are spellings of one path. Compares them part by part, because an index may spell millions
 // of names this way and copies would take a multiple of its size.
 void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
-  if (std::none_of(shards.begin(), shards.end(), may_have_spellings)) return;
+  if (std::none_of(shards.begin(), shards.end(), has_redundant_parts)) return;
   std::pmr::vector<std::string_view> names(shards, shards.get_allocator());
   std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
     const int order = compare_paths(a, b);
@@ -127,7 +127,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  // Neighbours are mostly in the same file.
+  // Consecutive tensors are mostly in the same file.
   std::uint32_t shard_number(std::string_view name) {
     if (last_ < names_.size() && names_[last_].text == name) return last_;
     if (names_.size() == known_room_) grow();
@@ -169,7 +169,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  // As in a header, a key that is given twice is an error, except by the rules of the reference.
+  // As in a header, a repeated key is an error, except with the reference's rules.
   void add_metadata(const MetadataPair& pair, const char* place) {
     auto& pairs = index_.metadata;
     if (pairs.size() == known_keys_room_) {
@@ -222,7 +222,7 @@ void read(std::span<char> text, const HeaderOptions& options, Index& index) {
   try {
     IndexParser(text, options, index).index();
   } catch (const Error&) {
-    require_utf8({text.data(), text.size()}, 0, "index");  // all of it comes before any other fault
+    require_utf8({text.data(), text.size()}, 0, "index");  // reported before any other error
     throw;
   }
 }
