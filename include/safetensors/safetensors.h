@@ -763,7 +763,7 @@ ST_API void st_buffer_free(void *buffer);
 
 /* A device, such as a GPU, has memory that the processor cannot write to. A plan reads into staging
  * memory of the host, which the device can read, and the device copies from there while the next
- * bytes are read. docs/devices.md tells more. All of this section exists since version 0.2.0.
+ * bytes are read. See docs/gpu.md. All of this section exists since version 0.2.0.
  *
  * An st_device is a device as this process uses it: its driver, its queues of copies and its
  * staging memory. Any number of plans may use it at the same time, from any threads; they share its

@@ -11,8 +11,8 @@
 #include <span>
 #include <string_view>
 
-#include "core/allocator.hpp"
 #include "core/catalog.hpp"
+#include "core/memory.hpp"
 #include "core/shard.hpp"
 #include "io/folder.hpp"
 
