@@ -2,7 +2,6 @@
 #include "core/bulk_read.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -68,9 +67,8 @@ std::size_t entry_at(const ReadBatch& batch, std::uint64_t offset) {
 // What the threads of one read share.
 struct Reading {
   ReadScheduler scheduler;
-  ReadListener listener;
-  std::mutex mutex;  // of listener.count
-  std::atomic<bool> failed{false};
+  const ReadListener& listener;
+  std::mutex counting;
 };
 
 // One thread that reads batches until none is left.
@@ -80,7 +78,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker() {
-    const std::lock_guard lock(reading_.mutex);
+    const std::lock_guard lock(reading_.counting);
     reading_.listener.count(executor_.counts());
   }
 
@@ -89,11 +87,11 @@ class Worker {
       while (!reading_.listener.stopped() && next_batch()) read_batch();
       executor_.finish();
     } catch (Error& error) {
-      reading_.failed.store(true, std::memory_order_relaxed);
+      reading_.listener.stop();
       name_tensor(error);
       throw;
     } catch (...) {
-      reading_.failed.store(true, std::memory_order_relaxed);
+      reading_.listener.stop();
       throw;
     }
   }
@@ -136,9 +134,8 @@ void read_all(std::span<const ReadRequest> requests, const Readers& readers, con
               const ReadListener& listener) {
   if (requests.empty()) return;
   const unsigned threads = count_threads(requests, readers, options);
-  Reading reading{
-      {requests, readers, {threads, usable_chunk(options.chunk_bytes), options.gap_bytes}}, listener, {}, {}};
-  reading.listener.stopped = [&] { return reading.failed.load(std::memory_order_relaxed) || listener.stopped(); };
+  const BatchLimits limits{threads, usable_chunk(options.chunk_bytes), options.gap_bytes};
+  Reading reading{{requests, readers, limits}, listener, {}};
   const HostPool pool =
       options.threads == 1 ? HostPool{} : options.pool;  // 1 is the calling thread, not one of the pool
   // Only one thread reports, so two calls of the progress callback never overlap.

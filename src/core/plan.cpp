@@ -49,23 +49,13 @@ Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& check
 // To read the slice; null: `bytes` bytes from `begin` on, which is relative to the tensor.
 ReadRequest request_for(const Tensor& tensor, std::uint64_t begin, std::uint64_t bytes, const format::Slice* slice,
                         void* dst) {
-  ReadRequest request;
-  request.source = shard_of(tensor).number;
-  request.begin = shard_of(tensor).offset_of(tensor) + begin;
-  request.bytes = slice == nullptr ? bytes : extent(*slice);
-  request.dst = static_cast<std::byte*>(dst);
-  request.slice = slice;
-  return request;
+  const Shard& shard = shard_of(tensor);
+  const std::uint64_t range = slice == nullptr ? bytes : extent(*slice);
+  return {shard.number, shard.offset_of(tensor) + begin, range, static_cast<std::byte*>(dst), 0, slice, nullptr,
+          nullptr};
 }
 
 }  // namespace
-
-Plan::Entry::Entry(Entry&& other) noexcept
-    : tensor(other.tensor),
-      request(other.request),
-      bytes(other.bytes),
-      strided(std::move(other.strided)),
-      left(other.left.load()) {}
 
 Plan::Plan(const Checkpoint& file) : file_(&file) { file.retain(); }
 
@@ -73,25 +63,23 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
                void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device, void* stream) {
   if (!belongs_to(tensor, *file_))
     fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
-  Entry entry;
-  entry.tensor = &tensor;
-  entry.bytes = tensor.bytes();
   std::uint64_t first = 0;
+  std::uint64_t bytes = tensor.bytes();
+  std::unique_ptr<format::Slice> strided;
   if (begin != nullptr || end != nullptr || step != nullptr) {
     format::Slice slice = format::slice(tensor, begin, end, step);
     first = slice.src_begin;
-    entry.bytes = slice.bytes;
-    if (!slice.contiguous() && slice.bytes != 0) entry.strided = std::make_unique<format::Slice>(std::move(slice));
+    bytes = slice.bytes;
+    if (!slice.contiguous() && bytes != 0) strided = std::make_unique<format::Slice>(std::move(slice));
   }
-  check_destination(tensor, entry.bytes, dst, dst_bytes);
+  check_destination(tensor, bytes, dst, dst_bytes);
   std::uint64_t sum = 0;
-  if (!checked_add(total(), entry.bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
-  entry.left.store(entry.bytes);
-  entry.request = request_for(tensor, first, entry.bytes, entry.strided.get(), dst);
-  entry.request.entry = entries_.size();
-  entry.request.device = device.get();
+  if (!checked_add(total(), bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
+  ReadRequest request = request_for(tensor, first, bytes, strided.get(), dst);
+  request.entry = entries_.size();
+  request.device = device.get();
   streams_.reserve(streams_.size() + 2);  // allocates first: everything is added, or nothing
-  entries_.push_back(std::move(entry));
+  entries_.emplace_back(tensor, request, bytes, std::move(strided));
   if (device != nullptr) keep({device, stream, &tensor});
   total_.store(sum, std::memory_order_relaxed);
 }
@@ -117,7 +105,7 @@ void Plan::prepare(const Stream& one) {
 }
 
 // Counts what one run reads and reports progress.
-ReadListener Plan::listener(const ReadOptions& options) {
+ReadListener Plan::listener(const ReadOptions& options, std::atomic<bool>& failed) {
   ReadListener listener;
   listener.arrived = [this, &options](std::size_t entry, std::uint64_t bytes) {
     // Acquires the bytes that other threads have read of this entry, before ready().
@@ -125,7 +113,10 @@ ReadListener Plan::listener(const ReadOptions& options) {
     done_.fetch_add(bytes, std::memory_order_relaxed);
     if (left == bytes && options.ready != nullptr) options.ready(options.ctx, entry);
   };
-  listener.stopped = [this] { return cancelled_.load(std::memory_order_relaxed); };
+  listener.stopped = [this, &failed] {
+    return failed.load(std::memory_order_relaxed) || cancelled_.load(std::memory_order_relaxed);
+  };
+  listener.stop = [&failed] { failed.store(true, std::memory_order_relaxed); };
   if (options.progress != nullptr) {
     listener.report = [this, &options, reported = Clock::time_point()]() mutable {
       const Clock::time_point now = Clock::now();
@@ -176,7 +167,8 @@ void Plan::run(const ReadOptions& options) {
   for (const Stream& one : streams_) prepare(one);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;
-  read_all(requests, readers, chosen, listener(options));
+  std::atomic<bool> failed{false};
+  read_all(requests, readers, chosen, listener(options, failed));
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;

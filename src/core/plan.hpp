@@ -41,14 +41,20 @@ class Plan {
 
  private:
   struct Entry {
-    const Tensor* tensor = nullptr;
+    const Tensor* tensor;
     ReadRequest request;                     // with the shard's number and an offset
     std::uint64_t bytes = 0;                 // that arrive: of a slice, fewer than the range of the request
     std::unique_ptr<format::Slice> strided;  // of the request
-    std::atomic<std::uint64_t> left{0};      // bytes that the last run has not read
+    std::atomic<std::uint64_t> left;         // bytes that the last run has not read
 
-    Entry() = default;
-    Entry(Entry&& other) noexcept;
+    Entry(const Tensor& of, const ReadRequest& wanted, std::uint64_t size, std::unique_ptr<format::Slice> slice)
+        : tensor(&of), request(wanted), bytes(size), strided(std::move(slice)), left(size) {}
+    Entry(Entry&& other) noexcept
+        : tensor(other.tensor),
+          request(other.request),
+          bytes(other.bytes),
+          strided(std::move(other.strided)),
+          left(other.left.load(std::memory_order_relaxed)) {}
   };
 
   struct Stream {
@@ -59,7 +65,7 @@ class Plan {
 
   void keep(const Stream& wanted);
   static void prepare(const Stream& one);
-  ReadListener listener(const ReadOptions& options);
+  ReadListener listener(const ReadOptions& options, std::atomic<bool>& failed);
 
   const std::unique_ptr<const Checkpoint, Release> file_;
   std::vector<Entry> entries_;
