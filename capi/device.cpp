@@ -3,10 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "core/device.hpp"
 #include "core/plan.hpp"
-#include "core/table_device.hpp"
-#include "device/cuda.hpp"
-#include "device/hip.hpp"
+#include "device/gpu.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 #include "options.hpp"
@@ -25,40 +24,40 @@ st_device_options device_options(const st_device_options* options) {
   return given;
 }
 
-core::DeviceLimits limits_of(const st_device_options& options) { return {options.staging_bytes, options.queues}; }
+core::DeviceLimits limits_of(const st_device_options& options) {
+  return core::device_limits(options.staging_bytes, options.queues);
+}
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
 
-// The table of the caller's functions. Its ctx is a copy of the caller's struct: its copies are structs of another name,
-// and so `copy` cannot be the caller's function itself.
-device::OwnedTable callers_table(const st_device_ops& ops) {
-  device::Table table;
-  table.ctx = new st_device_ops(ops);
-  table.host_alloc = [](void* ctx, std::size_t size) { return ops_of(ctx).host_alloc(ops_of(ctx).ctx, size); };
-  table.host_free = [](void* ctx, void* ptr, std::size_t size) { ops_of(ctx).host_free(ops_of(ctx).ctx, ptr, size); };
-  table.copy = [](void* ctx, std::uint32_t queue, const device::Copy* copies, std::size_t n, std::uint64_t* mark) {
+// Wraps the caller's functions; ctx is a copy of the caller's struct. `copy` cannot be the caller's function itself,
+// because the two structs of a copy are different types.
+device::OwnedOps callers_ops(const st_device_ops& given) {
+  device::Ops ops;
+  ops.ctx = new st_device_ops(given);
+  ops.host_alloc = [](void* ctx, std::size_t size) { return ops_of(ctx).host_alloc(ops_of(ctx).ctx, size); };
+  ops.host_free = [](void* ctx, void* ptr, std::size_t size) { ops_of(ctx).host_free(ops_of(ctx).ctx, ptr, size); };
+  ops.copy = [](void* ctx, std::uint32_t queue, const device::Copy* copies, std::size_t n, std::uint64_t* mark) {
     return ops_of(ctx).copy(ops_of(ctx).ctx, queue, reinterpret_cast<const st_device_copy*>(copies), n, mark);
   };
-  table.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
+  ops.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
     return ops_of(ctx).wait(ops_of(ctx).ctx, queue, mark);
   };
-  if (ops.after != nullptr) {
-    table.after = [](void* ctx, void* stream) { return ops_of(ctx).after(ops_of(ctx).ctx, stream); };
+  if (given.after != nullptr) {
+    ops.after = [](void* ctx, void* stream) { return ops_of(ctx).after(ops_of(ctx).ctx, stream); };
   }
-  if (ops.alloc != nullptr) {
-    table.alloc = [](void* ctx, std::uint64_t size, void** out) {
-      return ops_of(ctx).alloc(ops_of(ctx).ctx, size, out);
-    };
-    table.release = [](void* ctx, void* ptr) { ops_of(ctx).release(ops_of(ctx).ctx, ptr); };
+  if (given.alloc != nullptr) {
+    ops.alloc = [](void* ctx, std::uint64_t size, void** out) { return ops_of(ctx).alloc(ops_of(ctx).ctx, size, out); };
+    ops.release = [](void* ctx, void* ptr) { ops_of(ctx).release(ops_of(ctx).ctx, ptr); };
   }
-  if (ops.error_name != nullptr) {
-    table.error_name = [](void* ctx, std::int32_t code) { return ops_of(ctx).error_name(ops_of(ctx).ctx, code); };
+  if (given.error_name != nullptr) {
+    ops.error_name = [](void* ctx, std::int32_t code) { return ops_of(ctx).error_name(ops_of(ctx).ctx, code); };
   }
-  table.close = [](void* ctx) {
+  ops.close = [](void* ctx) {
     const std::unique_ptr<st_device_ops> owned(static_cast<st_device_ops*>(ctx));
     if (owned->close != nullptr) owned->close(owned->ctx);
   };
-  return device::OwnedTable(table);
+  return device::OwnedOps(ops);
 }
 
 void require_functions(const st_device_ops& ops) {
@@ -74,7 +73,7 @@ void refuse_drivers_options(const st_device_options& options) {
   fail(Status::argument, "ordinal, context and library of st_device_options are for drivers that the library opens");
 }
 
-using OpenDriver = device::OwnedTable (*)(const device::DriverOptions& options);
+using OpenDriver = device::OwnedOps (*)(const device::DriverOptions& options);
 
 st_status open_driver(OpenDriver open, const st_device_options* options, st_device** out, st_error* err) {
   return guard(err, [&] {
@@ -83,10 +82,10 @@ st_status open_driver(OpenDriver open, const st_device_options* options, st_devi
     const core::DeviceLimits limits = limits_of(given);
     device::DriverOptions wanted;
     wanted.ordinal = given.ordinal;
-    wanted.queues = core::TableDevice::queues(limits);
+    wanted.queues = limits.queues;
     wanted.context = given.context;
     wanted.library = given.library;
-    *out = handle(new DevicePtr(std::make_shared<core::TableDevice>(open(wanted), limits)));
+    *out = handle(new DevicePtr(std::make_shared<core::Device>(open(wanted), limits)));
   });
 }
 
@@ -110,7 +109,7 @@ st_status st_device_new(const st_device_ops* ops, const st_device_options* optio
       const st_device_ops& ops;
       bool taken = false;
       ~CloseUnlessTaken() {
-        if (!taken && ops.close != nullptr) device::undisturbed([this] { ops.close(ops.ctx); });
+        if (!taken && ops.close != nullptr) device::ignoring_exceptions([this] { ops.close(ops.ctx); });
       }
     } closing{given};
     refuse_unknown_members(*ops, "st_device_ops");
@@ -119,9 +118,9 @@ st_status st_device_new(const st_device_ops* ops, const st_device_options* optio
     const st_device_options wanted = device_options(options);
     refuse_drivers_options(wanted);
     require(out, "out");
-    device::OwnedTable table = callers_table(given);
+    device::OwnedOps owned = callers_ops(given);
     closing.taken = true;
-    *out = handle(new DevicePtr(std::make_shared<core::TableDevice>(std::move(table), limits_of(wanted))));
+    *out = handle(new DevicePtr(std::make_shared<core::Device>(std::move(owned), limits_of(wanted))));
   });
 }
 

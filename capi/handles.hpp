@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "core/checkpoint.hpp"
+#include "core/device.hpp"
 #include "core/plan.hpp"
-#include "core/table_device.hpp"
 #include "core/writer.hpp"
 #include "safetensors/safetensors.h"
 
@@ -23,7 +23,7 @@ inline core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*
 inline const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
 
 // An st_device is one of the references to the device. Plans have others.
-using DevicePtr = std::shared_ptr<core::TableDevice>;
+using DevicePtr = std::shared_ptr<core::Device>;
 inline st_device* handle(DevicePtr* device) { return reinterpret_cast<st_device*>(device); }
 inline DevicePtr* reference_of(st_device* device) { return reinterpret_cast<DevicePtr*>(device); }
 inline const DevicePtr& device_of(const st_device* device) { return *reinterpret_cast<const DevicePtr*>(device); }

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/allocator.hpp"
+#include "core/memory.hpp"
 #include "core/shard.hpp"
 #include "io/folder.hpp"
 

@@ -1,56 +1,155 @@
-// A device that a plan fills with bytes, such as a GPU: the processor cannot write to its memory. Bytes are read into
-// slots of staging memory, which the device provides, and the device copies them from there.
+// A device that a plan fills, such as a GPU: the processor cannot write to its memory.
 //
-// Any thread may call the functions; each throws an Error if the device fails.
+// Bytes are read into slots of staging memory, which the device provides and copies from. All plans that fill a device
+// share its slots. A thread owns a slot only while it fills it, from a file or from memory, never by a function of the
+// caller. As soon as the slot's copies are in flight, any thread that needs a slot may wait for these copies and take it.
+//
+// This cannot deadlock: no thread waits for a slot while it owns one, so each wait is for a read or for a copy. Plans do
+// not wait for each other's end, and a function of the caller (progress, ready, read_at) may run another plan.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <vector>
 
-#include "device/table.hpp"
+#include "core/read_listener.hpp"
+#include "device/ops.hpp"
 
 namespace st::core {
 
-class SlotPool;
-
 using DeviceCopy = device::Copy;
 
-// Copies that have begun together.
-struct DeviceMark {
-  std::uint32_t queue = 0;
-  std::uint64_t number = 0;
+struct DeviceLimits {
+  std::size_t slot_bytes = 0;  // a multiple of Device::kSlotAlignment
+  std::size_t slots = 0;       // at most
+  std::uint32_t queues = 0;
 };
 
+// Chooses the limits for the arguments of st_device_options, where 0 is the default. Throws Status::argument.
+DeviceLimits device_limits(std::uint64_t staging_bytes, std::uint32_t queues);
+
+// Bytes of an entry of a plan.
+struct Arrival {
+  std::size_t entry = 0;
+  std::uint64_t bytes = 0;
+};
+
+class Device;
+
+// Copies in flight from one slot. Its address stays the same until Device::finish() has returned.
+struct Flight {
+  Device* device = nullptr;
+  std::byte* slot = nullptr;
+  std::vector<Arrival> arrivals;  // once the copies are done
+
+ private:
+  friend class Device;
+  enum class State { in_flight, waited_for, done };
+  std::uint32_t queue_ = 0;
+  std::uint64_t mark_ = 0;  // of the operations
+  State state_ = State::in_flight;
+  std::exception_ptr failure_;  // of the wait
+};
+
+// Any thread may call the functions. They throw Status::device if the device fails.
 class Device {
  public:
-  static constexpr std::size_t kSlotAlignment = 65536;  // the most that a disk may ask for
+  static constexpr std::size_t kSlotAlignment = 65536;  // no disk needs more
 
+  Device(device::OwnedOps ops, const DeviceLimits& limits) : ops_(std::move(ops)), limits_(limits) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  virtual ~Device() = default;
+  ~Device();  // frees the slots
 
-  // Bytes of every slot: a multiple of kSlotAlignment, and not 0.
-  virtual std::size_t slot_bytes() const = 0;
+  std::size_t slot_bytes() const { return limits_.slot_bytes; }
+  std::uint64_t staging_bytes() const;  // of the slots that exist
 
-  // Its slots, which the pool takes from the next two functions. new_slot() returns nullptr if there is no memory.
-  virtual SlotPool& slots() = 0;
-  virtual std::byte* new_slot() = 0;
-  virtual void free_slot(std::byte* slot) noexcept = 0;
+  // Returns a slot of slot_bytes(), or nullptr if the listener has stopped meanwhile. Allocates a new slot if none is
+  // idle and the limits allow it. Otherwise waits for one; waiting threads are served in order. The caller gives the slot
+  // back, or begins copies from it.
+  std::byte* take_slot(const ReadListener& listener);
+  void give_back(std::byte* slot) noexcept;
 
-  // Begins copies from one slot and returns a mark. The slot must stay as it is until wait(mark) has returned. If this
-  // or wait(mark) throws, the device reads the slot no more.
-  virtual DeviceMark begin_copies(std::span<const DeviceCopy> copies) = 0;
+  // Begins copies from flight.slot, which the pool may hand to another thread from now on. If this throws, the slot is
+  // still the caller's, and the device does not read it.
+  void begin_copies(Flight& flight, std::span<const DeviceCopy> copies);
 
-  // Returns when the copies of this mark have reached the device's memory. To be called once for each mark.
-  virtual void wait(const DeviceMark& mark) = 0;
+  // Returns when the copies have reached the device's memory. To be called once for each flight.
+  void finish(Flight& flight);
 
-  // Later copies begin after the work that the stream has been given so far.
-  virtual void after(void* stream) = 0;
+  // Asks for new slots again, even if the device has refused one before.
+  void retry_slots();
 
- protected:
-  Device() = default;
+  // Later copies begin after the work that has been submitted to the stream so far.
+  void after(void* stream);
+  bool takes_streams() const { return ops_->after != nullptr; }
+
+  void* alloc(std::uint64_t bytes) const;
+  void release(void* memory) const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void check(std::int32_t code, const char* what) const;
+  std::byte* take_idle(Lock& lock);
+  std::byte* new_slot(Lock& lock);
+  void wait_for(Flight& flight, Lock& lock);
+
+  const device::OwnedOps ops_;
+  const DeviceLimits limits_;
+  std::atomic<std::uint32_t> next_queue_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::byte*> idle_;     // the most recently used last
+  std::vector<Flight*> flights_;     // that no thread waits for, the oldest first
+  std::deque<const void*> waiting_;  // threads, in their order
+  std::size_t slots_ = 0;            // that exist or are being allocated
+  bool refused_ = false;             // the device had no memory for another slot
+};
+
+// The slots of one thread: it fills one while devices copy from the others.
+class Staging {
+ public:
+  explicit Staging(const ReadListener& listener) : listener_(listener) {}
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging();  // waits for the copies in flight
+
+  // Returns a slot that may be written to until begin_copies(), or nullptr if the listener has stopped. Gives back the
+  // slot that it returned before, even if no copy was started from it.
+  std::byte* next_slot(Device& device);
+
+  // Begins copies from the slot of the last next_slot(). Tells the listener of the arrivals, at least one, when the bytes
+  // are in the device's memory.
+  void begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals);
+
+  // Gives back the slot of the last next_slot(), unless copies from it have begun. The caller may then run another plan.
+  void give_back() noexcept;
+
+  // Waits for all copies.
+  void finish();
+
+  // After an exception: an entry that the device did not get.
+  std::optional<std::size_t> undelivered_entry() const { return undelivered_; }
+
+ private:
+  void finish(std::list<Flight>::iterator flight);
+
+  const ReadListener& listener_;
+  Device* device_ = nullptr;
+  std::byte* slot_ = nullptr;  // of device_, being filled; null: none
+  std::list<Flight> flights_;  // of all devices, the oldest first
+  std::optional<std::size_t> undelivered_;
 };
 
 }  // namespace st::core

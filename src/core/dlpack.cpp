@@ -15,11 +15,11 @@ namespace st::core::dlpack {
 
 namespace {
 
-constexpr std::size_t kCopyAlignment = 64;  // that of a cache line, which JAX wants
+constexpr std::size_t kCopyAlignment = 64;  // a cache line, which JAX expects
 
 std::uint8_t code_of(Dtype dtype) {
   const std::uint8_t code = info(dtype).dlpack;
-  if (code == kNoDlpackCode) fail(Status::unsupported, "DLPack has no dtype for one that is unknown");
+  if (code == kNoDlpackCode) fail(Status::unsupported, "DLPack has no type code for an unknown dtype");
   return code;
 }
 
@@ -42,7 +42,7 @@ CopiedBytes copied_bytes(const Tensor& tensor) {
   return copy;
 }
 
-// What a struct of DLPack points to.
+// The memory that a DLPack struct points to.
 struct Contents {
   std::vector<std::int64_t> shape_and_strides;
   std::unique_ptr<const Checkpoint, Release> checkpoint;  // null if the data is a copy
@@ -52,7 +52,7 @@ struct Contents {
 
 std::int64_t as_signed(const Tensor& tensor, std::uint64_t number) {
   if (number > static_cast<std::uint64_t>(INT64_MAX)) {
-    fail(Status::unsupported, "tensor {}: the shape does not fit the signed numbers of DLPack",
+    fail(Status::unsupported, "tensor {}: the shape does not fit DLPack's signed 64-bit integers",
          in_quotes(tensor.name()));
   }
   return static_cast<std::int64_t>(number);
@@ -80,7 +80,7 @@ const char* why_not_viewed(const Tensor& tensor, const std::byte* data, bool may
 void fill(DlTensor& shown, Contents& contents, const Tensor& tensor, Copy copy, bool may_be_read_only) {
   shown.dtype = {code_of(tensor.dtype()), info(tensor.dtype()).bits, 1};
   contents.shape_and_strides = shape_and_strides(tensor);
-  shown.ndim = static_cast<std::int32_t>(tensor.rank);  // a header has room for so few
+  shown.ndim = static_cast<std::int32_t>(tensor.rank);  // fits: a shape is shorter than its header
   shown.shape = contents.shape_and_strides.data();
   shown.strides = shown.shape + tensor.rank;
   if (tensor.bytes() == 0) return;

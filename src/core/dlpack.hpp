@@ -1,6 +1,6 @@
-// A tensor as DLPack describes one to any library that takes it: https://dmlc.github.io/dlpack/latest/c_api.html
+// Exports tensors as DLPack structs: https://dmlc.github.io/dlpack/latest/c_api.html
 //
-// The structs are laid out as that specification says, under names of our own.
+// The structs have the layout of that specification, under names of our own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ namespace st::core::dlpack {
 using format::Tensor;
 
 inline constexpr std::uint32_t kMajor = 1;
-inline constexpr std::uint32_t kMinor = 1;  // the first that has floats of 8, 6 and 4 bits
+inline constexpr std::uint32_t kMinor = 1;  // the first with floats of 8, 6 and 4 bits
 inline constexpr std::int32_t kCpu = 1;
 inline constexpr std::uint64_t kReadOnly = 1U << 0;
 inline constexpr std::uint64_t kIsCopied = 1U << 1;
@@ -51,17 +51,17 @@ struct ManagedVersioned {
   DlTensor tensor;
 };
 
-// As of a consumer with 64-bit pointers.
+// The layout that consumers with 64-bit pointers expect.
 static_assert(sizeof(void*) != 8 ||
               (sizeof(DlTensor) == 48 && sizeof(Managed) == 64 && sizeof(ManagedVersioned) == 80));
 static_assert(sizeof(void*) != 8 || (offsetof(DlTensor, dtype) == 20 && offsetof(ManagedVersioned, tensor) == 32));
 
 enum class Copy : std::uint8_t { if_needed, always, never };
 
-// Each is freed by its deleter, and keeps the file open until then. A copy is needed where there is no view, where the
-// elements are not aligned, and for the unversioned struct, which cannot say that it is read-only, also where the view
-// must not be written to. Throws Status::unsupported for what DLPack cannot express, Status::state if a copy is needed
-// and not allowed, and what reading throws.
+// The deleter frees the struct; until then the file stays open. The data is copied if there is no view or its elements are
+// not aligned. The unversioned struct cannot say that it is read-only, so it also copies if the view is not writable.
+// Throws Status::unsupported if DLPack cannot express the tensor, Status::state if a copy is needed and not allowed, and
+// the errors of reading.
 ManagedVersioned* export_versioned(const Tensor& tensor, Copy copy);
 Managed* export_unversioned(const Tensor& tensor, Copy copy);
 

@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/model_files.hpp"
-#include "core/padded_buffer.hpp"
+#include "core/memory.hpp"
 #include "format/finding.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "io/identity.hpp"

@@ -1,4 +1,4 @@
-// A plan: a list of tensors and slices with their destinations, which are read in one pass over the files.
+// A plan: tensors and slices with their destinations, read in one pass over the files.
 //
 // docs/engine.md describes how a plan is read.
 // SPDX-License-Identifier: Apache-2.0
@@ -21,9 +21,8 @@ class Plan {
   explicit Plan(const Checkpoint& file);
   Plan(Plan&&) = delete;
 
-  // Null arrays are left out, as in format::slice(). dst_bytes must be exactly the bytes of the slice. If `device` is not
-  // null, dst is an address in its memory, and is written to after the work that `stream`, unless that is null, has been
-  // given when the plan is run.
+  // Null arrays are defaults, as in format::slice(). dst_bytes must be exactly the bytes of the slice. With a device, dst is
+  // an address in its memory. With a stream, each run waits for the work that was submitted to the stream before.
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
            void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device = nullptr, void* stream = nullptr);
 
@@ -34,40 +33,43 @@ class Plan {
   std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }
   std::uint64_t total() const { return total_.load(std::memory_order_relaxed); }
   void cancel() const { cancelled_.store(true, std::memory_order_relaxed); }
-  bool complete(std::size_t entry) const;  // all of its bytes were read in the last run
+  bool complete(std::size_t entry) const;  // the last run has read all of its bytes
 
-  // Of the last run. Not while run() works.
+  // Of the last run. Not to be called while run() works.
   const ReadCounts& counts() const { return counts_; }
-  std::uint64_t staging_bytes() const { return staging_bytes_; }  // that its devices had in the end
+  std::uint64_t staging_bytes() const { return staging_bytes_; }  // of its devices, at the end
 
  private:
-  class Run;
-
   struct Entry {
-    const Tensor* tensor = nullptr;
-    std::byte* dst = nullptr;
-    Device* device = nullptr;
-    std::uint64_t begin = 0;  // relative to the tensor
-    std::uint64_t bytes = 0;
-    std::unique_ptr<format::Slice> strided;  // null: `bytes` contiguous bytes from `begin` on
-    std::atomic<std::uint64_t> left{0};      // bytes that the last run has not read
+    const Tensor* tensor;
+    ReadRequest request;                     // with the shard's number and an offset
+    std::uint64_t bytes = 0;                 // that arrive: of a slice, fewer than the range of the request
+    std::unique_ptr<format::Slice> strided;  // of the request
+    std::atomic<std::uint64_t> left;         // bytes that the last run has not read
 
-    Entry() = default;
-    Entry(Entry&& other) noexcept;
+    Entry(const Tensor& of, const ReadRequest& wanted, std::uint64_t size, std::unique_ptr<format::Slice> slice)
+        : tensor(&of), request(wanted), bytes(size), strided(std::move(slice)), left(size) {}
+    Entry(Entry&& other) noexcept
+        : tensor(other.tensor),
+          request(other.request),
+          bytes(other.bytes),
+          strided(std::move(other.strided)),
+          left(other.left.load(std::memory_order_relaxed)) {}
   };
 
   struct Stream {
     std::shared_ptr<Device> device;
-    void* stream = nullptr;          // null stands for the device alone
-    const Tensor* tensor = nullptr;  // the first that asked for it
+    void* stream = nullptr;          // null: the device itself
+    const Tensor* tensor = nullptr;  // the first that was added with it
   };
 
   void keep(const Stream& wanted);
   static void prepare(const Stream& one);
+  ReadListener listener(const ReadOptions& options, std::atomic<bool>& failed);
 
   const std::unique_ptr<const Checkpoint, Release> file_;
   std::vector<Entry> entries_;
-  std::vector<Stream> streams_;  // each once, and each device once without a stream
+  std::vector<Stream> streams_;  // each stream once, and each device once without one
   ReadCounts counts_;
   std::uint64_t staging_bytes_ = 0;
   mutable std::atomic<bool> cancelled_{false};
@@ -75,10 +77,10 @@ class Plan {
   std::atomic<std::uint64_t> total_{0};
 };
 
-// One slice, as a plan would read it, on the calling thread alone.
+// Reads one slice as a plan would, on the calling thread only.
 void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes);
 
-// A slice's bytes, or nullptr when they must be read or do not lie side by side. Any thread.
+// Returns a slice's bytes in the file's view; nullptr if there is no view or the slice has gaps. Any thread.
 const std::byte* view(const Tensor& tensor, const format::Slice& slice);
 
 }  // namespace st::core

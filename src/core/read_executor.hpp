@@ -1,4 +1,4 @@
-// Reads one batch with as few system calls as possible.
+// Reads batches with as few system calls as possible, and delivers their bytes to the host or to devices.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,42 +10,27 @@
 #include <vector>
 
 #include "core/device.hpp"
+#include "core/read_listener.hpp"
 #include "core/read_scheduler.hpp"
-#include "core/staging.hpp"
 
 namespace st::core {
 
-// What was done to read, as st_plan_stats tells.
-struct ReadCounts {
-  std::uint64_t bytes_read = 0;
-  std::uint64_t reads = 0;
-  std::uint64_t bytes_copied = 0;  // to devices
-  std::uint64_t copies = 0;
-};
-
-// Reads the batches of one thread, and delivers their bytes to the memory of the host or of a device. It keeps its
-// memory from one batch to the next.
+// Reads the batches of one thread. Keeps its memory from one batch to the next.
 class ReadExecutor {
  public:
-  explicit ReadExecutor(ReadListener& listener) : listener_(listener), staging_(listener) {}
+  explicit ReadExecutor(const ReadListener& listener) : listener_(listener), staging_(listener) {}
 
   void execute(const ReadBatch& batch);
 
-  // Waits until devices have all bytes of the batches. To be called after the last one.
+  // Waits until devices have all bytes. To be called after the last batch.
   void finish() { staging_.finish(); }
 
-  // After an exception: an entry whose bytes a device did not get.
+  // After an exception: an entry that a device did not get.
   std::optional<std::size_t> undelivered_entry() const { return staging_.undelivered_entry(); }
 
   const ReadCounts& counts() const { return counts_; }
 
  private:
-  struct Copy {
-    std::uint64_t from = 0;  // a position
-    std::uint64_t bytes = 0;
-    std::byte* dst = nullptr;
-  };
-
   struct Scratch {
     std::unique_ptr<std::byte[], void (*)(std::byte*)> pages{nullptr, nullptr};
     std::uint64_t bytes = 0;
@@ -68,7 +53,7 @@ class ReadExecutor {
   void stage_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_runs(const ReadBatch& batch);
   void stage_window(const ReadBatch& batch, std::uint64_t first, std::uint64_t runs, std::byte* to);
-  void share_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
+  void read_shared(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void stage_shared(Device& device, Ranges ranges, const std::byte* window, std::uint64_t begin);
   std::byte* memory_for(Device& device, const io::SourceReader& reader);
   bool move_to_slot(Device& device);
@@ -76,23 +61,23 @@ class ReadExecutor {
   void add_device_copy(std::size_t entry, const DeviceCopy& copy);
   static std::byte* scratch(Scratch& memory, std::uint64_t bytes);
 
-  ReadListener& listener_;
+  const ReadListener& listener_;
   Staging staging_;
   std::vector<DeviceCopy> device_copies_;
-  std::size_t copied_entry_ = 0;  // of the last of them
+  std::size_t copied_entry_ = 0;  // of the last device copy
   std::vector<Arrival> arrivals_;
   std::vector<Device*> devices_;
   ReadCounts counts_;
   Scratch scratch_;
   Scratch instead_of_slot_;
 
-  // The read that is being prepared covers the file from window_ to cursor_.
+  // The read in preparation covers the source from window_ to cursor_.
   std::uint64_t window_ = 0;
   std::uint64_t cursor_ = 0;
   std::byte* bounce_ = nullptr;
   std::vector<io::Read> reads_;
-  std::vector<Copy> copies_;
-  std::vector<ReadRequest> joined_;
+  std::vector<io::Read> copies_;  // what is read to scratch memory, and copied from there
+  std::vector<ReadRequest> merged_;
   std::vector<ReadRequest> one_;
 };
 

@@ -1,6 +1,6 @@
-// Divides the read requests of a plan into batches, one at a time and in the order of the sources.
+// Cuts the requests of a plan into batches, one at a time and in the order of the sources.
 //
-// There is no list of batches: the scheduler is a position in the sorted requests, and a slice of ten million runs is one
+// There is no list of batches: the scheduler is a cursor into the sorted requests, and a slice of ten million runs is one
 // request. Each batch is made when a thread asks for it, because other parts of a file may be cached by then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -12,38 +12,23 @@
 #include <span>
 #include <vector>
 
-#include "format/slice.hpp"
+#include "core/read_request.hpp"
 #include "io/source_reader.hpp"
 
 namespace st::core {
 
-class Device;
-
-// To read a range of a source to `dst`, or the runs of a slice inside that range.
-struct ReadRequest {
-  std::size_t source = 0;   // index into the readers
-  std::uint64_t begin = 0;  // a position: see io/source_reader.hpp
-  std::uint64_t bytes = 0;  // of the range
-  std::byte* dst = nullptr;
-  std::size_t entry = 0;                 // number in the plan
-  const format::Slice* slice = nullptr;  // null: the whole range
-  Device* device = nullptr;              // whose memory `dst` is in; null: in the host's
-  // Another destination of the same bytes, whose `dst` is that of `begin` here; of a whole range only.
-  const ReadRequest* also = nullptr;
-};
-
 using Readers = std::vector<std::unique_ptr<io::SourceReader>>;
 
-// A batch: what one thread reads before it takes the next one.
+// What one thread reads before it takes the next batch: ranges, or runs of the slice of `request`.
 struct ReadBatch {
   io::SourceReader* reader = nullptr;
   io::ReadPath path = io::ReadPath::cached;
-  std::vector<ReadRequest> ranges;  // ascending, without overlap, with gaps of at most `gap`; empty: runs of a slice
+  std::vector<ReadRequest> ranges;  // ascending, without overlap, with gaps of at most `gap`; empty: runs
   const ReadRequest* request = nullptr;
   std::uint64_t first_run = 0;
   std::uint64_t runs = 0;
-  std::uint64_t room = 0;  // of runs: how many bytes of the source one read may span
-  std::uint64_t gap = 0;   // how many unwanted bytes may be read between two ranges
+  std::uint64_t room = 0;  // the most bytes of the source that one read of runs may span
+  std::uint64_t gap = 0;   // the most unwanted bytes to read between two ranges
 };
 
 struct BatchLimits {
@@ -58,11 +43,11 @@ class ReadScheduler {
   ReadScheduler(std::span<const ReadRequest> requests, const Readers& readers, const BatchLimits& limits)
       : requests_(requests), readers_(readers), limits_(limits), in_use_(readers.size()) {}
 
-  // Makes the next batch, in the memory of `batch`. Returns false if there is none left. The batch that was there
-  // before must have been read: the descriptors of its file may be closed now.
+  // Makes the next batch, in the memory of `batch`. Returns false if none is left. The previous batch in this memory must
+  // have been read: the descriptors of its file may be closed now.
   bool next(ReadBatch& batch);
 
-  // Halves the size of later batches. To be called after one took so long that a cancel would have had to wait.
+  // Halves the size of later batches. To be called after a batch that took so long that it would have delayed a cancel.
   void slow_down();
 
  private:
@@ -82,7 +67,8 @@ class ReadScheduler {
   const BatchLimits limits_;
 
   std::mutex mutex_;
-  std::size_t next_ = 0;     // the next request, of which is done:
+  // The cursor into requests_, and the progress inside the current one:
+  std::size_t next_ = 0;
   std::uint64_t taken_ = 0;  // bytes of the range, or of the current run
   std::uint64_t run_ = 0;    // whole runs
   std::size_t source_ = SIZE_MAX;
@@ -90,7 +76,7 @@ class ReadScheduler {
   io::Traits traits_;             // of the source
   std::uint64_t block_end_ = 0;   // path_ is decided up to here
   io::ReadPath path_ = io::ReadPath::cached;
-  std::uint64_t most_ = UINT64_MAX;
+  std::uint64_t most_ = UINT64_MAX;  // bytes of a batch, after slow_down()
   std::vector<std::size_t> in_use_;  // batches of each source that are being read
 };
 

@@ -9,7 +9,7 @@
 #include <memory_resource>
 #include <string>
 
-#include "core/padded_buffer.hpp"
+#include "core/memory.hpp"
 #include "format/header.hpp"
 #include "format/table.hpp"
 #include "io/source.hpp"

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-// Gives each column its place in a block. To be asked twice for the same columns in the same order: first without a
-// block, to know its size. Wider elements come first, so that there is nothing between the columns.
+// Assigns each column its place in a block. Used twice, for the same columns in the same order: first without a block, to
+// compute its size. Wider elements come first, so no padding is needed.
 class Places {
  public:
   explicit Places(std::byte* block) : block_(block) {}
@@ -23,7 +23,7 @@ class Places {
   template <class T>
   T* take(std::uint64_t count) {
     std::byte* const place = block_ == nullptr ? nullptr : block_ + bytes_;
-    // No overflow: the tensors themselves, and their names and shapes, are in memory.
+    // Cannot overflow: the tensors, their names and their shapes are in memory.
     bytes_ += count * sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
     return reinterpret_cast<T*>(place);
   }

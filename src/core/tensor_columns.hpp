@@ -1,4 +1,4 @@
-// What a file says of all its tensors, as one array per question, for callers to whom a call costs more than the answer.
+// Tensor information in columns, one array per field, for foreign function interfaces where calls are expensive.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,17 +9,17 @@
 
 namespace st::core {
 
-// Row i of each column is about tensor i. All columns are in one block of memory.
+// Row i of each column describes tensor i. All columns are in one block of memory.
 class TensorColumns {
  public:
-  enum class Views : std::uint8_t { none, all };  // making a view may map the file
+  enum class Views : std::uint8_t { none, all };  // a view may map the file
 
   TensorColumns(const Checkpoint& file, Views views);
   TensorColumns(TensorColumns&&) = delete;
   ~TensorColumns();
 
   std::size_t count = 0;
-  const char* names = nullptr;                  // each is followed by a NUL
+  const char* names = nullptr;                  // each followed by a NUL
   const std::uint64_t* name_offsets = nullptr;  // count + 1
   const std::int32_t* dtypes = nullptr;         // numbers of Dtype
   const std::uint32_t* ranks = nullptr;

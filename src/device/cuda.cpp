@@ -1,12 +1,11 @@
+// CUDA: opens NVIDIA's driver and makes a context current.
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda.hpp"
+#include "device/gpu.hpp"
 
 #include <array>
 #include <memory>
-#include <utility>
 
 #include "base/error.hpp"
-#include "device/library.hpp"
 
 namespace st::device {
 
@@ -15,35 +14,32 @@ namespace {
 constexpr const char* kDriver = "CUDA";
 constexpr std::array kNames{"libcuda.so.1", "nvcuda.dll"};
 
-// Of CUresult and CUdevice_attribute.
+// From CUresult and CUdevice_attribute.
 constexpr int kStubLibrary = 34;
 constexpr int kNoDevice = 100;
-constexpr int kDriverMismatch = 803;  // the library and the kernel's part are of two versions
+constexpr int kDriverMismatch = 803;  // library and kernel driver have different versions
 constexpr int kNoCompatibility = 804;
 constexpr int kHostNumaId = 134;
 
 struct CudaCalls {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
-#define ST_CUDA_CALL(name, driver, parameters) int(*name) parameters = nullptr;
-#include "device/cuda_calls.def"
-#undef ST_CUDA_CALL
+#define ST_CUDA_CALL(name, function, parameters) int(*name) parameters = nullptr;
+#include "device/calls.def"
 };
 
 class Cuda final : public Gpu {
  public:
   explicit Cuda(const DriverOptions& options) {
-    const Library library(kDriver, options.library, kNames);
+    const DriverLibrary library(kDriver, options.library, kNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #cuda);
 #include "device/calls.def"
-#undef ST_DRIVER_CALL
-#define ST_CUDA_CALL(name, driver, parameters) library.find(cuda_.name, #driver);
-#include "device/cuda_calls.def"
-#undef ST_CUDA_CALL
+#define ST_CUDA_CALL(name, function, parameters) library.find(cuda_.name, #function);
+#include "device/calls.def"
     start();
     choose_device(options.ordinal);
     context_ = options.context;
     if (context_ != nullptr) {
-      node = -1;  // it may be of another device than the ordinal's
+      node = -1;  // the context may belong to another device
       return;
     }
     if (const int code = cuda_.retain_context(&context_, device_); code != 0) fail_call(code, "the primary context");
@@ -63,7 +59,7 @@ class Cuda final : public Gpu {
       case kStubLibrary: fail(Status::unsupported, "CUDA: the driver's library is a stub, made for linking only");
       case kNoDevice: fail(Status::unsupported, "CUDA: the driver has no device");
       case kDriverMismatch:
-      case kNoCompatibility: fail(Status::unsupported, "CUDA: the driver's library does not fit the kernel's part");
+      case kNoCompatibility: fail(Status::unsupported, "CUDA: the driver's library does not match the kernel driver");
       default: fail_call(code, "cuInit");
     }
   }
@@ -95,8 +91,6 @@ class Cuda final : public Gpu {
 
 }  // namespace
 
-OwnedTable open_cuda(const DriverOptions& options) {
-  return Gpu::table(std::make_unique<Cuda>(options), options.queues);
-}
+OwnedOps open_cuda(const DriverOptions& options) { return Gpu::ops(std::make_unique<Cuda>(options), options.queues); }
 
 }  // namespace st::device

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,17 +16,47 @@ namespace {
 
 // Both drivers have the same numbers for these errors and flags.
 constexpr int kOutOfMemory = 2;
-constexpr unsigned kNonBlockingStream = 1;  // does not wait for the default stream, nor the default stream for it
-constexpr unsigned kBlockingEvent = 1;      // a thread that waits sleeps: there are more threads than processors
+constexpr unsigned kNonBlockingStream = 1;  // no ordering with the default stream
+constexpr unsigned kBlockingEvent = 1;      // a waiting thread sleeps: there are more threads than processors
 constexpr unsigned kEventWithoutTime = 2;
 constexpr unsigned kPortable = 1;  // pinned for all contexts
 
 }  // namespace
 
-// The GPU is current on this thread as long as this exists.
+// Two copies of a driver in one process do not share contexts, so a library that the process has loaded comes first.
+DriverLibrary::DriverLibrary(const char* driver, const char* path, std::span<const char* const> names)
+    : driver_(driver) {
+  if (path != nullptr) {
+    if (*path == '\0') fail(Status::argument, "{}: the path of the driver's library is empty", driver);
+    std::string why;
+    library_ = io::SharedLibrary::load(path, &why);
+    if (!library_) {
+      fail(Status::unsupported, "{}: {} is no library that can be loaded{}{}", driver, in_quotes(path),
+           why.empty() ? "" : ": ", why);
+    }
+    return;
+  }
+  for (const char* const name : names) {
+    if (library_ = io::SharedLibrary::loaded(name); library_) return;
+  }
+  for (const char* const name : names) {
+    if (library_ = io::SharedLibrary::load(name); library_) return;
+  }
+  std::string all;
+  for (const char* const name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  fail(Status::unsupported, "{}: no driver is installed: none of {} can be loaded", driver, all);
+}
+
+void* DriverLibrary::address(const char* name) const {
+  void* const found = library_.find(name);
+  if (found == nullptr) fail(Status::unsupported, "{}: the driver is too old, it has no {}", driver_, name);
+  return found;
+}
+
+// Keeps the GPU current on this thread while it exists.
 class Gpu::Current {
  public:
-  // A second attempt is made because what has begun must be waited for, whatever one call said.
+  // Tries twice: copies in flight must be waited for even if one call fails.
   explicit Current(Gpu& gpu) : gpu_(gpu), first_(gpu.enter(&before_)) {
     entered_ = first_ == 0 || gpu.enter(&before_) == 0;
     if (first_ != 0) gpu.forget_error();
@@ -46,7 +77,7 @@ class Gpu::Current {
   bool entered_ = false;
 };
 
-// HIP keeps the last error of a thread, where the caller's program would take it for one of its own calls.
+// HIP keeps the last error of a thread. The caller's program would take it for the error of one of its own calls.
 int Gpu::noted(int code) {
   if (code != 0) forget_error();
   return code;
@@ -59,35 +90,35 @@ void Gpu::fail_call(int code, const char* what) {
               formatted("{} returned {}{}{}", what, code, name == nullptr ? "" : ", ", name == nullptr ? "" : name)};
 }
 
-OwnedTable Gpu::table(std::unique_ptr<Gpu> gpu, std::uint32_t queues) {
-  Table table;
-  table.ctx = gpu.get();
-  table.host_alloc = [](void* ctx, std::size_t size) { return static_cast<Gpu*>(ctx)->new_staging(size); };
-  table.host_free = [](void* ctx, void* memory, std::size_t) { static_cast<Gpu*>(ctx)->free_staging(memory); };
-  table.copy = [](void* ctx, std::uint32_t queue, const Copy* copies, std::size_t n, std::uint64_t* mark) {
+OwnedOps Gpu::ops(std::unique_ptr<Gpu> gpu, std::uint32_t queues) {
+  Ops ops;
+  ops.ctx = gpu.get();
+  ops.host_alloc = [](void* ctx, std::size_t size) { return static_cast<Gpu*>(ctx)->new_staging(size); };
+  ops.host_free = [](void* ctx, void* memory, std::size_t) { static_cast<Gpu*>(ctx)->free_staging(memory); };
+  ops.copy = [](void* ctx, std::uint32_t queue, const Copy* copies, std::size_t n, std::uint64_t* mark) {
     auto* const self = static_cast<Gpu*>(ctx);
     return self->noted(self->copy(queue, {copies, n}, mark));
   };
-  table.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
+  ops.wait = [](void* ctx, std::uint32_t queue, std::uint64_t mark) {
     auto* const self = static_cast<Gpu*>(ctx);
     return self->noted(self->wait(queue, reinterpret_cast<void*>(static_cast<std::uintptr_t>(mark))));
   };
-  table.after = [](void* ctx, void* stream) {
+  ops.after = [](void* ctx, void* stream) {
     auto* const self = static_cast<Gpu*>(ctx);
     return self->noted(self->after(stream));
   };
-  table.alloc = [](void* ctx, std::uint64_t size, void** out) {
+  ops.alloc = [](void* ctx, std::uint64_t size, void** out) {
     auto* const self = static_cast<Gpu*>(ctx);
     return self->noted(self->alloc(size, out));
   };
-  table.release = [](void* ctx, void* memory) { static_cast<Gpu*>(ctx)->release(memory); };
-  table.error_name = [](void* ctx, std::int32_t code) { return static_cast<Gpu*>(ctx)->error_name(code); };
-  table.close = [](void* ctx) {
+  ops.release = [](void* ctx, void* memory) { static_cast<Gpu*>(ctx)->release(memory); };
+  ops.error_name = [](void* ctx, std::int32_t code) { return static_cast<Gpu*>(ctx)->error_name(code); };
+  ops.close = [](void* ctx) {
     const std::unique_ptr<Gpu> owned(static_cast<Gpu*>(ctx));
     owned->close();
   };
   Gpu& opening = *gpu.release();
-  OwnedTable owned(table);
+  OwnedOps owned(ops);
   opening.open(queues);
   return owned;
 }
@@ -118,7 +149,7 @@ int Gpu::take_event(void** event) {
       events_.pop_back();
       return 0;
     }
-    events_.reserve(++event_count_);  // giving back must not need memory
+    events_.reserve(++event_count_);  // give_back() must not allocate
   }
   return calls.event_create(event, kBlockingEvent | kEventWithoutTime);
 }
@@ -128,9 +159,9 @@ void Gpu::give_back(void* event) noexcept {
   events_.push_back(event);
 }
 
-// How many of the copies are one: neighbours in both memories, in one allocation of the device. Drivers fill no two
-// allocations by one copy.
-std::size_t Gpu::count_neighbours(std::span<const Copy> copies) {
+// Returns how many of the copies are one: adjacent in both memories and in one allocation of the device. A driver's copy
+// cannot cross allocations.
+std::size_t Gpu::count_adjacent(std::span<const Copy> copies) {
   const auto end_of = [](const Copy& copy) { return reinterpret_cast<DeviceAddress>(copy.dst) + copy.bytes; };
   DeviceAddress limit = 0;
   std::size_t count = 1;
@@ -145,7 +176,7 @@ std::size_t Gpu::count_neighbours(std::span<const Copy> copies) {
   return count;
 }
 
-// 0 if the driver does not tell.
+// Returns 0 if the driver does not know.
 DeviceAddress Gpu::end_of_allocation(DeviceAddress address) {
   DeviceAddress begin = 0;
   std::size_t bytes = 0;
@@ -155,7 +186,7 @@ DeviceAddress Gpu::end_of_allocation(DeviceAddress address) {
 int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
   void* const stream = streams_[queue];
   while (!copies.empty()) {
-    const std::size_t together = count_neighbours(copies);
+    const std::size_t together = count_adjacent(copies);
     Copy copy = copies.front();
     for (const Copy& next : copies.subspan(1, together - 1)) copy.bytes += next.bytes;
     copies = copies.subspan(together);
@@ -165,7 +196,7 @@ int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
   return calls.event_record(event, stream);
 }
 
-// After a call has failed, so that nothing is under way whichever call it was.
+// After a failed call: waits for whatever is in flight.
 void Gpu::finish(std::uint32_t queue) noexcept {
   const Current current(*this);
   calls.stream_synchronize(streams_[queue]);
@@ -230,8 +261,8 @@ void Gpu::release(void* memory) {
   noted(calls.mem_free(reinterpret_cast<DeviceAddress>(memory)));
 }
 
-// To allocate and touch memory, and register it then, takes half of the time that the driver takes for its own. Where
-// the system does not let the driver register memory, its own is taken.
+// Memory that is allocated, touched and then registered takes half the time of the driver's own. If the driver cannot
+// register it, the driver allocates.
 void* Gpu::new_staging(std::size_t bytes) {
   const Current current(*this);
   if (!current.entered()) fail_call(current.error(), "making the device current");

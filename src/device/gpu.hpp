@@ -1,6 +1,7 @@
-// A GPU behind a driver of CUDA's kind: its table, made of the calls that CUDA's driver and HIP's runtime have in common.
+// GPUs: opens NVIDIA's and AMD's drivers, and makes a table of operations from either.
 //
-// device/cuda.cpp and device/hip.cpp open the drivers, and say how one makes a device current on a thread.
+// The calls that CUDA's driver and HIP's runtime have in common are in gpu.cpp. cuda.cpp and hip.cpp open the drivers and
+// make a GPU current on a thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "device/table.hpp"
+#include "device/ops.hpp"
+#include "io/shared_library.hpp"
 
 namespace st::device {
 
@@ -22,13 +24,37 @@ struct DriverOptions {
   const char* library = nullptr;
 };
 
+// NVIDIA's GPUs, through the CUDA driver: a program would have to ship the CUDA runtime. AMD's, through the HIP runtime,
+// which is AMD's driver in user space. Throw Status::unsupported, range or device: see st_device_open_cuda.
+OwnedOps open_cuda(const DriverOptions& options);
+OwnedOps open_hip(const DriverOptions& options);
+
 using DeviceAddress = std::uintptr_t;
 
 struct Calls {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) int(*name) parameters = nullptr;
 #include "device/calls.def"
-#undef ST_DRIVER_CALL
+};
+
+// A driver's library, loaded at run time. Its errors name the driver.
+class DriverLibrary {
+ public:
+  // Loads the library at `path`. Without a path, takes the first of `names` that the process has loaded, or else loads
+  // the first that exists. Throws Status::unsupported.
+  DriverLibrary(const char* driver, const char* path, std::span<const char* const> names);
+
+  // Throws Status::unsupported if there is no such function.
+  template <class Function>
+  void find(Function*& function, const char* name) const {
+    function = reinterpret_cast<Function*>(address(name));
+  }
+
+ private:
+  void* address(const char* name) const;
+
+  const char* driver_;
+  io::SharedLibrary library_;
 };
 
 class Gpu {
@@ -38,24 +64,24 @@ class Gpu {
   Gpu& operator=(const Gpu&) = delete;
   virtual ~Gpu() = default;
 
-  // Hands the GPU over to a table with so many queues.
-  static OwnedTable table(std::unique_ptr<Gpu> gpu, std::uint32_t queues);
+  // Creates the queues, and returns a table that owns the GPU.
+  static OwnedOps ops(std::unique_ptr<Gpu> gpu, std::uint32_t queues);
 
  protected:
-  // Makes the GPU current on the calling thread, and then again what was current before. *before is the driver's own.
+  // Makes the GPU current on the calling thread, and then restores what was current. *before is the driver's own.
   virtual int enter(std::intptr_t* before) = 0;
   virtual int leave(std::intptr_t before) = 0;
   virtual const char* error_name(int code) = 0;
   // Called after a call has failed.
   virtual void forget_error() {}
 
-  // The driver's own name of a stream that the caller gave.
+  // Converts a stream of the caller to the driver's.
   virtual void* stream_of(void* stream) { return stream; }
 
   [[noreturn]] void fail_call(int code, const char* what);
 
   Calls calls;
-  int node = -1;  // of the host's memory that is nearest to the GPU; -1: not known
+  int node = -1;  // the NUMA node nearest to the GPU; -1: unknown
 
  private:
   class Current;
@@ -65,7 +91,7 @@ class Gpu {
   void close() noexcept;
   int take_event(void** event);
   void give_back(void* event) noexcept;
-  std::size_t count_neighbours(std::span<const Copy> copies);
+  std::size_t count_adjacent(std::span<const Copy> copies);
   DeviceAddress end_of_allocation(DeviceAddress address);
   int begin(std::uint32_t queue, std::span<const Copy> copies, void* event);
   void finish(std::uint32_t queue) noexcept;
@@ -80,7 +106,7 @@ class Gpu {
 
   std::vector<void*> streams_;  // one for each queue
   std::mutex mutex_;
-  std::vector<void*> events_;  // not in use; there is room for all
+  std::vector<void*> events_;  // not in use; has room for all
   std::size_t event_count_ = 0;
   std::vector<void*> drivers_memory_;  // staging memory that the driver allocated
 };

@@ -1,11 +1,11 @@
+// HIP: opens AMD's runtime and makes a device current.
 // SPDX-License-Identifier: Apache-2.0
-#include "device/hip.hpp"
+#include "device/gpu.hpp"
 
 #include <array>
 #include <memory>
 
 #include "base/error.hpp"
-#include "device/library.hpp"
 
 namespace st::device {
 
@@ -20,22 +20,19 @@ constexpr std::uintptr_t kLegacyStream = 1;
 
 struct HipCalls {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the parameters have theirs
-#define ST_HIP_CALL(type, name, runtime, parameters) type(*name) parameters = nullptr;
-#include "device/hip_calls.def"
-#undef ST_HIP_CALL
+#define ST_HIP_CALL(type, name, function, parameters) type(*name) parameters = nullptr;
+#include "device/calls.def"
 };
 
 class Hip final : public Gpu {
  public:
   explicit Hip(const DriverOptions& options) : ordinal_(options.ordinal) {
     if (options.context != nullptr) fail(Status::argument, "HIP: st_device_options.context is for CUDA only");
-    const Library library(kDriver, options.library, kNames);
+    const DriverLibrary library(kDriver, options.library, kNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #hip);
 #include "device/calls.def"
-#undef ST_DRIVER_CALL
-#define ST_HIP_CALL(type, name, runtime, parameters) library.find(hip_.name, #runtime);
-#include "device/hip_calls.def"
-#undef ST_HIP_CALL
+#define ST_HIP_CALL(type, name, function, parameters) library.find(hip_.name, #function);
+#include "device/calls.def"
     int count = 0;
     int code = hip_.init(0);
     if (code == 0) code = hip_.device_count(&count);
@@ -46,7 +43,7 @@ class Hip final : public Gpu {
   }
 
  private:
-  // The runtime has no stack of contexts: each thread has a current device, the first one to begin with.
+  // The runtime has no stack of contexts. Each thread has a current device, initially the first.
   int enter(std::intptr_t* before) override {
     int current = 0;
     if (const int code = hip_.get_device(&current); code != 0) return code;
@@ -59,7 +56,7 @@ class Hip final : public Gpu {
   const char* error_name(int code) override { return hip_.error_name(code); }
   void forget_error() override { hip_.last_error(); }
 
-  // The default stream is null in HIP, and has a number only in its newest versions.
+  // HIP's default stream is null; only its newest versions also give it a number.
   void* stream_of(void* stream) override {
     return reinterpret_cast<std::uintptr_t>(stream) == kLegacyStream ? nullptr : stream;
   }
@@ -70,6 +67,6 @@ class Hip final : public Gpu {
 
 }  // namespace
 
-OwnedTable open_hip(const DriverOptions& options) { return Gpu::table(std::make_unique<Hip>(options), options.queues); }
+OwnedOps open_hip(const DriverOptions& options) { return Gpu::ops(std::make_unique<Hip>(options), options.queues); }
 
 }  // namespace st::device

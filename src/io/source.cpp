@@ -17,7 +17,7 @@ class DefaultReader final : public SourceReader {
   bool is_cached(std::uint64_t /*begin*/, std::uint64_t /*end*/) override { return source().view() != nullptr; }
 
   ReadPath path_for(std::uint64_t begin, std::uint64_t end) override {
-    return is_cached(begin, end) ? ReadPath::cached : ReadPath::wait;
+    return is_cached(begin, end) ? ReadPath::cached : ReadPath::buffered;
   }
 
   bool read_many(ReadPath /*path*/, std::span<const Read> reads, std::uint64_t /*needed_end*/) override {

@@ -1,8 +1,8 @@
 // How the bytes of one source are best fetched in a bulk read, and the fetching.
 //
 // There are three paths. Cached bytes are copied. Bytes of a disk are read directly, around the page cache, which costs a
-// tenth of the processor time and none of the cache. All others, of networks and callbacks, and where direct reads are
-// refused, are waited for.
+// tenth of the processor time and none of the cache. All other reads are buffered: of networks and callbacks, and where
+// direct reads are refused.
 //
 // Positions are offsets plus the source's Traits::origin. Any thread may call these functions.
 // SPDX-License-Identifier: Apache-2.0
@@ -16,9 +16,9 @@
 namespace st::io {
 
 enum class ReadPath : std::uint8_t {
-  cached,  // in the page cache, or in memory anyway
-  wait,    // from a disk through the page cache, or from a network: slow, and worth many readers
-  direct,  // around the page cache
+  cached,    // in the page cache, or in memory anyway
+  buffered,  // through the page cache, from a network or from callbacks: slow, and worth many readers
+  direct,    // around the page cache
 };
 
 class SourceReader {

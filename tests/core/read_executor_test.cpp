@@ -27,7 +27,7 @@ constexpr std::size_t kPage = 4096;
 
 std::byte byte_at(std::uint64_t i) { return static_cast<std::byte>((i * 31 + (i >> 8) * 17 + (i >> 16)) & 0xFF); }
 
-class ReadExecutorTest : public testing::Test, public ReadListener {
+class ReadExecutorTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string name = testing::TempDir() + "executorXXXXXX";
@@ -44,8 +44,11 @@ class ReadExecutorTest : public testing::Test, public ReadListener {
     read_faults::disarm();
     unlink(path.c_str());
   }
-  void arrived(std::size_t entry, std::uint64_t bytes) override { came.at(entry) += bytes; }
-  bool stopped() const override { return false; }
+  ReadListener counting() {
+    ReadListener listener;
+    listener.arrived = [this](std::size_t entry, std::uint64_t bytes) { came.at(entry) += bytes; };
+    return listener;
+  }
 
   // The ranges' bytes arrive with so many reads, and with them nothing else.
   void expect_ranges(io::SourceReader& file, io::ReadPath read_path, const std::vector<ReadRequest>& ranges,
@@ -76,7 +79,8 @@ class ReadExecutorTest : public testing::Test, public ReadListener {
   std::string path;
   std::unique_ptr<io::Source> source;
   std::array<std::uint64_t, 64> came{};
-  ReadExecutor executor{*this};
+  const ReadListener listener = counting();
+  ReadExecutor executor{listener};
   const std::unique_ptr<std::byte[], void (*)(std::byte*)> place{
       static_cast<std::byte*>(std::aligned_alloc(65536, kRoom)), [](std::byte* memory) { std::free(memory); }};
 };

@@ -305,7 +305,7 @@ TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   ASSERT_TRUE(queue.next(batch));
   std::byte bytes[1000];
   const io::Read read{0, sizeof bytes, bytes};
-  ASSERT_TRUE(batch.reader->read_many(io::ReadPath::wait, {&read, 1}, sizeof bytes));
+  ASSERT_TRUE(batch.reader->read_many(io::ReadPath::buffered, {&read, 1}, sizeof bytes));
   ASSERT_GT(lowest_free(), before);
   ASSERT_TRUE(queue.next(batch));
   EXPECT_EQ(batch.reader, readers[1].get());

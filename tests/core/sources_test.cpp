@@ -413,7 +413,7 @@ class FailingReader final : public io::SourceReader {
   bool is_cached(std::uint64_t, std::uint64_t) override { return false; }
   io::ReadPath path_for(std::uint64_t, std::uint64_t) override {
     if (++asked_ == 2) throw std::bad_alloc();
-    return asked_ == 1 ? io::ReadPath::wait : io::ReadPath::cached;
+    return asked_ == 1 ? io::ReadPath::buffered : io::ReadPath::cached;
   }
   bool read_many(io::ReadPath, std::span<const io::Read> reads, std::uint64_t) override {
     source().read_many(reads);

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/allocator.hpp"
+#include "core/memory.hpp"
 
 namespace st::cost {
 

@@ -10,11 +10,9 @@ namespace st::device {
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) \
   static_assert(kSamePrototype<int(*) parameters, decltype(&::cuda)>, #cuda);
 #include "device/calls.def"
-#undef ST_DRIVER_CALL
 #define ST_CUDA_CALL(name, driver, parameters) \
   static_assert(kSamePrototype<int(*) parameters, decltype(&::driver)>, #driver);
-#include "device/cuda_calls.def"
-#undef ST_CUDA_CALL
+#include "device/calls.def"
 
 static_assert(CUDA_ERROR_STUB_LIBRARY == 34 && CUDA_ERROR_NO_DEVICE == 100);
 static_assert(CUDA_ERROR_OUT_OF_MEMORY == 2);

@@ -13,7 +13,6 @@ using HostMalloc = hipError_t (*)(void**, std::size_t, unsigned);
 
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) using hip##_type = int(*) parameters;
 #include "device/calls.def"
-#undef ST_DRIVER_CALL
 
 #define ST_SAME(function) static_assert(kSamePrototype<function##_type, decltype(&::function)>, #function)
 ST_SAME(hipStreamCreateWithFlags);
@@ -35,8 +34,7 @@ static_assert(kSamePrototype<hipHostMalloc_type, HostMalloc> && static_cast<Host
 
 #define ST_HIP_CALL(type, name, runtime, parameters) \
   static_assert(kSamePrototype<type(*) parameters, decltype(&::runtime)>, #runtime);
-#include "device/hip_calls.def"
-#undef ST_HIP_CALL
+#include "device/calls.def"
 
 static_assert(hipErrorNoDevice == 100 && hipErrorOutOfMemory == 2);
 static_assert(hipStreamNonBlocking == 1 && hipEventBlockingSync == 1 && hipEventDisableTiming == 2);

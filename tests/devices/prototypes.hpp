@@ -1,4 +1,4 @@
-// How the prototypes of src/device/*.def are compared with those of a driver's header: as many parameters, of the same
+// How the prototypes of src/device/calls.def are compared with those of a driver's header: as many parameters, of the same
 // sizes, pointers where there are pointers. Handles are pointers in both, and statuses are enumerations there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

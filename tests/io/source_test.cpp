@@ -38,7 +38,7 @@ TEST(Source, AnErrorIsToldWhereItIsInTheWholeFile) {
     std::byte got{};
     const Read read{kOrigin + 7, 1, &got};
     try {
-      static_cast<void>(reader->read_many(ReadPath::wait, {&read, 1}, kOrigin + 100));
+      static_cast<void>(reader->read_many(ReadPath::buffered, {&read, 1}, kOrigin + 100));
       ADD_FAILURE() << "read";
     } catch (const Error& error) {
       EXPECT_EQ(error.offset, knows_where ? kOrigin + 7 : kNowhere);

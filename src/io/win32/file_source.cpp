@@ -56,7 +56,7 @@ bool FileReader::can_read_directly() {
 }
 
 ReadPath FileReader::path_for(std::uint64_t /*begin*/, std::uint64_t /*end*/) {
-  return cache_ == Cache::around && can_read_directly() ? ReadPath::direct : ReadPath::wait;
+  return cache_ == Cache::around && can_read_directly() ? ReadPath::direct : ReadPath::buffered;
 }
 
 bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) {

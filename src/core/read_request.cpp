@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/shared_ranges.hpp"
+#include "core/read_request.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <span>
 #include <tuple>
+#include <utility>
 
 namespace st::core {
 
 namespace {
 
-// Ranges that overlap each other in every way become as many as the square of their number. From so many for each of
-// them on it takes less time to read bytes twice.
+// Splitting n overlapping ranges can give n² parts. Above this many parts per range, reading the shared bytes several
+// times is faster.
 constexpr std::size_t kMostParts = 64;
 
-std::uint64_t end_of(const ReadRequest& request) { return request.begin + request.bytes; }
+bool before(const ReadRequest& a, const ReadRequest& b) {
+  return a.source != b.source ? a.source < b.source : a.begin < b.begin;
+}
+
+// The requests are sorted.
+bool any_overlap(std::span<const ReadRequest> requests) {
+  std::size_t source = SIZE_MAX;
+  std::uint64_t end = 0;
+  for (const ReadRequest& request : requests) {
+    if (request.slice != nullptr) continue;
+    if (request.source == source && request.begin < end) return true;
+    source = request.source;
+    end = end_of(request);
+  }
+  return false;
+}
 
 ReadRequest part_of(const ReadRequest& whole, std::uint64_t begin, std::uint64_t end) {
   ReadRequest part = whole;
@@ -25,7 +39,7 @@ ReadRequest part_of(const ReadRequest& whole, std::uint64_t begin, std::uint64_t
   return part;
 }
 
-// The positions where one of the ranges begins or ends, ascending.
+// Returns the positions where a range begins or ends, ascending.
 std::vector<std::uint64_t> limits_of(std::span<const ReadRequest> ranges) {
   std::vector<std::uint64_t> limits;
   limits.reserve(2 * ranges.size());
@@ -38,9 +52,9 @@ std::vector<std::uint64_t> limits_of(std::span<const ReadRequest> ranges) {
   return limits;
 }
 
-// Divides ranges that overlap, sorted by begin, into parts between two limits. Returns false, with nothing done, if
-// there would be too many.
-bool divide(std::span<const ReadRequest> ranges, OtherDestinations& others, std::vector<ReadRequest>& parts) {
+// Splits overlapping ranges, sorted by begin, at each of their limits. Returns false, and does nothing, if there would be
+// too many parts.
+bool split(std::span<const ReadRequest> ranges, OtherDestinations& others, std::vector<ReadRequest>& parts) {
   const std::vector<std::uint64_t> limits = limits_of(ranges);
   std::size_t count = 0;
   for (const ReadRequest& range : ranges) {
@@ -69,8 +83,13 @@ bool divide(std::span<const ReadRequest> ranges, OtherDestinations& others, std:
 
 }  // namespace
 
-OtherDestinations share_ranges(std::vector<ReadRequest>& requests) {
+void sort_by_position(std::vector<ReadRequest>& requests) {
+  if (!std::is_sorted(requests.begin(), requests.end(), before)) std::sort(requests.begin(), requests.end(), before);
+}
+
+OtherDestinations split_overlaps(std::vector<ReadRequest>& requests) {
   OtherDestinations others;
+  if (!any_overlap(requests)) return others;
   std::vector<ReadRequest> ranges;
   std::vector<ReadRequest> result;
   for (const ReadRequest& request : requests) (request.slice == nullptr ? ranges : result).push_back(request);
@@ -81,7 +100,7 @@ OtherDestinations share_ranges(std::vector<ReadRequest>& requests) {
       end = std::max(end, end_of(ranges[last++]));
     }
     const std::span<const ReadRequest> together(ranges.data() + first, last - first);
-    if (together.size() == 1 || !divide(together, others, result)) {
+    if (together.size() == 1 || !split(together, others, result)) {
       result.insert(result.end(), together.begin(), together.end());
     }
     first = last;

@@ -1,7 +1,7 @@
-// A device as a table of functions: what a plan needs of a driver, and nothing of how the driver calls it.
+// A device as a table of functions: what a plan needs of a driver.
 //
-// The table has the functions of st_device_ops in the public header, which says what each promises. The drivers that the
-// library knows are tables as those of the caller are, so that there is one way from a file to a device.
+// The table has the functions of st_device_ops in the public header, which says what each must do. The drivers that the
+// library opens itself are such tables too, so a plan fills every device in the same way.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@ struct Copy {
   std::size_t bytes = 0;
 };
 
-struct Table {
+struct Ops {
   void* ctx = nullptr;
   void* (*host_alloc)(void* ctx, std::size_t size) = nullptr;
   void (*host_free)(void* ctx, void* ptr, std::size_t size) = nullptr;
@@ -31,28 +31,28 @@ struct Table {
   void (*close)(void* ctx) = nullptr;
 };
 
-// Gives something back by a function that may be the caller's own, in C++. What it throws has nobody to hear of it.
+// Runs a cleanup function, which may be the caller's and in C++, and swallows its exceptions.
 template <class Function>
-void undisturbed(const Function& function) noexcept {
+void ignoring_exceptions(const Function& function) noexcept {
   try {
     function();
   } catch (...) {}
 }
 
 // A table that is closed with its owner.
-class OwnedTable {
+class OwnedOps {
  public:
-  explicit OwnedTable(const Table& table) : table_(table) {}
-  OwnedTable(OwnedTable&& other) noexcept : table_(std::exchange(other.table_, Table{})) {}
-  OwnedTable& operator=(OwnedTable&&) = delete;
-  ~OwnedTable() {
-    if (table_.close != nullptr) undisturbed([this] { table_.close(table_.ctx); });
+  explicit OwnedOps(const Ops& ops) : ops_(ops) {}
+  OwnedOps(OwnedOps&& other) noexcept : ops_(std::exchange(other.ops_, Ops{})) {}
+  OwnedOps& operator=(OwnedOps&&) = delete;
+  ~OwnedOps() {
+    if (ops_.close != nullptr) ignoring_exceptions([this] { ops_.close(ops_.ctx); });
   }
 
-  const Table* operator->() const { return &table_; }
+  const Ops* operator->() const { return &ops_; }
 
  private:
-  Table table_;
+  Ops ops_;
 };
 
 }  // namespace st::device

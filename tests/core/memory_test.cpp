@@ -1,6 +1,6 @@
 // The pool of memory, from which several threads take theirs at the same time, and what it gives back when.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/allocator.hpp"
+#include "core/memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // The device of these tests has memory that the processor cannot touch, and copies as late as it may: a slot that is
 // written too early gives wrong bytes. What is expected is what the same plan brings to the host's memory.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/staging.hpp"
+#include "core/device.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,67 +43,33 @@ namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{12} << 20;
 
-class LateDevice final : public Device {
+// The functions of a device with memory that the processor cannot touch. It copies as late as it may.
+class LateDriver {
  public:
-  LateDevice(std::size_t slot_bytes, std::size_t most_slots)
-      : slot_bytes_(slot_bytes), memory_(kDeviceBytes, std::byte{0xEE}) {
-    pool_.emplace(*this, most_slots);
-  }
-  ~LateDevice() override {
-    pool_.reset();
+  explicit LateDriver(std::size_t slot_bytes) : slot_bytes_(slot_bytes), memory_(kDeviceBytes, std::byte{0xEE}) {}
+  LateDriver(const LateDriver&) = delete;
+  LateDriver& operator=(const LateDriver&) = delete;
+  ~LateDriver() {
+    EXPECT_TRUE(closed_);
     EXPECT_TRUE(slots_.empty()) << "slots were not given back";
     EXPECT_TRUE(pending_.empty()) << "copies are in flight";
   }
 
-  std::size_t slot_bytes() const override { return slot_bytes_; }
-  SlotPool& slots() override { return *pool_; }
-
-  std::byte* new_slot() override {
-    const std::lock_guard lock(mutex_);
-    if (refuses_slots_) return nullptr;
-    if (calls_ == failing_) in_new_slot_ = true;
-    count_call();
-    auto* const slot = static_cast<std::byte*>(::operator new (slot_bytes_, std::align_val_t{kSlotAlignment}));
-    slots_.insert(slot);
-    return slot;
+  device::OwnedOps ops() {
+    device::Ops ops;
+    ops.ctx = this;
+    ops.host_alloc = [](void* ctx, std::size_t size) { return static_cast<LateDriver*>(ctx)->new_slot(size); };
+    ops.host_free = [](void* ctx, void* slot, std::size_t size) {
+      static_cast<LateDriver*>(ctx)->free_slot(slot, size);
+    };
+    ops.copy = [](void* ctx, std::uint32_t, const DeviceCopy* copies, std::size_t n, std::uint64_t* mark) {
+      return static_cast<LateDriver*>(ctx)->copy({copies, n}, mark);
+    };
+    ops.wait = [](void* ctx, std::uint32_t, std::uint64_t mark) { return static_cast<LateDriver*>(ctx)->wait(mark); };
+    ops.error_name = [](void*, std::int32_t) { return "the device failed"; };
+    ops.close = [](void* ctx) { static_cast<LateDriver*>(ctx)->closed_ = true; };
+    return device::OwnedOps(ops);
   }
-
-  void free_slot(std::byte* slot) noexcept override {
-    EXPECT_EQ(slots_.erase(slot), 1U);
-    ::operator delete (slot, std::align_val_t{kSlotAlignment});
-  }
-
-  DeviceMark begin_copies(std::span<const DeviceCopy> copies) override {
-    const std::lock_guard lock(mutex_);
-    count_call();
-    for (const DeviceCopy& copy : copies) {
-      ++copies_;
-      const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const std::byte* memory) {
-        return copy.src >= memory && source(copy) + copy.bytes <= memory + slot_bytes_;
-      });
-      EXPECT_NE(slot, slots_.end()) << "copied from memory that is not the device's";
-      EXPECT_TRUE(copy.dst >= addresses_ && target(copy) + copy.bytes <= addresses_ + kDeviceBytes);
-    }
-    pending_[++mark_].assign(copies.begin(), copies.end());
-    return {0, mark_};
-  }
-
-  void wait(const DeviceMark& mark) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = pending_.find(mark.number);
-    ASSERT_NE(found, pending_.end()) << "a mark that was waited for twice, or is none";
-    const std::vector<DeviceCopy> copies = std::move(found->second);
-    pending_.erase(found);
-    count_call();
-    for (const DeviceCopy& copy : copies) {
-      if (copy.dst <= refused_ && refused_ < target(copy) + copy.bytes) fail(Status::callback, "the device failed");
-    }
-    for (const DeviceCopy& copy : copies) {
-      std::memcpy(memory_.data() + (target(copy) - addresses_), copy.src, copy.bytes);
-    }
-  }
-
-  void after(void* /*stream*/) override {}
 
   std::byte* address(std::size_t at) { return addresses_ + at; }
   std::byte* contents(std::size_t at) { return memory_.data() + at; }
@@ -113,7 +79,6 @@ class LateDevice final : public Device {
   std::size_t count_slots() const { return slots_.size(); }
   bool failed_in_new_slot() const { return in_new_slot_; }
   void refuse_slots(bool refuses) { refuses_slots_ = refuses; }
-  void clear() { std::fill(memory_.begin(), memory_.end(), std::byte{0xEE}); }
   void refuse(const std::byte* address) { refused_ = address; }
   void fail_at(std::size_t call) {
     calls_ = 0;
@@ -122,17 +87,68 @@ class LateDevice final : public Device {
   }
 
  private:
+  static constexpr std::int32_t kFailed = 7;
+
   static std::byte* target(const DeviceCopy& copy) { return static_cast<std::byte*>(copy.dst); }
   static const std::byte* source(const DeviceCopy& copy) { return static_cast<const std::byte*>(copy.src); }
 
-  void count_call() {
-    if (calls_++ == failing_) fail(Status::callback, "the device failed in call {}", failing_);
+  bool this_call_fails() { return calls_++ == failing_; }
+
+  void* new_slot(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(size, slot_bytes_);
+    if (refuses_slots_) return nullptr;
+    if (this_call_fails()) {
+      in_new_slot_ = true;
+      fail(Status::device, "the device failed in call {}", failing_);
+    }
+    auto* const slot = static_cast<std::byte*>(::operator new (size, std::align_val_t{Device::kSlotAlignment}));
+    slots_.insert(slot);
+    return slot;
+  }
+
+  void free_slot(void* slot, std::size_t size) {
+    EXPECT_EQ(size, slot_bytes_);
+    EXPECT_EQ(slots_.erase(static_cast<std::byte*>(slot)), 1U);
+    ::operator delete (slot, std::align_val_t{Device::kSlotAlignment});
+  }
+
+  std::int32_t copy(std::span<const DeviceCopy> copies, std::uint64_t* mark) {
+    const std::lock_guard lock(mutex_);
+    if (this_call_fails()) return kFailed;
+    for (const DeviceCopy& copy : copies) {
+      ++copies_;
+      const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const std::byte* memory) {
+        return copy.src >= memory && source(copy) + copy.bytes <= memory + slot_bytes_;
+      });
+      EXPECT_NE(slot, slots_.end()) << "copied from memory that is not the device's";
+      EXPECT_TRUE(copy.dst >= addresses_ && target(copy) + copy.bytes <= addresses_ + kDeviceBytes);
+    }
+    pending_[++mark_].assign(copies.begin(), copies.end());
+    *mark = mark_;
+    return 0;
+  }
+
+  std::int32_t wait(std::uint64_t mark) {
+    const std::lock_guard lock(mutex_);
+    const auto found = pending_.find(mark);
+    EXPECT_NE(found, pending_.end()) << "a mark that was waited for twice, or is none";
+    if (found == pending_.end()) return 0;
+    const std::vector<DeviceCopy> copies = std::move(found->second);
+    pending_.erase(found);
+    if (this_call_fails()) return kFailed;
+    for (const DeviceCopy& copy : copies) {
+      if (copy.dst <= refused_ && refused_ < target(copy) + copy.bytes) return kFailed;
+    }
+    for (const DeviceCopy& copy : copies) {
+      std::memcpy(memory_.data() + (target(copy) - addresses_), copy.src, copy.bytes);
+    }
+    return 0;
   }
 
   const std::size_t slot_bytes_;
   std::set<std::byte*> slots_;
   std::map<std::uint64_t, std::vector<DeviceCopy>> pending_;
-  std::optional<SlotPool> pool_;
   const format::GuardedMemory untouchable_{0, kDeviceBytes};
   std::byte* const addresses_ = reinterpret_cast<std::byte*>(untouchable_.end());
   std::vector<std::byte> memory_;
@@ -142,13 +158,38 @@ class LateDevice final : public Device {
   std::size_t copies_ = 0;
   std::size_t calls_ = 0;
   std::size_t failing_ = SIZE_MAX;
-  bool in_new_slot_ = false;  // the call that failed was new_slot()
+  bool in_new_slot_ = false;  // the call that failed was host_alloc()
   bool refuses_slots_ = false;
+  bool closed_ = false;
+};
+
+struct LateDevice : LateDriver, Device {
+  LateDevice(std::size_t slot_bytes, std::size_t most_slots)
+      : LateDriver(slot_bytes), Device(ops(), {slot_bytes, most_slots, 1}) {}
 };
 
 // Devices of these tests outlive their plans.
 std::shared_ptr<Device> borrowed(Device* device) { return {std::shared_ptr<void>(), device}; }
 std::shared_ptr<Device> borrowed(Device& device) { return borrowed(&device); }
+
+TEST(DeviceLimits, AreASixteenthOfTheStagingMemoryFromOneMiBToFour) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  const struct {
+    std::uint64_t staging_bytes;
+    std::uint64_t slot_bytes;
+    std::uint64_t slots;
+  } cases[] = {{0, 4 * kMiB, 16},         {4 * kMiB, kMiB, 4},        {15 * kMiB, kMiB, 15},
+               {32 * kMiB, 2 * kMiB, 16}, {100 * kMiB, 4 * kMiB, 25}, {20 * kMiB + 1, 20 * kMiB / 16, 16}};
+  for (const auto& which : cases) {
+    const DeviceLimits limits = device_limits(which.staging_bytes, 0);
+    EXPECT_EQ(limits.slot_bytes, which.slot_bytes) << which.staging_bytes;
+    EXPECT_EQ(limits.slots, which.slots) << which.staging_bytes;
+    EXPECT_EQ(limits.queues, 2U);
+  }
+  EXPECT_EQ(device_limits(0, 64).queues, 64U);
+  EXPECT_THROW(device_limits(0, 65), Error);
+  EXPECT_THROW(device_limits(4 * kMiB - 1, 0), Error);
+}
 
 using Shape = std::vector<std::uint64_t>;
 const Shape kShapes[] = {{1},         {999},        {300, 64},  {2000, 37}, {5, 40'000},
@@ -173,7 +214,7 @@ std::string model_bytes() {
 
 // The same bytes in memory, and in a file that may be read directly.
 struct Models {
-  Models() : bytes(model_bytes()), folder(io::fresh_folder("staging")) {
+  Models() : bytes(model_bytes()), folder(io::fresh_folder("device")) {
     const std::string path = (folder / "m.safetensors").string();
     std::ofstream(path, std::ios::binary) << bytes;
     in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
@@ -202,7 +243,7 @@ struct Destination {
   Device* device = nullptr;
 };
 
-class StagingTest : public testing::Test {
+class DeviceTest : public testing::Test {
  protected:
   std::size_t below(std::uint64_t n) { return static_cast<std::size_t>(random_() % n); }
 
@@ -252,7 +293,7 @@ class StagingTest : public testing::Test {
   std::mt19937_64 random_{20};
 };
 
-TEST_F(StagingTest, FillsSeveralDevicesAndTheHostInOnePass) {
+TEST_F(DeviceTest, FillsSeveralDevicesAndTheHostInOnePass) {
   constexpr std::array<io::Cache, 3> kCaches{io::Cache::automatic, io::Cache::through, io::Cache::around};
   for (int round = 0; round < 25; ++round) {
     LateDevice small(Device::kSlotAlignment, 1 + below(3));
@@ -292,7 +333,7 @@ TEST_F(StagingTest, FillsSeveralDevicesAndTheHostInOnePass) {
   }
 }
 
-TEST_F(StagingTest, ManyThreadsShareOneSlot) {
+TEST_F(DeviceTest, ManyThreadsShareOneSlot) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan plan(*models_.on_disk);
   const Tensor& tensor = *models_.on_disk->tensor("t8");
@@ -304,7 +345,7 @@ TEST_F(StagingTest, ManyThreadsShareOneSlot) {
   EXPECT_TRUE(plan.complete(0));
 }
 
-TEST_F(StagingTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
+TEST_F(DeviceTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   LateDevice device(std::size_t{4} << 20, 1);
   Plan plan(*models_.in_memory);
   std::size_t at = 0;
@@ -320,7 +361,7 @@ TEST_F(StagingTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
 }
 
-TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
+TEST_F(DeviceTest, NothingIsInFlightAfterAnyCallFailed) {
   std::size_t failing = 0;
   for (bool reached = true; reached; ++failing) {
     LateDevice device(Device::kSlotAlignment, 2);
@@ -339,7 +380,7 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
       plan.run(options);
     } catch (const Error& error) {
       failed = true;
-      EXPECT_EQ(error.status, Status::callback);
+      EXPECT_EQ(error.status, Status::device);
       EXPECT_NE(error.message.find("the device failed"), std::string::npos) << error.message;
       EXPECT_LT(plan.done(), plan.total());
     }
@@ -352,7 +393,7 @@ TEST_F(StagingTest, NothingIsInFlightAfterAnyCallFailed) {
   EXPECT_GT(failing, 8U);
 }
 
-TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
+TEST_F(DeviceTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
   for (const char* const bad : {"t1", "t3", "t5", "t8"}) {
     LateDevice device(Device::kSlotAlignment, 2);
     Plan plan(*models_.in_memory);
@@ -378,25 +419,23 @@ TEST_F(StagingTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
   }
 }
 
-// What was copied is what the device says it has, not what it was told to copy.
-TEST_F(StagingTest, BytesArriveWhenTheDeviceHasThem) {
-  struct Told final : ReadListener {
-    void arrived(std::size_t entry, std::uint64_t bytes) override { came[entry] += bytes; }
-    bool stopped() const override { return false; }
-    std::map<std::size_t, std::uint64_t> came;
-  } told;
+// The bytes that count are those that the device has, not those that it was told to copy.
+TEST_F(DeviceTest, BytesArriveWhenTheDeviceHasThem) {
+  std::map<std::size_t, std::uint64_t> came;
+  ReadListener listener;
+  listener.arrived = [&came](std::size_t entry, std::uint64_t bytes) { came[entry] += bytes; };
   LateDevice device(Device::kSlotAlignment, 2);
-  Staging staging(told);
+  Staging staging(listener);
   for (std::size_t round = 0; round < 3; ++round) {
     std::byte* const slot = staging.next_slot(device);
     std::fill_n(slot, 10, static_cast<std::byte>(round));
     const DeviceCopy copy{device.address(10 * round), slot, 10};
     const Arrival arrival{round, 10};
     staging.begin_copies({&copy, 1}, {&arrival, 1});
-    EXPECT_EQ(told.came.size(), round == 2 ? 1U : 0U) << round;
+    EXPECT_EQ(came.size(), round == 2 ? 1U : 0U) << round;
   }
   staging.finish();
-  EXPECT_EQ(told.came.size(), 3U);
+  EXPECT_EQ(came.size(), 3U);
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
 }
 
@@ -443,7 +482,7 @@ void add_whole(Plan& plan, const Checkpoint& checkpoint, const char* name, LateD
   plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
 }
 
-TEST_F(StagingTest, APlanDoesNotWaitForTheEndOfAnother) {
+TEST_F(DeviceTest, APlanDoesNotWaitForTheEndOfAnother) {
   StuckSource source(models_.bytes);
   LateDevice device(Device::kSlotAlignment, 2);
   Plan stuck(*source.checkpoint);
@@ -468,7 +507,7 @@ TEST_F(StagingTest, APlanDoesNotWaitForTheEndOfAnother) {
   EXPECT_EQ(std::memcmp(device.contents(std::size_t{2} << 20), bytes.data(), bytes.size()), 0);
 }
 
-TEST_F(StagingTest, ACancelEndsThePlanThatWaitsForASlot) {
+TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
   StuckSource source(models_.bytes);
   LateDevice device(Device::kSlotAlignment, 1);
   Plan stuck(*source.checkpoint);
@@ -492,7 +531,7 @@ TEST_F(StagingTest, ACancelEndsThePlanThatWaitsForASlot) {
   EXPECT_TRUE(plan.complete(0) && stuck.complete(0));
 }
 
-TEST_F(StagingTest, ACallbackMayFillTheSameDevice) {
+TEST_F(DeviceTest, ACallbackMayFillTheSameDevice) {
   for (const unsigned threads : {1U, 4U}) {
     LateDevice device(Device::kSlotAlignment, 1);
     Plan inner(*models_.in_memory);
@@ -562,7 +601,7 @@ TEST_F(StagingTest, ProgressMayFillTheSameDeviceAfterACancel) {
 }
 
 // As a cache does that reads what it lacks from another file. The slots are fewer than the threads.
-TEST_F(StagingTest, TheReadAtOfASourceMayFillTheSameDevice) {
+TEST_F(DeviceTest, TheReadAtOfASourceMayFillTheSameDevice) {
   struct Context {
     const Models& models;
     LateDevice& device;
@@ -620,7 +659,7 @@ TEST_F(StagingTest, TheReadAtOfASourceMayFillTheSameDevice) {
   }
 }
 
-TEST_F(StagingTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
+TEST_F(DeviceTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
   LateDevice device(Device::kSlotAlignment, 2);
   ReadOptions options;
   options.threads = 1;
@@ -628,7 +667,7 @@ TEST_F(StagingTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
   add_whole(plan, *models_.in_memory, "t8", device, 0);
   device.refuse_slots(true);
   EXPECT_THROW(plan.run(options), Error);
-  EXPECT_EQ(device.slots().bytes(), 0U);
+  EXPECT_EQ(device.staging_bytes(), 0U);
   device.refuse_slots(false);
   Plan small(*models_.in_memory);
   add_whole(small, *models_.in_memory, "t0", device, 0);
@@ -642,7 +681,7 @@ TEST_F(StagingTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
 }
 
 // However far apart they lie, and whichever way they are read.
-TEST_F(StagingTest, ManyShortRunsShareASlot) {
+TEST_F(DeviceTest, ManyShortRunsShareASlot) {
   struct Case {
     const char* tensor;
     std::vector<std::int64_t> begin, end, step;
@@ -676,7 +715,7 @@ TEST_F(StagingTest, ManyShortRunsShareASlot) {
   }
 }
 
-TEST_F(StagingTest, NothingIsCompleteThatTheLastRunHasNotRead) {
+TEST_F(DeviceTest, NothingIsCompleteThatTheLastRunHasNotRead) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan plan(*models_.in_memory);
   plan.add(*models_.in_memory->tensor("t1"), nullptr, nullptr, nullptr, device.address(0), 999, borrowed(device));

@@ -1,6 +1,6 @@
 // Ranges of a source that overlap: each byte is read once, and the requests stay in the order of the source.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/shared_ranges.hpp"
+#include "core/read_request.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace st::core {
 namespace {
 
-TEST(SharedRanges, AreSortedAlsoAmongSlices) {
+TEST(SplitOverlaps, KeepsTheOrderEvenAmongSlices) {
   std::array<std::byte, 200> memory{};
   const format::Slice slice;
   const auto request = [&](std::size_t source, std::uint64_t begin, std::uint64_t bytes, const format::Slice* of) {
@@ -19,7 +19,7 @@ TEST(SharedRanges, AreSortedAlsoAmongSlices) {
   std::vector<ReadRequest> requests = {request(0, 0, 100, nullptr), request(0, 50, 100, nullptr),
                                        request(0, 60, 30, &slice), request(1, 0, 10, nullptr),
                                        request(1, 5, 10, &slice)};
-  const OtherDestinations others = share_ranges(requests);
+  const OtherDestinations others = split_overlaps(requests);
   using Range = std::tuple<std::size_t, std::uint64_t, std::uint64_t, bool>;
   std::vector<Range> ranges;
   for (const ReadRequest& one : requests) ranges.emplace_back(one.source, one.begin, one.bytes, one.also != nullptr);
