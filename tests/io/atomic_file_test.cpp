@@ -733,7 +733,7 @@ TEST_P(AtomicFileTest, a_descriptor_by_another_name_is_refused) {
   fs::create_symlink(by_process, path("link"));
   fs::create_symlink(formatted("/dev/../dev/fd/{}", n), path("other"));
   for (const std::string& name :
-       {by_process, formatted("/proc/self/task/{}/fd/{}", getpid(), n), formatted("/dev/../dev/fd/{}", n),
+       {by_process, formatted("/proc/{}/task/{}/fd/{}", getpid(), getpid(), n), formatted("/dev/../dev/fd/{}", n),
         formatted("//proc/self/fd/{}", n), path("link"), path("other"), formatted("{}", n)}) {
     const int result = in_child([&] {
       if (chdir("/proc/self/fd") != 0) return 99;

@@ -23,11 +23,18 @@ namespace st::io {
 
 constexpr int kFirstDescriptor = 3;
 
+// Duplicates a number as one that is not a standard stream. -1 and errno if the process has no room for that.
+inline int duplicated_above_streams(int number) {
+  const int copy = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstDescriptor);
+  if (copy < 0 && errno == EINVAL) errno = EMFILE;  // the limit of the process is below 3
+  return copy;
+}
+
 // Returns the number, or a higher one that replaces it. -1 and errno if the process has no room for that.
 inline int above_standard_streams(int number) {
   if (number < 0 || number >= kFirstDescriptor) return number;
-  const int moved = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstDescriptor);
-  const int error = errno == EINVAL ? EMFILE : errno;  // EINVAL: the limit of the process is below 3
+  const int moved = duplicated_above_streams(number);
+  const int error = errno;
   ::close(number);
   if (moved < 0) errno = error;
   return moved;
@@ -57,9 +64,7 @@ class Descriptor {
 };
 
 // Returns another descriptor of an open file.
-inline Descriptor duplicate(int descriptor) {
-  return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstDescriptor));
-}
+inline Descriptor duplicate(int descriptor) { return Descriptor(duplicated_above_streams(descriptor)); }
 
 // Occupies those of the numbers 0, 1 and 2 that are free, with descriptors that cannot be written to. Two threads that
 // need it at the same moment share the numbers: one of them may find a number free that the other has just given back.

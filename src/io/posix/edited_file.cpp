@@ -122,12 +122,13 @@ EditedFile EditedFile::open(const char* path) {
 
 EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
   const int file = state_->file.get();
-  Descriptor to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
-  if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
+  Descriptor to_close;
   {
     const EditLock alone = EditLock::exclusive(file);
     alone.require(state_->shown);
     if (!alone.held()) return Patch::refused;
+    to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
+    if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
     struct stat now {};
     if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
     rlimit limit{};  // beyond it the kernel would write a part of the bytes, and leave half a header
