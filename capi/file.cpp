@@ -4,8 +4,7 @@
 
 #include "guard.hpp"
 #include "handles.hpp"
-#include "io/callback_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 #include "open_options.hpp"
 #include "options.hpp"
 #include "path.hpp"

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "io/huge_pages.hpp"
+#include "io/memory.hpp"
 
 namespace st::core {
 

@@ -1,6 +1,6 @@
 // The engine of bulk reads: threads take batches of reads until there are none, one fails or they must stop.
 //
-// docs/engine.md describes the decisions. read_scheduler.cpp makes the batches, io/source_reader.hpp chooses the path,
+// docs/engine.md describes the decisions. read_scheduler.cpp makes the batches, io/source.hpp chooses the path,
 // read_executor.cpp reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -13,7 +13,7 @@
 #include "core/read_executor.hpp"
 #include "core/read_scheduler.hpp"
 #include "core/shard.hpp"
-#include "io/source_reader.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 

@@ -13,9 +13,8 @@
 #include "format/habits.hpp"
 #include "format/name_index.hpp"
 #include "format/shard_index/shard_index.hpp"
-#include "io/file_source.hpp"
-#include "io/os_error.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -309,11 +308,11 @@ Report check(const char* path, const OpenOptions& options) {
     checker.model(shards_of_index(path));
     return checker.take();
   }
-  if (std::unique_ptr<io::Source> source = io::file_source_unless_folder(path)) {
+  if (std::unique_ptr<io::Source> source = io::file_source_unless_directory(path)) {
     checker.file(std::move(source));
     return checker.take();
   }
-  const ShardList list = shards_of_folder(io::open_folder(path));
+  const ShardList list = shards_of_folder(io::open_directory(path));
   list.is_one_file() ? checker.file(list.open_file()) : checker.model(list);
   return checker.take();
 }

@@ -14,7 +14,7 @@
 #include "core/allocator.hpp"
 #include "core/catalog.hpp"
 #include "core/shard.hpp"
-#include "io/folder.hpp"
+#include "io/directory.hpp"
 
 namespace st::core {
 
@@ -49,7 +49,7 @@ class Checkpoint {
   // The source is consumed, also when this throws.
   static CheckpointPtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
   // The model that a folder of any kind holds.
-  static CheckpointPtr open(std::unique_ptr<io::Folder> folder, const OpenOptions& options);
+  static CheckpointPtr open(std::unique_ptr<io::Directory> folder, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;

@@ -4,8 +4,8 @@
 
 #include "core/checkpoint.hpp"
 #include "core/shard_list.hpp"
-#include "io/file_source.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -23,11 +23,11 @@ CheckpointPtr Checkpoint::open(std::unique_ptr<io::Source> source, const OpenOpt
 
 CheckpointPtr Checkpoint::open(const char* path, const OpenOptions& options) {
   if (is_index_name(path)) return open_checkpoint(shards_of_index(path), options);
-  std::unique_ptr<io::Source> source = io::file_source_unless_folder(path);
-  return source != nullptr ? open(std::move(source), options) : open(io::open_folder(path), options);
+  std::unique_ptr<io::Source> source = io::file_source_unless_directory(path);
+  return source != nullptr ? open(std::move(source), options) : open(io::open_directory(path), options);
 }
 
-CheckpointPtr Checkpoint::open(std::unique_ptr<io::Folder> folder, const OpenOptions& options) {
+CheckpointPtr Checkpoint::open(std::unique_ptr<io::Directory> folder, const OpenOptions& options) {
   return open_checkpoint(shards_of_folder(std::move(folder)), options);
 }
 

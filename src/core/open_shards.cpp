@@ -16,9 +16,8 @@
 #include "core/shard_claims.hpp"
 #include "core/shard_list.hpp"
 #include "format/shard_index/shard_index.hpp"
-#include "io/folder.hpp"
-#include "io/os_error.hpp"
-#include "io/random.hpp"
+#include "io/directory.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "format/slice.hpp"
-#include "io/source_reader.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -22,7 +22,7 @@ class Device;
 // To read a range of a source to `dst`, or the runs of a slice inside that range.
 struct ReadRequest {
   std::size_t source = 0;   // index into the readers
-  std::uint64_t begin = 0;  // a position: see io/source_reader.hpp
+  std::uint64_t begin = 0;  // a position: see io/source.hpp
   std::uint64_t bytes = 0;  // of the range
   std::byte* dst = nullptr;
   std::size_t entry = 0;                 // number in the plan

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "io/file_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -82,7 +82,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-// Never half of an edit: see io/posix/edit_lock.hpp.
+// Never half of an edit: see io/posix/edit.hpp.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/os_error.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 
@@ -57,7 +57,7 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
   return NumberedShard{file, *number, *count};
 }
 
-Candidates candidates_in(const io::Folder& folder) {
+Candidates candidates_in(const io::Directory& folder) {
   Candidates found;
   for (std::string& name : folder.names()) {
     if (name.ends_with(kIndexEnding)) {
@@ -125,7 +125,7 @@ std::vector<std::string> likely_shards(const std::vector<std::string>& names, st
   return likely;
 }
 
-std::vector<std::string> likely_shards_in(const io::Folder& folder, std::string_view index) {
+std::vector<std::string> likely_shards_in(const io::Directory& folder, std::string_view index) {
   try {
     return likely_shards(folder.names(), index);
   } catch (const Error&) {
@@ -139,12 +139,12 @@ bool is_index_name(std::string_view path) { return path.ends_with(".index.json")
 
 ShardList shards_of_index(std::string_view path) {
   const io::SplitPath split = io::split_path(path);
-  auto folder = io::open_folder(split.folder);
+  auto folder = io::open_directory(split.directory);
   std::vector<std::string> files = likely_shards_in(*folder, split.name);
   return {std::move(folder), split.name, std::move(files)};
 }
 
-ShardList shards_of_folder(std::unique_ptr<io::Folder> folder) {
+ShardList shards_of_folder(std::unique_ptr<io::Directory> folder) {
   const std::string& path = folder->path();
   auto [indexes, shards, models] = candidates_in(*folder);
   if (contains(indexes, kUsualIndex)) {

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "io/folder.hpp"
-#include "io/identity.hpp"
+#include "io/directory.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
 struct ShardList {
-  std::unique_ptr<io::Folder> folder;
+  std::unique_ptr<io::Directory> folder;
   std::string index;  // file name of the index in the folder; empty when there is none
   // The model's, ascending by number. With an index a guess at what it is going to say, ascending by bytes.
   std::vector<std::string> files;
@@ -32,7 +32,7 @@ ShardList shards_of_index(std::string_view path);
 
 // Chooses what a folder stands for (docs/format.md 2.4). Throws an error that names the candidates if there is not
 // exactly one.
-ShardList shards_of_folder(std::unique_ptr<io::Folder> folder);
+ShardList shards_of_folder(std::unique_ptr<io::Directory> folder);
 
 // Two shards that are one file, as links make them.
 struct SameFile {

@@ -11,7 +11,7 @@
 #include "base/compiler.hpp"
 #include "base/text.hpp"
 #include "core/name_order.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "io/shared_library.hpp"
+#include "io/os.hpp"
 
 namespace st::device {
 

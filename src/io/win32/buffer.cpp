@@ -1,7 +1,7 @@
 // From VirtualAlloc(), whose pages are zeros. Its reservations begin at multiples of 64 KiB: one is made that is longer by
 // the alignment, of which only the buffer itself gets memory.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/buffer.hpp"
+#include "io/memory.hpp"
 
 #include <windows.h>
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <span>
 
-#include "io/source_reader.hpp"
+#include "io/source.hpp"
 #include "io/win32/file_source.hpp"
 #include "io/win32/handle.hpp"
 

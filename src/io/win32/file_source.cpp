@@ -9,7 +9,7 @@
 
 namespace st::io {
 
-std::unique_ptr<Source> file_source_unless_folder(const char* path) {
+std::unique_ptr<Source> file_source_unless_directory(const char* path) {
   std::optional<PlainFile> file = PlainFile::open_unless_folder(native_path(path), path);
   if (!file) return nullptr;
   const std::uint64_t size = file->size();

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/mapping.hpp"
+#include "io/memory.hpp"
 #include "io/source.hpp"
 #include "io/win32/plain_file.hpp"
 

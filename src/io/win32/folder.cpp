@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/folder.hpp"
+#include "io/directory.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -23,7 +23,7 @@ std::wstring_view cache_of(std::wstring_view folder) {
   return at == folder.npos ? std::wstring_view() : folder.substr(0, at);
 }
 
-class DiskFolder final : public Folder {
+class DiskFolder final : public Directory {
  public:
   DiskFolder(Handle handle, std::wstring native, const std::string& path)
       : handle_(std::move(handle)), native_(std::move(native)), path_(path) {}
@@ -107,7 +107,7 @@ SplitPath split_path(std::string_view path) {
   return {std::string(path.substr(0, end + (keeps_end ? 1 : 0))), std::string(path.substr(end + 1))};
 }
 
-std::unique_ptr<Folder> open_folder(const std::string& path) {
+std::unique_ptr<Directory> open_directory(const std::string& path) {
   std::wstring native = native_path(path);
   constexpr DWORD kFlags = FILE_FLAG_BACKUP_SEMANTICS | kNotActedFor;  // without the first, folders cannot be opened
   Handle handle(CreateFileW(native.c_str(), FILE_LIST_DIRECTORY, kShareAll, nullptr, OPEN_EXISTING, kFlags, nullptr));

@@ -1,6 +1,6 @@
 // Windows gives large pages only to users with a privilege, and keeps them out of the paging file.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/huge_pages.hpp"
+#include "io/memory.hpp"
 
 #include <memory_resource>
 

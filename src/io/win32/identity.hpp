@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "io/identity.hpp"
+#include "io/source.hpp"
 
 namespace st::io {
 

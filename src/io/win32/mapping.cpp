@@ -1,7 +1,7 @@
 // Only the view is kept, neither the section nor a handle for it. While it is there the file cannot be made shorter, and
 // older systems refuse to delete or to overwrite it; so files are mapped late, and never for reading.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/mapping.hpp"
+#include "io/memory.hpp"
 
 #include "io/win32/handle.hpp"
 

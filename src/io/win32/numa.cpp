@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/numa.hpp"
+#include "io/memory.hpp"
 
 namespace st::io {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/os_error.hpp"
+#include "io/os.hpp"
 
 #include <windows.h>
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "io/identity.hpp"
+#include "io/source.hpp"
 #include "io/win32/handle.hpp"
 
 namespace st::io {

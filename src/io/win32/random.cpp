@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "io/random.hpp"
+#include "io/os.hpp"
 
 namespace st::io {
 

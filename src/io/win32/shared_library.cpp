@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/shared_library.hpp"
+#include "io/os.hpp"
 
 #include <windows.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/formatted.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 #include "io/win32/path.hpp"
 #include "io/win32/text.hpp"
 
