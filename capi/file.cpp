@@ -5,8 +5,7 @@
 #include "core/tensor_columns.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
-#include "io/callback_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 #include "options.hpp"
 
 using namespace st;

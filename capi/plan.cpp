@@ -7,7 +7,7 @@
 
 #include "guard.hpp"
 #include "handles.hpp"
-#include "io/buffer.hpp"
+#include "io/memory.hpp"
 #include "options.hpp"
 
 using namespace st;

@@ -1,6 +1,6 @@
 // The threads of a bulk read: each takes batches until none is left, a read fails, or the run is cancelled.
 //
-// docs/engine.md describes the decisions. read_scheduler.cpp makes the batches, io/source_reader.hpp chooses the path,
+// docs/engine.md describes the decisions. read_scheduler.cpp makes the batches, io/source.hpp chooses the path,
 // read_executor.cpp reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -14,7 +14,7 @@
 #include "format/lint.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "format/table.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -6,8 +6,8 @@
 
 #include "core/model_files.hpp"
 #include "core/open_shards.hpp"
-#include "io/file_source.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -68,7 +68,7 @@ CheckpointPtr Checkpoint::open(const char* path, const OpenOptions& options) {
   return open(files_of_model(path), options);
 }
 
-CheckpointPtr Checkpoint::open(std::unique_ptr<io::Folder> directory, const OpenOptions& options) {
+CheckpointPtr Checkpoint::open(std::unique_ptr<io::Directory> directory, const OpenOptions& options) {
   return open(files_of_directory(std::move(directory)), options);
 }
 

@@ -16,7 +16,7 @@
 
 #include "core/memory.hpp"
 #include "core/shard.hpp"
-#include "io/folder.hpp"
+#include "io/directory.hpp"
 
 namespace st::core {
 
@@ -69,7 +69,7 @@ class Checkpoint {
   // Takes ownership of the source, even if this throws.
   static CheckpointPtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
   // Opens the model in a directory of any kind.
-  static CheckpointPtr open(std::unique_ptr<io::Folder> directory, const OpenOptions& options);
+  static CheckpointPtr open(std::unique_ptr<io::Directory> directory, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;

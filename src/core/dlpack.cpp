@@ -9,7 +9,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
-#include "io/huge_pages.hpp"
+#include "io/memory.hpp"
 
 namespace st::core::dlpack {
 

@@ -13,7 +13,7 @@
 #include "format/header.hpp"
 #include "io/atomic_file.hpp"
 #include "io/edited_file.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/file_source.hpp"
-#include "io/os_error.hpp"
+#include "io/os.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 
@@ -152,7 +152,7 @@ Names likely_shards(const Names& shards, std::string_view index) {
   return take_ending(index, kIndexEnding) ? shards_of_set(shards, index) : Names();
 }
 
-Names likely_shards_in(const io::Folder& directory, std::string_view index) {
+Names likely_shards_in(const io::Directory& directory, std::string_view index) {
   try {
     return likely_shards(candidates_in(directory.names()).shards, index);
   } catch (const Error&) {
@@ -162,7 +162,7 @@ Names likely_shards_in(const io::Folder& directory, std::string_view index) {
 
 ModelFiles files_of_index(const char* path) {
   const io::SplitPath split = io::split_path(path);
-  auto directory = io::open_folder(split.folder);
+  auto directory = io::open_directory(split.directory);
   Names likely = likely_shards_in(*directory, split.name);
   return {std::move(directory), split.name, std::move(likely)};
 }
@@ -170,14 +170,14 @@ ModelFiles files_of_index(const char* path) {
 }  // namespace
 
 std::unique_ptr<io::Source> open_file_unless_model(const char* path) {
-  return is_index(path) ? nullptr : io::file_source_unless_folder(path);
+  return is_index(path) ? nullptr : io::file_source_unless_directory(path);
 }
 
 ModelFiles files_of_model(const char* path) {
-  return is_index(path) ? files_of_index(path) : files_of_directory(io::open_folder(path));
+  return is_index(path) ? files_of_index(path) : files_of_directory(io::open_directory(path));
 }
 
-ModelFiles files_of_directory(std::unique_ptr<io::Folder> directory) {
+ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory) {
   const std::string& path = directory->path();
   auto [indexes, shards, files] = candidates_in(directory->names());
   if (contains(indexes, kUsualIndex)) {

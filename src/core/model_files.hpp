@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "io/folder.hpp"
+#include "io/directory.hpp"
 
 namespace st::core {
 
 struct ModelFiles {
-  std::unique_ptr<io::Folder> directory;
+  std::unique_ptr<io::Directory> directory;
   std::string index;  // file name of the index in the directory; empty if there is none
   // Without an index: the model's files, ascending by number. With an index: a guess at the files that it names, in byte
   // order.
@@ -31,6 +31,6 @@ ModelFiles files_of_model(const char* path);
 
 // Chooses the model of a directory (docs/format.md 2.4). If there is no model or more than one, throws an error that names
 // two candidates.
-ModelFiles files_of_directory(std::unique_ptr<io::Folder> directory);
+ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory);
 
 }  // namespace st::core

@@ -18,8 +18,8 @@
 #include "base/compiler.hpp"
 #include "base/parallel_for.hpp"
 #include "base/text.hpp"
-#include "io/folder.hpp"
-#include "io/os_error.hpp"
+#include "io/directory.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -15,11 +15,11 @@
 
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
-#include "core/model_files.hpp"
 #include "core/memory.hpp"
+#include "core/model_files.hpp"
 #include "format/finding.hpp"
 #include "format/shard_index/shard_index.hpp"
-#include "io/identity.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "base/checked.hpp"
-#include "io/buffer.hpp"
+#include "io/memory.hpp"
 
 namespace st::core {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/read_request.hpp"
-#include "io/source_reader.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "io/file_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 

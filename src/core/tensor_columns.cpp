@@ -6,7 +6,7 @@
 #include <limits>
 #include <new>
 
-#include "io/huge_pages.hpp"
+#include "io/memory.hpp"
 
 namespace st::core {
 

@@ -10,7 +10,7 @@
 #include "base/checked.hpp"
 #include "base/compiler.hpp"
 #include "base/text.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 
 namespace st::core {
 

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/buffer.hpp"
-#include "io/numa.hpp"
+#include "io/memory.hpp"
 
 namespace st::device {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/ops.hpp"
-#include "io/shared_library.hpp"
+#include "io/os.hpp"
 
 namespace st::device {
 

@@ -1,7 +1,7 @@
-// A regular file whose metadata is about to be changed, held against other editors.
+// A regular file whose metadata is about to be changed, locked against other editors.
 //
-// The lock (flock) is advice: it keeps two edits by this library from losing one another's change. Readers do not ask
-// for it; what keeps half of a change from them is in edit_lock.hpp.
+// The lock (flock) is advisory: it keeps two edits by this library from losing one another's change. Readers do not ask
+// for it. Another lock keeps half of a change from them (posix/edit.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,21 +9,20 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/identity.hpp"
 #include "io/source.hpp"
 
 namespace st::io {
 
 class EditedFile {
  public:
-  // Throws Status::open, also if the file cannot be locked, and Status::state if another process is editing.
+  // Throws Status::open, even if the file cannot be locked, and Status::state if another process edits it for two seconds.
   static EditedFile open(const char* path);
 
   EditedFile(EditedFile&& other) noexcept;
   EditedFile& operator=(EditedFile&&) = delete;
   ~EditedFile();
 
-  // For reading. To be taken once.
+  // Returns the source of its bytes, once.
   std::unique_ptr<Source> take_source();
 
   // The file as it was before anything was read.
@@ -31,11 +30,11 @@ class EditedFile {
 
   enum class Patch : std::uint8_t {
     done,
-    changed,  // it is no longer as it was seen
-    refused,  // there are no locks to keep readers from seeing half of the change
+    changed,  // it is no longer in the state seen()
+    refused,  // without locks, readers could see half of the change
   };
 
-  // One write. A process that is killed has written all of it or nothing if it lies inside one page (4096 bytes).
+  // Writes once. A killed process has written all of it or nothing, if it is inside one page (4096 bytes).
   // Status::state if another process has held the lock for two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 

@@ -1,10 +1,13 @@
+// The default reader, and the sources that need no system: memory and callbacks.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/source.hpp"
 
+#include <cstring>
+#include <mutex>
+#include <new>
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/source_reader.hpp"
 
 namespace st::io {
 
@@ -34,6 +37,53 @@ class DefaultReader final : public SourceReader {
   }
 };
 
+class MemorySource final : public Source {
+ public:
+  MemorySource(const void* data, std::uint64_t size, void (*release)(void* ctx), void* ctx)
+      : Source(size), data_(static_cast<const std::byte*>(data)), release_(release), ctx_(ctx) {}
+  ~MemorySource() override {
+    if (release_ != nullptr) release_(ctx_);
+  }
+
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    if (n != 0) std::memcpy(dst, data_ + offset, n);
+  }
+  const std::byte* view() const override { return data_; }
+
+ private:
+  const std::byte* const data_;
+  void (*const release_)(void* ctx);
+  void* const ctx_;
+};
+
+class CallbackSource final : public Source {
+ public:
+  CallbackSource(const Callbacks& callbacks, std::uint64_t size) : Source(size), callbacks_(callbacks) {}
+  ~CallbackSource() override {
+    if (callbacks_.close != nullptr) callbacks_.close(callbacks_.ctx);
+  }
+
+  Traits traits() const override {
+    Traits traits;
+    traits.serial = callbacks_.serial;
+    traits.calls_back = true;
+    return traits;
+  }
+
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    if (n == 0) return;
+    std::unique_lock alone(reading_, std::defer_lock);
+    if (callbacks_.serial) alone.lock();
+    const std::int32_t code = callbacks_.read_at(callbacks_.ctx, offset, dst, n);
+    if (code == 0) return;
+    fail_at(Status::callback, offset, "the source's read_at returned {} for {} bytes at {}", code, n, offset);
+  }
+
+ private:
+  const Callbacks callbacks_;
+  mutable std::mutex reading_;
+};
+
 }  // namespace
 
 void Source::read_many(std::span<const Read> reads) const {
@@ -42,6 +92,20 @@ void Source::read_many(std::span<const Read> reads) const {
 
 std::unique_ptr<SourceReader> Source::open_reader(Cache /*cache*/) const {
   return std::make_unique<DefaultReader>(*this);
+}
+
+std::unique_ptr<Source> memory_source(const void* data, std::uint64_t size, void (*release)(void* ctx), void* ctx) {
+  std::unique_ptr<Source> source(new (std::nothrow) MemorySource(data, size, release, ctx));
+  if (source != nullptr) return source;
+  if (release != nullptr) release(ctx);
+  throw std::bad_alloc();
+}
+
+std::unique_ptr<Source> callback_source(const Callbacks& callbacks, std::uint64_t size) {
+  std::unique_ptr<Source> source(new (std::nothrow) CallbackSource(callbacks, size));
+  if (source != nullptr) return source;
+  if (callbacks.close != nullptr) callbacks.close(callbacks.ctx);
+  throw std::bad_alloc();
 }
 
 }  // namespace st::io

@@ -1,8 +1,8 @@
-// Bytes that can be read at random: a file, part of a file, the caller's memory, the caller's callbacks, or whatever else
-// implements this interface (docs/design.md, "Sources").
+// Bytes that can be read at random: a file, a part of a file, the caller's memory, the caller's callbacks, or another
+// implementation of this interface (docs/design.md, "Sources").
 //
-// view() is the zero-copy way and may raise SIGBUS when somebody truncates the file; read_at() is the safe way and
-// throws instead. Once prepare() has returned a source does not change: any thread may call the const functions.
+// view() is the zero-copy way. It may raise SIGBUS if another process truncates the file. read_at() throws instead.
+// After prepare() has returned, a source does not change, and any thread may call the const functions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,21 +12,33 @@
 #include <optional>
 #include <span>
 
-#include "io/advice.hpp"
-#include "io/identity.hpp"
+#include "io/memory.hpp"
 
 namespace st::io {
 
 class SourceReader;
 
+// One state of one file. Each write, change of access, rename, link or replacement changes it.
+struct Identity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t modified[2] = {};  // seconds, nanoseconds
+  std::int64_t changed[2] = {};
+
+  bool operator==(const Identity&) const = default;
+  // Returns true for any state of the same file, for example after a write.
+  bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
+};
+
 enum class Mode : std::uint8_t {
-  automatic,      // map when a view is wanted; read where mapping is refused, or known to be slow (network, FUSE)
+  automatic,      // map when a view is wanted; read if mapping is refused, or known to be slow (network, FUSE)
   map,            // read-only mapping
   copy_on_write,  // private writable mapping that reserves no memory
   read,           // no mapping
 };
 
-// What a bulk read does with the system's page cache.
+// What a bulk read does with the system's page cache: buffered (through) or direct (around) reads.
 enum class Cache : std::uint8_t { automatic, through, around };
 
 // One read: where its bytes are in the source, and where they go.
@@ -37,14 +49,14 @@ struct Read {
 };
 
 struct Traits {
-  // Where byte 0 lies in what is read in aligned blocks, such as the file that the source is a part of.
+  // The position of byte 0 in the file that the source is a part of. Direct reads are aligned in that file.
   std::uint64_t origin = 0;
-  // How many bytes arrive in the time that one request takes, where its answer has to be waited for. Unwanted bytes
-  // between two wanted ranges are read along if they are fewer.
+  // Request latency expressed in bytes (latency × bandwidth). A smaller gap between two ranges is also read (and
+  // dropped).
   std::uint64_t request_cost = std::uint64_t{128} << 10;
-  // Whether read_many() makes one request of adjacent reads. If not, reading a gap between two of them saves nothing.
+  // read_many() makes one request of adjacent reads. If not, reading a gap between two of them saves nothing.
   bool joins_reads = false;
-  // One thread at a time is let in to read, so that several are no faster.
+  // One thread reads at a time, so several are no faster.
   bool serial = false;
   // Reading calls a function of the caller, which may run other plans.
   bool calls_back = false;
@@ -58,7 +70,7 @@ class Source {
 
   std::uint64_t size() const { return size_; }
 
-  // As errors name it, and st_get_shard_path() returns it; empty if it has no name. Valid as long as the source.
+  // The name in errors and in st_get_shard_path(); empty if there is none. Valid as long as the source.
   virtual const char* name() const { return ""; }
 
   // The file that the source reads, in the state in which it was opened. nullopt if the source is not a file.
@@ -66,32 +78,32 @@ class Source {
 
   virtual Traits traits() const { return {}; }
 
-  // All n bytes, which lie inside size(), or an error: Status::truncated when the source has become shorter,
-  // Status::read otherwise.
+  // Reads all n bytes, which are inside size(). Throws Status::truncated if the source has become shorter, otherwise
+  // Status::read.
   virtual void read_at(std::uint64_t offset, void* dst, std::size_t n) const = 0;
 
-  // Several reads, ascending, as few requests as the source can make of them. By default one after another.
+  // Does several reads, in ascending order, with as few requests as the source can. By default one after another.
   virtual void read_many(std::span<const Read> reads) const;
 
-  // For a bulk read, which lives no longer than the source. By default one that calls view() and read_many().
+  // Returns a reader for a bulk read, valid as long as the source. The default reader calls view() and read_many().
   virtual std::unique_ptr<SourceReader> open_reader(Cache cache) const;
 
-  // Called once, before the source is shared: view() then works as the mode says. `may_keep_open` is false where so many
-  // sources are open that this one gives back what the system has few of, such as a descriptor.
+  // Called once, before the source is shared. view() then works as the mode says. With `may_keep_open` false, so many
+  // sources are open that this one gives up scarce resources, such as its descriptor.
   virtual void prepare(Mode /*mode*/, bool /*may_keep_open*/) {}
 
-  // The bytes themselves, or nullptr when they must be read, as where the file is shorter by now.
+  // Returns the bytes in memory, or nullptr if they must be read, for example because the file is shorter by now.
   virtual const std::byte* view() const { return nullptr; }
 
-  // Whether what view() gives may be written to, which changes nothing else.
+  // Whether the caller may write to the view. Such writes change nothing else.
   virtual bool view_is_writable() const { return false; }
 
   virtual void advise(std::uint64_t /*offset*/, std::uint64_t /*n*/, Advice /*advice*/) const {}
 
-  // Whether somebody may have been writing to these bytes while they were read just now.
+  // Whether another process may have been writing to these bytes while they were read just now.
   virtual bool changed_lately() const { return false; }
 
-  // Keeps edits in place away as long as it lives. nullptr where that cannot be had.
+  // Excludes edits in place as long as the result exists. nullptr if that is not possible.
   virtual std::shared_ptr<const void> lock_out_edits() const { return nullptr; }
 
  protected:
@@ -100,5 +112,76 @@ class Source {
  private:
   const std::uint64_t size_;
 };
+
+// How the bytes of a bulk read travel. Direct reads cost a tenth of the processor time, and no page cache.
+enum class ReadPath : std::uint8_t {
+  cached,  // copied out of the page cache, or of memory
+  wait,    // from a disk through the page cache, or from a network or callback: slow, and worth many readers
+  direct,  // from a disk around the page cache
+};
+
+// Chooses the path of the bytes of one source in a bulk read, and reads them. Positions are offsets plus
+// Traits::origin. Any thread may call these functions.
+class SourceReader {
+ public:
+  SourceReader(const SourceReader&) = delete;
+  SourceReader& operator=(const SourceReader&) = delete;
+  virtual ~SourceReader() = default;
+
+  const Source& source() const { return source_; }
+
+  // Whether [begin, end) is in memory, as of now.
+  virtual bool is_cached(std::uint64_t begin, std::uint64_t end) = 0;
+
+  // As of now. ReadPath::direct takes whole multiples of alignment() only.
+  virtual ReadPath path_for(std::uint64_t begin, std::uint64_t end) = 0;
+
+  // Positions, lengths and addresses of direct reads are multiples of this, once path_for() has returned direct.
+  virtual std::uint64_t alignment() const { return 1; }
+
+  // Does reads in ascending order. Neighbours are one request. Only the bytes before `needed_end` must exist. Returns
+  // false if direct reads turn out not to work for this source or this memory; another path does.
+  [[nodiscard]] virtual bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) = 0;
+
+  // Closes descriptors. No thread is reading, and none will.
+  virtual void retire() {}
+
+  // Closes the descriptors that no thread is using. They are reopened when they are needed.
+  virtual void close_idle() {}
+
+ protected:
+  explicit SourceReader(const Source& source) : source_(source) {}
+
+ private:
+  const Source& source_;
+};
+
+// ---- the sources -------------------------------------------------------------------------------------------------
+
+// The caller's memory. `release`, which may be nullptr, is called exactly once, even if this throws. The bytes are valid
+// until then.
+std::unique_ptr<Source> memory_source(const void* data, std::uint64_t size, void (*release)(void* ctx), void* ctx);
+
+struct Callbacks {
+  // Returns 0 if all n bytes were read, any other number if not. Called from any number of threads, unless serial.
+  std::int32_t (*read_at)(void* ctx, std::uint64_t offset, void* dst, std::size_t n) = nullptr;
+  void (*close)(void* ctx) = nullptr;  // may be nullptr
+  void* ctx = nullptr;
+  bool serial = false;  // two threads must not call read_at at once
+};
+
+// The caller's callbacks. `close` is called exactly once, even if this throws.
+std::unique_ptr<Source> callback_source(const Callbacks& callbacks, std::uint64_t size);
+
+// The first files of a model keep their descriptor so that they can be mapped later. The rest are mapped at open, or
+// reopened by path for each read.
+inline constexpr std::size_t kMostKeptOpen = 64;
+
+// The file at this path; nullptr if the path is a directory. Follows links. Anything else than a regular file (FIFO,
+// socket, device, /proc, /sys) is an error that says what it is, and never blocks.
+std::unique_ptr<Source> file_source_unless_directory(const char* path);
+
+// `size` bytes from `offset` on of the caller's open descriptor, which is duplicated. size 0: to the end of the file.
+std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size);
 
 }  // namespace st::io

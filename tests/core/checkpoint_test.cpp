@@ -13,7 +13,7 @@
 
 #include "../format/file_front.hpp"
 #include "base/error.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {

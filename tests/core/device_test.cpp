@@ -35,8 +35,7 @@
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
-#include "io/callback_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {

@@ -27,8 +27,8 @@
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "io/edited_file.hpp"
-#include "io/file_source.hpp"
-#include "io/posix/edit_lock.hpp"
+#include "io/posix/edit.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {
@@ -539,7 +539,7 @@ TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
   ASSERT_TRUE(first->held());
   bool locked = false;
   std::thread waiting([&] {
-    const io::EditLock lock = io::EditLock::of_name(inside.get(), fs::path(path).filename().string(), true);
+    const io::EditLock lock = io::EditLock::of_name(inside.get(), fs::path(path).filename().string());
     struct flock seen {};
     seen.l_type = F_WRLCK;
     seen.l_whence = SEEK_SET;

@@ -10,7 +10,7 @@
 #include "../format/file_front.hpp"
 #include "base/text.hpp"
 #include "core/plan.hpp"
-#include "io/callback_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {

@@ -32,9 +32,7 @@
 #include "../io/nothrow.hpp"
 #include "../io/read_faults.hpp"
 #include "base/error.hpp"
-#include "io/callback_source.hpp"
-#include "io/file_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 
 namespace {
 

@@ -17,7 +17,7 @@
 
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
-#include "io/file_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {
@@ -38,7 +38,7 @@ class ReadExecutorTest : public testing::Test {
     ASSERT_EQ(fsync(file), 0);
     close(file);
     path = name;
-    source = io::file_source_unless_folder(name.c_str());
+    source = io::file_source_unless_directory(name.c_str());
   }
   void TearDown() override {
     read_faults::disarm();

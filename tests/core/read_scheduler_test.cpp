@@ -17,9 +17,7 @@
 
 #include "../io/read_faults.hpp"
 #include "format/slice.hpp"
-#include "io/callback_source.hpp"
-#include "io/file_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {
@@ -74,7 +72,7 @@ class SparseFile {
     EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
     close(file);
     path_ = name;
-    source_ = io::file_source_unless_folder(name.c_str());
+    source_ = io::file_source_unless_directory(name.c_str());
   }
   ~SparseFile() { unlink(path_.c_str()); }
   SparseFile(const SparseFile&) = delete;

@@ -25,10 +25,9 @@
 #include "core/plan.hpp"
 #include "core/read_scheduler.hpp"
 #include "core/writer.hpp"
-#include "io/folder.hpp"
-#include "io/os_error.hpp"
+#include "io/directory.hpp"
+#include "io/os.hpp"
 #include "io/source.hpp"
-#include "io/source_reader.hpp"
 
 namespace st::core {
 namespace {
@@ -71,7 +70,7 @@ class RemoteSource final : public io::Source {
   const io::Traits traits_;
 };
 
-class RemoteFolder final : public io::Folder {
+class RemoteFolder final : public io::Directory {
  public:
   RemoteFolder(const std::map<std::string, std::string>& objects, Requests& requests)
       : objects_(objects), requests_(requests) {}
@@ -281,7 +280,7 @@ TEST(Folders, AShardThatIsNotThereIsMissing) {
 
 // Where a thread is started, it opens the shard while the index is read.
 TEST(Folders, AnIndexOfOneShardStartsNoThread) {
-  class WatchedFolder final : public io::Folder {
+  class WatchedFolder final : public io::Directory {
    public:
     WatchedFolder(const std::map<std::string, std::string>& objects, Requests& requests) : folder_(objects, requests) {}
     const std::string& path() const override { return folder_.path(); }

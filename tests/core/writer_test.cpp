@@ -22,8 +22,7 @@
 #include "base/text.hpp"
 #include "core/checkpoint.hpp"
 #include "core/small_writes.hpp"
-#include "io/callback_source.hpp"
-#include "io/memory_source.hpp"
+#include "io/source.hpp"
 
 namespace st::core {
 namespace {

@@ -302,10 +302,10 @@ TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
 // ---- copying -------------------------------------------------------------------------------------------------------
 
 TEST_P(AtomicFileTest, copies_a_mapped_file_without_a_free_descriptor) {
-  if (!has_linux_io()) GTEST_SKIP() << "this build reads pages that may be gone through a pipe";
+  if (!has_linux_io()) GTEST_SKIP() << "this build copies no mapped pages";
   const std::string data(100'000, 'd');
   put(path("source"), data);
-  PlainFile plain = PlainFile::open(path("source").c_str());
+  RegularFile plain = RegularFile::open(path("source").c_str());
   FileSource source(std::move(plain), 0, data.size());
   source.map(Mode::map);
   source.release_descriptor();
@@ -330,7 +330,7 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
   ASSERT_EQ(pwrite(made, "begin", 5, 0), 5);
   ASSERT_EQ(pwrite(made, "middle", 6, kSize / 2 + 12345), 6);
   close(made);
-  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize);
+  const FileSource source(RegularFile::open(path("source").c_str()), 0, kSize);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(kSize + 8);
   file.copy_at(8, source, 0, kSize);
@@ -339,7 +339,7 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
   ASSERT_EQ(stat(path().c_str(), &status), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kSize + 8);
   EXPECT_LT(status.st_blocks, 1000);
-  const PlainFile now = PlainFile::open(path().c_str());
+  const RegularFile now = RegularFile::open(path().c_str());
   std::array<char, 14> bytes{};
   now.read_at(8, bytes.data(), bytes.size());
   EXPECT_EQ(std::string_view(bytes.data(), 6), std::string_view("begin\0", 6));
@@ -355,7 +355,7 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   const Descriptor probe(open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (copy_file_range(theirs.get(), nullptr, probe.get(), nullptr, 1, 0) != 1) GTEST_SKIP() << "this one cannot";
   for (const bool by_path : {false, true}) {
-    PlainFile plain = by_path ? PlainFile::open(path("source").c_str()) : PlainFile::duplicate(theirs.get());
+    RegularFile plain = by_path ? RegularFile::open(path("source").c_str()) : RegularFile::duplicate(theirs.get());
     const FileSource source(std::move(plain), 100, 299'900);
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.set_size(1000 + 200'000);
@@ -375,7 +375,7 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
   if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   constexpr std::size_t kSize = std::size_t{2} << 20;
   put(path("source"), std::string(kSize + 8, 'x'));
-  const FileSource source(PlainFile::open(path("source").c_str()), 0, kSize + 8);
+  const FileSource source(RegularFile::open(path("source").c_str()), 0, kSize + 8);
   const struct {
     std::size_t from, to, size;
     bool takes;
@@ -406,7 +406,7 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
 // A file cut while it is copied ends in an error, not in zeros.
 TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   put(path("source"), std::string(100, 'x'));
-  const FileSource source(PlainFile::open(path("source").c_str()), 0, 100);
+  const FileSource source(RegularFile::open(path("source").c_str()), 0, 100);
   ASSERT_EQ(truncate(path("source").c_str(), 50), 0);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(100);
@@ -418,7 +418,7 @@ TEST_P(AtomicFileTest, copying_from_a_descriptor_leaves_its_position) {
   put(path("source"), std::string(100, 'x'));
   const int theirs = open(path("source").c_str(), O_RDONLY);
   ASSERT_EQ(lseek(theirs, 7, SEEK_SET), 7);
-  const FileSource source(PlainFile::duplicate(theirs), 0, 100);
+  const FileSource source(RegularFile::duplicate(theirs), 0, 100);
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.set_size(100);
   file.copy_at(0, source, 0, 100);
@@ -733,7 +733,7 @@ TEST_P(AtomicFileTest, a_descriptor_by_another_name_is_refused) {
   fs::create_symlink(by_process, path("link"));
   fs::create_symlink(formatted("/dev/../dev/fd/{}", n), path("other"));
   for (const std::string& name :
-       {by_process, formatted("/proc/self/task/{}/fd/{}", getpid(), n), formatted("/dev/../dev/fd/{}", n),
+       {by_process, formatted("/proc/{}/task/{}/fd/{}", getpid(), getpid(), n), formatted("/dev/../dev/fd/{}", n),
         formatted("//proc/self/fd/{}", n), path("link"), path("other"), formatted("{}", n)}) {
     const int result = in_child([&] {
       if (chdir("/proc/self/fd") != 0) return 99;

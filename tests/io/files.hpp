@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
-#include "io/posix/identity.hpp"
+#include "io/posix/file.hpp"
 
 namespace st::io {
 

@@ -1,11 +1,14 @@
-// A source that brings no reader of its own.
+// Sources that need no system: memory, callbacks, and what every source does by default.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/source.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <optional>
+#include <string>
+
 #include "base/error.hpp"
-#include "io/source_reader.hpp"
 
 namespace st::io {
 namespace {
@@ -43,6 +46,120 @@ TEST(Source, AnErrorIsToldWhereItIsInTheWholeFile) {
     } catch (const Error& error) {
       EXPECT_EQ(error.offset, knows_where ? kOrigin + 7 : kNowhere);
     }
+  }
+}
+
+void count(void* ctx) { ++*static_cast<int*>(ctx); }
+
+std::string read(const Source& source, std::uint64_t offset, std::size_t n) {
+  std::string bytes(n, '?');
+  source.read_at(offset, bytes.data(), n);
+  return bytes;
+}
+
+TEST(MemorySource, IsReleasedOnceWhenItEnds) {
+  const std::string bytes = "0123456789";
+  int released = 0;
+  {
+    const auto source = memory_source(bytes.data(), bytes.size(), count, &released);
+    EXPECT_EQ(source->size(), 10U);
+    EXPECT_EQ(read(*source, 2, 5), "23456");
+    EXPECT_EQ(reinterpret_cast<const char*>(source->view()), bytes.data());
+    EXPECT_STREQ(source->name(), "");
+    EXPECT_FALSE(source->changed_lately());
+    EXPECT_EQ(source->lock_out_edits(), nullptr);
+    EXPECT_EQ(released, 0);
+  }
+  EXPECT_EQ(released, 1);
+}
+
+TEST(MemorySource, WithoutAReleaseNothingIsCalled) {
+  EXPECT_EQ(read(*memory_source("abc", 3, nullptr, nullptr), 1, 2), "bc");
+}
+
+TEST(MemorySource, NoBytesMayBeAtNoAddress) {
+  const auto source = memory_source(nullptr, 0, nullptr, nullptr);
+  EXPECT_EQ(read(*source, 0, 0), "");
+  EXPECT_EQ(source->view(), nullptr);
+}
+
+TEST(MemorySource, IsCachedWhateverTheCacheIsToDo) {
+  const auto source = memory_source("abc", 3, nullptr, nullptr);
+  for (const Cache cache : {Cache::automatic, Cache::through, Cache::around}) {
+    EXPECT_EQ(source->open_reader(cache)->path_for(0, 3), ReadPath::cached);
+  }
+}
+
+struct Given {
+  std::string bytes;
+  int closed = 0;
+  std::int32_t code = 0;
+};
+
+std::int32_t read_callback(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+  const auto& given = *static_cast<const Given*>(ctx);
+  if (given.code == 0) std::memcpy(dst, given.bytes.data() + offset, n);
+  return given.code;
+}
+
+void close_callback(void* ctx) { ++static_cast<Given*>(ctx)->closed; }
+
+std::string read(const Source& source, std::uint64_t offset, std::size_t n) {
+  std::string bytes(n, '?');
+  source.read_at(offset, bytes.data(), n);
+  return bytes;
+}
+
+TEST(CallbackSource, AreAskedAndClosed) {
+  Given given{"0123456789", 0, 0};
+  {
+    const auto source = callback_source({read_callback, close_callback, &given}, given.bytes.size());
+    for (const Mode mode : {Mode::automatic, Mode::map, Mode::copy_on_write, Mode::read}) source->prepare(mode, true);
+    EXPECT_EQ(source->view(), nullptr);
+    EXPECT_EQ(read(*source, 1, 9), "123456789");
+    given.code = -7;
+    std::optional<Error> error;
+    try {
+      read(*source, 3, 5);
+    } catch (const Error& caught) {
+      error = caught;
+    }
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status, Status::callback);
+    EXPECT_EQ(error->offset, 3U);
+    EXPECT_NE(error->message.find("-7"), std::string::npos);
+    EXPECT_EQ(read(*source, 5, 0), "");  // nothing is not asked for
+  }
+  EXPECT_EQ(given.closed, 1);
+}
+
+TEST(CallbackSource, IsWaitedForWhateverTheCacheIsToDo) {
+  Given given{"abc", 0, 0};
+  const auto source = callback_source({read_callback, nullptr, &given}, 3);
+  for (const Cache cache : {Cache::automatic, Cache::through, Cache::around}) {
+    EXPECT_EQ(source->open_reader(cache)->path_for(0, 3), ReadPath::wait);
+  }
+}
+
+TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
+  struct Case {
+    const char* name;
+    Identity other;
+    bool same_file;
+  };
+  const Identity given{1, 2, 3, {4, 5}, {6, 7}};
+  const Case cases[] = {
+      {"device", {9, 2, 3, {4, 5}, {6, 7}}, false},        {"inode", {1, 9, 3, {4, 5}, {6, 7}}, false},
+      {"size", {1, 2, 9, {4, 5}, {6, 7}}, true},           {"modified, seconds", {1, 2, 3, {9, 5}, {6, 7}}, true},
+      {"modified, rest", {1, 2, 3, {4, 9}, {6, 7}}, true}, {"changed, seconds", {1, 2, 3, {4, 5}, {9, 7}}, true},
+      {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true},
+  };
+  EXPECT_TRUE(given == given);
+  EXPECT_TRUE(given.same_file(given));
+  for (const Case& which : cases) {
+    EXPECT_FALSE(given == which.other) << which.name;
+    EXPECT_EQ(given.same_file(which.other), which.same_file) << which.name;
+    EXPECT_EQ(which.other.same_file(given), which.same_file) << which.name;
   }
 }
 

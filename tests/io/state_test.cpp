@@ -17,9 +17,9 @@
 
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/directory.hpp"
 #include "io/edited_file.hpp"
-#include "io/folder.hpp"
-#include "io/posix/edit_lock.hpp"
+#include "io/posix/edit.hpp"
 #include "io/posix/temp_file.hpp"
 #include "read_faults.hpp"
 #include "system.hpp"
@@ -38,14 +38,14 @@ class StateTest : public FolderTest {
 
 TEST_F(StateTest, a_file_is_not_opened_as_a_folder) {
   put(path("file"), "x");
-  EXPECT_EQ(error_of([&] { open_folder(path("file")); }).os_error, ENOTDIR);
-  EXPECT_EQ(error_of([&] { open_folder(path("absent")); }).os_error, ENOENT);
-  EXPECT_EQ(error_of([&] { open_folder(path(".")); }).status, Status::ok);
+  EXPECT_EQ(error_of([&] { open_directory(path("file")); }).os_error, ENOTDIR);
+  EXPECT_EQ(error_of([&] { open_directory(path("absent")); }).os_error, ENOENT);
+  EXPECT_EQ(error_of([&] { open_directory(path(".")); }).status, Status::ok);
 }
 
 TEST_F(StateTest, the_names_of_a_folder_are_all_but_its_own_in_order) {
   for (const char* const name : {"b", ".b", "..b", "...", "a", "B"}) put(path(name), "x");
-  const auto opened = open_folder(path("."));
+  const auto opened = open_directory(path("."));
   EXPECT_EQ(opened->names(), (std::vector<std::string>{"...", "..b", ".b", "B", "a", "b"}));
 }
 
@@ -56,8 +56,8 @@ TEST_F(StateTest, the_lock_of_a_file_with_a_path_takes_no_descriptor) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "bytes");
   const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
-  const PlainFile by_path = PlainFile::open(path().c_str());
-  const PlainFile by_descriptor = PlainFile::duplicate(theirs.get());
+  const RegularFile by_path = RegularFile::open(path().c_str());
+  const RegularFile by_descriptor = RegularFile::duplicate(theirs.get());
   const Descriptor editor(::open(path().c_str(), O_RDWR | O_CLOEXEC));
   const auto is_locked = [&] {
     struct flock lock {};
@@ -65,7 +65,7 @@ TEST_F(StateTest, the_lock_of_a_file_with_a_path_takes_no_descriptor) {
     lock.l_whence = SEEK_SET;
     return fcntl(editor.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_RDLCK;
   };
-  for (const PlainFile* const file : {&by_path, &by_descriptor}) {
+  for (const RegularFile* const file : {&by_path, &by_descriptor}) {
     const EditLock lock = EditLock::shared(*file);
     EXPECT_TRUE(lock.held());
     EXPECT_TRUE(is_locked());
@@ -160,14 +160,14 @@ TEST_F(StateTest, a_lease_of_another_process_is_waited_for) {
     int kind;
     std::function<void(const std::string& path)> run;
   } cases[] = {
-      {"opening", F_WRLCK, [](const std::string& at) { PlainFile::open(at.c_str()); }},
+      {"opening", F_WRLCK, [](const std::string& at) { RegularFile::open(at.c_str()); }},
       {"reopening by path", F_WRLCK, [](const std::string& at) { EditedFile::open(at.c_str()); }},
       {"reopening for writing", F_RDLCK, [](const std::string& at) { EditedFile::open(at.c_str()); }},
       {"saving", F_WRLCK, [](const std::string& at) { write(at, "new"); }},
       {"locking the name", F_WRLCK,
        [](const std::string& at) {
          const Descriptor inside(::open(fs::path(at).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-         const EditLock lock = EditLock::of_name(inside.get(), fs::path(at).filename().string(), true);
+         const EditLock lock = EditLock::of_name(inside.get(), fs::path(at).filename().string());
          EXPECT_EQ(lock.held(), has_linux_io());
        }},
   };
@@ -230,9 +230,9 @@ TEST_F(StateTest, a_thread_with_a_table_of_descriptors_of_its_own_meets_no_other
     problem = error_of([&] {
                 write(path("new"), "new");
                 write(path("old"), "newer");
-                const PlainFile file = PlainFile::duplicate(::open(path("read").c_str(), O_RDONLY | O_CLOEXEC));
+                const RegularFile file = RegularFile::duplicate(::open(path("read").c_str(), O_RDONLY | O_CLOEXEC));
                 if (has_linux_io()) file.reopen(0);
-                const Descriptor again = PlainFile::open(path("read").c_str()).reopen(0);
+                const Descriptor again = RegularFile::open(path("read").c_str()).reopen(0);
                 if (pread(again.get(), bytes.data(), bytes.size(), 0) < 0) bytes = "?";
               }).message;
   });

@@ -1,21 +1,26 @@
+// Atomic files of POSIX systems: the bytes go to a temporary file, which commit() links or renames to the target's name.
+// Streams (FIFOs, devices, descriptors) are written directly.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/posix/atomic_file.hpp"
+#include "io/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/posix/edit.hpp"
 #include "io/posix/file_source.hpp"
-#include "io/posix/nameless_file.hpp"
-#include "io/posix/space.hpp"
+#include "io/posix/system.hpp"
+#include "io/posix/target.hpp"
 #include "io/posix/temp_file.hpp"
-#include "io/posix/write_all.hpp"
 
 namespace st::io {
 
@@ -23,8 +28,8 @@ namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-// None when the path leads elsewhere or nowhere by now, or no descriptor is free: the source may have a mapping.
-Descriptor reopen_if_possible(const PlainFile& file) {
+// Returns none if the path leads elsewhere or nowhere by now, or no descriptor is free. The source may have a mapping.
+Descriptor reopen_if_possible(const RegularFile& file) {
   try {
     return file.reopen(0);
   } catch (const Error&) {
@@ -32,7 +37,57 @@ Descriptor reopen_if_possible(const PlainFile& file) {
   }
 }
 
+// Errors of permission or support, not of the disk: a sandbox, a security module, no /proc.
+bool is_refusal(int error) {
+  return error == EPERM || error == EACCES || error == ENOSYS || error == ENOENT || error == EOPNOTSUPP ||
+         error == EINVAL || error == EXDEV || error == ELOOP;
+}
+
 }  // namespace
+
+class AtomicFile::State {
+ public:
+  State() = default;
+  State(State&&) = delete;
+  ~State();
+
+  void open(const char* path, const CreateOptions& options);
+  bool in_order() const { return in_order_; }
+  void set_size(std::uint64_t size) const;
+  void reserve(std::uint64_t size) const;
+  void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
+  void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
+  void commit();
+  void commit_over(const Identity& seen);
+
+ private:
+  void open_temp_file();
+  mode_t first_mode() const;
+  std::optional<Access> access_now() const;
+  uid_t owner() const;
+  void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
+  void finish_stream();
+  void take_over_access();
+  void finish_bytes(int error_of_closing);
+  void publish();
+  void name_temp_file();
+  void require_unchanged() const;
+  void sync_directory() const;
+
+  Target target_;
+  CreateOptions options_;
+  Descriptor file_;
+  Descriptor to_close_;  // another descriptor of the file: network filesystems report errors when one is closed
+  Descriptor directory_to_sync_;
+  std::optional<Access> access_;  // of the old file; none: as the umask says
+  std::optional<Identity> only_over_;
+  std::string temp_name_;  // of the temporary file; empty: none
+  pid_t process_ = 0;      // the process that made this object
+  bool in_order_ = false;
+  mutable std::uint64_t position_ = 0;  // of a stream
+};
+
+// ---- opening -------------------------------------------------------------------------------------------------------
 
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
@@ -53,72 +108,44 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   open_temp_file();
 }
 
-// A process forked meanwhile has a copy of this object, and nothing to remove.
+// A forked process has a copy of this object, and must not remove the parent's file.
 AtomicFile::State::~State() {
   if (temp_name_.empty() || process_ != getpid()) return;
-  unlinkat(target_.folder.get(), temp_name_.c_str(), 0);
+  unlinkat(target_.directory.get(), temp_name_.c_str(), 0);
   unlock_temp_file(file_.get());
 }
 
-// ---- the public class ------------------------------------------------------------------------------------------------
-
-AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
-  AtomicFile file;
-  file.state_ = std::make_unique<State>();
-  file.state_->open(path, options);
-  file.in_order_ = file.state_->in_order();
-  return file;
-}
-
-AtomicFile::AtomicFile() = default;
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
-AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept = default;
-AtomicFile::~AtomicFile() = default;
-
-void AtomicFile::set_size(std::uint64_t size) const { state_->set_size(size); }
-void AtomicFile::reserve(std::uint64_t size) const { state_->reserve(size); }
-void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
-  state_->write_at(offset, data, n);
-}
-void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
-  state_->copy_at(offset, source, from, n);
-}
-void AtomicFile::commit() { state_->commit(); }
-void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); }
-
-// ---- opening -----------------------------------------------------------------------------------------------------
-
 void AtomicFile::State::open_temp_file() {
   if (options_.sync) {
-    folder_to_sync_ = open_file(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
-    if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
+    directory_to_sync_ = open_file(target_.directory.get(), ".", O_RDONLY | O_DIRECTORY);
+    if (!directory_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
-  // A nameless file that replaces nothing gets its target's name at once; if it cannot, name_temp_file() sweeps.
-  file_ = open_nameless(target_.folder.get(), first_mode());
+  // An unnamed file that replaces nothing gets its target's name at once. If it cannot, name_temp_file() sweeps.
+  file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
-  if (!nameless || access_) sweep_temp_files(target_.folder.get(), target_.name, owner());
-  if (!nameless) file_ = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
+  if (!nameless || access_) sweep_temp_files(target_.directory.get(), target_.name, owner());
+  if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
-  // commit() will need this. A refused fchmod is better known now, and there may be no free descriptor later.
+  // commit() needs both of these. Errors are better reported before the first byte.
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
   to_close_ = duplicate(file_.get());
   if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
 }
 
-// 0600 until commit() if the file replaces another; else 0666, of which the umask takes its part.
+// A replacement is 0600 until commit(). A new file is 0666, minus the umask.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
 
-// Another user may have put a file there since find_target(). Nothing of it is handed on, above all not its owner.
+// Another user may have put a file there since find_target(). Its access, above all its owner, must not be taken over.
 std::optional<Access> AtomicFile::State::access_now() const {
-  std::optional<Access> now = access_of(target_.folder.get(), target_.name);
+  std::optional<Access> now = access_of(target_.directory.get(), target_.name);
   if (now) require_own(target_, now->owner);
   return now;
 }
 
-// Of the file that is replaced, or will be made.
+// The owner of the old file, or of a new one.
 uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteuid(); }
 
-// ---- writing -----------------------------------------------------------------------------------------------------
+// ---- writing -------------------------------------------------------------------------------------------------------
 
 void AtomicFile::State::set_size(std::uint64_t size) const {
   if (in_order_) return;
@@ -159,7 +186,7 @@ void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std:
     return write_at(offset, source.view() + from, static_cast<std::size_t>(n));
   if (of_file == nullptr || in_order_) return copy_by_hand(offset, source, from, n);
 
-  const PlainFile* const plain = &of_file->file();
+  const RegularFile* const plain = &of_file->file();
   const std::uint64_t base = of_file->base();
   const Descriptor opened = plain->descriptor() < 0 ? reopen_if_possible(*plain) : Descriptor();
   const int file = opened ? opened.get() : plain->descriptor();
@@ -190,5 +217,141 @@ void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source,
     n -= some;
   }
 }
+
+// ---- committing ----------------------------------------------------------------------------------------------------
+
+void AtomicFile::State::commit() {
+  if (process_ != getpid()) {
+    fail(Status::state, "{} was begun by process {}, which alone can finish it", target_.shown, process_);
+  }
+  if (in_order_) return finish_stream();
+  take_over_access();
+  finish_bytes(to_close_.close() == 0 ? 0 : errno);
+  publish();
+  temp_name_.clear();
+  unlock_temp_file(file_.get());
+  file_.close();
+  sync_directory();
+}
+
+void AtomicFile::State::commit_over(const Identity& seen) {
+  only_over_ = seen;
+  commit();
+}
+
+void AtomicFile::State::finish_stream() {
+  if (options_.sync) {
+    const int error = sync_now(file_.get());
+    const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals have nothing to sync
+    if (error != 0 && !cannot) fail_os(Status::write, error, "{}: syncing", target_.shown);
+  }
+  if (file_.close() != 0 && errno != EINTR) fail_os(Status::write, errno, "{}: closing", target_.shown);
+}
+
+// Takes over the access of the file that is there now: another process may have narrowed it since create().
+void AtomicFile::State::take_over_access() {
+  if (std::optional<Access> now = access_now()) access_ = std::move(now);
+  const int error = access_ ? give_access(file_.get(), *access_) : 0;
+  if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
+}
+
+// Reports all errors of the bytes before the old file is touched.
+void AtomicFile::State::finish_bytes(int error_of_closing) {
+  const int error = options_.sync ? sync_now(file_.get()) : 0;
+  if (error != 0) fail_os(Status::write, error, "{}: syncing", target_.shown);
+  if (error_of_closing != 0 && error_of_closing != EINTR) {
+    fail_os(Status::write, error_of_closing, "{}: closing", target_.shown);
+  }
+}
+
+void AtomicFile::State::publish() {
+  if (temp_name_.empty()) {
+    // There is no file to replace: linkat() gives the file its name. Another process may have taken the name first.
+    const bool direct = !access_ && !only_over_;
+    if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
+    const int error = direct ? errno : 0;
+    if (error == EEXIST) {
+      take_over_access();
+      finish_bytes(0);
+    } else if (error != 0 && !is_refusal(error)) {
+      fail_os(Status::write, error, "{}", target_.shown);
+    }
+    name_temp_file();
+  }
+  // The lock keeps saves out between an edit's last look at its target and its rename. It is exclusive among saves too:
+  // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock.
+  // A save that cannot have the lock within two seconds goes ahead: it replaces whatever is there. An edit that renames
+  // in that instant then undoes the save. Without a descriptor to lock, a save fails.
+  const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
+  require_unchanged();
+  const bool no_descriptor = lock.error() == EMFILE || lock.error() == ENFILE;
+  if (only_over_ || no_descriptor) lock.require(target_.shown);
+  take_over_access();   // once more, for the syncing may have taken long
+  require_unchanged();  // as late as possible: a save without the lock may have come in between
+  const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, options_.replace);
+  if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
+}
+
+// If the temporary file cannot be named, copies its bytes to another one that has a name.
+void AtomicFile::State::name_temp_file() {
+  temp_name_ = link_temp_file(file_.get(), target_.directory.get(), target_.name);
+  if (!temp_name_.empty()) return;
+  if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  sweep_temp_files(target_.directory.get(), target_.name, owner());
+  Descriptor named = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
+  if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  Descriptor closing = duplicate(named.get());
+  if (!closing) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  std::swap(file_, named);
+  RegularFile nameless = RegularFile::duplicate(named.get());
+  const std::uint64_t size = nameless.size();
+  set_size(size);
+  copy_at(0, FileSource(std::move(nameless), 0, size), 0, size);
+  take_over_access();
+  finish_bytes(closing.close() == 0 ? 0 : errno);
+}
+
+void AtomicFile::State::require_unchanged() const {
+  if (!only_over_) return;
+  struct stat now {};
+  const bool there = fstatat(target_.directory.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+  if (there && identity_of(now) == *only_over_) return;
+  fail(Status::state, "{} was {} by another process meanwhile", target_.shown,
+       there ? "changed or replaced" : "removed");
+}
+
+void AtomicFile::State::sync_directory() const {
+  if (!options_.sync) return;
+  const int error = sync_now(directory_to_sync_.get());
+  if (error != 0) {
+    fail_os(Status::write, error, "{} is complete and in its place, but its folder could not be synced", target_.shown);
+  }
+}
+
+// ---- the public class ----------------------------------------------------------------------------------------------
+
+AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
+  AtomicFile file;
+  file.state_ = std::make_unique<State>();
+  file.state_->open(path, options);
+  file.in_order_ = file.state_->in_order();
+  return file;
+}
+
+AtomicFile::AtomicFile() = default;
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept = default;
+AtomicFile::~AtomicFile() = default;
+
+void AtomicFile::set_size(std::uint64_t size) const { state_->set_size(size); }
+void AtomicFile::reserve(std::uint64_t size) const { state_->reserve(size); }
+void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
+  state_->write_at(offset, data, n);
+}
+void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+  state_->copy_at(offset, source, from, n);
+}
+void AtomicFile::commit() { state_->commit(); }
+void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); }
 
 }  // namespace st::io

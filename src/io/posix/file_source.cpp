@@ -1,25 +1,75 @@
+// Files as sources, and the paths of their bytes in bulk reads.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/file_source.hpp"
 
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/posix/edit_lock.hpp"
-#include "io/posix/file_reader.hpp"
-#include "io/posix/pages.hpp"
+#include "io/posix/edit.hpp"
+#include "io/posix/system.hpp"
 
 namespace st::io {
 
-std::unique_ptr<Source> file_source_unless_folder(const char* path) {
-  std::optional<PlainFile> file = PlainFile::open_unless_folder(path);
+namespace {
+
+// Cached reads are faster once about a third of the range is resident. Measured where the disk gives 4 GB/s directly and
+// 2.8 GB/s through the cache, and the cache gives 18 GB/s.
+constexpr std::uint64_t kCachedOneIn = 3;
+
+// The rest of a list of reads that is being filled.
+class Filling {
+ public:
+  explicit Filling(std::span<const Read> reads) : reads_(reads) {}
+
+  // Sets the pieces of the next adjacent reads, and returns their number.
+  std::size_t next(std::span<iovec> pieces) const {
+    std::size_t n = 0;
+    std::size_t skip = inside_;
+    std::uint64_t end = position();
+    for (std::size_t i = at_; i < reads_.size() && n < pieces.size(); ++i, skip = 0) {
+      if (reads_[i].offset + skip != end) break;
+      pieces[n++] = {reads_[i].dst + skip, reads_[i].bytes - skip};
+      end = reads_[i].offset + reads_[i].bytes;
+    }
+    return n;
+  }
+
+  void advance(std::size_t bytes) {
+    bytes += inside_;
+    while (at_ < reads_.size() && bytes >= reads_[at_].bytes) bytes -= reads_[at_++].bytes;
+    inside_ = bytes;
+  }
+
+  bool finished() const { return at_ == reads_.size(); }
+  std::uint64_t position() const { return reads_[at_].offset + inside_; }  // unless finished
+
+ private:
+  std::span<const Read> reads_;
+  std::size_t at_ = 0;
+  std::size_t inside_ = 0;
+};
+
+}  // namespace
+
+// ---- the source ----------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Source> file_source_unless_directory(const char* path) {
+  std::optional<RegularFile> file = RegularFile::open_unless_directory(path);
   if (!file) return nullptr;
   const std::uint64_t size = file->size();
   return std::make_unique<FileSource>(std::move(*file), 0, size);
 }
 
 std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size) {
-  PlainFile file = PlainFile::duplicate(descriptor);
+  RegularFile file = RegularFile::duplicate(descriptor);
   const std::uint64_t whole = file.size();
   if (offset > whole || size > whole - offset) {
     fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
@@ -39,7 +89,7 @@ void FileSource::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   try {
     file_.read_at(base_ + offset, dst, n);
   } catch (const Error& error) {
-    // The path now leads elsewhere, as after a save over it: the mapping still holds the file that was opened.
+    // The path now leads elsewhere, for example after a save over it. The mapping still has the file as it was opened.
     const Mapping& kept = mapping_.writable() ? original_ : mapping_;
     const bool elsewhere = error.status == Status::read && file_.descriptor() < 0 && kept.data() != nullptr;
     if (!elsewhere || !copy_from_pages(kept.data() + offset, dst, n)) throw;
@@ -109,6 +159,141 @@ std::shared_ptr<const void> FileSource::lock_out_edits() const {
   EditLock lock = EditLock::shared(file_);
   if (!lock.held()) return nullptr;
   return std::make_shared<EditLock>(std::move(lock));
+}
+
+// ---- bulk reads ----------------------------------------------------------------------------------------------------
+
+// A descriptor for the length of one read.
+class FileReader::Borrowed {
+ public:
+  explicit Borrowed(FileReader& file) : file_(file) {
+    {
+      const std::lock_guard lock(file_.mutex_);
+      if (!file_.idle_.empty()) {
+        own_ = std::move(file_.idle_.back());
+        file_.idle_.pop_back();
+        return;
+      }
+    }
+    own_ = file_.open_descriptor();
+  }
+  Borrowed(Borrowed&&) = delete;
+  ~Borrowed() {
+    const std::lock_guard lock(file_.mutex_);
+    file_.idle_.push_back(std::move(own_));
+  }
+  int descriptor() const { return own_.get(); }
+
+ private:
+  FileReader& file_;
+  Descriptor own_;
+};
+
+// Reserves room among the idle descriptors first, so that returning one needs no memory.
+Descriptor FileReader::open_descriptor() {
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.reserve(opened_ + 1);
+    ++opened_;
+  }
+  try {
+    return source_.file().reopen(0);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    --opened_;
+    throw;
+  }
+}
+
+void FileReader::close_idle() {
+  const std::lock_guard lock(mutex_);
+  opened_ -= idle_.size();
+  idle_.clear();
+}
+
+void FileReader::retire() {
+  close_idle();
+  direct_.close();
+}
+
+// With the lock held.
+void FileReader::open_direct() {
+  direct_tried_ = true;
+  if (direct_flag() == 0) return;
+  try {
+    direct_ = source_.file().reopen(direct_flag());
+  } catch (const Error&) {
+    return;  // a filesystem without it, no descriptors left, another file at this path: the other path stays
+  }
+  alignment_ = direct_alignment(direct_.get());
+}
+
+bool FileReader::can_read_directly() {
+  const std::lock_guard lock(mutex_);
+  if (!direct_tried_) open_direct();
+  return alignment_ != 0 && direct_works_.load(std::memory_order_relaxed);
+}
+
+bool FileReader::is_cached(std::uint64_t begin, std::uint64_t end) {
+  if (cache_ == Cache::around || source_.file().remote()) return false;
+  try {
+    const auto known = residency(Borrowed(*this).descriptor(), begin, end - begin);
+    // Direct reads of dirty pages would wait until the disk has them.
+    return known && (known->dirty || known->resident >= (end - begin) / kCachedOneIn);
+  } catch (const Error&) {
+    return false;  // no descriptor to ask with
+  }
+}
+
+ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
+  if (is_cached(begin, end)) return ReadPath::cached;
+  const bool through = cache_ == Cache::through || (cache_ == Cache::automatic && source_.file().remote());
+  return !through && can_read_directly() ? ReadPath::direct : ReadPath::wait;
+}
+
+bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) {
+  if (path == ReadPath::direct) {
+    return read_descriptor(direct_.get(), reads, needed_end, true);
+  }
+  std::optional<Borrowed> borrowed;
+  try {
+    borrowed.emplace(*this);
+  } catch (const Error&) {
+    // No descriptor is free, or the path leads elsewhere by now. The source may still have a mapping.
+  }
+  if (borrowed) return read_descriptor(borrowed->descriptor(), reads, needed_end, false);
+  for (const Read& read : reads) {
+    if (read.offset < needed_end) source_.read_at(read.offset - source_.base(), read.dst, read.bytes);
+  }
+  return true;
+}
+
+bool FileReader::direct_refused(int os_error) {
+  if (os_error == EIO) return false;
+  // EFAULT and ENOMEM are about this memory and not about the file: device memory, for example, cannot be pinned.
+  if (os_error == EINVAL || os_error == EOPNOTSUPP) direct_works_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+bool FileReader::read_descriptor(int descriptor, std::span<const Read> reads, std::uint64_t needed_end, bool direct) {
+  std::array<iovec, 128> pieces;
+  Filling filling(reads);
+  while (!filling.finished() && filling.position() < needed_end) {
+    const std::size_t n = filling.next(pieces);
+    const std::uint64_t at = filling.position();
+    const ssize_t got = read_scattered(descriptor, {pieces.data(), n}, static_cast<off_t>(at));
+    if (got > 0) {
+      filling.advance(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      fail_at(Status::truncated, at, "{} ends at byte {}: it has become shorter since it was opened",
+              source_.file().shown(), at);
+    } else if (errno != EINTR) {
+      if (direct && direct_refused(errno)) return false;
+      throw Error{Status::read, errno, at,
+                  formatted("{}: reading at {}: {}", source_.file().shown(), at, os_error_text(errno))};
+    }
+  }
+  return true;
 }
 
 }  // namespace st::io

@@ -1,21 +1,23 @@
-// A regular file, or a part of one, as a source: read with pread, viewed through a mapping.
+// A regular file, or a part of one, as a source: read with pread, viewed through a mapping. And its bulk reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
 
-#include "io/file_source.hpp"
-#include "io/mapping.hpp"
-#include "io/posix/plain_file.hpp"
+#include "io/posix/file.hpp"
 #include "io/source.hpp"
 
 namespace st::io {
 
 class FileSource final : public Source {
  public:
-  FileSource(PlainFile file, std::uint64_t base, std::uint64_t size)
+  FileSource(RegularFile file, std::uint64_t base, std::uint64_t size)
       : Source(size), file_(std::move(file)), base_(base) {}
 
   const char* name() const override { return file_.path().c_str(); }
@@ -30,25 +32,58 @@ class FileSource final : public Source {
   bool changed_lately() const override;
   std::shared_ptr<const void> lock_out_edits() const override;
 
-  // The parts of prepare(). Where Mode::automatic finds a network mount or is refused, view() is nullptr.
+  // The parts of prepare(). On a network mount, or if mapping is refused, Mode::automatic leaves view() nullptr.
   void map(Mode mode);
-  // The same as automatic, but not before view() is called; the descriptor is kept for it.
+  // The same as automatic, but maps at the first view(), and keeps the descriptor for that.
   void map_at_first_view();
   bool is_mapped() const { return mapping_.data() != nullptr; }
-  // Gives the descriptor back unless a mapping is to be made of it; read_at() opens the path again when it must.
+  // Closes the descriptor unless it is kept for a mapping. read_at() reopens the path if necessary.
   void release_descriptor();
 
-  const PlainFile& file() const { return file_; }
-  std::uint64_t base() const { return base_; }  // where in the file our byte 0 is
+  const RegularFile& file() const { return file_; }
+  std::uint64_t base() const { return base_; }  // the position of our byte 0 in the file
 
  private:
   bool may_keep_descriptor() const;
 
-  PlainFile file_;
+  RegularFile file_;
   Mapping mapping_;
-  Mapping original_;  // beside one that the caller may have written to, when there is no descriptor
+  Mapping original_;  // without a descriptor, and if the caller may have written to mapping_
   bool maps_later_ = false;
   std::uint64_t base_ = 0;
+};
+
+// Bulk reads of one file: copied out of the page cache, around it (O_DIRECT), or through it. If anything is refused
+// (direct I/O, another descriptor), it falls back, at the latest to Source::read_at, which always works.
+class FileReader final : public SourceReader {
+ public:
+  FileReader(const FileSource& source, Cache cache) : SourceReader(source), source_(source), cache_(cache) {}
+
+  bool is_cached(std::uint64_t begin, std::uint64_t end) override;
+  ReadPath path_for(std::uint64_t begin, std::uint64_t end) override;
+  std::uint64_t alignment() const override { return alignment_; }
+  [[nodiscard]] bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) override;
+  void retire() override;
+  void close_idle() override;
+
+ private:
+  class Borrowed;
+
+  Descriptor open_descriptor();
+  bool can_read_directly();
+  void open_direct();
+  bool read_descriptor(int descriptor, std::span<const Read> reads, std::uint64_t needed_end, bool direct);
+  bool direct_refused(int os_error);
+
+  const FileSource& source_;
+  const Cache cache_;
+  std::mutex mutex_;
+  std::vector<Descriptor> idle_;  // one descriptor per thread: FUSE serves a descriptor's reads one at a time
+  std::size_t opened_ = 0;        // such descriptors, idle or borrowed
+  bool direct_tried_ = false;
+  Descriptor direct_;  // shared by all threads: it has no read-ahead that they could disturb
+  std::uint64_t alignment_ = 0;
+  std::atomic<bool> direct_works_{true};
 };
 
 }  // namespace st::io

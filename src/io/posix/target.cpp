@@ -1,3 +1,4 @@
+// Targets and access on POSIX systems.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/target.hpp"
 
@@ -8,61 +9,61 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "io/posix/mount.hpp"
-#include "io/posix/replaceable.hpp"
 
 namespace st::io {
 
 namespace {
 
+// ---- targets -------------------------------------------------------------------------------------------------------
+
 constexpr int kMostLinks = 40;  // as the kernel
 
-// Opening these again would give a second place in a redirected file, at its beginning: `>>` would overwrite.
+// Reopening a redirected file would start again at its beginning: `>>` would overwrite.
 bool is_descriptor(std::string_view path, std::string& number) {
   number.clear();
   if (path == "/dev/stdin") number = '0';  // a character: of a string g++ 12 warns, at -O3, that it overlaps
   if (path == "/dev/stdout") number = '1';
   if (path == "/dev/stderr") number = '2';
-  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
-    if (path.starts_with(folder)) number = path.substr(folder.size());
+  for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
+    if (path.starts_with(directory)) number = path.substr(directory.size());
   }
   return !number.empty() && number.size() <= 7 && number.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// One step: the folder of `path`, seen from `target.folder`, and the name in it.
+// Opens the directory of `path`, relative to `target.directory`, and sets the name in it.
 void step(Target& target, const std::string& path) {
   const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   target.name = slash == std::string::npos ? path : path.substr(slash + 1);
   if (target.name.empty() || target.name == "." || target.name == "..") {
     fail_os(Status::open, path.empty() ? ENOENT : EISDIR, "{}", target.shown);
   }
-  const int from = target.folder ? target.folder.get() : AT_FDCWD;
-  Descriptor next = open_folder_for_lookup(from, folder.c_str());
+  const int from = target.directory ? target.directory.get() : AT_FDCWD;
+  Descriptor next = open_directory_for_lookup(from, directory.c_str());
   if (!next) fail_os(Status::open, errno, "{}", target.shown);
-  target.folder = std::move(next);
+  target.directory = std::move(next);
 }
 
-// Who else can write to a directory, by the kernel's rules for links and for files and FIFOs.
+// The mode bits that make a directory shared, by the kernel's rules for links, and for files and FIFOs.
 constexpr mode_t kForLinks = S_IWOTH;
 constexpr mode_t kForFiles = S_IWOTH | S_IWGRP;
 
-bool is_foreign(const struct stat& folder, mode_t writers, uid_t owner) {
-  const bool shared = (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & writers) != 0;
-  return shared && owner != geteuid() && owner != folder.st_uid;
+bool is_foreign(const struct stat& directory, mode_t writers, uid_t owner) {
+  const bool shared = (directory.st_mode & S_ISVTX) != 0 && (directory.st_mode & writers) != 0;
+  return shared && owner != geteuid() && owner != directory.st_uid;
 }
 
 std::string read_link(const Target& target) {
-  struct stat folder {};
+  struct stat directory {};
   SymbolicLink link;
-  const int error = read_link(target.folder.get(), target.name, link);
+  const int error = read_link(target.directory.get(), target.name, link);
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
-  if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
-  // /proc/PID/fd/N in any spelling, such as N in /dev/fd: what it leads to is an open file, whatever its text says.
-  if (mount_kind(target.folder.get(), folder) == MountKind::kernel) {
+  if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  // /proc/PID/fd/N in any spelling, such as N in /dev/fd. It leads to an open file, whose path may have changed.
+  if (mount_kind(target.directory.get(), directory) == MountKind::kernel) {
     fail(Status::open, "{} is an open descriptor: write to its file by the file's path", target.shown);
   }
-  if (is_foreign(folder, kForLinks, link.status.st_uid)) {
+  if (is_foreign(directory, kForLinks, link.status.st_uid)) {
     fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
             link.status.st_uid);
   }
@@ -81,22 +82,22 @@ bool is_same_stream(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
 }
 
-// Where the question itself is refused (a sandbox), opening for writing asks it too. 0 or the errno.
+// Returns 0, or the errno of a write. If faccessat() itself is refused (a sandbox), opens the file for writing.
 int write_error(const Target& target) {
-  if (faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
+  if (faccessat(target.directory.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
-  const bool opened(open_file(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
-  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: the right is there, and another process has a lease
+  const bool opened(open_file(target.directory.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
+  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: permitted, but another process has a lease
 }
 
-bool is_held_by_sticky_folder(const Target& target) {
-  struct stat folder {};
-  if (fstat(target.folder.get(), &folder) != 0 || (folder.st_mode & S_ISVTX) == 0) return false;
+bool is_held_by_sticky_directory(const Target& target) {
+  struct stat directory {};
+  if (fstat(target.directory.get(), &directory) != 0 || (directory.st_mode & S_ISVTX) == 0) return false;
   const uid_t self = geteuid();
-  return target.status.st_uid != self && folder.st_uid != self && !may_rename_others_files();
+  return target.status.st_uid != self && directory.st_uid != self && !may_rename_others_files();
 }
 
-// What follows the bytes that are written would stay behind them: the rest of an older, longer file.
+// Otherwise the rest of an older, longer file would follow the new bytes.
 void require_at_end(int file, const std::string& shown) {
   struct stat status {};
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(file, F_GETFL) & O_APPEND) != 0) return;
@@ -106,7 +107,34 @@ void require_at_end(int file, const std::string& shown) {
        shown, position, status.st_size);
 }
 
+// ---- access --------------------------------------------------------------------------------------------------------
+
+constexpr mode_t kModeBits = 07777;
+constexpr int kMostLooks = 3;  // at a file whose access another process is changing
+
+// Only a missing file has no access. Any other error must not end in the access that the umask leaves.
+std::optional<struct stat> look_at(int directory, const std::string& name) {
+  struct stat status {};
+  if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
+  if (errno != ENOENT) fail_os(Status::open, errno, "the access of {}", in_quotes(name));
+  return std::nullopt;
+}
+
+bool is_same_access(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_mode == b.st_mode && a.st_uid == b.st_uid &&
+         a.st_gid == b.st_gid;
+}
+
+// Without the right to change the owner, the owner stays. Returns false if the group could not be set either.
+bool give_owner(int file, const struct stat& now, const Access& access) {
+  if (now.st_uid == access.owner && now.st_gid == access.group) return true;
+  if (fchown(file, access.owner, access.group) == 0) return true;
+  return now.st_gid == access.group || fchown(file, static_cast<uid_t>(-1), access.group) == 0;
+}
+
 }  // namespace
+
+// ---- targets -------------------------------------------------------------------------------------------------------
 
 Target find_target(const char* path) {
   Target target;
@@ -118,7 +146,7 @@ Target find_target(const char* path) {
       return target;
     }
     step(target, rest);
-    if (fstatat(target.folder.get(), target.name.c_str(), &target.status, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(target.directory.get(), target.name.c_str(), &target.status, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno != ENOENT) fail_os(Status::open, errno, "{}", target.shown);
       return target;
     }
@@ -133,9 +161,9 @@ Target find_target(const char* path) {
 }
 
 void require_own(const Target& target, uid_t owner) {
-  struct stat folder {};
-  if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
-  if (is_foreign(folder, kForFiles, owner)) {
+  struct stat directory {};
+  if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  if (is_foreign(directory, kForFiles, owner)) {
     fail_os(Status::open, EACCES, "{}: a file of user {} in a sticky folder that others may write to", target.shown,
             owner);
   }
@@ -144,10 +172,10 @@ void require_own(const Target& target, uid_t owner) {
 void require_replaceable(const Target& target) {
   require_own(target, target.status.st_uid);
   if (const int error = write_error(target); error != 0) fail_os(Status::open, error, "{}", target.shown);
-  if (is_held_by_sticky_folder(target)) {
+  if (is_held_by_sticky_directory(target)) {
     fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
   }
-  switch (hold_of(target.folder.get(), target.name)) {
+  switch (hold_of(target.directory.get(), target.name)) {
     case Hold::none: return;
     case Hold::mount_point:
       fail_os(Status::open, EBUSY, "{}: a mount point, which no other file can take the place of", target.shown);
@@ -163,13 +191,52 @@ Descriptor open_stream(const Target& target) {
     return copy;
   }
   if (S_ISFIFO(target.status.st_mode)) require_own(target, target.status.st_uid);
-  Descriptor opened = open_file(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
+  Descriptor opened = open_file(target.directory.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
   struct stat status {};
   if (!opened || fstat(opened.get(), &status) != 0) fail_os(Status::open, errno, "{}", target.shown);
   if (!is_same_stream(status, target.status)) {
     fail(Status::open, "{} is no longer what it was a moment ago", target.shown);
   }
   return opened;
+}
+
+// ---- access --------------------------------------------------------------------------------------------------------
+
+std::optional<Access> access_of(int directory, const std::string& name) {
+  Access access;
+  for (int look = 0; look < kMostLooks; ++look) {
+    const auto before = look_at(directory, name);
+    if (!before || !S_ISREG(before->st_mode)) return std::nullopt;
+    access.owner = before->st_uid;
+    access.group = before->st_gid;
+    access.mode = before->st_mode & 0777;
+    access.attributes = attributes_of(directory, name);
+    const auto after = look_at(directory, name);
+    if (after && is_same_access(*before, *after)) return access;
+  }
+  access.attributes.lists_known = false;
+  return access;
+}
+
+int give_access(int file, const Access& access) {
+  struct stat now {};
+  if (fstat(file, &now) != 0) return errno;
+  const auto& [lists, others, lists_known] = access.attributes;
+  const bool group_given = give_owner(file, now, access);
+  give_others(file, others);
+  mode_t mode = access.mode;
+  const bool lists_given = lists_known && (group_given || lists.empty()) && give_lists(file, lists);
+  if (!lists_given) {
+    give_lists(file, {});
+    mode &= 0700;
+  } else if (!group_given) {
+    // The new file has another group. Members of the old one now have the rights of all others.
+    const mode_t both = (mode >> 3) & mode & 0007;
+    mode = (mode & 0700) | both << 3 | both;
+  }
+  if (fstat(file, &now) != 0) return errno;
+  if ((now.st_mode & kModeBits) == mode) return 0;
+  return fchmod(file, mode) == 0 ? 0 : errno;
 }
 
 }  // namespace st::io

@@ -1,13 +1,12 @@
-// What a path leads to, for somebody who is about to write there.
+// The target of a path that is about to be written, and the access that a new file takes over from the old one.
 //
-// The last component is followed through symbolic links by hand, so that a link is kept and the file it names is
-// replaced. The folder stays open: whatever happens to the working directory or to the folders above in the meantime,
-// the file ends where it was meant to when the writing began.
+// We follow the symbolic links of the last component ourselves: a link is kept, and the file that it names is replaced.
+// The directory stays open, so the file gets its name there even if the working directory or a directory above changes.
 //
-// In a sticky directory that others can write to, such as /tmp, nothing is written to or through what belongs to another
-// user: the rules of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2), whatever the
-// system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user of the
-// process nor the owner of the directory. The filesystem user of Linux is not asked for: the only call that returns it
+// In a sticky directory that others can write to, such as /tmp, nothing is written to or through another user's file.
+// The rules are those of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2), whatever
+// the system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user of the
+// process nor the owner of the directory. We do not ask for the filesystem user of Linux: the only call that returns it
 // can also set it, and a sandbox may end the process for that.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -15,9 +14,11 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "io/posix/descriptor.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 
 namespace st::io {
 
@@ -25,29 +26,50 @@ struct Target {
   enum class Kind : std::uint8_t {
     absent,
     regular,
-    stream,      // FIFO, device: bytes can only be written one after the other
-    descriptor,  // /dev/stdout and its like: `name` is the number
+    stream,      // FIFO, device: written from front to back
+    descriptor,  // /dev/stdout, /dev/fd/N: `name` is the number
   };
 
   Kind kind = Kind::absent;
   bool through_link = false;
-  Descriptor folder;      // for *at() calls only
-  std::string name;       // in that folder
+  Descriptor directory;   // for *at() calls only
+  std::string name;       // in that directory
   std::string shown;      // the path as the caller gave it, quoted
   struct stat status {};  // unless absent
 };
 
-// Throws Status::open for what can never be written to: a folder, a socket, a path that does not exist on the way.
+// Throws Status::open if the path can never be written: a directory, a socket, a missing directory on the way.
 Target find_target(const char* path);
 
 // Throws Status::open, EACCES, if the directory is sticky, others can write to it, and `owner` is another user.
 void require_own(const Target& target, uid_t owner);
 
-// Throws Status::open when the rename that would replace a regular file could never succeed, and when the file was
-// made read-only, which a rename does not ask.
+// Throws Status::open if no rename could replace this regular file, or if the file is read-only, which a rename ignores.
 void require_replaceable(const Target& target);
 
-// Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and when something else has taken its place since find_target().
+// Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and for something else that has taken
+// the stream's place since find_target().
 Descriptor open_stream(const Target& target);
+
+// The access of a file, which its replacement takes over: owner, group, mode, access control lists, and the extended
+// attributes that do not describe the bytes.
+//
+// The group bits in the mode of a file with an access control list are the most that the list may grant. A group that the
+// list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
+//
+// Rights to run the program in the file as another user (set-user-id, capabilities) end with its bytes.
+struct Access {
+  uid_t owner = 0;
+  gid_t group = 0;
+  mode_t mode = 0;
+  Attributes attributes;
+};
+
+// Returns nothing if there is no regular file of this name. Throws Status::open when its owner and mode cannot be read.
+std::optional<Access> access_of(int directory, const std::string& name);
+
+// Gives a file this access, or less if a part cannot be given. Before, at most its owner may open it. Returns 0, or the
+// errno of a mode that could not be set.
+int give_access(int file, const Access& access);
 
 }  // namespace st::io

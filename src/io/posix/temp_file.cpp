@@ -1,3 +1,4 @@
+// Names, locks and removal of temporary files.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/temp_file.hpp"
 
@@ -13,21 +14,22 @@
 #include <memory>
 #include <string_view>
 
+#include "base/formatted.hpp"
 #include "base/text.hpp"
-#include "io/posix/nameless_file.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
+#include "io/posix/system.hpp"
 
 namespace st::io {
 
 namespace {
 
-constexpr int kMostTries = 100;         // a random name is taken once in 2^64 times
-constexpr int kMostEntries = 4096;      // of a folder are looked at: a millisecond
+constexpr int kMostTries = 100;         // a random name is taken with probability 2^-64
+constexpr int kMostEntries = 4096;      // of a directory: a millisecond
 constexpr std::size_t kMostName = 255;  // bytes, on every filesystem that matters
 constexpr std::size_t kDigits = 16;
 constexpr std::size_t kOldDigits = 3;  // version 0.1 counted from 0
 
-// Targets whose long names begin alike share this. That is harmless: the locks decide.
+// Targets whose long names begin alike share this beginning. That is harmless, since the locks decide.
 std::string beginning(const std::string& target) {
   constexpr std::string_view kMark = ".st-new-";
   std::size_t kept = std::min(target.size(), kMostName - 1 - kMark.size() - kDigits);
@@ -44,11 +46,11 @@ bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
   return (digits.size() == kDigits || counted) && digits.find_first_not_of("0123456789abcdef") == digits.npos;
 }
 
-// 0: the name leads to the open file. ENOENT: it leads elsewhere or nowhere. Otherwise the errno of the question.
-int name_error(int file, int folder, const std::string& name) {
+// Returns 0 if the name leads to the open file, ENOENT if it leads elsewhere or nowhere, or the errno of the check.
+int name_error(int file, int directory, const std::string& name) {
   struct stat here {};
   struct stat there {};
-  if (fstat(file, &here) != 0 || fstatat(folder, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  if (fstat(file, &here) != 0 || fstatat(directory, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return errno;
   return here.st_ino == there.st_ino && here.st_dev == there.st_dev ? 0 : ENOENT;
 }
 
@@ -56,46 +58,46 @@ bool is_ours(const struct stat& status, uid_t owner) {
   return S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == owner);
 }
 
-void sweep(int folder, const char* name, uid_t owner) {
+void sweep(int directory, const char* name, uid_t owner) {
   struct stat status {};
-  if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status, owner)) return;
-  const Descriptor file = open_file(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status, owner)) return;
+  const Descriptor file = open_file(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file || fstat(file.get(), &status) != 0 || !is_ours(status, owner)) return;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
-  if (name_error(file.get(), folder, name) == 0) unlinkat(folder, name, 0);  // else another process was sweeping
+  if (name_error(file.get(), directory, name) == 0) unlinkat(directory, name, 0);  // else another process was sweeping
 }
 
-// Without locks a file in use cannot be told from an abandoned one, so nothing is removed there.
+// Returns true without locks: no process removes temporary files then.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 }  // namespace
 
-void sweep_temp_files(int folder, const std::string& target, uid_t owner) {
+void sweep_temp_files(int directory, const std::string& target, uid_t owner) {
   const std::string wanted = beginning(target);
-  Descriptor opened = open_file(folder, ".", O_RDONLY | O_DIRECTORY);
+  Descriptor opened = open_file(directory, ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? fdopendir(opened.get()) : nullptr, closedir);
   if (!entries) return;
   opened.release();  // closedir closes it
   for (int i = 0; i < kMostEntries; ++i) {
     const dirent* const entry = readdir(entries.get());
     if (entry == nullptr) return;
-    if (is_temp_name(entry->d_name, wanted)) sweep(folder, entry->d_name, owner);
+    if (is_temp_name(entry->d_name, wanted)) sweep(directory, entry->d_name, owner);
   }
 }
 
-Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, std::string& name) {
+Descriptor create_temp_file(int directory, const std::string& target, mode_t mode, std::string& name) {
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
-    Descriptor file = open_file(folder, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    Descriptor file = open_file(directory, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (!file && errno != EEXIST) return file;
     if (!file) continue;
-    // A sweeper may hold the lock of a file that is a moment old, and is about to remove it.
-    const int error = lock(file.get()) ? name_error(file.get(), folder, candidate) : EAGAIN;
+    // Another process that removes stale files may have locked this new one, and may be about to remove it.
+    const int error = lock(file.get()) ? name_error(file.get(), directory, candidate) : EAGAIN;
     if (error == 0) {
       name = std::move(candidate);
       return file;
     }
-    unlinkat(folder, candidate.c_str(), 0);
+    unlinkat(directory, candidate.c_str(), 0);
     if (error == EAGAIN || error == ENOENT) continue;
     errno = error;
     return {};
@@ -104,12 +106,12 @@ Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, 
   return {};
 }
 
-// The file is locked before it has a name that a sweeper can find.
-std::string link_temp_file(int file, int folder, const std::string& target) {
+// Locks the file before it has a name that another process can find.
+std::string link_temp_file(int file, int directory, const std::string& target) {
   lock(file);
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
-    if (link_nameless(file, folder, candidate) == 0) return candidate;
+    if (link_nameless(file, directory, candidate) == 0) return candidate;
     if (errno != EEXIST) return {};
   }
   return {};
@@ -117,12 +119,12 @@ std::string link_temp_file(int file, int folder, const std::string& target) {
 
 void unlock_temp_file(int file) { flock(file, LOCK_UN); }
 
-int rename_temp_file(int folder, const std::string& temp_name, const std::string& target, bool replace) {
-  if (replace) return renameat(folder, temp_name.c_str(), folder, target.c_str()) == 0 ? 0 : errno;
-  const int error = rename_to_free_name(folder, temp_name, target);
+int rename_temp_file(int directory, const std::string& temp_name, const std::string& target, bool replace) {
+  if (replace) return renameat(directory, temp_name.c_str(), directory, target.c_str()) == 0 ? 0 : errno;
+  const int error = rename_to_free_name(directory, temp_name, target);
   if (error != ENOSYS) return error;
-  if (linkat(folder, temp_name.c_str(), folder, target.c_str(), 0) != 0) return errno;
-  unlinkat(folder, temp_name.c_str(), 0);
+  if (linkat(directory, temp_name.c_str(), directory, target.c_str(), 0) != 0) return errno;
+  unlinkat(directory, temp_name.c_str(), 0);
   return 0;
 }
 

@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "io/random.hpp"
+#include "io/os.hpp"
 #include "io/win32/edited_file.hpp"
 #include "io/win32/file.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/folder.hpp"
+#include "io/directory.hpp"
 #include "io/win32/file_source.hpp"
 
 namespace st::io {
@@ -79,9 +79,9 @@ std::wstring_view cache_of(std::wstring_view directory) {
   return at == directory.npos ? std::wstring_view() : directory.substr(0, at);
 }
 
-class DiskFolder final : public Folder {
+class DiskDirectory final : public Directory {
  public:
-  DiskFolder(Handle handle, std::wstring native, const std::string& path)
+  DiskDirectory(Handle handle, std::wstring native, const std::string& path)
       : handle_(std::move(handle)), native_(std::move(native)), path_(path) {}
 
   const std::string& path() const override { return path_; }
@@ -98,7 +98,7 @@ class DiskFolder final : public Folder {
 };
 
 // Omits names that are not UTF-16, since no path in UTF-8 leads to them.
-std::vector<std::string> DiskFolder::names() const {
+std::vector<std::string> DiskDirectory::names() const {
   std::vector<std::string> names;
   WIN32_FIND_DATAW entry{};
   const HANDLE search = FindFirstFileExW(below(native_, L"*").c_str(), FindExInfoBasic, &entry, FindExSearchNameMatch,
@@ -117,13 +117,13 @@ std::vector<std::string> DiskFolder::names() const {
   return names;
 }
 
-std::string DiskFolder::shown_path(const std::string& name) const {
+std::string DiskDirectory::shown_path(const std::string& name) const {
   const bool separated = path_.ends_with('/') || path_.ends_with('\\');
   const bool backslashes = path_.find('\\') != path_.npos && path_.find('/') == path_.npos;
   return path_ + (separated ? "" : backslashes ? "\\" : "/") + name;
 }
 
-std::unique_ptr<Source> DiskFolder::open(const std::string& name, bool follow_links) const {
+std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow_links) const {
   require_file_name(name);
   const std::optional<std::wstring> wide = to_wide(name);
   if (!wide) fail(Status::shard, "the name of shard {} is not UTF-8", in_quotes(name));
@@ -135,7 +135,7 @@ std::unique_ptr<Source> DiskFolder::open(const std::string& name, bool follow_li
   return std::make_unique<FileSource>(std::move(file), 0, size);
 }
 
-bool DiskFolder::contains(const PlainFile& file) const {
+bool DiskDirectory::contains(const PlainFile& file) const {
   std::wstring directory = final_path(handle_.get());
   std::wstring target = final_path(file.handle());
   if (directory.empty() || target.empty()) {
@@ -155,12 +155,12 @@ bool DiskFolder::contains(const PlainFile& file) const {
 
 }  // namespace
 
-std::unique_ptr<Folder> open_folder(const std::string& path) {
+std::unique_ptr<Directory> open_directory(const std::string& path) {
   std::wstring native = native_path(path);
   Handle handle = open_existing(native, FILE_LIST_DIRECTORY, FILE_FLAG_BACKUP_SEMANTICS);  // required for directories
   if (!handle) fail_os(Status::open, last_error(), "{}", in_quotes(path));
   if (!is_directory(handle.get())) fail_os(Status::open, ERROR_DIRECTORY, "{}", in_quotes(path));
-  return std::make_unique<DiskFolder>(std::move(handle), std::move(native), path);
+  return std::make_unique<DiskDirectory>(std::move(handle), std::move(native), path);
 }
 
 }  // namespace st::io

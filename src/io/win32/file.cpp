@@ -160,7 +160,7 @@ PlainFile PlainFile::adopt(Handle handle, std::string path) {
   return file;
 }
 
-std::optional<PlainFile> PlainFile::open_unless_folder(const std::wstring& native, std::string path) {
+std::optional<PlainFile> PlainFile::open_unless_directory(const std::wstring& native, std::string path) {
   Handle handle = open_existing(native, GENERIC_READ, FILE_FLAG_OVERLAPPED);
   if (!handle) {
     const int error = last_error();
@@ -171,7 +171,7 @@ std::optional<PlainFile> PlainFile::open_unless_folder(const std::wstring& nativ
 }
 
 PlainFile PlainFile::open(const std::wstring& native, std::string path) {
-  std::optional<PlainFile> file = open_unless_folder(native, path);
+  std::optional<PlainFile> file = open_unless_directory(native, path);
   if (!file) fail(Status::open, "{} is a folder, not a file of tensors", in_quotes(path));
   return std::move(*file);
 }

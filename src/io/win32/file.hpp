@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "io/identity.hpp"
+#include "io/source.hpp"
 #include "io/win32/os.hpp"
 
 namespace st::io {
@@ -34,7 +34,7 @@ class PlainFile {
  public:
   // Follows links. Throws Status::open, with the kind of file, for pipes, consoles, devices and volumes. Opens `native`;
   // messages contain `path`. Returns nullopt if the path is a directory.
-  static std::optional<PlainFile> open_unless_folder(const std::wstring& native, std::string path);
+  static std::optional<PlainFile> open_unless_directory(const std::wstring& native, std::string path);
   // As above, but throws if the path is a directory.
   static PlainFile open(const std::wstring& native, std::string path);
   // Reopens the caller's file, which leaves the position of the caller's handle alone. If the system refuses that, the

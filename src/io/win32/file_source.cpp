@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/source_reader.hpp"
+#include "io/source.hpp"
 
 namespace st::io {
 
@@ -89,8 +89,8 @@ bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
 
 }  // namespace
 
-std::unique_ptr<Source> file_source_unless_folder(const char* path) {
-  std::optional<PlainFile> file = PlainFile::open_unless_folder(native_path(path), path);
+std::unique_ptr<Source> file_source_unless_directory(const char* path) {
+  std::optional<PlainFile> file = PlainFile::open_unless_directory(native_path(path), path);
   if (!file) return nullptr;
   const std::uint64_t size = file->size();
   return std::make_unique<FileSource>(std::move(*file), 0, size);

@@ -11,8 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/file_source.hpp"
-#include "io/mapping.hpp"
+#include "io/memory.hpp"
 #include "io/source.hpp"
 #include "io/win32/file.hpp"
 

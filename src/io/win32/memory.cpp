@@ -4,10 +4,7 @@
 #include <memory_resource>
 
 #include "base/error.hpp"
-#include "io/buffer.hpp"
-#include "io/huge_pages.hpp"
-#include "io/mapping.hpp"
-#include "io/numa.hpp"
+#include "io/memory.hpp"
 #include "io/win32/os.hpp"
 
 namespace st::io {

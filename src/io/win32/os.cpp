@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/os_error.hpp"
-#include "io/random.hpp"
-#include "io/shared_library.hpp"
+#include "io/os.hpp"
 
 // Without the full stop and the end of line of the system's text, since it becomes part of a message.
 std::string st::os_error_text(int os_error) {

@@ -17,7 +17,7 @@
 #include "../files.hpp"
 #include "../system.hpp"
 #include "io/edited_file.hpp"
-#include "io/posix/edit_lock.hpp"
+#include "io/posix/edit.hpp"
 #include "io/posix/file_source.hpp"
 
 namespace st::io {
@@ -114,7 +114,7 @@ TEST_F(FuseTest, a_save_is_whole_and_leaves_nothing) {
 TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   put(real() / "x", "old bytes");
   {
-    PlainFile plain = PlainFile::open(at().c_str());
+    RegularFile plain = RegularFile::open(at().c_str());
     EXPECT_TRUE(plain.remote());
     const FileSource source(std::move(plain), 0, 9);
     write(at(), "new bytes");
@@ -129,7 +129,7 @@ TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
 // There a mapping does not keep the inode in use, so that times are compared as well.
 TEST_F(FuseTest, another_file_under_the_name_is_never_read) {
   put(real() / "x", "old bytes");
-  FileSource source(PlainFile::open(at().c_str()), 0, 9);
+  FileSource source(RegularFile::open(at().c_str()), 0, 9);
   source.release_descriptor();
   write(at(), "new bytes");
   std::string bytes(9, '\0');
@@ -163,7 +163,7 @@ TEST_F(FuseTest, only_what_a_dead_writer_left_is_removed) {
 
 TEST_F(FuseTest, a_server_that_dies_is_an_error_and_no_signal) {
   put(real() / "x", std::string(1 << 20, 'o'));
-  const FileSource source(PlainFile::open(at().c_str()), 0, 1 << 20);
+  const FileSource source(RegularFile::open(at().c_str()), 0, 1 << 20);
   AtomicFile file = AtomicFile::create(at("y").c_str(), {});
   stop(SIGKILL);
   std::string bytes(1 << 20, '\0');

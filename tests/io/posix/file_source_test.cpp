@@ -1,4 +1,4 @@
-// The bytes of a file are the same by every way, and fail as errors and not as signals.
+// Files as sources: mapped, read, reopened, and their bulk reads.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/file_source.hpp"
 
@@ -13,26 +13,28 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../files.hpp"
 #include "../read_faults.hpp"
 #include "../system.hpp"
 #include "base/error.hpp"
-#include "io/mapping.hpp"
-#include "io/posix/descriptor.hpp"
+#include "io/memory.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 
 namespace st::io {
 namespace {
-
-namespace fs = std::filesystem;
 
 class TestFolder {
  public:
@@ -70,7 +72,7 @@ std::string read(const Source& source, std::uint64_t offset, std::size_t n) {
 }
 
 template <class Body>
-std::optional<Error> error_of(const Body& body) {
+std::optional<Error> problem_of(const Body& body) {
   try {
     body();
   } catch (const Error& error) {
@@ -89,7 +91,7 @@ TEST(FileSource, PartOfAFileAtAnyPlace) {
   const std::string path = folder.file("file", bytes);
   for (const std::size_t base : {0U, 1U, 100U, 4095U, 4096U, 4097U, 8192U, 19'999U}) {
     for (const Mode mode : kModes) {
-      FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      FileSource source(RegularFile::open(path.c_str()), base, bytes.size() - base);
       source.map(mode);
       EXPECT_EQ(source.view() == nullptr, mode == Mode::read);
       EXPECT_EQ(read(source, 0, bytes.size() - base), bytes.substr(base));
@@ -116,7 +118,7 @@ TEST(FileSource, IsMappedAtTheFirstViewAndNotBefore) {
   const std::string path = fs::canonical(folder.file("file", bytes)).string();
   for (const std::size_t base : {0U, 4097U}) {
     {
-      FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
+      FileSource source(RegularFile::open(path.c_str()), base, bytes.size() - base);
       source.map_at_first_view();
       source.release_descriptor();  // the mapping will need the descriptor
       EXPECT_EQ(read(source, 7, 100), bytes.substr(base + 7, 100));
@@ -136,7 +138,7 @@ TEST(FileSource, ManyThreadsThatWantAViewGetTheSame) {
   const TestFolder folder;
   const std::string path = fs::canonical(folder.file("file", counted(20'000))).string();
   for (int round = 0; round < 50; ++round) {
-    FileSource source(PlainFile::open(path.c_str()), 0, 20'000);
+    FileSource source(RegularFile::open(path.c_str()), 0, 20'000);
     source.map_at_first_view();
     std::array<const std::byte*, 8> views{};
     std::atomic<int> waiting = 0;
@@ -159,7 +161,7 @@ TEST(FileSource, ManyThreadsThatWantAViewGetTheSame) {
 TEST(FileSource, IsNotMappedFromADescriptorThatBecameAnother) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(9000));
-  FileSource source(PlainFile::open(path.c_str()), 0, 9000);
+  FileSource source(RegularFile::open(path.c_str()), 0, 9000);
   source.map_at_first_view();
   const int other = open(folder.file("other", std::string(9000, 'x')).c_str(), O_RDONLY | O_CLOEXEC);
   const int own = dup(source.file().descriptor());
@@ -174,7 +176,7 @@ TEST(FileSource, IsNotMappedFromADescriptorThatBecameAnother) {
 TEST(FileSource, IsNotMappedWhereItHasBecomeShorter) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(9000));
-  FileSource source(PlainFile::open(path.c_str()), 0, 9000);
+  FileSource source(RegularFile::open(path.c_str()), 0, 9000);
   source.map_at_first_view();
   ASSERT_EQ(truncate(path.c_str(), 8999), 0);
   EXPECT_EQ(source.view(), nullptr);
@@ -183,7 +185,7 @@ TEST(FileSource, IsNotMappedWhereItHasBecomeShorter) {
 TEST(ViewFaults, AViewThatTheSystemRefusesMayBeHadLater) {
   const TestFolder folder;
   const std::string bytes = counted(9000);
-  FileSource source(PlainFile::open(folder.file("file", bytes).c_str()), 0, bytes.size());
+  FileSource source(RegularFile::open(folder.file("file", bytes).c_str()), 0, bytes.size());
   source.map_at_first_view();
   read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
   EXPECT_EQ(source.view(), nullptr);
@@ -197,7 +199,7 @@ TEST(FileSource, NoBytesAreNotMapped) {
   const TestFolder folder;
   const std::string path = folder.file("empty", "");
   for (const Mode mode : kModes) {
-    FileSource source(PlainFile::open(path.c_str()), 0, 0);
+    FileSource source(RegularFile::open(path.c_str()), 0, 0);
     source.map(mode);
     EXPECT_EQ(source.view(), nullptr);
     EXPECT_EQ(read(source, 0, 0), "");
@@ -210,7 +212,7 @@ TEST(FileSource, NoBytesAreNotMapped) {
 TEST(FileSource, AMappingMovesWithItsSource) {
   const TestFolder folder;
   const std::string bytes = counted(5000);
-  FileSource source(PlainFile::open(folder.file("file", bytes).c_str()), 10, 4000);
+  FileSource source(RegularFile::open(folder.file("file", bytes).c_str()), 10, 4000);
   source.map(Mode::map);
   const std::byte* const view = source.view();
   EXPECT_EQ(source.view(), view);
@@ -221,7 +223,7 @@ TEST(FileSource, WhatIsWrittenToACopyStaysInTheCopy) {
   const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
-  FileSource source(PlainFile::open(path.c_str()), 0, bytes.size());
+  FileSource source(RegularFile::open(path.c_str()), 0, bytes.size());
   source.map(Mode::copy_on_write);
   auto* const view = const_cast<std::byte*>(source.view());
   view[0] = std::byte{0xAB};
@@ -230,7 +232,7 @@ TEST(FileSource, WhatIsWrittenToACopyStaysInTheCopy) {
   source.advise(0, 9000, Advice::will_need);
   EXPECT_EQ(view[0], std::byte{0xAB});
   EXPECT_EQ(view[8999], std::byte{0xCD});
-  EXPECT_EQ(read(FileSource(PlainFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
+  EXPECT_EQ(read(FileSource(RegularFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
 }
 
 TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
@@ -238,12 +240,12 @@ TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
   const std::string path = folder.file("file", counted(100'000));
   for (const Mode mode : kModes) {
     folder.file("file", counted(100'000));
-    FileSource source(PlainFile::open(path.c_str()), 0, 100'000);
+    FileSource source(RegularFile::open(path.c_str()), 0, 100'000);
     source.map(mode);
     if (source.view() != nullptr) source.release_descriptor();
     ASSERT_EQ(truncate(path.c_str(), 5000), 0);
     EXPECT_EQ(read(source, 4000, 1000), counted(100'000).substr(4000, 1000));
-    const auto error = error_of([&] { read(source, 4000, 1001); });
+    const auto error = problem_of([&] { read(source, 4000, 1001); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->status, Status::truncated);
     EXPECT_EQ(error->offset, 5000U);
@@ -253,10 +255,10 @@ TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
 TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(1000));
-  FileSource source(PlainFile::open(path.c_str()), 0, 1000);
+  FileSource source(RegularFile::open(path.c_str()), 0, 1000);
   source.release_descriptor();  // without a mapping there is no way back to the bytes
   fs::rename(folder.file("other", std::string(1000, 'x')), path);
-  const auto error = error_of([&] { read(source, 0, 10); });
+  const auto error = problem_of([&] { read(source, 0, 10); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->status, Status::read);
   EXPECT_NE(error->message.find(path), std::string::npos);
@@ -271,10 +273,10 @@ TEST(FileSource, NoMemoryOfTheProcessIsReadForAFileThatIsGone) {
   const TestFolder folder;
   const std::string path = folder.file("file", "");
   ASSERT_EQ(truncate(path.c_str(), 2 * kAddress), 0);
-  FileSource source(PlainFile::open(path.c_str()), 0, 2 * kAddress);
+  FileSource source(RegularFile::open(path.c_str()), 0, 2 * kAddress);
   source.release_descriptor();
   fs::rename(folder.file("other", "other"), path);
-  const auto error = error_of([&] { read(source, kAddress, 10); });
+  const auto error = problem_of([&] { read(source, kAddress, 10); });
   munmap(secret, 4096);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->status, Status::read);
@@ -285,7 +287,7 @@ TEST(FileSource, ACopyIsReadFromTheFileAfterTheNameWentElsewhere) {
   const std::string bytes = counted(9000);
   for (const std::size_t base : {0U, 100U}) {
     const std::string path = folder.file("file", bytes);
-    FileSource source(PlainFile::open(path.c_str()), base, bytes.size() - base);
+    FileSource source(RegularFile::open(path.c_str()), base, bytes.size() - base);
     source.map(Mode::copy_on_write);
     source.release_descriptor();
     const_cast<std::byte*>(source.view())[5] = std::byte{0xAB};
@@ -303,10 +305,10 @@ TEST(ViewFaults, AnErrorOfTheDiskIsToldThoughTheFileIsMapped) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   for (const bool by_path : {false, true}) {
     for (const Mode mode : kModes) {
-      FileSource source(by_path ? PlainFile::open(path.c_str()) : PlainFile::duplicate(descriptor), 0, 9000);
+      FileSource source(by_path ? RegularFile::open(path.c_str()) : RegularFile::duplicate(descriptor), 0, 9000);
       source.map(mode);
       read_faults::arm({"read", 0, 1, EIO});
-      const auto error = error_of([&] { read(source, 0, 10); });
+      const auto error = problem_of([&] { read(source, 0, 10); });
       read_faults::disarm();
       ASSERT_TRUE(error);
       EXPECT_EQ(error->status, Status::read);
@@ -321,7 +323,7 @@ TEST(FileSource, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
   const TestFolder folder;
   const std::string bytes = counted(9000);
   const std::string path = folder.file("file", bytes);
-  FileSource source(PlainFile::open(path.c_str()), 0, bytes.size());
+  FileSource source(RegularFile::open(path.c_str()), 0, bytes.size());
   source.map(Mode::copy_on_write);
   read_faults::arm({"mmap", 0, SIZE_MAX, ENOMEM});
   source.release_descriptor();
@@ -333,7 +335,7 @@ TEST(FileSource, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
 
 // ---- what is no file -----------------------------------------------------------------------------------------------------
 
-TEST(PlainFile, OnlyRegularFilesAreOpened) {
+TEST(RegularFile, OnlyRegularFilesAreOpened) {
   const TestFolder folder;
   const std::string pipe = (folder.path() / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -351,7 +353,7 @@ TEST(PlainFile, OnlyRegularFilesAreOpened) {
       {"", "''", ENOENT},
   };
   for (const Case& given : cases) {
-    const auto error = error_of([&] { PlainFile::open(given.path.c_str()); });
+    const auto error = problem_of([&] { RegularFile::open(given.path.c_str()); });
     ASSERT_TRUE(error) << given.path;
     EXPECT_EQ(error->status, Status::open) << given.path;
     EXPECT_EQ(error->os_error, given.os_error) << error->message;
@@ -359,22 +361,22 @@ TEST(PlainFile, OnlyRegularFilesAreOpened) {
   }
 }
 
-TEST(PlainFile, WhatTheKernelMakesIsNoFileOfTensors) {
+TEST(RegularFile, WhatTheKernelMakesIsNoFileOfTensors) {
   if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about mounts";
-  const auto error = error_of([] { PlainFile::open("/proc/self/status"); });
+  const auto error = problem_of([] { RegularFile::open("/proc/self/status"); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->status, Status::open);
   EXPECT_NE(error->message.find("made by the kernel"), std::string::npos) << error->message;
 }
 
 // A watchdog begins to run when it is opened.
-TEST(PlainFile, DevicesAreNotEvenOpened) {
+TEST(RegularFile, DevicesAreNotEvenOpened) {
   const TestFolder folder;
   const std::string link = (folder.path() / "link").string();
   const std::string path = folder.file("file", "abc");
   fs::create_symlink("/dev/null", link);
   const int inside = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  PlainFile file = PlainFile::open(path.c_str());
+  RegularFile file = RegularFile::open(path.c_str());
   file.release_descriptor(false);
   fs::remove(path);
   fs::create_symlink("/dev/null", path);
@@ -384,14 +386,14 @@ TEST(PlainFile, DevicesAreNotEvenOpened) {
     const char* says;
   };
   const Case cases[] = {
-      {"a path", [] { PlainFile::open("/dev/null"); }, "a character device"},
-      {"a link", [&] { PlainFile::open(link.c_str()); }, "a character device"},
-      {"a shard", [&] { PlainFile::open_at(inside, "link", link, true); }, "a character device"},
+      {"a path", [] { RegularFile::open("/dev/null"); }, "a character device"},
+      {"a link", [&] { RegularFile::open(link.c_str()); }, "a character device"},
+      {"a shard", [&] { RegularFile::open_at(inside, "link", link, true); }, "a character device"},
       {"a file opened again", [&] { file.reopen(0); }, "no longer the file"},
   };
   for (const Case& given : cases) {
     read_faults::arm({"open", 0, SIZE_MAX, EIO});
-    const auto error = error_of(given.opens);
+    const auto error = problem_of(given.opens);
     read_faults::disarm();
     EXPECT_EQ(read_faults::calls(), 0U) << given.name;
     ASSERT_TRUE(error) << given.name;
@@ -400,30 +402,30 @@ TEST(PlainFile, DevicesAreNotEvenOpened) {
   close(inside);
 }
 
-TEST(PlainFile, InterruptedOpeningIsTriedAgain) {
+TEST(RegularFile, InterruptedOpeningIsTriedAgain) {
   const TestFolder folder;
   const std::string path = folder.file("file", "abc");
   read_faults::arm({"open", 0, 3, EINTR});
-  const auto error = error_of([&] { PlainFile::open(path.c_str()); });
+  const auto error = problem_of([&] { RegularFile::open(path.c_str()); });
   read_faults::disarm();
   EXPECT_FALSE(error) << error->message;
 }
 
-TEST(PlainFile, DescriptorsThatDoNotFitIntoAnInt) {
+TEST(RegularFile, DescriptorsThatDoNotFitIntoAnInt) {
   const TestFolder folder;
-  const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
+  const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
   const std::int64_t descriptor = file.descriptor();
   constexpr std::int64_t kBeyond = std::int64_t{1} << 32;
   for (const std::int64_t wrong : {descriptor + kBeyond, descriptor - kBeyond, std::int64_t{INT_MAX} + 1,
                                    std::int64_t{-1}, std::int64_t{INTPTR_MIN}, std::int64_t{INTPTR_MAX}}) {
     if (wrong < INTPTR_MIN || wrong > INTPTR_MAX) continue;  // on 32 bit none is wider than an int
-    const auto error = error_of([&] { PlainFile::duplicate(static_cast<std::intptr_t>(wrong)); });
+    const auto error = problem_of([&] { RegularFile::duplicate(static_cast<std::intptr_t>(wrong)); });
     ASSERT_TRUE(error) << wrong;
     EXPECT_EQ(error->os_error, EBADF);
   }
 }
 
-TEST(PlainFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
+TEST(RegularFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
   if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
   const TestFolder folder;
   const std::string bytes = counted(9000);
@@ -431,43 +433,43 @@ TEST(PlainFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) GTEST_SKIP() << "no direct reads in " << folder.path();
   fs::remove(path);  // it is the descriptor's file that counts
-  const FileSource source(PlainFile::duplicate(descriptor), 0, bytes.size());
+  const FileSource source(RegularFile::duplicate(descriptor), 0, bytes.size());
   EXPECT_EQ(read(source, 13, 777), bytes.substr(13, 777));
   EXPECT_NE(fcntl(descriptor, F_GETFL) & O_DIRECT, 0);  // the caller's is as it was
   close(descriptor);
 }
 
-TEST(PlainFile, DescriptorsAreNotInherited) {
+TEST(RegularFile, DescriptorsAreNotInherited) {
   const TestFolder folder;
-  const PlainFile file = PlainFile::open(folder.file("file", "abc").c_str());
+  const RegularFile file = RegularFile::open(folder.file("file", "abc").c_str());
   EXPECT_NE(fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
-  const PlainFile copy = PlainFile::duplicate(file.descriptor());
+  const RegularFile copy = RegularFile::duplicate(file.descriptor());
   EXPECT_NE(copy.descriptor(), file.descriptor());
   EXPECT_NE(fcntl(copy.descriptor(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_EQ(copy.size(), 3U);
 }
 
 // The folder that counts is that of the first time: the working directory may have changed.
-TEST(PlainFile, AtRestNothingChangesWhenItIsLaidToRestAgain) {
+TEST(RegularFile, AtRestNothingChangesWhenItIsLaidToRestAgain) {
   const TestFolder folder;
   folder.file("file", "abcdef");
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
-  PlainFile file = PlainFile::open("file");
+  RegularFile file = RegularFile::open("file");
   file.release_descriptor(false);
   fs::current_path(before);
   file.release_descriptor(false);
   std::string bytes(6, ' ');
-  EXPECT_FALSE(error_of([&] { file.read_at(0, bytes.data(), 6); }));
+  EXPECT_FALSE(problem_of([&] { file.read_at(0, bytes.data(), 6); }));
   EXPECT_EQ(bytes, "abcdef");
   EXPECT_EQ(file.descriptor(), -1);
 }
 
-TEST(PlainFile, ADuplicateKeepsItsDescriptorAtRest) {
+TEST(RegularFile, ADuplicateKeepsItsDescriptorAtRest) {
   const TestFolder folder;
   const std::string path = folder.file("file", "abcdef");
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  FileSource source(PlainFile::duplicate(descriptor), 2, 3);
+  FileSource source(RegularFile::duplicate(descriptor), 2, 3);
   close(descriptor);
   fs::remove(path);
   source.release_descriptor();  // it has no path to be opened by again
@@ -481,6 +483,155 @@ TEST(Mapping, OfMoreThanCanBeAddressedIsOutOfMemory) {
   int os_error = 0;
   EXPECT_EQ(Mapping::of(file.get(), 1, UINT64_MAX, MapKind::read_only, os_error).data(), nullptr);
   EXPECT_EQ(os_error, ENOMEM);
+}
+
+class FileReaderTest : public FolderTest {
+ protected:
+  static constexpr std::uint64_t kSize = 1 << 20;
+
+  void TearDown() override {
+    read_faults::disarm();
+    FolderTest::TearDown();
+  }
+
+  // Nothing of the file is in the cache, or everything.
+  FileSource source(bool cached) const {
+    const Descriptor made(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    EXPECT_EQ(ftruncate(made.get(), kSize), 0);
+    const std::string text(kSize, 'x');
+    EXPECT_TRUE(!cached || pwrite(made.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(kSize));
+    EXPECT_EQ(fsync(made.get()), 0);
+    return FileSource(RegularFile::open(path().c_str()), 0, kSize);
+  }
+
+  bool has_direct_reads() const {
+    put(path("probe"), "x");
+    return static_cast<bool>(Descriptor(::open(path("probe").c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)));
+  }
+};
+
+TEST_F(FileReaderTest, takes_the_path_that_was_asked_for_or_that_waits_least) {
+  const bool has_direct = has_direct_reads();
+  const ReadPath around = has_direct ? ReadPath::direct : ReadPath::wait;
+  const struct {
+    Cache cache;
+    bool cached;
+    ReadPath read_path;
+  } cases[] = {
+      {Cache::automatic, true, ReadPath::cached},
+      {Cache::automatic, false, around},
+      {Cache::through, true, ReadPath::cached},
+      {Cache::through, false, ReadPath::wait},
+      {Cache::around, true, around},
+      {Cache::around, false, around},
+  };
+  for (const auto& [cache, cached, read_path] : cases) {
+    const FileSource bytes = source(cached);
+    if (!residency(bytes.file().descriptor(), 0, 1)) GTEST_SKIP() << "the system does not tell what is cached";
+    FileReader file(bytes, cache);
+    EXPECT_EQ(file.path_for(0, kSize), read_path) << static_cast<int>(cache) << cached;
+    EXPECT_EQ(file.is_cached(0, kSize), read_path == ReadPath::cached);
+  }
+}
+
+TEST_F(FileReaderTest, a_file_is_opened_for_direct_reads_once) {
+  if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
+  const FileSource bytes = source(false);
+  for (const int error : {0, EINVAL}) {
+    FileReader file(bytes, Cache::around);
+    read_faults::arm({"open", 0, error == 0 ? 0U : SIZE_MAX, error});
+    static_cast<void>(file.path_for(0, kSize));
+    const std::size_t opened = read_faults::calls();
+    for (int i = 0; i < 3; ++i) static_cast<void>(file.path_for(0, kSize));
+    read_faults::disarm();
+    EXPECT_GT(opened, 0U) << error;
+    EXPECT_EQ(read_faults::calls(), opened) << error;
+  }
+}
+
+// The other path is taken for good where direct reads do not work, and once where this memory is the reason.
+TEST_F(FileReaderTest, what_becomes_of_a_refused_direct_read) {
+  if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
+  if (!has_direct_reads()) GTEST_SKIP() << "no direct reads in " << folder;
+  const struct {
+    int error;
+    bool told;
+    ReadPath afterwards;
+  } cases[] = {
+      {0, false, ReadPath::direct},        {EINTR, false, ReadPath::direct},  {EINVAL, false, ReadPath::wait},
+      {EOPNOTSUPP, false, ReadPath::wait}, {EFAULT, false, ReadPath::direct}, {ENOMEM, false, ReadPath::direct},
+      {EIO, true, ReadPath::direct},
+  };
+  for (const auto& [error, told, afterwards] : cases) {
+    const FileSource bytes = source(false);
+    FileReader file(bytes, Cache::around);
+    ASSERT_EQ(file.path_for(0, kSize), ReadPath::direct);
+    const auto alignment = static_cast<std::size_t>(file.alignment());
+    ASSERT_GE(alignment, 4096U);
+    ASSERT_EQ(alignment & (alignment - 1), 0U);
+    const std::unique_ptr<void, void (*)(void*)> place(std::aligned_alloc(alignment, alignment), std::free);
+    std::memset(place.get(), 'y', alignment);
+    const Read read{0, alignment, static_cast<std::byte*>(place.get())};
+    read_faults::arm({"read", 0, error == 0 ? 0U : 1U, error});
+    std::optional<bool> done;
+    const Error failed = error_of([&] { done = file.read_many(ReadPath::direct, {&read, 1}, alignment); });
+    read_faults::disarm();
+    EXPECT_EQ(failed.os_error, told ? error : 0) << error;
+    EXPECT_TRUE(told || done == (error == 0 || error == EINTR)) << error;
+    EXPECT_TRUE(done != true || static_cast<char*>(place.get())[alignment - 1] == 0) << error;
+    EXPECT_EQ(file.path_for(0, kSize), afterwards) << error;
+  }
+}
+
+TEST_F(FileReaderTest, a_file_in_memory_is_not_remote) {
+  const std::string name = "/dev/shm/" + folder.filename().string();
+  const Descriptor made(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!made) GTEST_SKIP() << "no /dev/shm";
+  EXPECT_FALSE(RegularFile::open(name.c_str()).remote());
+  fs::remove(name);
+}
+
+// More of them than one call takes.
+TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
+  constexpr std::size_t kReads = 300;
+  constexpr std::size_t kBytes = 10;
+  std::string text(kReads * kBytes, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 256);
+  put(path(), text);
+  const FileSource bytes(RegularFile::open(path().c_str()), 0, text.size());
+  FileReader file(bytes, Cache::through);
+  std::string got(text.size(), '?');
+  std::vector<Read> reads;
+  for (std::size_t at = 0; at < got.size(); at += kBytes) {
+    reads.push_back({at, kBytes, reinterpret_cast<std::byte*>(got.data() + at)});
+  }
+  read_faults::arm({"read"});
+  EXPECT_TRUE(file.read_many(ReadPath::wait, reads, got.size()));
+  read_faults::disarm();
+  EXPECT_TRUE(got == text);
+  if (has_linux_io()) {
+    EXPECT_EQ(read_faults::calls(), 3U);
+  }
+}
+
+TEST_F(FileReaderTest, many_threads_read_without_a_descriptor_of_their_own) {
+  const FileSource bytes = source(true);
+  FileReader file(bytes, Cache::through);
+  read_faults::arm({"open", 0, SIZE_MAX, EMFILE});
+  std::vector<std::thread> threads;
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&file, number] {
+      for (std::uint64_t i = number; i < 200; i += 4) {
+        std::byte got{};
+        const Read read{i, 1, &got};
+        EXPECT_TRUE(file.read_many(ReadPath::wait, {&read, 1}, kSize));
+        EXPECT_EQ(got, std::byte{'x'});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  read_faults::disarm();
+  EXPECT_GE(read_faults::calls(), 200U);
 }
 
 }  // namespace

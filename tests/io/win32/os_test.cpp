@@ -4,8 +4,8 @@
 #include <windows.h>
 
 #include "base/error.hpp"
-#include "io/folder.hpp"
-#include "io/os_error.hpp"
+#include "io/directory.hpp"
+#include "io/os.hpp"
 
 namespace st::io {
 namespace {

@@ -1,0 +1,266 @@
+// The lock that keeps readers, saves and edits apart, and the file that an edit works on.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/posix/edit.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "io/edited_file.hpp"
+#include "io/posix/file_source.hpp"
+#include "io/posix/target.hpp"
+
+namespace st::io {
+
+namespace {
+
+constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
+
+// Two seconds for another process to finish. The calls that wait by themselves are not used: a process that may read the
+// file could make them wait for ever.
+class Patience {
+ public:
+  // Sleeps for a moment. Returns false once the time is over.
+  bool wait() {
+    if (std::chrono::steady_clock::now() > end_) return false;
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(2 * pause_, std::chrono::microseconds(2000));
+    return true;
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  std::chrono::microseconds pause_{20};
+};
+
+bool is_temporary(int error) { return error == EAGAIN || error == EINTR; }
+
+// Returns 0 or the errno: EAGAIN if another process holds the lock.
+int try_lock(int descriptor, ByteLock kind) {
+  const int error = set_byte_lock(descriptor, kind);
+  return error == EACCES ? EAGAIN : error;
+}
+
+bool has_name(int file, int directory, const std::string& name) {
+  struct stat here {};
+  struct stat there {};
+  return fstat(file, &here) == 0 && fstatat(directory, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         identity_of(there).same_file(identity_of(here));
+}
+
+// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an open
+// descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read. Returns
+// nothing if a file that was there before is gone.
+std::optional<Target> target_of_edit(const char* path, bool there_before) {
+  Target target = find_target(path);
+  switch (target.kind) {
+    case Target::Kind::descriptor:
+      fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
+    case Target::Kind::stream: fail(Status::open, "{} is not a regular file", target.shown);
+    case Target::Kind::absent:
+      if (!there_before) fail_os(Status::open, ENOENT, "{}", target.shown);
+      return std::nullopt;
+    case Target::Kind::regular: break;
+  }
+  require_own(target, target.status.st_uid);
+  return target;
+}
+
+// Returns nothing if the path leads to another file by now, or nowhere.
+std::optional<RegularFile> open_if_same(const char* path, const Identity& seen) {
+  try {
+    RegularFile file = RegularFile::open(path);
+    if (file.identity().same_file(seen)) return file;
+  } catch (const Error& error) {
+    if (error.os_error != ENOENT) throw;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// ---- the lock ------------------------------------------------------------------------------------------------------
+
+bool changed_lately(int descriptor) {
+  struct stat status {};
+  return fstat(descriptor, &status) != 0 || std::time(nullptr) - status.st_ctime <= kRecentSeconds;
+}
+
+bool is_without_locks(int error) {
+  // EINVAL: Linux before 3.15. ENOLCK: a network filesystem whose server has none.
+  constexpr std::array kNoLocks{ENOSYS, ENOTSUP, EOPNOTSUPP, EINVAL, ENOLCK};
+  return std::find(kNoLocks.begin(), kNoLocks.end(), error) != kNoLocks.end();
+}
+
+EditLock EditLock::shared(const RegularFile& file) {
+  if (!file.path().empty()) return shared(file.descriptor());
+  Descriptor own;
+  try {
+    own = file.reopen(0);
+  } catch (const Error&) {
+    return of_descriptor(-1, ByteLock::shared);
+  }
+  EditLock lock = shared(own.get());
+  lock.own_ = std::move(own);
+  return lock;
+}
+
+EditLock EditLock::shared(int descriptor) { return of_descriptor(descriptor, ByteLock::shared); }
+
+EditLock EditLock::exclusive(int descriptor) { return of_descriptor(descriptor, ByteLock::exclusive); }
+
+EditLock EditLock::of_descriptor(int descriptor, ByteLock kind) {
+  EditLock lock;
+  lock.error_ = EBADF;
+  if (descriptor < 0) return lock;
+  Patience patience;
+  do {
+    lock.error_ = try_lock(descriptor, kind);
+  } while (is_temporary(lock.error_) && patience.wait());
+  if (lock.error_ == 0) lock.locked_ = descriptor;
+  return lock;
+}
+
+EditLock EditLock::of_name(int directory, const std::string& name) {
+  for (Patience patience;;) {
+    EditLock lock = try_name(directory, name);
+    if (!is_temporary(lock.error_) || !patience.wait()) return lock;
+  }
+}
+
+// EAGAIN if another process holds the lock, has a lease on the file, or has replaced the file.
+EditLock EditLock::try_name(int directory, const std::string& name) {
+  EditLock lock;
+  struct stat here {};
+  if (fstatat(directory, name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0) {
+    lock.error_ = errno;
+    return lock;
+  }
+  lock.error_ = ENOENT;
+  if (!S_ISREG(here.st_mode)) return lock;
+  lock.own_ = open_file(directory, name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  lock.error_ = lock.own_ ? try_lock(lock.own_.get(), ByteLock::exclusive) : errno;
+  if (lock.error_ != 0) return lock;
+  lock.locked_ = lock.own_.get();
+  if (!has_name(lock.locked_, directory, name)) {
+    lock.unlock();
+    lock.error_ = EAGAIN;
+  }
+  return lock;
+}
+
+void EditLock::require(const std::string& shown) const {
+  if (held() || is_without_locks(error_)) return;
+  if (error_ == EAGAIN) fail_os(Status::state, error_, "{} is locked by another process", shown);
+  fail_os(Status::write, error_, "{} cannot be locked", shown);
+}
+
+// Closing the descriptor is not enough: a forked child may have a copy of it.
+void EditLock::unlock() {
+  if (locked_ >= 0) set_byte_lock(locked_, ByteLock::none);
+  locked_ = -1;
+}
+
+// ---- the edited file -----------------------------------------------------------------------------------------------
+
+struct EditedFile::State {
+  std::string shown;
+  std::unique_ptr<Source> source;
+  Descriptor file;
+  Identity seen;
+
+  State() = default;
+  State(State&&) = delete;
+  // Closing the descriptor is not enough: a forked child may have a copy of it.
+  ~State() {
+    if (file) flock(file.get(), LOCK_UN);
+  }
+
+  const char* try_open(const char* path, bool again);
+};
+
+// Returns nullptr, or what another process is doing to the file.
+const char* EditedFile::State::try_open(const char* path, bool again) {
+  constexpr const char* kReplaced = "is replaced by another process each time that it is opened";
+  shown = in_quotes(path);
+  const std::optional<Target> target = target_of_edit(path, again);
+  if (!target) return kReplaced;
+  // For writing first: another process then gives up its lease on the file once, and not once for each kind of access.
+  file = open_regular(target->directory.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
+  if (!file && errno == ENOENT) return kReplaced;
+  if (!file) fail_os(Status::open, errno, "{}", shown);
+  // Without its lock there is no edit, except on filesystems that have no locks. A save holds its file's lock for a
+  // moment after the file got its name.
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 && !is_without_locks(errno)) {
+    if (errno == EWOULDBLOCK || errno == EINTR) return "is being edited by another process";
+    fail_os(Status::open, errno, "{} cannot be locked", shown);
+  }
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
+  seen = identity_of(status);
+  if (!seen.same_file(identity_of(target->status))) return kReplaced;
+  // An editor that held the lock a moment ago, or a save, may have replaced the file.
+  std::optional<RegularFile> reading = open_if_same(path, seen);
+  if (!reading) return kReplaced;
+  const std::uint64_t size = reading->size();
+  source = std::make_unique<FileSource>(std::move(*reading), 0, size);
+  return nullptr;
+}
+
+EditedFile::EditedFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+EditedFile::EditedFile(EditedFile&& other) noexcept = default;
+EditedFile::~EditedFile() = default;
+
+std::unique_ptr<Source> EditedFile::take_source() { return std::move(state_->source); }
+const Identity& EditedFile::seen() const { return state_->seen; }
+
+EditedFile EditedFile::open(const char* path) {
+  std::optional<Patience> patience;  // from the first failure on: a lease may have taken longer
+  for (;;) {
+    auto state = std::make_unique<State>();
+    const char* const obstacle = state->try_open(path, patience.has_value());
+    if (obstacle == nullptr) return EditedFile(std::move(state));
+    if (!patience) patience.emplace();
+    if (!patience->wait()) fail(Status::state, "{} {}", state->shown, obstacle);
+  }
+}
+
+EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
+  const int file = state_->file.get();
+  Descriptor to_close;
+  {
+    const EditLock alone = EditLock::exclusive(file);
+    alone.require(state_->shown);
+    if (!alone.held()) return Patch::refused;
+    to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
+    if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
+    struct stat now {};
+    if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
+    rlimit limit{};  // beyond it the kernel would write a part of the bytes, and leave half a header
+    const bool fits =
+        getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || offset + n <= limit.rlim_cur;
+    if (const int error = fits ? write_all_at(file, offset, data, n) : EFBIG; error != 0) {
+      throw Error{Status::write, error, offset,
+                  formatted("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
+    }
+  }
+  int error = sync ? sync_now(file) : 0;
+  if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
+  if (error != 0) {
+    fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", state_->shown);
+  }
+  return Patch::done;
+}
+
+}  // namespace st::io

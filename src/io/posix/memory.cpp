@@ -1,0 +1,38 @@
+// Mappings of POSIX systems.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "io/posix/system.hpp"
+
+namespace st::io {
+
+std::size_t Mapping::granularity() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+void* Mapping::map(std::intptr_t file, std::uint64_t begin, std::size_t size, MapKind kind, int& os_error) {
+  const bool writable = kind == MapKind::copy_on_write;
+  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  const int flags = MAP_PRIVATE | (writable ? map_without_reserve() : 0);
+  void* const start = mmap(nullptr, size, protection, flags, static_cast<int>(file), static_cast<off_t>(begin));
+  if (start != MAP_FAILED) return start;
+  os_error = errno;
+  return nullptr;
+}
+
+void Mapping::unmap(void* begin, std::size_t size) { munmap(begin, size); }
+
+void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
+  std::byte* const begin = data();
+  if (begin == nullptr || n == 0) return;
+  // Dropping the pages of a copy-on-write mapping would drop what the caller wrote to them.
+  if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
+  std::byte* const first = begin + offset;
+  const std::size_t slack = reinterpret_cast<std::uintptr_t>(first) % granularity();
+  advise_pages(first - slack, static_cast<std::size_t>(n) + slack, advice);
+}
+
+}  // namespace st::io

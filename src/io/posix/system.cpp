@@ -1,0 +1,186 @@
+// What src/io/linux has better bodies for, written with POSIX.1-2008 alone. Most of it is the answer that the system cannot
+// do that.
+// SPDX-License-Identifier: Apache-2.0
+#include "io/posix/system.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <memory>
+#include <memory_resource>
+
+#include "base/error.hpp"
+#include "io/memory.hpp"
+#include "io/os.hpp"
+
+namespace st::io {
+
+// ---- open files ----------------------------------------------------------------------------------------------------
+
+Descriptor reopen(int /*descriptor*/, int /*flags*/) {
+  errno = ENOTSUP;
+  return {};
+}
+
+// The path must still lead to the file. Only a process that exchanges directories meanwhile can make this wrong.
+std::string real_path(int descriptor, const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  struct stat opened {};
+  struct stat found {};
+  const bool same = real != nullptr && fstat(descriptor, &opened) == 0 && lstat(real.get(), &found) == 0 &&
+                    opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+  return same ? std::string(real.get()) : std::string();
+}
+
+// POSIX.1-2008 has no name for a filesystem's type.
+MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return MountKind::local; }
+
+int set_byte_lock(int /*descriptor*/, ByteLock /*lock*/) { return ENOTSUP; }
+
+// It waits if another thread takes the signal in between. One of a write to a pipe is sent to the writing thread alone.
+void take_pending_signal(int number) {
+  sigset_t pending;
+  if (sigpending(&pending) != 0 || sigismember(&pending, number) != 1) return;
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, number);
+  int taken = 0;
+  sigwait(&wanted, &taken);
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+int direct_flag() { return 0; }
+
+std::uint64_t direct_alignment(int /*descriptor*/) { return 0; }
+
+std::optional<Residency> residency(int /*descriptor*/, std::uint64_t /*offset*/, std::uint64_t /*n*/) {
+  return std::nullopt;
+}
+
+ssize_t read_scattered(int descriptor, std::span<const iovec> pieces, off_t offset) {
+  constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // some systems refuse 2 GiB
+  return pread(descriptor, pieces[0].iov_base, std::min(pieces[0].iov_len, kMostAtOnce), offset);
+}
+
+// ---- mappings ------------------------------------------------------------------------------------------------------
+
+int map_without_reserve() { return 0; }
+
+void advise_pages(void* begin, std::size_t bytes, Advice advice) {
+  posix_madvise(begin, bytes, advice == Advice::will_need ? POSIX_MADV_WILLNEED : POSIX_MADV_DONTNEED);
+}
+
+bool copy_from_pages(const void* /*from*/, void* /*to*/, std::size_t /*n*/) { return false; }
+
+// ---- names in a directory ------------------------------------------------------------------------------------------
+
+Descriptor open_directory_for_lookup(int directory, const char* path) {
+#if defined(O_SEARCH)
+  return open_file(directory, path, O_SEARCH | O_DIRECTORY);
+#else
+  return open_file(directory, path, O_RDONLY | O_DIRECTORY);
+#endif
+}
+
+// The link is looked at before and after its text is read.
+int read_link(int directory, const std::string& name, SymbolicLink& link) {
+  if (fstatat(directory, name.c_str(), &link.status, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  std::array<char, PATH_MAX> text;
+  const ssize_t n = readlinkat(directory, name.c_str(), text.data(), text.size());
+  if (n < 0) return errno == EINVAL ? EAGAIN : errno;
+  link.text.assign(text.data(), static_cast<std::size_t>(n));
+  struct stat after {};
+  if (fstatat(directory, name.c_str(), &after, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  return after.st_dev == link.status.st_dev && after.st_ino == link.status.st_ino ? 0 : EAGAIN;
+}
+
+Hold hold_of(int /*directory*/, const std::string& /*name*/) { return Hold::none; }
+
+bool may_rename_others_files() { return geteuid() == 0; }
+
+Descriptor open_nameless(int /*directory*/, mode_t /*mode*/) { return {}; }
+
+int link_nameless(int /*file*/, int /*directory*/, const std::string& /*name*/) {
+  errno = ENOTSUP;
+  return -1;
+}
+
+int rename_to_free_name(int /*directory*/, const std::string& /*from*/, const std::string& /*to*/) { return ENOSYS; }
+
+// ---- what a file has besides its bytes -----------------------------------------------------------------------------
+
+Attributes attributes_of(int /*directory*/, const std::string& /*name*/) { return {{}, {}, true}; }
+
+void give_others(int /*file*/, const std::vector<Attribute>& /*others*/) {}
+
+bool give_lists(int /*file*/, const std::vector<Attribute>& lists) { return lists.empty(); }
+
+// ---- blocks --------------------------------------------------------------------------------------------------------
+
+// posix_fallocate() is not called: if a filesystem cannot allocate, C libraries write to each block instead.
+std::uint64_t copy_in_kernel(int /*from*/, std::uint64_t /*from_offset*/, int /*to*/, std::uint64_t /*to_offset*/,
+                             std::uint64_t /*n*/) {
+  return 0;
+}
+
+Extent stored_bytes(int /*file*/, std::uint64_t at, std::uint64_t end) { return {at, end}; }
+
+int take_space(int /*file*/, std::uint64_t /*size*/) { return 0; }
+
+// ---- memory and random numbers -------------------------------------------------------------------------------------
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+}
+
+void deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
+  std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+}
+
+// From calloc(), which takes large zeroed memory from the system as it is. The address that it returned is stored in front
+// of the buffer.
+std::byte* reserve_buffer(std::uint64_t bytes) {
+  constexpr std::size_t kFront = sizeof(void*);
+  if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
+  void* const memory = std::calloc(1, static_cast<std::size_t>(bytes) + kFront + kBufferAlignment);
+  if (memory == nullptr) fail_os(Status::no_memory, ENOMEM, "a buffer of {} bytes", bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t skipped = kBufferAlignment - (address + kFront) % kBufferAlignment + kFront;
+  std::byte* const begin = static_cast<std::byte*>(memory) + skipped;
+  *reinterpret_cast<void**>(begin - kFront) = memory;
+  return begin;
+}
+
+bool populate_buffer(std::byte* /*begin*/, std::size_t /*bytes*/) { return false; }
+
+void keep_from_children(std::byte* /*begin*/, std::size_t /*bytes*/) noexcept {}
+
+void free_buffer(std::byte* buffer) noexcept {
+  if (buffer != nullptr) std::free(*reinterpret_cast<void**>(buffer - sizeof(void*)));
+}
+
+void prefer_node(std::byte* /*begin*/, std::size_t /*bytes*/, int /*node*/) {}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  const Descriptor device = open_file(AT_FDCWD, "/dev/urandom", O_RDONLY | O_NOCTTY);
+  if (device && read(device.get(), &seed, sizeof seed) == static_cast<ssize_t>(sizeof seed)) return seed;
+  // Without a free descriptor, or such a device: the address of the stack and the clock are what is left.
+  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return reinterpret_cast<std::uintptr_t>(&seed) * 0x9E3779B97F4A7C15 ^ now;
+}
+
+std::uint64_t hash_seed(const void* table) {
+  return (random_seed() ^ reinterpret_cast<std::uintptr_t>(table)) * 0x9E3779B97F4A7C15;
+}
+
+}  // namespace st::io
