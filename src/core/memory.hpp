@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "format/header_options.hpp"
-#include "io/huge_pages.hpp"
+#include "io/memory.hpp"
 
 namespace st::core {
 

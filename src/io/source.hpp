@@ -115,9 +115,9 @@ class Source {
 
 // How the bytes of a bulk read travel. Direct reads cost a tenth of the processor time, and no page cache.
 enum class ReadPath : std::uint8_t {
-  cached,  // copied out of the page cache, or of memory
-  wait,    // from a disk through the page cache, or from a network or callback: slow, and worth many readers
-  direct,  // from a disk around the page cache
+  cached,    // copied out of the page cache, or of memory
+  buffered,  // from a disk through the page cache, or from a network or callback: slow, and worth many readers
+  direct,    // from a disk around the page cache
 };
 
 // Chooses the path of the bytes of one source in a bulk read, and reads them. Positions are offsets plus

@@ -564,7 +564,7 @@ TEST_F(DeviceTest, ACallbackMayFillTheSameDevice) {
 }
 
 // The cancel comes while the thread takes the slot for the second half of the slice.
-TEST_F(StagingTest, ProgressMayFillTheSameDeviceAfterACancel) {
+TEST_F(DeviceTest, ProgressMayFillTheSameDeviceAfterACancel) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan inner(*models_.in_memory);
   add_whole(inner, *models_.in_memory, "t2", device, std::size_t{4} << 20);

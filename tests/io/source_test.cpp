@@ -137,7 +137,7 @@ TEST(CallbackSource, IsWaitedForWhateverTheCacheIsToDo) {
   Given given{"abc", 0, 0};
   const auto source = callback_source({read_callback, nullptr, &given}, 3);
   for (const Cache cache : {Cache::automatic, Cache::through, Cache::around}) {
-    EXPECT_EQ(source->open_reader(cache)->path_for(0, 3), ReadPath::wait);
+    EXPECT_EQ(source->open_reader(cache)->path_for(0, 3), ReadPath::buffered);
   }
 }
 

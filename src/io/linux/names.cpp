@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 
 namespace st::io {
 

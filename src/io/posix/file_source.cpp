@@ -248,7 +248,7 @@ bool FileReader::is_cached(std::uint64_t begin, std::uint64_t end) {
 ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
   if (is_cached(begin, end)) return ReadPath::cached;
   const bool through = cache_ == Cache::through || (cache_ == Cache::automatic && source_.file().remote());
-  return !through && can_read_directly() ? ReadPath::direct : ReadPath::wait;
+  return !through && can_read_directly() ? ReadPath::direct : ReadPath::buffered;
 }
 
 bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) {

@@ -14,7 +14,6 @@
 #include <memory>
 #include <string_view>
 
-#include "base/formatted.hpp"
 #include "base/text.hpp"
 #include "io/os.hpp"
 #include "io/posix/system.hpp"

@@ -512,7 +512,7 @@ class FileReaderTest : public FolderTest {
 
 TEST_F(FileReaderTest, takes_the_path_that_was_asked_for_or_that_waits_least) {
   const bool has_direct = has_direct_reads();
-  const ReadPath around = has_direct ? ReadPath::direct : ReadPath::wait;
+  const ReadPath around = has_direct ? ReadPath::direct : ReadPath::buffered;
   const struct {
     Cache cache;
     bool cached;
@@ -521,7 +521,7 @@ TEST_F(FileReaderTest, takes_the_path_that_was_asked_for_or_that_waits_least) {
       {Cache::automatic, true, ReadPath::cached},
       {Cache::automatic, false, around},
       {Cache::through, true, ReadPath::cached},
-      {Cache::through, false, ReadPath::wait},
+      {Cache::through, false, ReadPath::buffered},
       {Cache::around, true, around},
       {Cache::around, false, around},
   };
@@ -558,8 +558,9 @@ TEST_F(FileReaderTest, what_becomes_of_a_refused_direct_read) {
     bool told;
     ReadPath afterwards;
   } cases[] = {
-      {0, false, ReadPath::direct},        {EINTR, false, ReadPath::direct},  {EINVAL, false, ReadPath::wait},
-      {EOPNOTSUPP, false, ReadPath::wait}, {EFAULT, false, ReadPath::direct}, {ENOMEM, false, ReadPath::direct},
+      {0, false, ReadPath::direct},        {EINTR, false, ReadPath::direct},
+      {EINVAL, false, ReadPath::buffered}, {EOPNOTSUPP, false, ReadPath::buffered},
+      {EFAULT, false, ReadPath::direct},   {ENOMEM, false, ReadPath::direct},
       {EIO, true, ReadPath::direct},
   };
   for (const auto& [error, told, afterwards] : cases) {
@@ -606,7 +607,7 @@ TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
     reads.push_back({at, kBytes, reinterpret_cast<std::byte*>(got.data() + at)});
   }
   read_faults::arm({"read"});
-  EXPECT_TRUE(file.read_many(ReadPath::wait, reads, got.size()));
+  EXPECT_TRUE(file.read_many(ReadPath::buffered, reads, got.size()));
   read_faults::disarm();
   EXPECT_TRUE(got == text);
   if (has_linux_io()) {
@@ -624,7 +625,7 @@ TEST_F(FileReaderTest, many_threads_read_without_a_descriptor_of_their_own) {
       for (std::uint64_t i = number; i < 200; i += 4) {
         std::byte got{};
         const Read read{i, 1, &got};
-        EXPECT_TRUE(file.read_many(ReadPath::wait, {&read, 1}, kSize));
+        EXPECT_TRUE(file.read_many(ReadPath::buffered, {&read, 1}, kSize));
         EXPECT_EQ(got, std::byte{'x'});
       }
     });
