@@ -1,14 +1,14 @@
 // A file that is written atomically: the complete file replaces the old one, or nothing changes.
 //
-// The bytes go to a temporary file in the target's directory, without a name if the system has such files. commit() gives
-// it the target's name with one link or rename. Until then the old file is untouched, even if the process is killed. A
-// process that is killed between naming the temporary file and renaming it leaves it behind. So does any killed process
-// on a system without such files. Its random name begins with ".NAME.st-new-". Its lock ends with the process, so the
-// next writer of the target recognizes it as stale and removes it.
+// The bytes go to a temporary file in the target's directory, without a name if the system has such files. commit()
+// gives it the target's name with one link or rename. Until then the old file is untouched, even if the process is
+// killed. A process that is killed between naming the temporary file and renaming it leaves it behind. So does any
+// killed process on a system without such files. Its random name begins with ".NAME.st-new-". Its lock ends with the
+// process, so the next writer of the target recognizes it as stale and removes it.
 //
 // A new file gets its mode from the umask. A replacement takes over the access of the old file: owner, mode, access
-// control lists. Until then only its owner can open it. A symbolic link is followed. Other hard links, mappings and open
-// descriptors keep the old file.
+// control lists. Until then only its owner can open it. A symbolic link is followed. Other hard links, mappings and
+// open descriptors keep the old file.
 //
 // FIFOs, devices and standard output have nothing to replace: they are written directly, in order.
 // SPDX-License-Identifier: Apache-2.0
@@ -42,14 +42,14 @@ class AtomicFile {
 
   // Sets the length of the file. Throws if the process may not write so much.
   void set_size(std::uint64_t size) const;
-  // Allocates the blocks at once, if the filesystem can. A full disk is then an error before the first byte, and writing
-  // into allocated blocks is a third faster. Not for bytes that are copied from files, which may share blocks.
+  // Allocates the blocks at once, if the filesystem can. A full disk is then an error before the first byte, and
+  // writing into allocated blocks is a third faster. Not for bytes that are copied from files, which may share blocks.
   void reserve(std::uint64_t size) const;
 
   // From any number of threads, unless in_order().
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
-  // Copies bytes of another file or memory; inside the kernel if it can. A hole in the other file becomes a hole here, so
-  // nothing may have been written there before.
+  // Copies bytes of another file or memory; inside the kernel if it can. A hole in the other file becomes a hole here,
+  // so nothing may have been written there before.
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
   // Throws with the old file in place, except if the message says that the new one is: then only the directory could

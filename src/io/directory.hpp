@@ -24,8 +24,8 @@ class Directory {
   // Returns the names without "." and "..", ascending by bytes.
   virtual std::vector<std::string> names() const = 0;
 
-  // Opens a file below this directory, from any thread. On a disk a link may lead elsewhere inside the directory, or, in
-  // the cache of a model hub, from snapshots/REVISION to blobs/. It leads anywhere else only with follow_links.
+  // Opens a file below this directory, from any thread. On a disk a link may lead elsewhere inside the directory, or,
+  // in the cache of a model hub, from snapshots/REVISION to blobs/. It leads anywhere else only with follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
  protected:

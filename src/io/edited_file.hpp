@@ -15,7 +15,8 @@ namespace st::io {
 
 class EditedFile {
  public:
-  // Throws Status::open, even if the file cannot be locked, and Status::state if another process edits it for two seconds.
+  // Throws Status::open, even if the file cannot be locked, and Status::state if another process edits it for two
+  // seconds.
   static EditedFile open(const char* path);
 
   EditedFile(EditedFile&& other) noexcept;

@@ -158,8 +158,8 @@ class SourceReader {
 
 // ---- the sources -------------------------------------------------------------------------------------------------
 
-// The caller's memory. `release`, which may be nullptr, is called exactly once, even if this throws. The bytes are valid
-// until then.
+// The caller's memory. `release`, which may be nullptr, is called exactly once, even if this throws. The bytes are
+// valid until then.
 std::unique_ptr<Source> memory_source(const void* data, std::uint64_t size, void (*release)(void* ctx), void* ctx);
 
 struct Callbacks {

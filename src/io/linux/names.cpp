@@ -1,5 +1,5 @@
-// Open files, names and attributes on Linux. Attributes are read from the kernel without the ACL library, and their values
-// are only copied.
+// Open files, names and attributes on Linux. Attributes are read from the kernel without the ACL library, and their
+// values are only copied.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -20,12 +20,17 @@
 
 #include "base/text.hpp"
 
+#ifndef RENAME_NOREPLACE
+#include <linux/fs.h>
+#endif
+
 namespace st::io {
 
 namespace {
 
-// Returns the path through which Linux opens the file of an open descriptor, even if its name has changed. /proc/self/fd
-// would show the descriptors of the main thread: this thread may have a table of its own (unshare(CLONE_FILES)).
+// Returns the path through which Linux opens the file of an open descriptor, even if its name has changed.
+// /proc/self/fd would show the descriptors of the main thread: this thread may have a table of its own
+// (unshare(CLONE_FILES)).
 std::string path_of_descriptor(int descriptor) { return formatted("/proc/thread-self/fd/{}", descriptor); }
 
 // Facts of linux/stat.h, which musl's headers leave out.

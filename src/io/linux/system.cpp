@@ -172,8 +172,8 @@ std::uint64_t direct_alignment([[maybe_unused]] int descriptor) {
   return kUsualAlignment;
 }
 
-// cachestat(2) if the kernel has it (Linux 6.5), which answers for 4 GiB in a tenth of a millisecond. Otherwise mincore(2),
-// through a mapping made for the question.
+// cachestat(2) if the kernel has it (Linux 6.5), which answers for 4 GiB in a tenth of a millisecond. Otherwise
+// mincore(2), through a mapping made for the question.
 std::optional<Residency> residency(int descriptor, std::uint64_t offset, std::uint64_t n) {
   if (n == 0) return Residency{};
   if (const auto answer = ask_cachestat(descriptor, offset, n)) return answer;
@@ -188,8 +188,9 @@ ssize_t read_scattered(int descriptor, std::span<const iovec> pieces, off_t offs
 
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
   const NoWriteSignals quiet;
-  // Blocks that are allocated at once are filled a fifth faster on ext4 than blocks allocated page by page. If there are
-  // not enough, the copy reports it. A copy that shares blocks needs none, and allocating them could fill the filesystem.
+  // Blocks that are allocated at once are filled a fifth faster on ext4 than blocks allocated page by page. If there
+  // are not enough, the copy reports it. A copy that shares blocks needs none, and allocating them could fill the
+  // filesystem.
   if (n >= kLeastToTake && !may_share(from_offset, to_offset)) {
     static_cast<void>(fallocate(to, 0, static_cast<off_t>(to_offset), static_cast<off_t>(n)));
   }

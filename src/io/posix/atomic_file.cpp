@@ -1,5 +1,5 @@
-// Atomic files of POSIX systems: the bytes go to a temporary file, which commit() links or renames to the target's name.
-// Streams (FIFOs, devices, descriptors) are written directly.
+// Atomic files of POSIX systems: the bytes go to a temporary file, which commit() links or renames to the target's
+// name. Streams (FIFOs, devices, descriptors) are written directly.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 

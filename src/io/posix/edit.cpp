@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 
-// Two seconds for another process to finish. The calls that wait by themselves are not used: a process that may read the
-// file could make them wait for ever.
+// Two seconds for another process to finish. The calls that wait by themselves are not used: a process that may read
+// the file could make them wait for ever.
 class Patience {
  public:
   // Sleeps for a moment. Returns false once the time is over.
@@ -59,9 +59,9 @@ bool has_name(int file, int directory, const std::string& name) {
          identity_of(there).same_file(identity_of(here));
 }
 
-// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an open
-// descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read. Returns
-// nothing if a file that was there before is gone.
+// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an
+// open descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read.
+// Returns nothing if a file that was there before is gone.
 std::optional<Target> target_of_edit(const char* path, bool there_before) {
   Target target = find_target(path);
   switch (target.kind) {

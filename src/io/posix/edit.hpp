@@ -2,8 +2,8 @@
 //
 // A write() inside one page is whole after a crash, but a reader on another processor may see its first half. So an
 // editor holds a lock while it writes. Readers ask for the lock only if necessary: the system stamps a file's ctime
-// before it moves the bytes of a write, so a ctime that is old after the reading proves that no write had begun. For most
-// opens that is one fstat.
+// before it moves the bytes of a write, so a ctime that is old after the reading proves that no write had begun. For
+// most opens that is one fstat.
 //
 // Not covered:
 // - a write that the system delays for longer than kRecentSeconds between the stamp and the bytes;
@@ -13,9 +13,9 @@
 // The lock is an OFD lock on one byte far behind all data. It is not flock, with which editors exclude each other and
 // users lock whole files for hours.
 //
-// An fcntl lock of the whole file covers that byte, too. A process that holds a write lock on the whole file delays each
-// open of a recently changed file, and each save over it, by two seconds. An edit fails then, even if it is a read lock,
-// for which the right to read is enough: an edit without its lock could undo a save.
+// An fcntl lock of the whole file covers that byte, too. A process that holds a write lock on the whole file delays
+// each open of a recently changed file, and each save over it, by two seconds. An edit fails then, even if it is a read
+// lock, for which the right to read is enough: an edit without its lock could undo a save.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

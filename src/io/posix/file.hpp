@@ -56,8 +56,8 @@ Descriptor open_file(int directory, const char* path, int flags, mode_t mode = 0
 
 // Opens what fstatat() has just found to be a regular file. Waits for another process to give up its lease on the file
 // (Samba, NFS delegations), as a plain open does, but not for the other end of a FIFO that has taken the file's place.
-// EAGAIN if the lease outlasts the caller's patience. The kernel ends a lease after 45 seconds, unless the administrator
-// has set another time.
+// EAGAIN if the lease outlasts the caller's patience. The kernel ends a lease after 45 seconds, unless the
+// administrator has set another time.
 constexpr std::chrono::seconds kLeasePatience(120);
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience = kLeasePatience);
 
@@ -74,13 +74,13 @@ Identity identity_of(const struct stat& status);
 // A regular file that is read with pread.
 //
 // The descriptor may be closed while nothing is read. The path is then reopened for each read: a model of 1,500 shards
-// would otherwise exceed the usual limit of 1,024 descriptors. A reopened file must be the same file; anything else is an
-// error.
+// would otherwise exceed the usual limit of 1,024 descriptors. A reopened file must be the same file; anything else is
+// an error.
 //
 // Device and inode identify a file only as long as the inode is in use, since filesystems give the number of a removed
 // file to the next one. So a mapping keeps the inode in use while there is no descriptor. If mapping is refused, and on
-// network mounts, whose servers do not know our mappings, size and times must be the same too. A file that was edited in
-// place, renamed, linked or given another mode in the meantime is then rejected as well.
+// network mounts, whose servers do not know our mappings, size and times must be the same too. A file that was edited
+// in place, renamed, linked or given another mode in the meantime is then rejected as well.
 class RegularFile {
  public:
   // Follows links. Anything but a regular file (FIFO, socket, device, directory, /proc, /sys) is an error that says
@@ -144,8 +144,8 @@ int sync_now(int descriptor);
 int set_length(int descriptor, std::uint64_t size);  // ftruncate(2)
 
 // Blocks the signals of failed writes in this thread: SIGPIPE of a pipe without a reader, SIGXFSZ of a file that would
-// exceed RLIMIT_FSIZE. By default each ends the process. Here they are errors of the call only, EPIPE and EFBIG. A signal
-// that was pending before stays pending.
+// exceed RLIMIT_FSIZE. By default each ends the process. Here they are errors of the call only, EPIPE and EFBIG. A
+// signal that was pending before stays pending.
 //
 // Linux sends both to the thread that writes, so they are blocked in this thread and taken before they are unblocked.
 // A system that sends SIGXFSZ to the process, as macOS does, may deliver it to another thread.

@@ -20,8 +20,8 @@ namespace st::io {
 
 namespace {
 
-// Cached reads are faster once about a third of the range is resident. Measured where the disk gives 4 GB/s directly and
-// 2.8 GB/s through the cache, and the cache gives 18 GB/s.
+// Cached reads are faster once about a third of the range is resident. Measured where the disk gives 4 GB/s directly
+// and 2.8 GB/s through the cache, and the cache gives 18 GB/s.
 constexpr std::uint64_t kCachedOneIn = 3;
 
 // The rest of a list of reads that is being filled.

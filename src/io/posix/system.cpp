@@ -1,5 +1,5 @@
-// What src/io/linux has better bodies for, written with POSIX.1-2008 alone. Most of it is the answer that the system cannot
-// do that.
+// What src/io/linux has better bodies for, written with POSIX.1-2008 alone. Most of it is the answer that the system
+// cannot do that.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -146,8 +146,8 @@ void deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
   std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
 }
 
-// From calloc(), which takes large zeroed memory from the system as it is. The address that it returned is stored in front
-// of the buffer.
+// From calloc(), which takes large zeroed memory from the system as it is. The address that it returned is stored in
+// front of the buffer.
 std::byte* reserve_buffer(std::uint64_t bytes) {
   constexpr std::size_t kFront = sizeof(void*);
   if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);

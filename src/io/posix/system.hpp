@@ -1,5 +1,5 @@
-// What Linux does better than POSIX.1-2008. posix/system.cpp has the portable bodies; on Linux the sources of src/io/linux
-// take its place (cmake/system.cmake).
+// What Linux does better than POSIX.1-2008. posix/system.cpp has the portable bodies; on Linux the sources of
+// src/io/linux take its place (cmake/system.cmake).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +25,8 @@ namespace st::io {
 // ESTALE if that opened another file.
 Descriptor reopen(int descriptor, int flags);
 
-// Returns the path of an open file without links, or nothing if the system cannot tell. `path` is what it was opened by.
-// The path is that of the open descriptor, so no other process can exchange the file between a check and its use.
+// Returns the path of an open file without links, or nothing if the system cannot tell. `path` is what it was opened
+// by. The path is that of the open descriptor, so no other process can exchange the file between a check and its use.
 std::string real_path(int descriptor, const std::string& path);
 
 enum class MountKind : std::uint8_t {
@@ -69,7 +69,8 @@ ssize_t read_scattered(int descriptor, std::span<const iovec> pieces, off_t offs
 
 // ---- mappings ----------------------------------------------------------------------------------------------------
 
-// Returns the flags of mmap(2), besides MAP_PRIVATE, for a writable copy that does not reserve memory for all of itself.
+// Returns the flags of mmap(2), besides MAP_PRIVATE, for a writable copy that does not reserve memory for all of
+// itself.
 int map_without_reserve();
 
 void advise_pages(void* begin, std::size_t bytes, Advice advice);
@@ -99,8 +100,8 @@ Hold hold_of(int directory, const std::string& name);
 // Whether this process may replace the files of others in a sticky directory.
 bool may_rename_others_files();
 
-// Opens a temporary file without a name (O_TMPFILE), for reading and writing. No descriptor if the filesystem has no such
-// files, or if nothing could name it later.
+// Opens a temporary file without a name (O_TMPFILE), for reading and writing. No descriptor if the filesystem has no
+// such files, or if nothing could name it later.
 Descriptor open_nameless(int directory, mode_t mode);
 
 // Names such a file. Returns 0, or -1 and errno.
@@ -134,8 +135,8 @@ bool give_lists(int file, const std::vector<Attribute>& lists);
 
 // ---- blocks ------------------------------------------------------------------------------------------------------
 
-// Copies inside the kernel, sharing the blocks if the filesystem can. Returns the bytes copied. If they are fewer than n,
-// the caller copies the rest.
+// Copies inside the kernel, sharing the blocks if the filesystem can. Returns the bytes copied. If they are fewer than
+// n, the caller copies the rest.
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n);
 
 struct Extent {
@@ -143,8 +144,8 @@ struct Extent {
   std::uint64_t end = 0;
 };
 
-// Returns the first bytes of [at, end) that are stored and not a hole; {end, end} if the rest is a hole. All of it if the
-// filesystem cannot tell, or if the file ends before `end`. Moves the descriptor's position.
+// Returns the first bytes of [at, end) that are stored and not a hole; {end, end} if the rest is a hole. All of it if
+// the filesystem cannot tell, or if the file ends before `end`. Moves the descriptor's position.
 Extent stored_bytes(int file, std::uint64_t at, std::uint64_t end);
 
 // Allocates the blocks of a file of this size. Returns the errno if there are not enough, otherwise 0, even if the

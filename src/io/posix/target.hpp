@@ -4,10 +4,10 @@
 // The directory stays open, so the file gets its name there even if the working directory or a directory above changes.
 //
 // In a sticky directory that others can write to, such as /tmp, nothing is written to or through another user's file.
-// The rules are those of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2), whatever
-// the system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user of the
-// process nor the owner of the directory. We do not ask for the filesystem user of Linux: the only call that returns it
-// can also set it, and a sandbox may end the process for that.
+// The rules are those of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2),
+// whatever the system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user
+// of the process nor the owner of the directory. We do not ask for the filesystem user of Linux: the only call that
+// returns it can also set it, and a sandbox may end the process for that.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,18 +44,19 @@ Target find_target(const char* path);
 // Throws Status::open, EACCES, if the directory is sticky, others can write to it, and `owner` is another user.
 void require_own(const Target& target, uid_t owner);
 
-// Throws Status::open if no rename could replace this regular file, or if the file is read-only, which a rename ignores.
+// Throws Status::open if no rename could replace this regular file, or if the file is read-only, which a rename
+// ignores.
 void require_replaceable(const Target& target);
 
-// Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and for something else that has taken
-// the stream's place since find_target().
+// Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and for something else that has
+// taken the stream's place since find_target().
 Descriptor open_stream(const Target& target);
 
 // The access of a file, which its replacement takes over: owner, group, mode, access control lists, and the extended
 // attributes that do not describe the bytes.
 //
-// The group bits in the mode of a file with an access control list are the most that the list may grant. A group that the
-// list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
+// The group bits in the mode of a file with an access control list are the most that the list may grant. A group that
+// the list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
 //
 // Rights to run the program in the file as another user (set-user-id, capabilities) end with its bytes.
 struct Access {

@@ -50,8 +50,12 @@ extern "C" int statx(int folder, const char* path, int flags, unsigned mask, str
   return 0;
 }
 
+#endif
+
 namespace st::io {
 namespace {
+
+#if defined(STATX_DIOALIGN)
 
 class DirectReadTest : public FolderTest {
  protected:
@@ -97,6 +101,8 @@ TEST_F(DirectReadTest, are_asked_about_by_the_descriptor_that_is_read) {
   EXPECT_EQ(file.alignment(), 8192U);
   EXPECT_NE(fcntl(asked, F_GETFL) & O_DIRECT, 0);
 }
+
+#endif
 
 // This thread is told nothing by cachestat(2), as on kernels before 6.5.
 bool refuse_cachestat() { return refuse({451}, ENOSYS); }
