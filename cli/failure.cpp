@@ -1,10 +1,8 @@
-// From the library's error to one line and an exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "failure.hpp"
 
 #include <cstdio>
 
-#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -19,8 +17,8 @@ bool says_byte(std::string_view message, std::uint64_t offset) {
   return next == message.size() || message[next] < '0' || message[next] > '9';
 }
 
-// Whether a message names the path already: one about a file begins with it, or with the file beside which a new one
-// could not be made; one about a shard contains it. A tensor may have the same name as the path.
+// Returns whether a message already names the path. A message about a file begins with the path in quotes, one about a
+// shard contains it. A tensor may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
   if (message.starts_with("'") || message.starts_with("a file beside '")) return true;
   if (message.ends_with(" in " + path)) return true;
@@ -31,7 +29,7 @@ bool says_path(std::string_view message, const std::string& path) {
   return false;
 }
 
-// Messages of the library have little room and leave out the middle of a long path, which is put in whole here.
+// Restores a long path. The library's messages omit its middle, because they have little room.
 std::string with_whole_path(const std::string& message, const std::string& path) {
   const std::size_t cut = message.find("...");
   const std::size_t end = cut == message.npos ? cut : message.find('\'', cut);
@@ -44,7 +42,7 @@ std::string with_whole_path(const std::string& message, const std::string& path)
 
 }  // namespace
 
-// A 3xx status with an error of the system, such as a missing shard, does not mean that the content of a file is wrong.
+// A 3xx status with a system error, such as a missing shard, does not mean that a file breaks the format.
 ExitCode exit_code_of(const safetensors::Error& error) {
   switch (error.status() / 100) {
     case 0: return kSuccess;
@@ -73,6 +71,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
+  end_if_interrupted();  // the failure is a consequence of the interruption
   if (!failure.line.empty()) std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;
 }

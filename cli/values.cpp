@@ -1,4 +1,4 @@
-// The loops keep a value for each lane, so that compilers make vector code of them without changing the order of sums.
+// The loops have one accumulator per lane, so compilers can vectorize them without reordering sums.
 // SPDX-License-Identifier: Apache-2.0
 #include "values.hpp"
 
@@ -8,15 +8,16 @@
 #include <cstring>
 #include <utility>
 
-#include "dtypes.hpp"
-
 namespace cli {
 namespace {
 
 using safetensors::Dtype;
 
+constexpr std::array kConvertible{Dtype::F64,     Dtype::F32,     Dtype::F16,         Dtype::BF16,       Dtype::F8_E4M3,
+                                  Dtype::F8_E5M2, Dtype::F8_E8M0, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ};
+
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kChunk = 4096;  // elements, which stay in the nearest cache
+constexpr std::size_t kChunk = 4096;  // elements, so that they stay in the L1 cache
 
 template <class T>
 using Lanes = std::array<T, kLanes>;
@@ -46,7 +47,7 @@ Integer integer_of(T value) {
   return {std::cmp_less(value, 0), static_cast<std::uint64_t>(value)};  // NOLINT(bugprone-signed-char-misuse): a number
 }
 
-// n is at most kChunk. Values below `tiny` are denormal.
+// Scans at most kChunk values. Values below `tiny` are denormal.
 template <class T>
 void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -92,8 +93,7 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   values.add(found);
 }
 
-// The library has such a choice in base/compiler.hpp, which is not public: the command sees <safetensors/...> only.
-// Not on Windows, where GCC does not align the stack for such vectors (its bug 54412).
+// Not on Windows: GCC does not align the stack for these vectors there (GCC bug 54412).
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)
 bool has_long_vectors() { return __builtin_cpu_supports("avx2") != 0; }
 #define CLI_LONG_VECTORS __attribute__((target("avx2"), flatten))
@@ -102,7 +102,7 @@ bool has_long_vectors() { return false; }
 #define CLI_LONG_VECTORS
 #endif
 
-// The same loop, compiled for processors whose vectors are twice as long. It gives the same, since each lane is the same.
+// The same loop for AVX2. Each lane computes the same, and so does the sum.
 template <class T>
 CLI_LONG_VECTORS void scan_floats_by_long_vectors(const T* x, std::size_t n, T tiny, Values& values) {
   scan_floats(x, n, tiny, values);
@@ -137,7 +137,7 @@ void scan_integers(std::span<const std::byte> bytes, Values& values) {
   }
 }
 
-// Zero for F8_E8M0, which has no denormal values.
+// Returns 0 for F8_E8M0, which has no denormal values.
 float least_normal(Dtype dtype) {
   switch (dtype) {
     case Dtype::F16: return 0x1p-14F;
@@ -187,6 +187,23 @@ double Values::mean() const {
   return std::clamp(std::isfinite(sum) ? sum / n : scaled_sum / n / kScale, min, max);
 }
 
+bool is_convertible(Dtype dtype) {
+  return std::find(kConvertible.begin(), kConvertible.end(), dtype) != kConvertible.end();
+}
+
+std::vector<std::string> convertible_names() {
+  std::vector<std::string> names;
+  names.reserve(kConvertible.size());
+  for (const Dtype dtype : kConvertible) names.emplace_back(safetensors::name(dtype));
+  return names;
+}
+
+std::string names_of_convertible() {
+  std::string all;
+  for (const std::string& name : convertible_names()) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64; }
 
 bool has_values(Dtype dtype) { return dtype != Dtype::UNKNOWN && safetensors::bits(dtype) >= 8; }
@@ -203,7 +220,7 @@ void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
     case Dtype::U64: return scan_integers<std::uint64_t>(bytes, values);
     case Dtype::I64: return scan_integers<std::int64_t>(bytes, values);
     case Dtype::F64: return scan_converted<double>(dtype, bytes, 0x1p-1022, values);
-    case Dtype::C64: return scan_converted<float>(Dtype::F32, bytes, 0x1p-126F, values);  // both parts of each
+    case Dtype::C64: return scan_converted<float>(Dtype::F32, bytes, 0x1p-126F, values);  // both parts of each number
     default: return scan_converted<float>(dtype, bytes, least_normal(dtype), values);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "refusal.hpp"
 
-#include "formatted.hpp"
+#include "text.hpp"
 
 namespace cli::legacy {
 
