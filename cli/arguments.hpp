@@ -16,8 +16,8 @@ class Option;
 
 namespace cli {
 
-// The parser splits a word such as [a,b] at its commas. kept_whole() marks such arguments with a NUL, which no argument
-// of a process contains, so that the parser leaves them whole. unmark() removes the mark.
+// The parser splits a word such as [a,b] at its commas. kept_whole() prevents that with a NUL at the front, which no
+// argument of a process contains. unmark() removes it.
 std::vector<std::string> kept_whole(std::vector<std::string> arguments);
 void unmark(std::string& argument);
 

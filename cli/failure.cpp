@@ -9,12 +9,15 @@
 namespace cli {
 namespace {
 
-bool says_byte(std::string_view message, std::uint64_t offset) {
+// Returns whether a message already names the offset: "byte 8", or "8 of 9 bytes" for a truncated file.
+bool says_offset(std::string_view message, std::uint64_t offset) {
+  const auto is_digit_at = [&](std::size_t i) { return i < message.size() && message[i] >= '0' && message[i] <= '9'; };
   const std::string words = formatted("byte {}", offset);
   const std::size_t at = message.find(words);
-  if (at == message.npos) return false;
-  const std::size_t next = at + words.size();
-  return next == message.size() || message[next] < '0' || message[next] > '9';
+  if (at != message.npos && !is_digit_at(at + words.size())) return true;
+  const std::size_t share = message.find(formatted("{} of ", offset));
+  return share != message.npos && message.find(" bytes", share) != message.npos &&
+         (share == 0 || !is_digit_at(share - 1));
 }
 
 // Returns whether a message already names the path. A message about a file begins with the path in quotes, one about a
@@ -62,7 +65,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
   if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error()) && readers_may_leave()) return {kSuccess, ""};
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
-  if (error.offset() && !says_byte(message, *error.offset())) {
+  if (error.offset() && !says_offset(message, *error.offset())) {
     line += formatted(" (byte {}, {})", *error.offset(), error.status_name());
   } else {
     line += formatted(" ({})", error.status_name());

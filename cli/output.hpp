@@ -61,8 +61,8 @@ class Inputs {
   std::vector<std::string> paths_;
 };
 
-// Checks the path of a file that the library writes. Throws a Failure for a terminal, and for an input that is written as
-// a stream or belongs to a model of several files. A single file may be replaced, because the library does so atomically.
+// Checks the output path of a model. Throws a Failure for a terminal. An input of one file may be replaced, because the
+// library does so atomically. Throws a Failure for any other input, and for an input that is written as a stream.
 void check_output(const std::string& path, const Inputs& inputs, bool is_model);
 
 // An output other than a model: a regular file, written by the library's AtomicFile, or a stream.

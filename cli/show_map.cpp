@@ -1,6 +1,6 @@
 // `safetensors show --map`: draws which bytes of each file belong to what, as text or as SVG.
 //
-// A cell of the text shows the owner of its middle byte. Letters stand for dtypes. Upper and lower case separate adjacent
+// A cell of the text shows the owner of its middle byte. Letters represent dtypes. Upper and lower case separate adjacent
 // tensors of one dtype. The SVG has a bar for each file, in proportion to the largest.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>

@@ -81,7 +81,7 @@ std::optional<std::uint64_t> number_of(const Node& node) {
   return number;
 }
 
-// Siblings that are shown as one line.
+// Siblings in one line of the tree.
 struct Group {
   const Node* first;
   std::vector<std::uint64_t> numbers;  // empty for a node whose name is not a number

@@ -1,4 +1,4 @@
-// What the command needs from the system besides the library: the terminal, paths, interruptions and digests.
+// The system, as far as the library does not hide it: terminals, paths, interruptions and digests.
 // cli/SYSTEM/system.cpp implements it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -17,7 +17,7 @@ constexpr std::array kConvertible{Dtype::F64,     Dtype::F32,     Dtype::F16,   
                                   Dtype::F8_E5M2, Dtype::F8_E8M0, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ};
 
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kChunk = 4096;  // elements, so that they stay in the L1 cache
+constexpr std::size_t kChunk = 4096;  // elements; they fit into the L1 cache
 
 template <class T>
 using Lanes = std::array<T, kLanes>;

@@ -30,7 +30,7 @@ struct Input {
 // replace a single file it is made from. Throws a Failure or a safetensors::Error.
 void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs);
 
-// Writes one file or a folder, depending on settings.out. A folder gets shards like those of the input.
+// Writes one file or a folder, depending on settings.out. A folder gets the shards of the input.
 void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings);
 
 }  // namespace cli

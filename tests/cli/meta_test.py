@@ -109,7 +109,7 @@ class Meta(unittest.TestCase):
             for change in (["set", "a=1"], ["rm", "a"]):
                 result = run("meta", str(path), *change)
                 self.assertEqual((result.returncode, result.stderr.decode()),
-                                 (2, f"safetensors: {path}: set and rm change one file: name one of the model's\n"))
+                                 (2, f"safetensors: {path}: set and rm change one file; name one of the model's files\n"))
         self.path.unlink()
         for change in (["set", "a=1"], ["rm", "a"]):
             self.assertEqual(run("meta", str(index), *change).returncode, 3)

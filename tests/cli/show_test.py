@@ -197,6 +197,14 @@ class Shell(Case):
                 self.assertIn(word, line)
             self.assertLessEqual(len(re.findall(r"byte 9\b", line)), 1)  # the place is not said twice
 
+    def test_a_truncated_file_is_told_its_sizes_once(self):
+        path = self.file(SMALL[:-1])
+        self.assertEqual(self.fault(1, "show", path), f"safetensors: {path}: truncated download? the file has "
+                         f"{len(SMALL) - 1} of {len(SMALL)} bytes (ST_ERR_COVERAGE)\n")
+        whole = file_bytes([("a", "U8", [5000], 5000)])
+        path = self.file(whole[:-1000])
+        self.assertIn(f" ({len(whole) - 1000} of {len(whole)} bytes) (ST_ERR_COVERAGE)", self.fault(1, "show", path))
+
     def test_files_that_cannot_be_read_are_3(self):
         os.mkfifo(self.folder / "pipe")
         made_by_the_kernel = ["/proc/self/status"] if os.environ.get("ST_LINUX_IO") != "0" else []

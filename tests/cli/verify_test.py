@@ -159,7 +159,7 @@ class Verify(Case):
         digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
         sums = self.folder / "SHA256SUMS"
         for text, code, words in [(f"{digest}  w.safetensors\n", 0, "valid"), (f"{digest.upper()} *w.safetensors\n", 0, "valid"),
-                                  (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, not 000"),
+                                  (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, expected 000"),
                                   (f"{digest}  other.safetensors\n", 1, "is not listed in")]:
             sums.write_text(text)
             self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
@@ -208,7 +208,7 @@ class Diff(Case):
                          ["~ metadata k: 1 -> 1 | 2", "~ metadata other: 1 -> 2"])
         result = run("merge", self.path("b"), self.path("one.safetensors"))
         self.assertEqual(result.stderr.decode(),
-                         "safetensors: note: metadata for k is not the same in all shards, the first value is kept\n")
+                         "safetensors: note: shards have different values for metadata key k; the first one is kept\n")
         self.assertEqual(json.loads(run("meta", self.path("one.safetensors"), "--json").stdout), {"k": "1", "same": "s", "other": "2"})
 
     def test_a_filter_that_no_name_fits(self):
@@ -217,7 +217,7 @@ class Diff(Case):
         for arguments in (("diff", path, path), ("stats", path), ("cast", path, self.path("o.safetensors"), "--to", "f16")):
             result = run(*arguments, "--filter", "x*")
             self.assertEqual((result.returncode, result.stdout), (2, b""), arguments)
-            self.assertIn(b"no tensor's name fits --filter", result.stderr)
+            self.assertIn(b"no tensor matches --filter", result.stderr)
         self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
         self.ends(5, "diff", path, other, "--filter", "v")
 

@@ -116,7 +116,7 @@ class Command(unittest.TestCase):
         self.succeeds("merge", "shards", "again.safetensors")
         self.assertEqual((self.folder / "again.safetensors").read_bytes(), (self.folder / "two.safetensors").read_bytes())
         self.assertEqual(self.succeeds("diff", "shards", "two.safetensors"), b"")
-        self.fails(UNREADABLE, "exists already", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
+        self.fails(UNREADABLE, "already exists", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
 
     def test_ctrl_c_leaves_no_shard(self):
         """The first shard is done at once, the second takes a while."""
