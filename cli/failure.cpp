@@ -74,8 +74,9 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
-  end_if_interrupted();  // the failure is a consequence of the interruption
-  if (!failure.line.empty()) std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
+  // After an interruption, the failure is its consequence.
+  if (!failure.line.empty() && !is_interrupted())
+    std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;
 }
 

@@ -17,14 +17,13 @@
 #include "failure.hpp"
 #include "system.hpp"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   try {
     cli::prepare_process();
-    const int code = cli::run(cli::arguments(argc, argv));
-    cli::end_if_interrupted();
-    return code;
+    return cli::run(cli::arguments(argc, argv));
   } catch (const cli::Interruption&) {
-    cli::end_if_interrupted();
     return cli::kUnreadable;
   } catch (const cli::Failure& failure) {
     return cli::complain(failure);
@@ -39,4 +38,12 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return cli::complain({cli::kDefect, error.what()});
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  cli::end_if_interrupted();
+  return code;
 }

@@ -78,10 +78,14 @@ class InterruptGuard {
   ~InterruptGuard();
 };
 
+bool is_interrupted();
+
 struct Interruption {};
 
 // Throws an Interruption.
-void stop_if_interrupted();
+inline void stop_if_interrupted() {
+  if (is_interrupted()) throw Interruption{};
+}
 
 // Ends the process as the interruption would have.
 void end_if_interrupted();

@@ -168,7 +168,7 @@ Checkpoint read_gguf(std::unique_ptr<const Input> input) {
   Cursor cursor(*input, 0, input->size());
   if (cursor.u32() != kMagic) refuse(0, "is no GGUF file");
   const std::uint32_t version = cursor.u32();
-  if (version != 2 && version != 3) refuse(4, "unsupported GGUF version {} (supported: 2, 3)", version);
+  if (version != 2 && version != 3) refuse(4, "gguf: has version {}, 2 and 3 are read", version);
   const std::uint64_t tensors = cursor.u64();
   const std::uint64_t pairs = cursor.u64();
   if (tensors > kMostTensors || pairs > kMostPairs) refuse(8, "gguf: has {} tensors and {} pairs", tensors, pairs);

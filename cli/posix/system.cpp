@@ -194,9 +194,7 @@ InterruptGuard::~InterruptGuard() {
   }
 }
 
-void stop_if_interrupted() {
-  if (caught_signal != 0) throw Interruption{};
-}
+bool is_interrupted() { return caught_signal != 0; }
 
 void end_if_interrupted() {
   if (caught_signal == 0) return;

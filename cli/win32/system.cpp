@@ -176,9 +176,7 @@ InterruptGuard::~InterruptGuard() {
   if (--guards == 0) SetConsoleCtrlHandler(catch_interruption, FALSE);
 }
 
-void stop_if_interrupted() {
-  if (caught_interruption) throw Interruption{};
-}
+bool is_interrupted() { return caught_interruption; }
 
 void end_if_interrupted() {
   if (caught_interruption) ExitProcess(static_cast<UINT>(STATUS_CONTROL_C_EXIT));
