@@ -33,6 +33,7 @@ struct Options {
   WriteSettings settings;  // for several tensors
 };
 
+using safetensors::Dtype;
 using Ranges = std::vector<safetensors::Range>;
 
 // ---- slices as text: "1:3, :, -1, ::2, ..."

@@ -1,4 +1,4 @@
-"""The exit codes that docs/command.md promises, of every command: what each says of the same bad inputs and outputs.
+"""Tests the exit codes of docs/command.md: every command on the same bad inputs and outputs.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -14,7 +14,7 @@ from sample import file_bytes, interfered, needs_interference, run
 SUCCESS, BAD_FILE, USAGE, UNREADABLE, DEFECT, DIFFERS = range(6)
 TENSORS = [("a", "F32", [2], 8), ("b", "F32", [1], 4)]
 
-# A line for each command, where FILE is what is read and OUT is what is written.
+# A line for each command. FILE is the input and OUT the output.
 COMMANDS = {
     "show": ["show", "FILE"],
     "verify": ["verify", "FILE"],
@@ -54,7 +54,7 @@ class ExitCodes(unittest.TestCase):
         return [str(self.folder / paths.get(word, word)) if word in paths or word.startswith("OUT") else word for word in COMMANDS[name]]
 
     def each(self, code, file, more=(), **options):
-        """Every command ends so, with a line if it has failed, and leaves nothing beside what was there."""
+        """Runs every command and expects this code. A failed command prints one line and leaves no file."""
         for name in COMMANDS:
             with self.subTest(name):
                 before = sorted(os.listdir(self.folder))
@@ -89,7 +89,7 @@ class ExitCodes(unittest.TestCase):
 
     @needs_interference
     def test_threads_that_cannot_be_had_are_no_defect(self):
-        """What a thread would do is done without one; rename alone needs the stack of one."""
+        """Commands work without a second thread, except rename, which needs its stack."""
         data = bytes(9 << 20)
         (self.folder / "long.safetensors").write_bytes(file_bytes([("a", "F32", [len(data) // 4], len(data))], data=data))
         for words in (["hash"], ["stats"], ["verify", "--values"]):
@@ -119,7 +119,7 @@ class ExitCodes(unittest.TestCase):
             self.assertRegex(result.stderr.decode(), r"\Asafetensors: [^\n]+\n\Z")
 
     def test_output_that_cannot_be_written(self):
-        """A full device, for what is printed."""
+        """Printing to a full device fails."""
         for name in ("show", "verify", "stats", "meta", "meta get", "cat", "hash"):
             with self.subTest(name), open("/dev/full", "wb") as full:
                 result = run(*self.words(name, "good.safetensors"), stdout=full, stderr=subprocess.PIPE)

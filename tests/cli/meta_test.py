@@ -1,4 +1,4 @@
-"""`safetensors meta`: listing, getting, setting and removing, and that the tensors stay what they were.
+"""Tests `safetensors meta`: list, get, set and remove. The bytes of tensors never change.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -94,7 +94,7 @@ class Meta(unittest.TestCase):
         self.path.chmod(0o444)
         result = run_as_nobody("meta", str(self.path), "set", "a=1")
         self.assertEqual(result.returncode, 3)
-        message = result.stderr.splitlines()[0]  # gcov adds that it cannot write its counts either
+        message = result.stderr.splitlines()[0]  # gcov adds a message that it cannot write its counts
         self.assertIn(b"Permission denied", message)
         self.assertNotIn(b"again", message)
         self.assertEqual(self.listed(), {})

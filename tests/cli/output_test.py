@@ -1,4 +1,4 @@
-"""What the command writes to: never its input, nothing half-written, nothing removed that it did not create.
+"""Tests output files: never the input, never incomplete, and nothing removed that the command did not create.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -114,12 +114,12 @@ class Regular(Case):
         name = "system.posix_acl_access"
         try:
             self.out.write_bytes(b"old")
-            os.setxattr(self.out, name, acl(0, 4, 4))  # the mode reads 0640, and the group may nothing
+            os.setxattr(self.out, name, acl(0, 4, 4))  # the mode is 0640, but the group has no rights
         except OSError:
             self.skipTest("no access control lists here")
         self.extract(self.out)
         self.assertEqual(os.getxattr(self.out, name), acl(0, 4, 4))
-        # Nor does the list that a folder gives to new files count for one that had none.
+        # A default list of the folder must not widen the rights of a file without a list.
         os.setxattr(self.folder, "system.posix_acl_default", acl(4, 6, 6))
         os.removexattr(self.out, name)
         self.out.chmod(0o640)
@@ -245,7 +245,7 @@ class Signals(Case):
     environment = interfered("names") if INTERFERE else os.environ
 
     def interrupted(self, number, arguments, **options):
-        """Sends the signal once a file has come to the folder, until it comes before the command has ended."""
+        """Sends the signal as soon as the folder has a new file. Tries again if the command was faster."""
         before = set(os.listdir(self.folder))
         for _ in range(30):
             process = subprocess.Popen([COMMAND, *arguments], stderr=subprocess.DEVNULL, env=self.environment, **options)

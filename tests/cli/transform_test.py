@@ -1,4 +1,4 @@
-"""`split`, `merge`, `rename` and `extract --filter`: what is written, what is kept, what is refused and what is left behind.
+"""Tests `split`, `merge`, `rename` and `extract --filter`: their files, errors and interruptions.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -71,7 +71,7 @@ class SplitAndMerge(Case):
         self.assertEqual(self.shown("shards/model-00002-of-00003.safetensors")["metadata"], {"format": "pt"})
 
     def test_split_then_merge_gives_the_same_bytes(self):
-        """Every file of the corpus as the reference's writer spells it, at several sizes of a shard."""
+        """Every file of the corpus, as the reference's writer produces it, at several shard sizes."""
         same = 0
         for path in sorted((CORPUS / "files").iterdir()) + sorted((CORPUS / "writer").glob("*.safetensors")):
             if path.stat().st_size > 100_000 or run("show", str(path), "--json").returncode != 0:
@@ -110,7 +110,7 @@ class SplitAndMerge(Case):
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
 
     def test_words_in_brackets_are_not_split(self):
-        """The parser takes them for lists."""
+        """CLI11 takes such words for lists."""
         a = self.model("[a,b]", LAYERS[:3], {"format": "pt"})
         b = self.model("[b]", LAYERS[3:6])
         (self.folder / "SUMS").write_bytes(subprocess.run(["sha256sum", "[a,b]", "[b]"], cwd=self.folder, capture_output=True, check=True).stdout)
@@ -211,7 +211,7 @@ class SplitAndMerge(Case):
             self.assertEqual(file.read(), "theirs")
 
     def test_nothing_is_left_of_an_interrupted_model(self):
-        """The first shard is done at once, the second takes a while."""
+        """The first shard is complete at once, and the second takes a while."""
         size = 400 << 20
         os.mkdir(self.path("in"))
         shards = {"model-00001-of-00002.safetensors": [("a", "F32", [1], 4)],
