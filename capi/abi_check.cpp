@@ -1,5 +1,5 @@
-// The numbers of the public header and those of the core are the same, and the ABI is what it was. The core may not
-// include the header, so this file holds the two together at compile time.
+// Checks at compile time that the public header and the core have the same numbers, since the core may not include the
+// header. Also checks the layout of public structs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
@@ -17,7 +17,7 @@ namespace {
 #undef ST_STATUS
 
 static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
-#define ST_DTYPE(name, number, bits, rank) static_assert(static_cast<st_dtype>(Dtype::name) == ST_##name);
+#define ST_DTYPE(name, ...) static_assert(static_cast<st_dtype>(Dtype::name) == ST_##name);
 #include "base/dtypes.def"
 #undef ST_DTYPE
 
@@ -25,7 +25,7 @@ static_assert(static_cast<st_format>(format::Format::safetensors) == ST_FORMAT_S
 static_assert(static_cast<st_format>(format::Format::bintensors) == ST_FORMAT_BINTENSORS);
 static_assert(static_cast<st_format>(format::Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
 
-// Where pointers have 64 bits; tests/abi has the others, as they were released.
+// For 64-bit pointers. tests/abi has the layout of every struct in each released version.
 static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 64 && offsetof(st_read_options, progress) == 40 &&
                                     offsetof(st_read_options, ready) == 56));
 static_assert(sizeof(void*) < 8 ||

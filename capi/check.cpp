@@ -1,19 +1,20 @@
-// Reports of all that is wrong with a file or a model.
+// Checks files and models, and reports every finding.
 // SPDX-License-Identifier: Apache-2.0
+#include "core/check.hpp"
+
 #include <vector>
 
-#include "core/check.hpp"
 #include "guard.hpp"
-#include "open_options.hpp"
-#include "path.hpp"
+#include "options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 namespace {
 
 struct Report {
   core::Report findings;
-  std::vector<st_finding> shown;  // views into them
+  std::vector<st_finding> shown;  // borrows strings from `findings`
 
   explicit Report(core::Report given) : findings(std::move(given)) {
     for (const core::Finding& finding : findings) {
@@ -33,33 +34,22 @@ struct Report {
   }
 };
 
-st_report* report_on(const char* path, const st_open_options* options) {
-  return reinterpret_cast<st_report*>(new Report(core::check(path, open_options(options))));
+void check_path(const char* path, const st_open_options* options, st_report** out) {
+  require(path, "path");
+  require(out, "out");
+  *out = reinterpret_cast<st_report*>(new Report(core::check(path, open_options(options))));
 }
 
 }  // namespace
 
-}  // namespace st::capi
-
-using namespace st;
-using namespace st::capi;
-
 extern "C" {
 
 st_status st_check(const char* path, const st_open_options* options, st_report** out, st_error* err) {
-  return guard(err, [&] {
-    require(path, "path");
-    require(out, "out");
-    *out = report_on(path, options);
-  });
+  return guard(err, [&] { check_path(path, options, out); });
 }
 
 st_status st_check_n(const char* path, size_t len, const st_open_options* options, st_report** out, st_error* err) {
-  return guard(err, [&] {
-    const std::string text = path_of(path, len);
-    require(out, "out");
-    *out = report_on(text.c_str(), options);
-  });
+  return guard(err, [&] { check_path(path_of(path, len).c_str(), options, out); });
 }
 
 size_t st_count_findings(const st_report* report) { return reinterpret_cast<const Report*>(report)->shown.size(); }

@@ -1,4 +1,4 @@
-// Devices, and plans that fill them.
+// Devices, and plans that fill their memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>
@@ -11,7 +11,8 @@
 #include "handles.hpp"
 #include "options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 namespace {
 
@@ -90,11 +91,6 @@ st_status open_driver(OpenDriver open, const st_device_options* options, st_devi
 }
 
 }  // namespace
-
-}  // namespace st::capi
-
-using namespace st;
-using namespace st::capi;
 
 extern "C" {
 

@@ -1,54 +1,67 @@
-// Opening a file and looking at what is in it.
+// Opens files and returns what is in them, except the tensors' data.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "core/tensor_columns.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 #include "io/callback_source.hpp"
 #include "io/memory_source.hpp"
-#include "open_options.hpp"
 #include "options.hpp"
-#include "path.hpp"
-
-namespace st::capi {
-
-namespace {
-
-// None of these holds a NUL.
-const char* text_of(const char* text, size_t* len) {
-  if (len != nullptr) *len = std::strlen(text);
-  return text;
-}
-
-}  // namespace
-
-}  // namespace st::capi
 
 using namespace st;
 using namespace st::capi;
 
+namespace {
+
+using core::TensorColumns;
+
+// A base class: st_tensor_list_free() converts the caller's pointer back.
+struct List : st_tensor_list {
+  TensorColumns columns;
+
+  List(const core::Checkpoint& file, std::uint32_t given_flags)
+      : st_tensor_list{},
+        columns(file, (given_flags & ST_LIST_DATA) != 0 ? TensorColumns::Views::all : TensorColumns::Views::none) {
+    struct_size = sizeof(st_tensor_list);
+    flags = given_flags;
+    count = columns.count;
+    names = columns.names;
+    name_offsets = columns.name_offsets;
+    dtypes = columns.dtypes;
+    ranks = columns.ranks;
+    dims = columns.dims;
+    dim_offsets = columns.dim_offsets;
+    offsets = columns.offsets;
+    sizes = columns.sizes;
+    shards = columns.shards;
+    data = columns.data;
+    tensors = reinterpret_cast<const st_tensor* const*>(columns.tensors);
+  }
+};
+
+void open_path(const char* path, const st_open_options* options, st_file** out) {
+  require(path, "path");
+  require(out, "out");
+  *out = handle(core::Checkpoint::open(path, open_options(options)));
+}
+
+}  // namespace
+
 extern "C" {
 
 st_status st_open(const char* path, const st_open_options* options, st_file** out, st_error* err) {
-  return guard(err, [&] {
-    require(path, "path");
-    require(out, "out");
-    *out = handle(core::Checkpoint::open(path, open_options(options)));
-  });
+  return guard(err, [&] { open_path(path, options, out); });
 }
 
 st_status st_open_n(const char* path, size_t len, const st_open_options* options, st_file** out, st_error* err) {
-  return guard(err, [&] {
-    const std::string text = path_of(path, len);
-    require(out, "out");
-    *out = handle(core::Checkpoint::open(text.c_str(), open_options(options)));
-  });
+  return guard(err, [&] { open_path(path_of(path, len).c_str(), options, out); });
 }
 
 st_status st_open_memory(const void* data, size_t size, void (*release)(void* ctx), void* ctx,
                          const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
-    // First, so that its destructor calls release.
+    // Before any check, since its destructor calls release.
     std::unique_ptr<io::Source> source = io::memory_source(data, size, release, ctx);
     if (size != 0) require(data, "data");
     require(out, "out");
@@ -69,7 +82,7 @@ st_status st_open_source(const st_source* source, const st_open_options* options
     require(source, "source");
     const st_source given = known_members(source, "st_source");
     const bool serial = (given.flags & ST_SOURCE_SERIAL) != 0;
-    // Before anything is refused, so that its destructor calls close.
+    // Before any check, since its destructor calls close.
     std::unique_ptr<io::Source> bytes =
         io::callback_source({given.read_at, given.close, given.ctx, serial}, given.size);
     refuse_unknown_members(*source, "st_source");
@@ -131,7 +144,7 @@ const char* st_get_shard_path(const st_file* file, size_t shard) { return st_get
 
 const char* st_get_shard_path_n(const st_file* file, size_t shard, size_t* len) {
   const core::Shard* const found = file_of(file).shard_at(shard);
-  return found == nullptr ? nullptr : text_of(found->path, len);
+  return found == nullptr ? nullptr : with_length(found->path, len);
 }
 
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
@@ -147,7 +160,7 @@ const char* st_get_warning(const st_file* file, size_t i) { return st_get_warnin
 
 const char* st_get_warning_n(const st_file* file, size_t i, size_t* len) {
   const auto warnings = file_of(file).warnings();
-  return i < warnings.size() ? text_of(warnings[i].c_str(), len) : nullptr;
+  return i < warnings.size() ? with_length(warnings[i].c_str(), len) : nullptr;
 }
 
 uint64_t st_get_shard_size(const st_file* file, size_t shard) {
@@ -163,5 +176,16 @@ st_status st_read_shard(const st_file* file, size_t shard, uint64_t offset, void
     read_range(*found, offset, dst, n);
   });
 }
+
+st_status st_list_tensors(const st_file* file, uint32_t flags, st_tensor_list** out, st_error* err) {
+  return guard(err, [&] {
+    require(file, "file");
+    require(out, "out");
+    refuse_unknown_flags(flags, ST_LIST_DATA, "st_list_tensors");
+    *out = new List(file_of(file), flags);
+  });
+}
+
+void st_tensor_list_free(st_tensor_list* list) { delete static_cast<List*>(list); }
 
 }  // extern "C"

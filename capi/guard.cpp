@@ -10,10 +10,10 @@ namespace st::capi {
 
 namespace {
 
-// No version of st_error is shorter, so that one which was only set to zero has room for so much.
+// No version of st_error is shorter. So an st_error that is all zero has at least this size.
 constexpr std::size_t kFirstErrorBytes = 256;
 
-// Cuts the text between two characters if it is too long, and ends it with a NUL.
+// Copies the text and a NUL. Cuts a text that is too long between two characters.
 void copy_text(char* to, std::size_t room, std::string_view text) {
   std::size_t n = std::min(text.size(), room - 1);
   if (n < text.size()) {

@@ -1,8 +1,12 @@
-// The exception barrier: the only place where exceptions of the core become statuses for the caller.
+// The boundary of the C API: turns exceptions of the core into statuses, and checks pointers and strings of the caller.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <new>
+#include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "safetensors/safetensors.h"
@@ -13,7 +17,7 @@ namespace st::capi {
 st_status report(st_error* err, const Error& error) noexcept;
 st_status report(st_error* err, Status status, const char* message) noexcept;
 
-// Runs body() and turns whatever it throws into a status.
+// Runs body(). Returns ST_OK, or the status of the exception that it throws.
 template <class Body>
 st_status guard(st_error* err, const Body& body) noexcept {
   try {
@@ -33,6 +37,33 @@ st_status guard(st_error* err, const Body& body) noexcept {
 template <class Pointer>
 void require(Pointer pointer, const char* name) {
   if (pointer == nullptr) fail(Status::argument, "{} is NULL", name);
+}
+
+// ---- strings with a length, which functions with the suffix _n take and return -----------------------------------------
+
+// Returns the path with a NUL at its end, as the system needs it.
+inline std::string path_of(const char* path, std::size_t len) {
+  require(path, "path");
+  std::string text(path, len);
+  if (text.find('\0') != text.npos) fail(Status::argument, "path {} holds a NUL", in_quotes(text));
+  return text;
+}
+
+// `text` may be NULL if its length is 0. Messages contain `name`.
+inline std::string_view text_of(const char* text, std::size_t len, const char* name) {
+  if (len > 0) require(text, name);
+  return {text == nullptr ? "" : text, len};
+}
+
+inline std::string_view text_of(const char* text, const char* name) {
+  require(text, name);
+  return text;
+}
+
+// Returns a text that contains no NUL and, unless `len` is NULL, its length.
+inline const char* with_length(const char* text, std::size_t* len) {
+  if (len != nullptr) *len = std::strlen(text);
+  return text;
 }
 
 }  // namespace st::capi

@@ -1,4 +1,4 @@
-// Casts between the opaque handles of the C API and the objects of the core that they are.
+// Casts between the opaque handles of the C API and the objects of the core.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,13 +1,17 @@
-// What the library and its numbers are called.
+// The version of the library, names of statuses, and dtypes: names, sizes and conversions.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <limits>
 
+#include "base/convert.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "format/utf8.hpp"
+#include "guard.hpp"
 #include "safetensors/safetensors.h"
 
 using namespace st;
+using namespace st::capi;
 
 extern "C" {
 
@@ -41,6 +45,16 @@ uint32_t st_dtype_bits(st_dtype dtype) { return info(dtype_from_number(dtype)).b
 
 st_dtype st_dtype_from_name(const char* name, size_t len) {
   return name == nullptr ? ST_DTYPE_UNKNOWN : static_cast<st_dtype>(dtype_from_name({name, len}));
+}
+
+st_status st_convert(st_dtype from, const void* src, st_dtype to, void* dst, size_t n, st_error* err) {
+  return guard(err, [&] {
+    if (n > 0) require(src, "src");
+    if (n > 0) require(dst, "dst");
+    if (n > std::numeric_limits<size_t>::max() / sizeof(double)) fail(Status::overflow, "{} elements are too many", n);
+    convert(dtype_from_number(from), static_cast<const std::byte*>(src), dtype_from_number(to),
+            static_cast<std::byte*>(dst), n);
+  });
 }
 
 }  // extern "C"

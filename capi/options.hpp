@@ -1,8 +1,8 @@
-// The growth rule of public structs: the shorter struct of an older caller is extended with zeros, the longer one of a
-// newer caller is accepted if all members that this library does not know are zero.
+// Reads the option structs of the caller, and checks their values.
 //
-// A size that no version of the struct has is an error before anything else is read: the size of a struct that was
-// never initialised would make the library read the memory behind it.
+// Structs grow. The shorter struct of an older caller is extended with zeros. The longer struct of a newer caller is
+// accepted if all members that this library does not know are zero. A size that no version of the struct has is rejected
+// before any other member is read, since the size of an uninitialized struct would lead past its end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,14 +12,15 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "core/checkpoint.hpp"
 #include "safetensors/safetensors.h"
 
 namespace st::capi {
 
-// Promised in the header: no version of any struct will be longer.
+// The header promises that no version of any struct is longer.
 inline constexpr std::size_t kMostStructBytes = 1024;
 
-// The size of the struct in the first version that had it: up to the last member then.
+// The size of the struct in its first version: the end of its last member.
 template <class Struct>
 inline constexpr std::size_t kFirstBytes = 0;
 template <>
@@ -44,7 +45,7 @@ bool is_possible_size(std::uint32_t size) {
   return size >= kFirstBytes<Struct> && size <= kMostStructBytes && size % alignof(Struct) == 0;
 }
 
-// Returns the members that this version knows. All of them are zero if `given` is null.
+// Returns the members that this version knows; all are zero if `given` is NULL.
 template <class Struct>
 Struct known_members(const Struct* given, const char* name) {
   Struct known{};
@@ -57,7 +58,7 @@ Struct known_members(const Struct* given, const char* name) {
   return known;
 }
 
-// `given` has a possible size.
+// known_members() has checked the size of `given`.
 template <class Struct>
 void refuse_unknown_members(const Struct& given, const char* name) {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
@@ -68,7 +69,8 @@ void refuse_unknown_members(const Struct& given, const char* name) {
   }
 }
 
-// For structs that own nothing. One with a close function must be owned, after known_members(), before more is refused.
+// For structs without a close function. A struct with one is owned first, after known_members(): a rejected struct must
+// be closed, too.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   const Struct known = known_members(given, name);
@@ -79,5 +81,10 @@ Struct read_struct(const Struct* given, const char* name) {
 inline void refuse_unknown_flags(std::uint32_t flags, std::uint32_t known, const char* name) {
   if ((flags & ~known) != 0) fail(Status::unsupported, "{}.flags has unknown bits 0x{:x}", name, flags & ~known);
 }
+
+// The options may be NULL.
+core::OpenOptions open_options(const st_open_options* given);
+// Checks the flags, and the members that the writer and edits have in common. The options may be NULL.
+st_write_options write_options(const st_write_options* given, std::uint32_t known_flags);
 
 }  // namespace st::capi

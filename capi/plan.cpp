@@ -1,4 +1,4 @@
-// Plans, and memory to read into.
+// Plans, and buffers to read into.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.hpp"
 
@@ -10,7 +10,8 @@
 #include "io/buffer.hpp"
 #include "options.hpp"
 
-namespace st::capi {
+using namespace st;
+using namespace st::capi;
 
 namespace {
 
@@ -39,11 +40,6 @@ core::ReadOptions read_options(const st_read_options* options) {
 }
 
 }  // namespace
-
-}  // namespace st::capi
-
-using namespace st;
-using namespace st::capi;
 
 extern "C" {
 

@@ -1,4 +1,4 @@
-// Writing a file.
+// Writes files.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/writer.hpp"
 
@@ -8,8 +8,7 @@
 
 #include "guard.hpp"
 #include "handles.hpp"
-#include "path.hpp"
-#include "write_options.hpp"
+#include "options.hpp"
 
 using namespace st;
 using namespace st::capi;
@@ -17,7 +16,7 @@ using namespace st::capi;
 namespace {
 
 core::WriteOptions core_options(const st_write_options* options) {
-  const st_write_options given = read_write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
+  const st_write_options given = write_options(options, ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE);
   core::WriteOptions core;
   core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
   core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
@@ -29,17 +28,18 @@ core::WriteOptions core_options(const st_write_options* options) {
   return core;
 }
 
-std::string_view text(const char* from, size_t len, const char* name) {
-  if (len > 0) require(from, name);
-  return {from == nullptr ? "" : from, len};
-}
-
 void add(st_writer* writer, std::string_view name, st_dtype dtype, size_t rank, const uint64_t* shape, const void* data,
          size_t* index) {
   require(writer, "writer");
   if (rank > 0) require(shape, "shape");
   const std::size_t number = writer_of(writer).add(name, dtype_from_number(dtype), {shape, rank}, data);
   if (index != nullptr) *index = number;
+}
+
+void begin(st_writer* writer, const char* path, const st_write_options* options) {
+  require(writer, "writer");
+  require(path, "path");
+  writer_of(writer).begin(path, core_options(options));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ st_status st_writer_set_metadata_n(st_writer* writer, const char* key, size_t ke
   return guard(err, [&] {
     require(writer, "writer");
     if (key == nullptr && key_len == 0) return writer_of(writer).keep_empty_metadata();
-    writer_of(writer).set_metadata(text(key, key_len, "key"), text(value, value_len, "value"));
+    writer_of(writer).set_metadata(text_of(key, key_len, "key"), text_of(value, value_len, "value"));
   });
 }
 
@@ -82,15 +82,12 @@ st_status st_writer_copy_metadata(st_writer* writer, const st_file* file, st_err
 
 st_status st_writer_add(st_writer* writer, const char* name, st_dtype dtype, size_t rank, const uint64_t* shape,
                         const void* data, size_t* index, st_error* err) {
-  return guard(err, [&] {
-    require(name, "name");
-    add(writer, name, dtype, rank, shape, data, index);
-  });
+  return guard(err, [&] { add(writer, text_of(name, "name"), dtype, rank, shape, data, index); });
 }
 
 st_status st_writer_add_n(st_writer* writer, const char* name, size_t len, st_dtype dtype, size_t rank,
                           const uint64_t* shape, const void* data, size_t* index, st_error* err) {
-  return guard(err, [&] { add(writer, text(name, len, "name"), dtype, rank, shape, data, index); });
+  return guard(err, [&] { add(writer, text_of(name, len, "name"), dtype, rank, shape, data, index); });
 }
 
 st_status st_writer_add_tensor(st_writer* writer, const char* name, size_t len, const st_tensor* tensor,
@@ -104,20 +101,12 @@ st_status st_writer_add_tensor(st_writer* writer, const char* name, size_t len, 
 }
 
 st_status st_writer_begin(st_writer* writer, const char* path, const st_write_options* options, st_error* err) {
-  return guard(err, [&] {
-    require(writer, "writer");
-    require(path, "path");
-    writer_of(writer).begin(path, core_options(options));
-  });
+  return guard(err, [&] { begin(writer, path, options); });
 }
 
 st_status st_writer_begin_n(st_writer* writer, const char* path, size_t len, const st_write_options* options,
                             st_error* err) {
-  return guard(err, [&] {
-    require(writer, "writer");
-    const std::string whole = path_of(path, len);
-    writer_of(writer).begin(whole.c_str(), core_options(options));
-  });
+  return guard(err, [&] { begin(writer, path_of(path, len).c_str(), options); });
 }
 
 st_status st_writer_put(const st_writer* writer, size_t index, uint64_t at, const void* data, size_t n, st_error* err) {

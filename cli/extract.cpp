@@ -11,6 +11,7 @@
 
 #include "app.hpp"
 #include "arguments.hpp"
+#include "base/dtype.hpp"
 #include "failure.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
@@ -33,7 +34,6 @@ struct Options {
   WriteSettings settings;  // for several tensors
 };
 
-using safetensors::Dtype;
 using Ranges = std::vector<safetensors::Range>;
 
 // ---- slices as text: "1:3, :, -1, ::2, ..."
@@ -128,23 +128,9 @@ constexpr std::size_t kAlignment = 64;  // numpy maps arrays at this alignment
 // BF16 and the 8-bit floats become void types of their size, because numpy lacks them. ml_dtypes reads these with
 // .view(). Throws a Failure for sub-byte types.
 std::string descr(const safetensors::Tensor& tensor) {
-  switch (tensor.dtype) {
-    case Dtype::BOOL: return "|b1";
-    case Dtype::U8: return "|u1";
-    case Dtype::I8: return "|i1";
-    case Dtype::U16: return "<u2";
-    case Dtype::I16: return "<i2";
-    case Dtype::F16: return "<f2";
-    case Dtype::U32: return "<u4";
-    case Dtype::I32: return "<i4";
-    case Dtype::F32: return "<f4";
-    case Dtype::U64: return "<u8";
-    case Dtype::I64: return "<i8";
-    case Dtype::F64: return "<f8";
-    case Dtype::C64: return "<c8";
-    default: break;
-  }
+  const std::string_view type = st::info(static_cast<st::Dtype>(tensor.dtype)).numpy;
   const std::uint32_t bits = safetensors::bits(tensor.dtype);
+  if (!type.empty()) return formatted("{}{}", bits > 8 ? '<' : '|', type);
   if (bits == 8 || bits == 16) return formatted("|V{}", bits / 8);
   throw Failure{kUsage, formatted("tensor {}: .npy has no type for {}; write raw bytes instead", shown(tensor.name, 80),
                                   tensor.dtype_name())};

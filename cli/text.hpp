@@ -12,19 +12,13 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/core.h>
-
 #include <safetensors/safetensors.hpp>
 
-#include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace cli {
 
-// Returns text with values in it: formatted("{} of {}", n, all).
-template <class... Args>
-std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
-  return st::formatted_text(text, fmt::make_format_args(args...));
-}
+using st::formatted;
 
 // ---- names and values from files ------------------------------------------------------------------------------------
 

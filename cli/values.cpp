@@ -6,15 +6,15 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
+
+#include "base/dtype.hpp"
 
 namespace cli {
 namespace {
 
 using safetensors::Dtype;
-
-constexpr std::array kConvertible{Dtype::F64,     Dtype::F32,     Dtype::F16,         Dtype::BF16,       Dtype::F8_E4M3,
-                                  Dtype::F8_E5M2, Dtype::F8_E8M0, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ};
 
 constexpr std::size_t kLanes = 16;
 constexpr std::size_t kChunk = 4096;  // elements; they fit into the L1 cache
@@ -137,19 +137,7 @@ void scan_integers(std::span<const std::byte> bytes, Values& values) {
   }
 }
 
-// Returns 0 for F8_E8M0, which has no denormal values.
-float least_normal(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F16: return 0x1p-14F;
-    case Dtype::BF16:
-    case Dtype::F32: return 0x1p-126F;
-    case Dtype::F8_E4M3: return 0x1p-6F;
-    case Dtype::F8_E5M2: return 0x1p-14F;
-    case Dtype::F8_E4M3FNUZ: return 0x1p-7F;
-    case Dtype::F8_E5M2FNUZ: return 0x1p-15F;
-    default: return 0;
-  }
-}
+const st::DtypeInfo& info_of(Dtype dtype) { return st::info(static_cast<st::Dtype>(dtype)); }
 
 template <class T>
 void scan_converted(Dtype from, std::span<const std::byte> bytes, T tiny, Values& values) {
@@ -187,14 +175,15 @@ double Values::mean() const {
   return std::clamp(std::isfinite(sum) ? sum / n : scaled_sum / n / kScale, min, max);
 }
 
-bool is_convertible(Dtype dtype) {
-  return std::find(kConvertible.begin(), kConvertible.end(), dtype) != kConvertible.end();
-}
+bool is_convertible(Dtype dtype) { return info_of(dtype).convertible; }
 
 std::vector<std::string> convertible_names() {
+  std::vector<st::DtypeInfo> found;
+  std::copy_if(st::kDtypes.begin(), st::kDtypes.end(), std::back_inserter(found),
+               [](const st::DtypeInfo& dtype) { return dtype.convertible; });
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.bits > b.bits; });
   std::vector<std::string> names;
-  names.reserve(kConvertible.size());
-  for (const Dtype dtype : kConvertible) names.emplace_back(safetensors::name(dtype));
+  for (const st::DtypeInfo& dtype : found) names.emplace_back(dtype.name);
   return names;
 }
 
@@ -209,6 +198,7 @@ bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64
 bool has_values(Dtype dtype) { return dtype != Dtype::UNKNOWN && safetensors::bits(dtype) >= 8; }
 
 void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
+  const auto tiny = static_cast<float>(info_of(dtype).smallest_normal);
   switch (dtype) {
     case Dtype::BOOL:
     case Dtype::U8: return scan_integers<std::uint8_t>(bytes, values);
@@ -219,9 +209,9 @@ void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
     case Dtype::I32: return scan_integers<std::int32_t>(bytes, values);
     case Dtype::U64: return scan_integers<std::uint64_t>(bytes, values);
     case Dtype::I64: return scan_integers<std::int64_t>(bytes, values);
-    case Dtype::F64: return scan_converted<double>(dtype, bytes, 0x1p-1022, values);
-    case Dtype::C64: return scan_converted<float>(Dtype::F32, bytes, 0x1p-126F, values);  // both parts of each number
-    default: return scan_converted<float>(dtype, bytes, least_normal(dtype), values);
+    case Dtype::F64: return scan_converted(dtype, bytes, info_of(dtype).smallest_normal, values);
+    case Dtype::C64: return scan_converted(Dtype::F32, bytes, tiny, values);  // both parts of each number
+    default: return scan_converted(dtype, bytes, tiny, values);
   }
 }
 

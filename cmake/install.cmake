@@ -39,7 +39,7 @@ file(RELATIVE_PATH PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR
 file(RELATIVE_PATH PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
 configure_file(safetensors.pc.in safetensors.pc @ONLY)
-configure_package_config_file(capi/safetensorsConfig.cmake.in safetensorsConfig.cmake INSTALL_DESTINATION ${config_dir})
+configure_package_config_file(cmake/safetensorsConfig.cmake.in safetensorsConfig.cmake INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(safetensorsConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${PROJECT_BINARY_DIR}/safetensorsConfig.cmake ${PROJECT_BINARY_DIR}/safetensorsConfigVersion.cmake

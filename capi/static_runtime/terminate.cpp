@@ -1,5 +1,5 @@
-// Takes the place of libstdc++'s own function in a library that carries libstdc++. That one prints the type of the exception
-// that ends the program, and brings 45 KB for the spelling of types. A program's exceptions are reported by its own copy.
+// Replaces libstdc++'s terminate handler in a library that contains libstdc++. The original prints the type of the uncaught
+// exception, and adds 45 KB for demangling. The program's own libstdc++ reports the program's exceptions.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <exception>

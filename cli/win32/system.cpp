@@ -17,10 +17,8 @@
 
 #include "base/error.hpp"
 #include "failure.hpp"
-#include "io/win32/handle.hpp"
-#include "io/win32/identity.hpp"
-#include "io/win32/path.hpp"
-#include "io/win32/text.hpp"
+#include "io/win32/file.hpp"
+#include "io/win32/os.hpp"
 
 namespace cli {
 namespace {
@@ -73,9 +71,8 @@ std::string os_error_text(DWORD error) { return st::os_error_text(static_cast<in
 std::optional<st::io::Identity> identity_of(const std::string& path) {
   if (path == "/dev/stdout") return st::io::identity_of(GetStdHandle(STD_OUTPUT_HANDLE));
   if (path == "/dev/stderr") return st::io::identity_of(GetStdHandle(STD_ERROR_HANDLE));
-  const st::io::Handle file(CreateFileW(st::io::native_path(path).c_str(), FILE_READ_ATTRIBUTES, st::io::kShareAll,
-                                        nullptr, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | st::io::kNotActedFor,
-                                        nullptr));
+  const st::io::Handle file =
+      st::io::open_existing(st::io::native_path(path), FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
   return file ? st::io::identity_of(file.get()) : std::nullopt;
 }
 

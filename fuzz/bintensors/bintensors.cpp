@@ -3,7 +3,7 @@
 // fuzz/header holds for both formats what every table must hold. Here the header is bintensors whatever its first
 // byte, so that no input is spent on JSON, and the writer is held against the reader.
 // SPDX-License-Identifier: Apache-2.0
-#include "format/bintensors/codes.hpp"
+#include "format/bintensors/decode.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/bintensors/codes.hpp"
+#include "format/bintensors/decode.hpp"
 #include "format/finding.hpp"
 #include "format/utf8.hpp"
 
@@ -117,12 +117,12 @@ void check_refused(const st::Error& error, std::string_view file) {
 
 // ---- all faults ----------------------------------------------------------------------------------------------------------
 
-void check_survey(const Reading& reading, std::string_view file, const HeaderOptions& options) {
+void check_diagnosis(const Reading& reading, std::string_view file, const HeaderOptions& options) {
   if (reading.header == nullptr) return;
   const auto header = std::make_unique<char[]>(reading.length + st::format::kPadding);
   std::copy_n(file.data() + 8, reading.length, header.get());
   st::format::Findings findings;
-  st::format::survey_header({header.get(), reading.length}, file.size(), options, findings);
+  st::format::diagnose_header({header.get(), reading.length}, file.size(), options, findings);
   require(findings.empty() == reading.accepted, "what is taken has no fault, and what is refused has one");
   require(findings.size() <= st::format::kMostFindings + 1, "no more is told than fits");
   for (const st::format::Finding& finding : findings) check_words(finding.fault, file);
@@ -159,7 +159,7 @@ std::unique_ptr<Reading> read(std::string_view file, Rules rules, bool unknown_d
     reading->message = error.message;
     check_refused(error, file);
   }
-  check_survey(*reading, file, options);
+  check_diagnosis(*reading, file, options);
   return reading;
 }
 

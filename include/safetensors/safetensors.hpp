@@ -1,8 +1,8 @@
 // safetensors.hpp - safetensors.h for C++17 and later: objects free themselves, errors are thrown.
 //
-// The header is all there is: it is compiled into the caller and calls only safetensors.h, so that
-// it has no ABI of its own. Names are those of the Python package where that has one: SafeOpen,
-// keys, get_tensor, get_slice, metadata, load_file, save_file.
+// This header is compiled into the program and calls only safetensors.h, so it has no ABI of its
+// own. Names follow the Python package: SafeOpen, keys, get_tensor, get_slice, metadata, load_file,
+// save_file.
 //
 //     auto file = safetensors::SafeOpen("model.safetensors");
 //     for (const auto& tensor : file) std::cout << tensor.name << ' ' << tensor.dtype << '\n';
@@ -10,25 +10,25 @@
 //     std::vector<float> rows = file.get_slice("weight", {{0, 10}}).read<float>();  // weight[0:10]
 //     safetensors::save_file({{"bias", bias}}, "bias.safetensors", {{"format", "pt"}});
 //
-// Conventions. They hold for everything below unless its comment says otherwise. What a comment
-// says of statuses, options and flags is short; the function of safetensors.h that is called says
-// more.
+// Conventions. They hold for everything below unless its comment says otherwise. Comments on
+// statuses, options and flags are short here; the comment of the C function has the details.
 //
-//  1. Errors. Every failure is thrown: as Error, with the status that the C function returns, or as
-//     std::bad_alloc if a container of this header finds no memory.
+//  1. Errors. Every failure is thrown: as Error, with the status of the C function, or as
+//     std::bad_alloc if a container of this header gets no memory.
 //  2. Threads. Any number of threads may call const members of one object at the same time. While a
 //     member that is not const runs, no other call may use the object.
 //  3. Units. Sizes and offsets are in bytes, positions and shapes in elements.
-//  4. Lifetime. SafeOpen, Tensor and Slice keep the file open, and copies share it. Views,
-//     string_views and pointers that are returned are valid as long as the file is open. So this is
-//     wrong, since only a temporary keeps the file open:
+//  4. Lifetime. SafeOpen, Tensor and Slice keep the file open, and copies share it. Returned views,
+//     string_views and pointers are valid while the file is open. So this is wrong, because only a
+//     temporary keeps the file open:
 //         auto shape = SafeOpen(path).get_tensor("w").shape;
-//     Plan, Buffer, Device and Writer own what they hold, and can be moved but not copied. An
-//     object that was moved from can only be destroyed or assigned to.
-//  5. Ownership. Memory that is passed in stays the caller's.
-//  6. Text is UTF-8, paths included.
-//  7. Options. ST_INIT(st_open_options), and its like, sets every option to its default.
-//  8. Versions. CHANGELOG.md says what came with which version.
+//     Plan, Buffer, Device and Writer can be moved but not copied. A moved-from object can only be
+//     destroyed or assigned to.
+//  5. Ownership. The caller owns the memory that it passes in.
+//  6. Text is UTF-8, including paths.
+//  7. Options. ST_INIT(st_open_options), and likewise for other structs, sets every option to its
+//     default.
+//  8. Versions. CHANGELOG.md lists the additions of each version.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef SAFETENSORS_HPP
@@ -60,7 +60,7 @@ namespace safetensors {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-// What went wrong. what() is one line that names the file or the tensor, and the numbers.
+// The details of an error. what() is one line that names the file or tensor, and the values.
 class Error : public std::runtime_error {
  public:
   Error(st_status status, const std::string& message, std::uint64_t offset = UINT64_MAX,
@@ -68,11 +68,11 @@ class Error : public std::runtime_error {
       : std::runtime_error(message), status_(status), os_error_(os_error), offset_(offset) {}
 
   st_status status() const noexcept { return status_; }
-  // The name of the status: "ST_ERR_JSON".
+  // Returns the name of the status, for example "ST_ERR_JSON".
   const char* status_name() const noexcept { return st_status_name(status_); }
-  // errno or GetLastError(); 0 if the system reported no error.
+  // Returns errno or GetLastError(); 0 if the system reported no error.
   int os_error() const noexcept { return os_error_; }
-  // The byte of the file at which the fault lies, if it has such a place.
+  // Returns the offset of the error in the file, if it has one.
   std::optional<std::uint64_t> offset() const noexcept {
     return offset_ == UINT64_MAX ? std::nullopt : std::optional<std::uint64_t>(offset_);
   }
@@ -112,19 +112,19 @@ enum class Dtype : st_dtype {
   F4 = ST_F4,
 };
 
-// Returns the name of a dtype: "BF16".
+// Returns the name of a dtype, for example "BF16".
 inline std::string_view name(Dtype dtype) { return st_dtype_name(static_cast<st_dtype>(dtype)); }
 inline std::ostream& operator<<(std::ostream& out, Dtype dtype) { return out << name(dtype); }
 // Returns the size of an element in bits; 0 for Dtype::UNKNOWN.
 inline std::uint32_t bits(Dtype dtype) { return st_dtype_bits(static_cast<st_dtype>(dtype)); }
-// Returns the dtype of this name, letter for letter, or Dtype::UNKNOWN.
+// Returns the dtype with this name, or Dtype::UNKNOWN. Case matters.
 inline Dtype dtype_from_name(std::string_view text) {
   return static_cast<Dtype>(st_dtype_from_name(text.data(), text.size()));
 }
 
 namespace detail {
 
-// Characters are not numbers, and whether char and wchar_t are signed differs between machines.
+// Characters are not numbers, and the signedness of char and wchar_t depends on the machine.
 template <class T>
 constexpr bool is_character() {
 #if defined(__cpp_char8_t)
@@ -144,7 +144,7 @@ constexpr Dtype integer_dtype(std::size_t bytes, bool is_signed) {
   }
 }
 
-// The size alone does not tell std::float16_t from std::bfloat16_t. digits: of numeric_limits.
+// std::float16_t and std::bfloat16_t have the same size. digits: from numeric_limits.
 constexpr Dtype floating_dtype(std::size_t bytes, int digits) {
   if (bytes == 2 && digits == 11) return Dtype::F16;
   if (bytes == 2 && digits == 8) return Dtype::BF16;
@@ -162,8 +162,8 @@ constexpr Dtype arithmetic_dtype() {
 
 }  // namespace detail
 
-// Returns the dtype that holds values of a C++ type: F32 for float, I64 for std::int64_t, BF16 for
-// std::bfloat16_t. Does not compile for a type that has none, nor for characters: use std::int8_t
+// Returns the dtype for values of a C++ type: F32 for float, I64 for std::int64_t, BF16 for
+// std::bfloat16_t. Does not compile for a type without a dtype, nor for characters: use std::int8_t
 // or std::uint8_t for numbers of one byte.
 template <class T>
 constexpr Dtype dtype_of() {
@@ -177,8 +177,8 @@ constexpr Dtype dtype_of() {
 
 // ---- Views --------------------------------------------------------------------------------------
 
-// Contiguous values in memory that the View does not own: a std::span<const T> for C++17, to which
-// it converts in C++20.
+// Contiguous values that the View does not own: a std::span<const T> for C++17. In C++20 it
+// converts to std::span.
 template <class T>
 class View {
  public:
@@ -187,7 +187,7 @@ class View {
 
   View() = default;
   View(const T* data, std::size_t size) : data_(data), size_(size) {}
-  // Views the values of a container that has data() and size(): std::vector, std::array, std::span.
+  // Views the values of a container with data() and size(): std::vector, std::array, std::span.
   template <class Values, class = std::enable_if_t<std::is_convertible_v<
                               decltype(std::declval<const Values&>().data()), const T*>>>
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -209,7 +209,7 @@ class View {
 
 namespace detail {
 
-// Calls a function of safetensors.h with these arguments and an st_error, and throws its failure.
+// Calls a function of safetensors.h with these arguments and an st_error. Throws its error.
 template <class... Parameters, class... Arguments>
 void call(st_status (*function)(Parameters...), const Arguments&... arguments) {
   st_error error = ST_INIT(st_error);
@@ -217,7 +217,7 @@ void call(st_status (*function)(Parameters...), const Arguments&... arguments) {
   if (status != ST_OK) throw Error(status, error.message, error.offset, error.os_error);
 }
 
-// The same for a function with an out-parameter before the st_error, which is returned.
+// As call(), for a function with an out-parameter before the st_error. Returns the out-parameter.
 template <class Out, class... Parameters, class... Arguments>
 Out result_of(st_status (*function)(Parameters...), const Arguments&... arguments) {
   Out out{};
@@ -243,7 +243,8 @@ class Handle {
   st_file* file_;
 };
 
-// A path for a C function, to which a NUL inside the path would be its end.
+// Returns the path for a C function, where it would end at its first NUL. So throws if there is
+// one.
 inline const char* c_path(const std::string& path) {
   const std::size_t nul = path.find('\0');
   if (nul != path.npos)
@@ -266,7 +267,7 @@ inline std::string_view name_of(const st_tensor* tensor) {
   return {text, length};
 }
 
-// Whether values of type T are what a tensor of this dtype holds: the rule of Tensor::view().
+// Whether a tensor of this dtype holds values of type T: the rule of Tensor::view().
 template <class T>
 bool holds(Dtype dtype) {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
@@ -280,7 +281,8 @@ bool holds(Dtype dtype) {
   return true;
 }
 
-// The next three serve Tensor and Slice: `part` has a name, a dtype, nbytes(), data() and read().
+// The next three functions are for Tensor and Slice: `part` has a name, a dtype, nbytes(), data()
+// and read().
 template <class T, class Part>
 void require_dtype(const Part& part) {
   if (holds<T>(part.dtype)) return;
@@ -318,7 +320,7 @@ std::vector<T> values_of(const Part& part) {
 // ---- Conversions --------------------------------------------------------------------------------
 
 // Converts n values from one float dtype to another: see st_convert. Throws ST_ERR_UNSUPPORTED if a
-// dtype is no float of 8 bits or more.
+// dtype is not a float of 8 bits or more.
 inline void convert(Dtype from, const void* source, Dtype to, void* destination, std::size_t n) {
   detail::call(st_convert, static_cast<st_dtype>(from), source, static_cast<st_dtype>(to),
                destination, n);
@@ -329,47 +331,47 @@ inline void convert(Dtype from, const void* source, Dtype to, void* destination,
 class Slice;
 
 // Positions in one dimension, as Python's begin:end:step. {} is all of them, {-2} the last two,
-// {{}, 8} the first eight, {{}, {}, -1} all of them backwards. Positions outside are cut off.
+// {{}, 8} the first eight, {{}, {}, -1} all of them backwards. Positions outside are clamped.
 struct Range {
   std::optional<std::int64_t> begin = {};
   std::optional<std::int64_t> end = {};
   std::int64_t step = 1;
 };
 
-// One tensor of an open file. A copy costs an atomic increment.
+// One tensor of an open file. Copying it costs an atomic increment.
 class Tensor {
  public:
   std::string_view name;
   Dtype dtype;
   View<std::uint64_t> shape;
 
-  // The dtype as the file spells it, also if it is Dtype::UNKNOWN.
+  // Returns the dtype as spelled in the file, even if it is Dtype::UNKNOWN.
   std::string_view dtype_name() const { return st_tensor_dtype_name(tensor_); }
-  // The number of dimensions; 0 for a scalar.
+  // Returns the number of dimensions; 0 for a scalar.
   std::size_t rank() const { return st_tensor_rank(tensor_); }
-  // The number of elements: the product of the shape, 1 for a scalar.
+  // Returns the number of elements: the product of the shape, 1 for a scalar.
   std::uint64_t elements() const { return st_tensor_elements(tensor_); }
   // The size of the data in bytes.
   std::uint64_t nbytes() const { return st_tensor_bytes(tensor_); }
-  // The byte of its file at which the data begins.
+  // Returns the offset of the data in its file.
   std::uint64_t offset() const { return st_tensor_offset(tensor_); }
-  // The number of the file that holds it; 0 for a checkpoint of one file.
+  // Returns the number of the file that contains it; 0 for a checkpoint of one file.
   std::size_t shard() const { return st_tensor_shard(tensor_); }
   // For calls of safetensors.h.
   const st_tensor* c_handle() const { return tensor_; }
 
-  // Returns the bytes where they are, without a copy, or nullptr if the file is not mapped. They
+  // Returns a pointer to the bytes, without a copy, or nullptr if the file is not mapped. The bytes
   // may be less aligned than the elements need. If another process truncates the file, touching
   // them raises SIGBUS; read() throws instead.
   const void* data() const { return st_tensor_data(tensor_); }
 
-  // Returns data() as values of type T. T fits the dtype if it is
-  //   - std::byte, whatever the dtype;
+  // Returns data() as values of type T. T matches the dtype if it is
+  //   - std::byte, for every dtype;
   //   - a floating-point type or a signed integer type, and the dtype is dtype_of<T>();
-  //   - another type of the size of an element: an unsigned integer type (a std::uint16_t is how
-  //     most programs hold a BF16), a character, or a class such as another library's half.
-  // Throws ST_ERR_ARGUMENT if T does not fit, ST_ERR_STATE if the file is not mapped or the bytes
-  // are not aligned for T.
+  //   - another type with the size of an element: an unsigned integer type (most programs hold a
+  //     BF16 as std::uint16_t), a character, or a class such as the half of another library.
+  // Throws ST_ERR_ARGUMENT if T does not match. Throws ST_ERR_STATE if the file is not mapped or
+  // the bytes are not aligned for T.
   template <class T>
   View<T> view() const {
     return detail::view_of<T>(*this);
@@ -380,16 +382,16 @@ class Tensor {
     detail::call(st_tensor_read, tensor_, destination, size);
   }
 
-  // Returns a copy of the values: read<float>() of an F32 tensor, read() for the bytes of any.
-  // Throws ST_ERR_ARGUMENT if T does not fit the dtype: see view().
+  // Returns a copy of the values: read<float>() for an F32 tensor, read() for the bytes of any
+  // tensor. Throws ST_ERR_ARGUMENT if T does not match the dtype: see view().
   template <class T = std::byte>
   std::vector<T> read() const {
     return detail::values_of<T>(*this);
   }
 
-  // Returns the values of a float tensor as float or double: a BF16 tensor as float, for example.
-  // Throws ST_ERR_UNSUPPORTED if the tensor's dtype is none that convert() takes. As all elements
-  // in memory the values are little-endian, on a big-endian machine too.
+  // Returns the values of a float tensor as float or double, for example a BF16 tensor as float.
+  // The values are little-endian even on a big-endian machine, like all elements in memory. Throws
+  // ST_ERR_UNSUPPORTED if convert() does not accept the dtype.
   template <class T>
   std::vector<T> read_as() const {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
@@ -401,21 +403,21 @@ class Tensor {
     return values;
   }
 
-  // Returns the tensor for a library that takes DLPack, with a reference to the file of its own.
-  // Whoever has it in the end calls its deleter. flags: ST_DLPACK_COPY, ST_DLPACK_NO_COPY or 0. See
-  // st_tensor_to_dlpack for when it is a view, and what it throws.
+  // Returns a DLPack tensor for another library. It has its own reference to the file. Its last
+  // owner calls its deleter. flags: ST_DLPACK_COPY, ST_DLPACK_NO_COPY or 0. st_tensor_to_dlpack
+  // says when it is a view, and lists the errors.
   ::DLManagedTensorVersioned* to_dlpack(std::uint32_t flags = 0) const {
     return detail::result_of<::DLManagedTensorVersioned*>(st_tensor_to_dlpack, tensor_, flags);
   }
-  // The same for consumers of DLPack before 1.0: see st_tensor_to_dlpack_legacy.
+  // As to_dlpack(), for consumers of DLPack before 1.0: see st_tensor_to_dlpack_legacy.
   ::DLManagedTensor* to_dlpack_legacy(std::uint32_t flags = 0) const {
     return detail::result_of<::DLManagedTensor*>(st_tensor_to_dlpack_legacy, tensor_, flags);
   }
 
-  // Returns a part of the tensor: one range for each dimension, of which the last ones may be left
-  // out. Reads nothing. Throws ST_ERR_ARGUMENT if there are more ranges than dimensions or a step
-  // is 0, ST_ERR_MISALIGNED if the part begins or ends inside a byte, and ST_ERR_UNSUPPORTED for a
-  // part of a tensor whose dtype is unknown.
+  // Returns a part of the tensor: one range per dimension. Trailing ranges may be omitted. Reads
+  // nothing. Throws ST_ERR_ARGUMENT if there are more ranges than dimensions or a step is 0. Throws
+  // ST_ERR_MISALIGNED if the part begins or ends inside a byte, and ST_ERR_UNSUPPORTED for a part
+  // of a tensor with an unknown dtype.
   Slice slice(const std::vector<Range>& ranges) const;
 
   // Gives the system a hint about the bytes: see st_advice.
@@ -435,7 +437,7 @@ class Tensor {
   const st_tensor* tensor_;
 };
 
-// A part of a tensor, with as many dimensions as the tensor. It holds no data.
+// A part of a tensor, with the same number of dimensions. It contains no data.
 class Slice {
  public:
   std::string_view name;  // of the tensor
@@ -445,7 +447,7 @@ class Slice {
   // The size of the data in bytes, packed.
   std::uint64_t nbytes() const { return nbytes_; }
 
-  // Returns the bytes where they are, as Tensor::data(), or nullptr if they are not in one piece.
+  // As Tensor::data(). Returns nullptr if the bytes are not contiguous.
   const void* data() const {
     const void* contiguous = nullptr;
     st_tensor_slice(tensor_.c_handle(), begin_.data(), end_.data(), step_.data(), nullptr, nullptr,
@@ -453,8 +455,8 @@ class Slice {
     return contiguous;
   }
 
-  // These are as those of Tensor. They read on the calling thread, and from the file only the slice
-  // and small gaps in it; a Plan reads many slices, and large ones, faster.
+  // As in Tensor. These functions read on the calling thread, and only the slice and small gaps in
+  // it. For many slices, or large ones, a Plan is faster.
   template <class T>
   View<T> view() const {
     return detail::view_of<T>(*this);
@@ -501,15 +503,15 @@ inline Slice Tensor::slice(const std::vector<Range>& ranges) const { return Slic
 
 // ---- Lists --------------------------------------------------------------------------------------
 
-// All tensors of a file in columns, in the order of the data: for programs that pass them on to
-// where a call for each tensor is slow. It keeps the file open.
+// All tensors of a file in columns, in the order of the data. For programs that pass them to an
+// environment where a call for each tensor is slow. It keeps the file open.
 class TensorList {
  public:
   std::size_t size() const { return static_cast<std::size_t>(list_->count); }
   // The columns: see st_tensor_list.
   const st_tensor_list& columns() const { return *list_; }
 
-  // Of tensor i, which must be less than size().
+  // i must be less than size().
   std::string_view name(std::size_t i) const {
     const std::uint64_t* offsets = list_->name_offsets;
     return {list_->names + offsets[i], static_cast<std::size_t>(offsets[i + 1] - offsets[i] - 1)};
@@ -533,49 +535,49 @@ class TensorList {
 
 using Metadata = std::map<std::string, std::string>;
 
-// An open checkpoint: one file, or all files ("shards") of one model. It never changes, and a copy
-// costs an atomic increment. It is a range of its Tensors, in the order of the data.
+// An open checkpoint: one file, or all files ("shards") of one model. It is immutable, and copying
+// it costs an atomic increment. It is a range of Tensors, in the order of the data.
 class SafeOpen {
  public:
-  // Opens a safetensors or bintensors file, the index of a model, or a folder with either: see
+  // Opens a safetensors or bintensors file, the index of a model, or a directory with either: see
   // st_open.
   explicit SafeOpen(const std::string& path,
                     const st_open_options& options = ST_INIT(st_open_options))
       : SafeOpen(path, opened(st_open, detail::c_path(path), &options)) {}
 
-  // Opens one whole file that lies in memory. The memory must not change while the file is open; an
-  // owner that is given is kept as long.
+  // Opens a file in memory, which must not change while the file is open. If there is an owner, it
+  // is kept until the file is closed.
   static SafeOpen from_memory(const void* data, std::size_t size,
                               std::shared_ptr<const void> owner = nullptr,
                               const st_open_options& options = ST_INIT(st_open_options)) {
     using Owner = std::shared_ptr<const void>;
-    auto* kept = new Owner(std::move(owner));  // st_open_memory releases it, also when it fails
+    auto* kept = new Owner(std::move(owner));  // st_open_memory releases it, even if it fails
     const auto release = [](void* ctx) { delete static_cast<Owner*>(ctx); };
     return {"memory", opened(st_open_memory, data, size, +release, kept, &options)};
   }
 
-  // Opens the file that lies in size bytes from byte offset of an open descriptor; size 0 means up
-  // to its end. The descriptor stays the caller's and may be closed at once.
+  // Opens a file embedded in an open descriptor: size bytes starting at offset. size 0: to the end.
+  // The caller keeps the descriptor and may close it at once.
   static SafeOpen from_fd(std::intptr_t fd, std::uint64_t offset = 0, std::uint64_t size = 0,
                           const st_open_options& options = ST_INIT(st_open_options)) {
     return {"descriptor " + std::to_string(fd), opened(st_open_fd, fd, offset, size, &options)};
   }
 
-  // Opens one whole file that the caller's functions read: see st_source. Its close is called
-  // exactly once, also if this throws.
+  // Opens a file that the caller's functions read: see st_source. Its close is called exactly once,
+  // even if this throws.
   static SafeOpen from_source(const st_source& source,
                               const st_open_options& options = ST_INIT(st_open_options)) {
     return {"source", opened(st_open_source, &source, &options)};
   }
 
-  // Returns the tensor of this name. Throws ST_ERR_NOT_FOUND if there is none.
+  // Returns the tensor with this name. Throws ST_ERR_NOT_FOUND if there is none.
   Tensor get_tensor(std::string_view name) const {
     std::optional<Tensor> found = find(name);
     if (!found) throw Error(ST_ERR_NOT_FOUND, "no tensor '" + std::string(name) + "' in " + shown_);
     return *std::move(found);
   }
 
-  // Returns the tensor of this name, if there is one.
+  // Returns the tensor with this name, if there is one.
   std::optional<Tensor> find(std::string_view name) const {
     const st_tensor* tensor = st_get_tensor_n(file_.get(), name.data(), name.size());
     if (tensor == nullptr) return std::nullopt;
@@ -617,8 +619,7 @@ class SafeOpen {
   // Returns all tensors in columns. flags: ST_LIST_DATA, which maps the file, or 0.
   TensorList list(std::uint32_t flags = 0) const { return TensorList(file_, flags); }
 
-  // Returns the metadata. It is empty if the file has none, or an empty map of it: see
-  // has_metadata().
+  // Returns the metadata. It is empty if the file has none or has an empty map: see has_metadata().
   Metadata metadata() const {
     Metadata pairs;
     for (std::size_t i = 0; i < st_count_metadata(file_.get()); ++i) {
@@ -633,9 +634,9 @@ class SafeOpen {
   // Whether the file has metadata, even an empty map: see st_has_metadata.
   bool has_metadata() const { return st_has_metadata(file_.get()) != 0; }
 
-  // ST_FORMAT_SAFETENSORS, or one of bintensors.
+  // Returns ST_FORMAT_SAFETENSORS, or a format of bintensors.
   st_format format() const { return st_get_format(file_.get()); }
-  // Returns a line for each shard with tensors that the index does not list.
+  // Returns one line for each shard with tensors that the index does not list.
   std::vector<std::string> warnings() const {
     std::vector<std::string> lines;
     for (std::size_t i = 0; i < st_count_warnings(file_.get()); ++i) {
@@ -644,15 +645,16 @@ class SafeOpen {
     return lines;
   }
 
-  // Returns how many files there are. They are numbered from 0.
+  // Returns the number of files. They are numbered from 0.
   std::size_t count_shards() const { return st_count_shards(file_.get()); }
-  // Returns the path of a shard; empty if there is no such shard, or it was not opened by a path.
+  // Returns the path of a shard. It is empty if there is no such shard, or it was not opened by
+  // path.
   std::string_view shard_path(std::size_t shard) const {
     const char* path = st_get_shard_path(file_.get(), shard);
     return path ? std::string_view(path) : std::string_view();
   }
-  // Returns the header of a shard as it is in the file, without the eight bytes of its length;
-  // empty if there is no such shard, or no memory.
+  // Returns the header of a shard as it is in the file, without the eight bytes of its length. It
+  // is empty if there is no such shard, or no memory.
   std::string_view header(std::size_t shard = 0) const {
     std::size_t length = 0;
     const char* text = st_get_header(file_.get(), shard, &length);
@@ -662,9 +664,9 @@ class SafeOpen {
   std::uint64_t shard_size(std::size_t shard = 0) const {
     return st_get_shard_size(file_.get(), shard);
   }
-  // Copies size bytes from byte offset of a shard's file to destination, header included: to
-  // compute a digest, for example. Throws ST_ERR_RANGE if there is no such shard, or it has no such
-  // bytes.
+  // Copies size bytes of a shard's file, starting at offset, to destination. This includes the
+  // header, for example to compute a digest. Throws ST_ERR_RANGE if there is no such shard, or it
+  // has no such bytes.
   void read_shard(std::size_t shard, std::uint64_t offset, void* destination,
                   std::size_t size) const {
     detail::call(st_read_shard, file_.get(), shard, offset, destination, size);
@@ -673,7 +675,7 @@ class SafeOpen {
   // For calls of safetensors.h.
   const st_file* c_handle() const { return file_.get(); }
 
-  // An iterator is valid as long as the SafeOpen that it comes from.
+  // An iterator is valid as long as its SafeOpen.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -731,7 +733,7 @@ inline std::map<std::string, Tensor> load_file(const std::string& path) {
 
 // ---- Checking -----------------------------------------------------------------------------------
 
-// One deviation of a file from its format or, if it is a note, from what writers write.
+// One finding about a file: an error or, if is_note, a lint note.
 struct Finding {
   st_status status;
   bool is_note;
@@ -742,7 +744,7 @@ struct Finding {
   std::string message;
 };
 
-// Returns everything that is wrong with a file or a model: see st_check. Throws only what st_check
+// Returns all findings about a file or a model: see st_check. Throws only the errors that st_check
 // returns.
 inline std::vector<Finding> check(const std::string& path,
                                   const st_open_options& options = ST_INIT(st_open_options)) {
@@ -785,12 +787,12 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// A device, such as a GPU, whose memory plans can fill: see st_device. Plans that use it keep it
-// open.
+// A device, for example a GPU, with memory that plans can fill: see st_device. Plans that use it
+// keep it open.
 class Device {
  public:
-  // Opens a GPU through its driver, which is loaded by that: see st_device_open_cuda. Throws
-  // ST_ERR_UNSUPPORTED if there is no driver or device, ST_ERR_RANGE if there is no such ordinal.
+  // Loads the driver and opens a GPU: see st_device_open_cuda. Throws ST_ERR_UNSUPPORTED if there
+  // is no driver or device, and ST_ERR_RANGE if there is no such ordinal.
   static Device cuda(std::int32_t ordinal = 0) { return cuda(with_ordinal(ordinal)); }
   static Device cuda(const st_device_options& options) {
     return Device(detail::result_of<st_device*>(st_device_open_cuda, &options));
@@ -799,14 +801,14 @@ class Device {
   static Device hip(const st_device_options& options) {
     return Device(detail::result_of<st_device*>(st_device_open_hip, &options));
   }
-  // Makes a device of the caller's functions: see st_device_ops.
+  // Creates a device from the caller's functions: see st_device_ops.
   static Device from_ops(const st_device_ops& ops,
                          const st_device_options& options = ST_INIT(st_device_options)) {
     return Device(detail::result_of<st_device*>(st_device_new, &ops, &options));
   }
 
   // Allocates device memory, which release() frees. Throws ST_ERR_UNSUPPORTED if the device has no
-  // such function, ST_ERR_DEVICE if that fails.
+  // such function, and ST_ERR_DEVICE if the function fails.
   void* alloc(std::uint64_t size) const {
     return detail::result_of<void*>(st_device_alloc, device_.get(), size);
   }
@@ -827,22 +829,22 @@ class Device {
   std::unique_ptr<st_device, detail::Free> device_;
 };
 
-// Is told how many bytes of how many a run has read, when and where st_read_options.progress is; or
-// a Writer has written, as st_write_options.progress. Returns false to cancel. What it throws ends
-// the run or the Writer, and is thrown by run(), put() or finish().
+// Receives the bytes read or written so far and the total, when and where st_read_options.progress
+// or st_write_options.progress is called. Returns false to cancel. An exception ends the run or the
+// Writer, and run(), put() or finish() throws it.
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-// A list of tensors and slices, each with a destination in memory, that are read together: see
+// A list of tensors and slices, each with a destination in memory, to be read together: see
 // st_plan. It keeps its file open.
 class Plan {
  public:
   explicit Plan(const SafeOpen& file)
       : plan_(detail::result_of<st_plan*>(st_plan_new, file.c_handle())) {}
 
-  // Adds a tensor or a slice, and returns the number of its destination, counted from 0. The memory
-  // must stay valid until the plan has run for the last time; destinations must not overlap. Throws
-  // ST_ERR_BUFFER_SIZE if size is not nbytes() of the tensor or slice, ST_ERR_ARGUMENT if that is
-  // of another file.
+  // Adds a tensor or a slice. Returns the number of its destination, counted from 0. The memory
+  // must stay valid until the plan has run for the last time. Destinations must not overlap. Throws
+  // ST_ERR_BUFFER_SIZE if size is not nbytes() of the tensor or slice, and ST_ERR_ARGUMENT if it
+  // belongs to another file.
   std::size_t add(const Tensor& tensor, void* destination, std::size_t size) {
     return add(tensor.c_handle(), nullptr, nullptr, nullptr, destination, size);
   }
@@ -850,8 +852,8 @@ class Plan {
     return add(slice.tensor_.c_handle(), slice.begin_.data(), slice.end_.data(), slice.step_.data(),
                destination, size);
   }
-  // The same for a destination in the memory of a device. It is written to after the work that
-  // `stream` has been given when the plan runs; nullptr: at once. See st_plan_add_device.
+  // As above, for a destination in device memory. The run writes to it after the work submitted to
+  // `stream` before run(); with nullptr, at once. See st_plan_add_device.
   std::size_t add(const Tensor& tensor, const Device& device, void* destination, std::size_t size,
                   void* stream = nullptr) {
     return add(tensor.c_handle(), nullptr, nullptr, nullptr, device, destination, size, stream);
@@ -864,13 +866,13 @@ class Plan {
   // The number of destinations.
   std::size_t size() const { return size_; }
 
-  // Reads everything, every time it is called. The threads that it starts have ended when it
-  // returns. The first error ends the run; its message names the tensor, the file and the offset.
-  // Throws ST_ERR_CANCELLED if the run was cancelled.
+  // Reads all destinations, each time it is called. Threads that it starts end before it returns.
+  // The first error ends the run; its message names the tensor, the file and the offset. Throws
+  // ST_ERR_CANCELLED if the run was cancelled.
   void run(const st_read_options& options = ST_INIT(st_read_options)) {
     detail::call(st_plan_run, plan_.get(), &options);
   }
-  // The same, with progress(done, total) in the place of options.progress.
+  // As above, with progress(done, total) instead of options.progress.
   template <class Function, class = std::enable_if_t<std::is_convertible_v<Function, Progress>>>
   void run(Function&& progress, const st_read_options& options = ST_INIT(st_read_options)) {
     run_reporting(Progress(std::forward<Function>(progress)), options);
@@ -881,19 +883,19 @@ class Plan {
     std::uint64_t done;
     std::uint64_t total;
   };
-  // Returns the bytes that this run, or the last one, has read, and those of the whole plan.
+  // Returns the bytes that the current or last run has read, and the bytes of the whole plan.
   Bytes progress() const {
     Bytes bytes{};
     st_plan_progress(plan_.get(), &bytes.done, &bytes.total);
     return bytes;
   }
-  // Ends the run early or, if the plan is not running, its next run.
+  // Ends the current run early or, if the plan is not running, its next run.
   void cancel() const { st_plan_cancel(plan_.get()); }
-  // Whether every byte of destination i has been read in this run, or in the last one, even if that
-  // failed or was cancelled.
+  // Whether the current or last run has read every byte of destination i, even if that run failed
+  // or was cancelled.
   bool is_complete(std::size_t i) const { return st_plan_is_complete(plan_.get(), i) != 0; }
 
-  // Returns what the last run did. The plan must not be running.
+  // Returns statistics of the last run. The plan must not be running.
   st_plan_stats stats() const {
     st_plan_stats stats = ST_INIT(st_plan_stats);
     st_plan_get_stats(plan_.get(), &stats);
@@ -901,7 +903,7 @@ class Plan {
   }
 
  private:
-  // What the C callbacks get as their ctx. No exception may pass through the library's frames.
+  // The ctx of the C callbacks. No exception may leave them.
   struct Reporter {
     const Progress& progress;
     const st_read_options& given;
@@ -964,8 +966,8 @@ class Plan {
 
 namespace detail {
 
-// Whether a type with data() owns its values, as containers do and views do not. A container copies
-// more than pointers, or its data() is const if it is const.
+// Whether a type with data() owns its values: containers do, views do not. Copying a container
+// copies more than pointers, or a const container has a const data().
 template <class Values>
 constexpr bool owns_values() {
   return !std::is_trivially_copyable_v<Values> ||
@@ -975,7 +977,7 @@ constexpr bool owns_values() {
 
 }  // namespace detail
 
-// Values to be written. They stay where they are, in the caller's memory.
+// Values to write, in memory of the caller.
 struct TensorView {
   Dtype dtype;
   std::vector<std::uint64_t> shape;
@@ -985,7 +987,7 @@ struct TensorView {
   TensorView(Dtype of, std::vector<std::uint64_t> dimensions, const void* bytes, std::size_t size)
       : dtype(of), shape(std::move(dimensions)), data(bytes), nbytes(size) {}
   // Numbers in a std::vector, std::array, std::span or View: {values, {2, 3}}. Without a shape
-  // there is one dimension. Their dtype is dtype_of<T>().
+  // there is one dimension. The dtype is dtype_of<T>().
   template <class Values, class T = std::remove_cv_t<typename Values::value_type>,
             class = decltype(std::declval<const Values&>().data())>
   TensorView(const Values& values, std::vector<std::uint64_t> dimensions)
@@ -1006,38 +1008,38 @@ struct TensorView {
   TensorView(const Values&& values) = delete;  // NOLINT(google-explicit-constructor)
 };
 
-// Writes one file, which appears at its path whole, in one step, or not at all. Its members are
-// called in this order:
+// Writes one file. The write is atomic: the complete file replaces the old one, or nothing changes.
+// Call the members in this order:
 //
 //     set_metadata, add   ->   begin   ->   put, from any number of threads   ->   finish
 //
-// A Writer that is destroyed before finish() leaves nothing behind. The comment on st_writer in
-// safetensors.h says what is replaced, how links and pipes are treated, and which failures end a
-// writer.
+// If a Writer is destroyed before finish(), its unfinished file is removed. In safetensors.h, the
+// comment on st_writer describes replacing, links and pipes, and the failures that end a writer.
 class Writer {
  public:
   Writer() : writer_(detail::result_of<st_writer*>(st_writer_new)) {}
 
-  // Sets one pair of metadata. The last value of a key counts. Throws ST_ERR_UTF8.
+  // Sets a pair of metadata. A later value of the same key replaces the earlier one. Throws
+  // ST_ERR_UTF8.
   void set_metadata(std::string_view key, std::string_view value) {
     detail::call(st_writer_set_metadata_n, writer_.get(), key.data() == nullptr ? "" : key.data(),
                  key.size(), value.data(), value.size());
   }
-  // Sets every pair of a map. If it is empty, an empty map is written rather than none.
+  // Sets all pairs of a map. If the map is empty, the file gets an empty map of metadata.
   void set_metadata(const Metadata& metadata) {
     constexpr std::size_t kNone = 0;
     detail::call(st_writer_set_metadata_n, writer_.get(), nullptr, kNone, nullptr, kNone);
     for (const auto& [key, value] : metadata) set_metadata(key, value);
   }
-  // Sets every pair that an open file has, and keeps its map of metadata if that is empty.
+  // Sets all pairs of an open file, and keeps an empty map of metadata.
   void copy_metadata(const SafeOpen& file) {
     detail::call(st_writer_copy_metadata, writer_.get(), file.c_handle());
   }
 
-  // Declares a tensor and returns its number. data is as many bytes as dtype and shape need, and
-  // must be valid and unchanged until finish() has returned; with nullptr they are given to put().
-  // Throws ST_ERR_DUPLICATE, ST_ERR_UTF8, ST_ERR_DTYPE, ST_ERR_OVERFLOW or ST_ERR_MISALIGNED: see
-  // st_writer_add.
+  // Declares a tensor and returns its number. data points to as many bytes as dtype and shape need,
+  // which must be valid and unchanged until finish() has returned. If it is nullptr, pass the bytes
+  // to put(). Throws ST_ERR_DUPLICATE, ST_ERR_UTF8, ST_ERR_DTYPE, ST_ERR_OVERFLOW or
+  // ST_ERR_MISALIGNED: see st_writer_add.
   std::size_t add(std::string_view name, Dtype dtype, View<std::uint64_t> shape,
                   const void* data = nullptr) {
     return detail::result_of<std::size_t>(st_writer_add_n, writer_.get(), name.data(), name.size(),
@@ -1048,8 +1050,8 @@ class Writer {
                   const void* data = nullptr) {
     return add(name, dtype, View<std::uint64_t>(shape.begin(), shape.size()), data);
   }
-  // Declares a tensor with its data. Throws also ST_ERR_BUFFER_SIZE if nbytes is not what dtype and
-  // shape need.
+  // Declares a tensor with its data. Also throws ST_ERR_BUFFER_SIZE if nbytes does not match dtype
+  // and shape.
   std::size_t add(std::string_view name, const TensorView& tensor) {
     if (!has_right_size(tensor)) {
       throw Error(ST_ERR_BUFFER_SIZE, "tensor '" + std::string(name) +
@@ -1069,12 +1071,12 @@ class Writer {
                  name.size(), tensor.c_handle());
   }
 
-  // Lays out the file, checks everything that was declared, and only then opens the path. Waits
-  // until a FIFO has a reader. Throws what st_writer_begin returns.
+  // Lays out the file, checks all declarations, and only then opens the path. For a FIFO, waits
+  // until it has a reader. Throws the errors of st_writer_begin.
   void begin(const std::string& path, const st_write_options& options = ST_INIT(st_write_options)) {
     detail::call(st_writer_begin, writer_.get(), detail::c_path(path), &options);
   }
-  // The same, with progress(done, total) in the place of options.progress.
+  // As above, with progress(done, total) instead of options.progress.
   template <class Function, class = std::enable_if_t<std::is_convertible_v<Function, Progress>>>
   void begin(const std::string& path, Function&& progress,
              const st_write_options& options = ST_INIT(st_write_options)) {
@@ -1087,9 +1089,9 @@ class Writer {
     reporter_ = std::move(reporter);
   }
 
-  // Gives the writer size bytes of tensor index, which begin at byte `at` of the tensor. They are
-  // copied or written before it returns. They may come in any order, and each byte once. Throws
-  // ST_ERR_RANGE, ST_ERR_STATE or ST_ERR_WRITE, the last also for an earlier put().
+  // Gives the writer size bytes of tensor index, starting at byte `at` of the tensor. They are
+  // copied or written before it returns. Bytes may come in any order, each byte once. Throws
+  // ST_ERR_RANGE, ST_ERR_STATE or ST_ERR_WRITE. The ST_ERR_WRITE may come from an earlier put().
   void put(std::size_t index, std::uint64_t at, const void* data, std::size_t size) const {
     or_rethrow([&] { detail::call(st_writer_put, writer_.get(), index, at, data, size); });
   }
@@ -1099,12 +1101,12 @@ class Writer {
   void finish() {
     or_rethrow([&] { detail::call(st_writer_finish, writer_.get()); });
     sources_.clear();
-    // What the last report threw, after the file was in its place.
+    // An exception of the last report, after the file was in its place.
     if (reporter_ && reporter_->thrown) std::rethrow_exception(reporter_->thrown);
   }
 
  private:
-  // What the C callback gets as its ctx. No exception may pass through the library's frames.
+  // The ctx of the C callback. No exception may leave it.
   struct Reporter {
     Progress progress;
     std::exception_ptr thrown;
@@ -1120,7 +1122,8 @@ class Writer {
     }
   };
 
-  // Reads `thrown` only once the writer is cancelled: before, another thread's put() may set it.
+  // Reads `thrown` only after the writer is cancelled. Before that, the put() of another thread may
+  // set it.
   template <class Call>
   void or_rethrow(const Call& call) const {
     try {
@@ -1132,7 +1135,8 @@ class Writer {
     }
   }
 
-  // True also if the size cannot be counted: the library refuses such a shape, and says why.
+  // Also returns true if the size cannot be computed: the library rejects such a shape with a
+  // message.
   static bool has_right_size(const TensorView& tensor) {
     std::uint64_t elements = 1;
     for (const std::uint64_t dimension : tensor.shape) {
@@ -1152,9 +1156,9 @@ class Writer {
   std::unique_ptr<st_writer, detail::Free> writer_;  // freed before what it reads from
 };
 
-// Writes a whole file. tensors is a map, or another range of pairs, from names to TensorViews or to
-// Tensors of open files; or a range of such Tensors, as a SafeOpen is. If metadata is empty, none
-// is written. progress, if given, takes the place of options.progress. Throws what a Writer throws.
+// Writes a whole file. tensors is a map from names to TensorViews or to Tensors of open files,
+// another range of such pairs, or a range of Tensors, for example a SafeOpen. Writes no metadata if
+// metadata is empty. progress, if given, replaces options.progress. Throws the errors of a Writer.
 //
 //     save_file({{"bias", bias}, {"weight", {weight, {2, 3}}}}, path, {{"format", "pt"}});
 template <class Tensors = std::map<std::string, TensorView>>
@@ -1184,9 +1188,9 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
   writer.finish();
 }
 
-// Sets metadata keys of one file to values, or removes those with std::nullopt, as st_edit_metadata
-// does: all of them or none, and without a change to tensors. Throws ST_ERR_ARGUMENT if a key or a
-// value holds a NUL.
+// Sets metadata keys of one file to values, or removes the keys with std::nullopt: see
+// st_edit_metadata. Makes all changes or none, and does not change tensors. Throws ST_ERR_ARGUMENT
+// if a key or a value contains a NUL.
 inline void edit_metadata(const std::string& path,
                           const std::map<std::string, std::optional<std::string>>& changes,
                           const st_write_options& options = ST_INIT(st_write_options)) {
@@ -1205,7 +1209,7 @@ inline void edit_metadata(const std::string& path,
 
 // ---- Library ------------------------------------------------------------------------------------
 
-// Returns the version of the library that is loaded: "0.3.0 (simdjson 3.0.1)".
+// Returns the version of the loaded library: "0.3.0 (simdjson 3.0.1)".
 inline std::string_view version() { return st_version_string(); }
 
 }  // namespace safetensors

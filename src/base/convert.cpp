@@ -1,6 +1,5 @@
-// Each dtype has two loops, from it to F32 and from F32 to it; two other dtypes are converted through blocks of F32,
-// which represents every value of all of them but F64. The loops have no branches, and the compiler makes vector code
-// of them.
+// Each dtype has two loops, from it to F32 and from F32 to it. Other conversions go through blocks of F32, which
+// represents every value of every dtype except F64. The loops have no branches, so the compiler vectorizes them.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/convert.hpp"
 
@@ -20,7 +19,7 @@ namespace {
 
 using Loop = void (*)(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n);
 
-// Signed, because SSE2 compares signed integers only; all values that are compared are positive.
+// Signed, because SSE2 compares signed integers only. All compared values are positive.
 using Bits = std::int32_t;
 
 constexpr Bits kSign = INT32_MIN;
@@ -32,37 +31,37 @@ constexpr int kBias = 127;
 float as_float(Bits bits) { return std::bit_cast<float>(bits); }
 Bits as_bits(float value) { return std::bit_cast<Bits>(value); }
 
-// Both values are computed: of `?:` a compiler may make a branch, and of a loop with a branch no vector code.
+// Without `?:`, which a compiler may turn into a branch. It does not vectorize a loop with a branch.
 constexpr Bits select(bool condition, Bits yes, Bits no) { return no ^ ((yes ^ no) & -static_cast<Bits>(condition)); }
 
-// The sum of a NaN and a little more may not fit Bits, and is not used then.
+// Wraps around. Only the sum for a NaN may overflow, and it is not used.
 constexpr Bits sum(Bits a, Bits b) {
   return static_cast<Bits>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
 
-// What the largest exponent stands for.
+// The meaning of the largest exponent.
 enum class Top : std::uint8_t {
   ieee,  // infinity and NaN
-  one,   // numbers, but for NaN with all bits set
-  fnuz,  // numbers; NaN is what would be negative zero
+  one,   // numbers, except that all bits set are NaN
+  fnuz,  // numbers; NaN has the bits of negative zero
 };
 
-// A float of 8 or 16 bits that has an exponent of fewer bits than F32.
+// A float of 8 or 16 bits whose exponent has fewer bits than F32's.
 struct Layout {
   int exponent_bits;
   int mantissa_bits;
   int bias;
   Top top;
-  bool keeps_payload = false;  // numpy keeps bits of NaN, ml_dtypes does not
+  bool keeps_payload = false;  // of NaN: numpy does, ml_dtypes does not
 
   constexpr int shift() const { return kMantissaBits - mantissa_bits; }
   constexpr Bits mantissa() const { return 1 << mantissa_bits; }
   constexpr Bits sign() const { return 1 << (exponent_bits + mantissa_bits); }
   constexpr Bits top_exponent() const { return ((1 << exponent_bits) - 1) << mantissa_bits; }
-  // From here on there are only infinity and NaN.
+  // The first of the values that are infinity or NaN.
   constexpr Bits beyond() const { return top == Top::ieee ? top_exponent() : top == Top::one ? sign() - 1 : sign(); }
   constexpr Bits nan() const { return top == Top::ieee ? top_exponent() + (1 << (mantissa_bits - 1)) : beyond(); }
-  // The exponents of the same number differ by so much, in the place of F32's exponent.
+  // The difference of the exponents of the same number, shifted to F32's exponent.
   constexpr Bits rebias() const { return (kBias - bias) << kMantissaBits; }
   constexpr Bits least_normal() const { return rebias() + (1 << kMantissaBits); }  // as F32
 };
@@ -82,8 +81,8 @@ struct SmallFloat {
     const Bits magnitude = stored & (kFormat.sign() - 1);
     const Bits shifted = magnitude << kFormat.shift();
     const Bits normal = shifted + kFormat.rebias();
-    // The mantissa behind a 1, of which the 1 is taken away: no operand is a denormal F32, so that a processor which
-    // was told to flush these gives the same.
+    // Puts a 1 before the mantissa and subtracts it again. No operand is a denormal F32, so the result is the same on a
+    // processor that flushes denormals to zero.
     const Bits denormal = as_bits(as_float(shifted + kFormat.least_normal()) - as_float(kFormat.least_normal()));
     Bits wide = select(magnitude < kFormat.mantissa(), denormal, normal);
     if constexpr (kFormat.top == Top::ieee) {
@@ -102,8 +101,8 @@ struct SmallFloat {
     constexpr Bits kHalf = 1 << (kFormat.shift() - 1);
     const Bits odd = magnitude >> kFormat.shift() & 1;
     const Bits normal = (magnitude - kFormat.rebias() + kHalf - 1 + odd) >> kFormat.shift();
-    // In a float of this size the last bit of the mantissa counts as much as that of a denormal result. So the addition
-    // rounds to it.
+    // The last bit of the mantissa of a float of this size has the value of the last bit of a denormal result. So the
+    // addition rounds to it.
     constexpr Bits kScale = kFormat.least_normal() + (kFormat.shift() << kMantissaBits);
     const Bits denormal = as_bits(as_float(magnitude) + as_float(kScale)) - kScale;
     Bits small = select(normal > kFormat.beyond(), kFormat.beyond(), normal);
@@ -136,7 +135,7 @@ struct BFloat {
 struct PowerOfTwo {
   using Stored = std::uint8_t;
   static constexpr Bits kNan = 0xFF;
-  static constexpr Bits kLeast = 0x00400000;  // 2^-127, which is denormal as F32
+  static constexpr Bits kLeast = 0x00400000;  // 2^-127, a denormal F32
 
   static Bits widened(Bits stored) {
     const Bits power =
@@ -146,14 +145,14 @@ struct PowerOfTwo {
   static Bits narrowed(Bits wide) {
     const Bits magnitude = wide & ~kSign;
     const Bits normal = sum(magnitude, 1 << (kMantissaBits - 1)) >> kMantissaBits;
-    const Bits denormal = select(magnitude > kLeast, 1, 0);  // the larger, as ml_dtypes and torch have it
+    const Bits denormal = select(magnitude > kLeast, 1, 0);  // rounded up, as in ml_dtypes and torch
     const Bits power = select(magnitude < 1 << kMantissaBits, denormal, normal);
     const bool none = wide <= 0;
     return select(none | (magnitude >= kInfinity), kNan, power);
   }
 };
 
-// Elements are little-endian in memory, as in files, on every machine.
+// On every machine, elements in memory are little-endian, as in files.
 template <class T>
 T little_endian(T value) {
   if constexpr (std::endian::native == std::endian::little) return value;
@@ -194,8 +193,8 @@ void double_from_float(const std::byte* __restrict src, std::byte* __restrict ds
   for (std::size_t i = 0; i < n; ++i) store(dst, i, static_cast<double>(load<float>(src, i)));
 }
 
-// Towards zero, and where that is not exact to the odd one of the two neighbours. What is rounded once more, to a dtype
-// of fewer bits, is then as if it had been rounded once.
+// Rounds to odd: an inexact result becomes the odd one of its two neighbours. A second rounding, to a dtype of fewer
+// bits, then gives the same as a single rounding.
 void odd_float_from_double(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const auto value = load<double>(src, i);
@@ -216,7 +215,7 @@ struct Loops {
   Loop from_float = nullptr;
 };
 
-// The same loops, compiled for processors whose vectors are twice as long.
+// The same loops, compiled for AVX2.
 template <class Format>
 ST_LONG_VECTORS void widen_by_long_vectors(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
   widen<Format>(src, dst, n);
@@ -257,7 +256,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   const Loop to_float = loops_of(from, long_vectors).to_float;
   const Loop from_float = loops_of(to, long_vectors).from_float;
   const bool from_double = from == Dtype::F64;
-  if (to_float == nullptr || from_float == nullptr) {
+  if (!info(from).convertible || !info(to).convertible) {
     fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);
   }
   if (from == to) {
@@ -266,7 +265,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   }
   if (from == Dtype::F32) return from_float(src, dst, n);
   if (to == Dtype::F32) return from_double ? float_from_double(src, dst, n) : to_float(src, dst, n);
-  // numpy rounds a double once; ml_dtypes and torch round it to F32 before it becomes something smaller.
+  // numpy rounds a double once. ml_dtypes and torch round it to F32 first, and then to a smaller dtype.
   const Loop first = from_double && to != Dtype::F16 ? float_from_double : to_float;
   constexpr std::size_t kBlock = 1024;
   alignas(64) std::array<std::byte, kBlock * sizeof(float)> floats;

@@ -1,4 +1,4 @@
-// From a dtype's name to its number: one switch over the bytes, because every tensor of a header asks.
+// Finds a dtype by its name: one switch over its bytes, because every tensor of a header needs it.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.hpp"
 
@@ -6,7 +6,7 @@ namespace st {
 
 namespace {
 
-// The first eight bytes of a name as a number; no two dtypes share one, or the switch would not compile.
+// Returns the first eight bytes of a name as a number. If two dtypes had the same, the switch would not compile.
 constexpr std::uint64_t digest(std::string_view name) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < name.size() && i < 8; ++i) {
@@ -17,8 +17,8 @@ constexpr std::uint64_t digest(std::string_view name) {
 
 constexpr Dtype candidate(std::string_view name) {
   switch (digest(name)) {
-#define ST_DTYPE(name, number, bits, rank) \
-  case digest(#name):                      \
+#define ST_DTYPE(name, ...) \
+  case digest(#name):       \
     return Dtype::name;
 #include "base/dtypes.def"
 #undef ST_DTYPE
@@ -31,7 +31,7 @@ constexpr Dtype candidate(std::string_view name) {
 Dtype dtype_from_name(std::string_view name) {
   const Dtype dtype = candidate(name);
   const bool whole = name.size() == info(dtype).name.size();
-  // Two dtypes are longer than their digest, and eight bytes may hold a NUL where a shorter name has none.
+  // Two dtypes are longer than their digest, and a name of eight bytes may contain a NUL where a shorter one ends.
   return whole && (name.size() <= 8 || info(dtype).name == name) ? dtype : Dtype::unknown;
 }
 

@@ -1,4 +1,4 @@
-// The element types, as one table made of dtypes.def.
+// The dtypes of elements: one table, generated from dtypes.def.
 //
 // Shapes of sub-byte types count elements, not bytes.
 // SPDX-License-Identifier: Apache-2.0
@@ -14,22 +14,31 @@ namespace st {
 
 enum class Dtype : std::uint8_t {
   unknown = 0,
-#define ST_DTYPE(name, number, bits, rank) name = (number),
+#define ST_DTYPE(name, number, ...) name = (number),
 #include "base/dtypes.def"
 #undef ST_DTYPE
 };
 
+inline constexpr std::uint8_t kNoDlpackCode = 255;
+
+// A row of dtypes.def, which describes the columns. The strings end with a NUL.
 struct DtypeInfo {
   Dtype dtype;
   std::uint8_t bits;
-  std::uint8_t rank;
+  std::uint8_t write_order;
+  std::uint8_t dlpack;
+  bool convertible;
+  double smallest_normal;
   std::string_view name;
+  std::string_view numpy;
+  std::string_view torch;
 };
 
-// By number. The names end with a NUL.
+// By number.
 inline constexpr auto kDtypes = std::to_array<DtypeInfo>({
-    {Dtype::unknown, 0, 0, "UNKNOWN"},
-#define ST_DTYPE(name, number, bits, rank) {Dtype::name, bits, rank, #name},
+    {Dtype::unknown, 0, 0, kNoDlpackCode, false, 0, "UNKNOWN", "", ""},
+#define ST_DTYPE(name, number, bits, write_order, dlpack, convertible, smallest_normal, numpy, torch) \
+  {Dtype::name, bits, write_order, dlpack, convertible, smallest_normal, #name, numpy, torch},
 #include "base/dtypes.def"
 #undef ST_DTYPE
 });
@@ -40,13 +49,13 @@ static_assert(std::all_of(kDtypes.begin(), kDtypes.end(), [](const DtypeInfo& ea
 
 constexpr const DtypeInfo& info(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)]; }
 
-// Dtype::unknown when there is no such number.
+// Returns Dtype::unknown if there is no such number.
 constexpr Dtype dtype_from_number(std::int64_t number) {
   const bool known = number > 0 && number < static_cast<std::int64_t>(kDtypes.size());
   return known ? static_cast<Dtype>(number) : Dtype::unknown;
 }
 
-// Dtype::unknown when there is no such name. Names are compared byte for byte.
+// Returns Dtype::unknown if there is no such name. Names are compared byte for byte.
 Dtype dtype_from_name(std::string_view name);
 
 }  // namespace st

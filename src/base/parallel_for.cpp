@@ -27,7 +27,7 @@ class Rounds {
     }
   }
 
-  // To be called after every thread has ended.
+  // To be called after all threads have ended.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }
@@ -49,7 +49,7 @@ void run_on_own_threads(std::size_t n, unsigned threads, Rounds& rounds) {
   try {
     while (others.size() < wanted) others.emplace_back(work);
   } catch (const std::exception&) {
-    // The system has no more threads, or no memory for one: the others do all the work.
+    // The system cannot start more threads. The others do all the work.
   }
   rounds.call(0);
   work();

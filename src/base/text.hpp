@@ -1,17 +1,37 @@
-// Bytes of UTF-8 text.
+// Text: formatting of messages, names from files in messages, and the bytes of UTF-8.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <memory_resource>
+#include <string>
 #include <string_view>
+
+#include <fmt/core.h>
 
 namespace st {
 
-// Whether this is not the first byte of a character.
+std::string formatted_text(fmt::string_view text, fmt::format_args args);
+
+// Returns text with values in it: formatted("{} of {} bytes", n, size). fmt is header-only here, so each file that
+// calls fmt::format compiles all of it. formatted_text() compiles it once.
+template <class... Args>
+std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
+  return formatted_text(text, fmt::make_format_args(args...));
+}
+
+// Returns a name from a file for one line of a message: quoted, control bytes escaped, at most about 80 bytes. Longer
+// names lose their middle. The name is not quoted(), which std:: has for strings.
+std::string in_quotes(std::string_view name);
+
+// Returns a size such as "1.2 GB", in decimal units as file managers use them.
+std::string human_bytes(std::uint64_t bytes);
+
+// Returns whether this byte continues a character of UTF-8.
 constexpr bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Returns a copy in `memory`, with a NUL behind it.
+// Returns a copy in `memory`, followed by a NUL.
 inline std::string_view copy_text(std::pmr::memory_resource& memory, std::string_view text) {
   auto* const copy = static_cast<char*>(memory.allocate(text.size() + 1, 1));
   if (!text.empty()) std::memcpy(copy, text.data(), text.size());

@@ -9,12 +9,11 @@
 #include <string_view>
 #include <utility>
 
-#include "core/shard_list.hpp"
-#include "format/habits.hpp"
-#include "format/name_index.hpp"
+#include "core/model_files.hpp"
+#include "core/open_shards.hpp"
+#include "format/lint.hpp"
 #include "format/shard_index/shard_index.hpp"
-#include "io/file_source.hpp"
-#include "io/os_error.hpp"
+#include "format/table.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -23,16 +22,16 @@ namespace {
 
 using format::Findings;
 
-// Findings of a model. A finding takes 64 times as much memory as the bytes of a header that it is about.
+// Most findings of a model. A finding takes 64 times as much memory as the bytes of the header that it concerns.
 constexpr std::size_t kMostOfModel = 10 * format::kMostFindings;
 
 struct CheckedFile {
-  std::shared_ptr<const std::string> path;  // which its findings share
+  std::shared_ptr<const std::string> path;  // shared by its findings
   std::size_t findings = 0;
   bool has_error = false;
   bool full = false;
 
-  // After kMostFindings nothing more is told of it, but for its first error.
+  // After kMostFindings only the first error is added.
   bool takes(bool is_note) const { return !full || (!is_note && !has_error); }
 };
 
@@ -40,7 +39,6 @@ struct CheckedShard {
   Shard shard{std::pmr::new_delete_resource()};
   CheckedFile file;
   std::optional<io::Identity> identity;
-  std::vector<bool> listed;
   bool good = false;
 };
 
@@ -66,43 +64,35 @@ class Checker {
 
   Report take() { return std::move(report_); }
 
-  void file(std::unique_ptr<io::Source> source) { header_of(shards_.emplace_back(), std::move(source)); }
+  void file(std::unique_ptr<io::Source> source) { check_header(shards_.emplace_back(), std::move(source)); }
 
-  void model(const ShardList& list) {
-    std::vector<char> text;
+  void model(const ModelFiles& files) {
+    PaddedBuffer text;
     format::shard_index::Index index(std::pmr::new_delete_resource());
-    std::vector<std::string_view> names(list.files.begin(), list.files.end());
-    bool has_index = false;  // a faulty one is partly read
-    if (!list.index.empty()) {
-      const auto source = list.folder->open(list.index, /*follow_links=*/true);
-      index_.path = std::make_shared<const std::string>(source->name());
+    std::vector<std::string_view> names(files.files.begin(), files.files.end());
+    bool has_index = false;  // that is valid
+    if (!files.index.empty()) {
+      const auto source = files.directory->open(files.index, /*follow_links=*/true);
+      model_.path = std::make_shared<const std::string>(source->name());
       has_index = read_index(*source, text, index);
       if (has_index) names.assign(index.shards.begin(), index.shards.end());
     }
-    if (index_.path == nullptr) index_.path = std::make_shared<const std::string>(list.folder->path());
-    for (const std::string_view name : names) {
-      if (!index_.takes(/*is_note=*/false)) break;  // an index may name millions that are not there
-      open_shard(list, std::string(name));
-      if (headers_.exceeded()) return;
-      if (report_.size() >= kMostOfModel) {
-        report_.push_back(
-            {{{Status::shard, 0, kNowhere,
-               formatted("more than {} findings: shards after {} were not checked", kMostOfModel, in_quotes(name))},
-              nullptr,
-              false},
-             index_.path});
-        return;
-      }
+    if (model_.path == nullptr) model_.path = std::make_shared<const std::string>(files.directory->path());
+    for (std::size_t first = 0; first < names.size(); first = shards_.size()) {
+      if (!add_batch(files, std::span(names).subspan(first, end_of_batch(first, names.size()) - first))) return;
+      if (!model_.takes(/*is_note=*/false)) break;  // an index may name millions of shards that do not exist
     }
     check_files();
-    check_names();
     if (has_index) check_claims(index);
+    check_names();
+    if (has_index) check_total_size(index);
   }
 
  private:
   void add(CheckedFile& file, format::Finding finding) {
     if (!file.takes(finding.is_note)) return;
     const bool is_first_error = !finding.is_note && !file.has_error;
+    has_error_ = has_error_ || is_first_error;
     file.has_error = file.has_error || is_first_error;
     if (++file.findings > format::kMostFindings && !is_first_error) {
       file.full = true;
@@ -124,7 +114,7 @@ class Checker {
 
   // ---- one file ------------------------------------------------------------------------------------------------------
 
-  void header_of(CheckedShard& checked, std::unique_ptr<io::Source> source) {
+  void check_header(CheckedShard& checked, std::unique_ptr<io::Source> source) {
     Shard& shard = checked.shard;
     shard.source = std::move(source);
     checked.identity = shard.source->identity();
@@ -135,29 +125,29 @@ class Checker {
       read_header_text(shard, options_.header, &headers_);
     } catch (const Error& error) {
       shard.source.reset();
-      return add(headers_.exceeded() ? index_ : checked.file, error);
+      return headers_.exceeded() ? void() : add(checked.file, error);
     }
-    shard.source.reset();  // an index may name more shards than a process may have open
+    shard.source.reset();  // a model may have more shards than a process may have open files
     const std::vector<char> text = padded_copy(shard.header.bytes());
     const std::string_view header(text.data(), shard.header.size());
     format::HeaderOptions options = options_.header;
     options.owner = &shard;
-    Findings faults = read(shard.header.bytes(), size, options, shard.table);
+    Findings faults = read_header(shard.header.bytes(), size, options, shard.table);
     checked.good = faults.empty();
     add(checked.file, std::move(faults));
     if (!checked.good) return;
-    checked.listed.resize(shard.table.tensors.size());
     add_notes(checked, size, header);
   }
 
-  // Reads the header as opening does. Returns every fault, first the one that opening throws.
-  static Findings read(std::span<char> header, std::uint64_t size, const format::HeaderOptions& options, Table& table) {
+  // Reads the header as opening does. Returns all errors, first the one that opening throws.
+  static Findings read_header(std::span<char> header, std::uint64_t size, const format::HeaderOptions& options,
+                              Table& table) {
     Findings faults;
     std::vector<char> text = padded_copy(header);
     try {
       format::read_header(header, size, options, table);
     } catch (const Error& error) {
-      format::survey_header({text.data(), header.size()}, size, options, faults);
+      format::diagnose_header({text.data(), header.size()}, size, options, faults);
       if (faults.empty()) faults.push_back({error, nullptr, false});
     }
     return faults;
@@ -165,57 +155,72 @@ class Checker {
 
   void add_notes(CheckedShard& checked, std::uint64_t size, std::string_view header) {
     Findings notes;
-    format::note_habits(checked.shard.table, header, notes);
+    format::lint(checked.shard.table, header, notes);
     add(checked.file, std::move(notes));
     if (options_.header.rules != format::Rules::standard) return;
     format::HeaderOptions strict = options_.header;
     strict.rules = format::Rules::strict;
     std::vector<char> text = padded_copy(header);
     Table table(std::pmr::new_delete_resource());
-    notes = read({text.data(), header.size()}, size, strict, table);
+    notes = read_header({text.data(), header.size()}, size, strict, table);
     for (format::Finding& note : notes) note.is_note = true;
     add(checked.file, std::move(notes));
   }
 
   // ---- a model -------------------------------------------------------------------------------------------------------
 
-  bool read_index(const io::Source& source, std::vector<char>& text, format::shard_index::Index& index) {
+  bool read_index(const io::Source& source, PaddedBuffer& text, format::shard_index::Index& index) {
     try {
-      const std::uint64_t limit = std::min(options_.header.max_bytes, format::kMaxHeaderBytes);
-      if (source.size() > limit)
-        fail(Status::header_size, "index: {} bytes long, the limit is {}", source.size(), limit);
-      const auto size = static_cast<std::size_t>(source.size());
-      text.resize(size + format::kPadding);
-      source.read_at(0, text.data(), size);
-      format::shard_index::read({text.data(), size}, options_.header, index);
+      text = read_index_text(source, options_.header, *std::pmr::new_delete_resource());
+      format::shard_index::read(text.bytes(), options_.header, index);
       return true;
     } catch (const Error& error) {
-      add(index_, error);
+      add(model_, error);
       return false;
     }
   }
 
-  void open_shard(const ShardList& list, const std::string& name) {
+  // Returns false if the check ends here.
+  bool add_batch(const ModelFiles& files, std::span<const std::string_view> names) {
+    const bool had_error = has_error_;
+    for (const std::string_view name : names) {
+      if (!model_.takes(/*is_note=*/false)) break;
+      add_shard(files, std::string(name));
+      if (report_.size() < kMostOfModel) continue;
+      report_.push_back(
+          {{{Status::shard, 0, kNowhere,
+             formatted("more than {} findings: shards after {} were not checked", kMostOfModel, in_quotes(name))},
+            nullptr,
+            false},
+           model_.path});
+      break;
+    }
+    if (headers_.exceeded()) {  // opening reports this before the errors of the batch
+      const std::string& model = files.index.empty() ? files.directory->path() : files.index;
+      report_.insert(had_error ? report_.end() : report_.begin(),
+                     {{error_of_header_sum(model, shards_.size(), headers_), nullptr, false}, model_.path});
+    }
+    return !headers_.exceeded() && report_.size() < kMostOfModel;
+  }
+
+  void add_shard(const ModelFiles& files, const std::string& name) {
     CheckedShard& checked = shards_.emplace_back();
+    checked.shard.number = shards_.size() - 1;
     try {
-      header_of(checked, list.folder->open(name, options_.follow_links));
-    } catch (Error& error) {
-      if (error.status == Status::open && io::is_no_such_file(error.os_error)) {
-        error.status = Status::shard;
-        error.message = formatted("shard {} is missing", in_quotes(name));
-      }
-      add(index_, error);
+      check_header(checked, files.directory->open(name, options_.follow_links));
+    } catch (const Error& error) {
+      if (!headers_.exceeded()) add(model_, error_of_shard(error, name, {}, files.index));
     }
   }
 
   void check_files() {
     std::vector<std::optional<io::Identity>> identities;
-    for (const CheckedShard& checked : shards_) identities.push_back(checked.identity);
+    for (const CheckedShard& checked : shards_) {
+      const bool has_no_tensors = checked.good && checked.shard.table.tensors.empty();
+      identities.push_back(has_no_tensors ? std::nullopt : checked.identity);
+    }
     const std::optional<SameFile> same = find_same_file(identities);
-    if (!same) return;
-    add(index_, Error{Status::shard, 0, kNowhere,
-                      formatted("shards {} and {} are one file", in_quotes(*shards_[same->first].file.path),
-                                in_quotes(*shards_[same->second].file.path))});
+    if (same) add(model_, error_of_one_file(*shards_[same->first].file.path, *shards_[same->second].file.path));
   }
 
   void check_names() {
@@ -225,57 +230,53 @@ class Checker {
         if (checked.good) all.push_back({tensor.name(), &checked});
       }
     }
-    format::NameIndex<Named> places(std::pmr::new_delete_resource());  // with a seed: files choose the names
+    format::NameIndex<Named> places(std::pmr::new_delete_resource());
     places.reset(all.size(), options_.header.seed);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::uint32_t earlier = places.insert(all.data(), static_cast<std::uint32_t>(i));
       CheckedFile& file = all[i].shard->file;
       if (earlier == format::NameIndex<Named>::kNone || !file.takes(/*is_note=*/false)) continue;
-      add_of_tensor(file,
-                    {Status::shard, 0, kNowhere,
-                     formatted("tensor {} is in two shards, {} and {}", in_quotes(all[i].text),
-                               in_quotes(*all[earlier].shard->file.path), in_quotes(*file.path))},
+      add_of_tensor(file, error_of_name_in_two_shards(all[i].text, *all[earlier].shard->file.path, *file.path),
                     all[i].text);
     }
   }
 
   void check_claims(const format::shard_index::Index& index) {
-    for (const format::shard_index::Entry& entry : index.entries) {
-      if (!index_.takes(/*is_note=*/false)) break;
-      CheckedShard& checked = shards_[entry.shard];
+    const ShardClaims claims(index, std::pmr::new_delete_resource());
+    const ModelTable none(std::pmr::new_delete_resource());  // each shard has an index of its names
+    for (CheckedShard& checked : shards_) {
+      if (!model_.takes(/*is_note=*/false)) return;
       if (!checked.good) continue;
-      const Table& table = checked.shard.table;
-      const std::uint32_t number = table.index.find(table.tensors.data(), entry.tensor);
-      const std::string name = in_quotes(entry.tensor);
-      const std::string shard = in_quotes(index.shards[entry.shard]);
-      if (number == table.index.kNone) {
-        add_of_tensor(index_,
-                      {Status::shard, 0, kNowhere, formatted("index: tensor {} is not in its shard {}", name, shard)},
-                      entry.tensor);
-      } else if (checked.listed[number]) {
-        add_of_tensor(
-            index_,
-            {Status::duplicate, 0, kNowhere, formatted("index: tensor {} is given twice, for shard {}", name, shard)},
-            entry.tensor);
-      } else {
-        checked.listed[number] = true;
+      Findings faults;
+      format::FaultSink collects(faults);
+      std::vector<bool> listed;
+      try {
+        listed = listed_tensors(checked.shard, claims, none, collects);
+      } catch (const Error&) {  // there are more than a report has
       }
+      for (format::Finding& fault : faults) {
+        fault.fault =
+            error_of_shard(std::move(fault.fault), index.shards[checked.shard.number], checked.shard.path, {});
+        add(model_, std::move(fault));
+      }
+      add_unlisted(checked, listed);
     }
-    if (index_.takes(/*is_note=*/false)) {  // else not all that it lists was looked at
-      for (CheckedShard& checked : shards_) add_unlisted(checked);
-    }
-    check_total_size(index);
   }
 
-  void add_unlisted(CheckedShard& checked) {
+  // If they are an error, the first finding has the message of opening.
+  void add_unlisted(CheckedShard& checked, const std::vector<bool>& listed) {
     const bool is_note = options_.header.rules != format::Rules::strict;
-    for (std::size_t i = 0; checked.good && i < checked.listed.size(); ++i) {
-      if (checked.listed[i]) continue;
+    bool is_first = true;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      if (listed[i]) continue;
       if (!checked.file.takes(is_note)) return;
       const std::string_view name = checked.shard.table.tensors[i].name();
       add_of_tensor(checked.file,
-                    {Status::shard, 0, kNowhere, formatted("tensor {} is not listed by the index", in_quotes(name))},
+                    {Status::shard, 0, kNowhere,
+                     is_first && !is_note ? describe_unlisted(checked.shard, listed)
+                                          : formatted("tensor {} is not listed by the index", in_quotes(name))},
                     name, is_note);
+      is_first = false;
     }
   }
 
@@ -287,7 +288,7 @@ class Checker {
     }
     for (const format::MetadataPair& pair : index.metadata) {
       if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
-      add(index_,
+      add(model_,
           {Status::shard, 0, kNowhere,
            formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
           /*is_note=*/true);
@@ -297,7 +298,8 @@ class Checker {
   OpenOptions options_;
   HeaderSum headers_;
   std::deque<CheckedShard> shards_;
-  CheckedFile index_;  // or, where there is none, the folder
+  CheckedFile model_;       // its index, or else its directory
+  bool has_error_ = false;  // the report has a finding that is not a note
   Report report_;
 };
 
@@ -305,16 +307,12 @@ class Checker {
 
 Report check(const char* path, const OpenOptions& options) {
   Checker checker(options);
-  if (is_index_name(path)) {
-    checker.model(shards_of_index(path));
-    return checker.take();
+  if (std::unique_ptr<io::Source> file = open_file_unless_model(path)) {
+    checker.file(std::move(file));
+  } else {
+    const ModelFiles files = files_of_model(path);
+    files.is_one_file() ? checker.file(files.open_file()) : checker.model(files);
   }
-  if (std::unique_ptr<io::Source> source = io::file_source_unless_folder(path)) {
-    checker.file(std::move(source));
-    return checker.take();
-  }
-  const ShardList list = shards_of_folder(io::open_folder(path));
-  list.is_one_file() ? checker.file(list.open_file()) : checker.model(list);
   return checker.take();
 }
 

@@ -1,7 +1,7 @@
-// Everything that is wrong with a checkpoint, where opening it tells the first fault.
+// Reports all errors of a checkpoint. Opening stops at the first one.
 //
-// Whether a file is valid is decided by the code that opens it. Where it rejects a header, the same code reads the header
-// again and collects its faults. A valid one is looked at for habits that writers do not have.
+// The code that opens a file decides whether it is valid. If it rejects a header, the same code reads the header again
+// and collects its errors. A valid file gets notes about properties that writers usually avoid.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,12 +15,13 @@
 namespace st::core {
 
 struct Finding : format::Finding {
-  std::shared_ptr<const std::string> path;  // of the file that it concerns
+  std::shared_ptr<const std::string> path;  // of the file
 };
 
 using Report = std::vector<Finding>;
 
-// Throws only if there is nothing to check: the path cannot be opened, or leads to no model.
+// The first finding that is not a note is the error that opening throws. Throws only if there is nothing to check: the path
+// cannot be opened, or is a directory without a model.
 Report check(const char* path, const OpenOptions& options);
 
 }  // namespace st::core

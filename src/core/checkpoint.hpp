@@ -1,4 +1,4 @@
-// A checkpoint: one file, or all shards of one model. Immutable once open, shared by reference count.
+// A checkpoint: one file, or all shards of one model. Immutable once open, reference-counted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,64 +7,84 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/allocator.hpp"
-#include "core/catalog.hpp"
 #include "core/shard.hpp"
 #include "io/folder.hpp"
 
 namespace st::core {
 
 // Four times the limit of one header, enough for 3,000,000 tensors of 130 bytes: a model of 161 shards and 92,000 tensors
-// has 12 MB. So a model in shards may hold more tensors than a file, and opening it takes a bounded amount of memory.
+// has 12 MB. A model may hold more tensors than a file, and opening it takes a bounded amount of memory.
 inline constexpr std::uint64_t kMostHeaderBytesOfModel = 4 * format::kMaxHeaderBytes;
 
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
   format::HeaderOptions header;
-  std::uint64_t max_headers_bytes = kMostHeaderBytesOfModel;  // of all shards in sum
-  unsigned threads = 0;       // for the headers of many shards; 0: as many as the machine runs
-  bool follow_links = false;  // also where a shard's link leaves the folder of its index
+  std::uint64_t max_headers_bytes = kMostHeaderBytesOfModel;  // sum over all shards
+  unsigned threads = 0;       // that read the headers of shards; 0: as many as the machine runs
+  bool follow_links = false;  // even if a shard's link leaves the directory of its index
   Allocator allocator;
 };
 
-struct ShardList;
+struct TensorRef {
+  const Tensor* tensor;
+  std::string_view name() const { return tensor->name(); }
+};
+
+// The tensors and the metadata of all shards. It has the same lists as the table of one header.
+struct ModelTable {
+  std::pmr::monotonic_buffer_resource arena;  // texts of the metadata
+  std::pmr::vector<TensorRef> tensors;        // shard after shard, each in data order
+  NameIndex<TensorRef> index;
+  std::pmr::vector<MetadataPair> metadata;  // the index file's, then those that only the first shard has
+  NameIndex<MetadataPair> metadata_index;
+  bool has_metadata = false;
+
+  explicit ModelTable(std::pmr::memory_resource* memory)
+      : arena(memory), tensors(memory), index(memory), metadata(memory), metadata_index(memory) {}
+};
 
 class Checkpoint;
+struct ModelFiles;
 
 struct Release {
-  void operator()(const Checkpoint* file) const;
+  void operator()(const Checkpoint* checkpoint) const;
 };
 using CheckpointPtr = std::unique_ptr<Checkpoint, Release>;
 
 class Checkpoint {
  public:
+  // Opens a file, an index of shards, or the model in a directory.
   static CheckpointPtr open(const char* path, const OpenOptions& options);
-  // Part of a file, `size` bytes or, if that is 0, all from `offset` on. The descriptor stays the caller's.
+  // Opens a part of a file: `size` bytes or, if that is 0, everything from `offset` on. Does not close the descriptor.
   static CheckpointPtr open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
                                        const OpenOptions& options);
-  // The source is consumed, also when this throws.
+  // Takes ownership of the source, even if this throws.
   static CheckpointPtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
-  // The model that a folder of any kind holds.
-  static CheckpointPtr open(std::unique_ptr<io::Folder> folder, const OpenOptions& options);
+  // Opens the model in a directory of any kind.
+  static CheckpointPtr open(std::unique_ptr<io::Folder> directory, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;
 
   std::size_t count_tensors() const;
-  const Tensor* tensor_at(std::size_t i) const;       // in data order, shard after shard; nullptr when there is none
-  const Tensor* tensor(std::string_view name) const;  // nullptr when absent
+  const Tensor* tensor_at(std::size_t i) const;       // in data order, shard after shard; nullptr if i is too large
+  const Tensor* tensor(std::string_view name) const;  // nullptr if there is none
 
   const std::pmr::vector<MetadataPair>& metadata() const;
-  bool has_metadata() const;                                 // also for an empty map, which is not the same as none
-  const MetadataPair* metadata(std::string_view key) const;  // nullptr when absent
+  bool has_metadata() const;                                 // also true for an empty map
+  const MetadataPair* metadata(std::string_view key) const;  // nullptr if there is none
 
   Format format() const { return first().format; }
 
-  std::span<const std::string> warnings() const;  // what is odd and no error
+  std::span<const std::string> warnings() const { return warnings_; }  // non-fatal findings
 
   std::size_t count_shards() const { return shards_.size(); }
   const Shard& shard(std::size_t i) const { return shards_[i]; }
@@ -74,21 +94,21 @@ class Checkpoint {
   explicit Checkpoint(const Allocator& allocator) : memory_(allocator), shards_(&memory_) {}
   ~Checkpoint() = default;
   static CheckpointPtr create(const Allocator& allocator);
-  static CheckpointPtr open_checkpoint(const ShardList& list, const OpenOptions& options);
-  void load_shards(const ShardList& list, const OpenOptions& options);
+  static CheckpointPtr open(const ModelFiles& files, const OpenOptions& options);
   const Table& first() const { return shards_.front().table; }
 
-  // look(lists), with the lists of the catalog, or else of the only shard.
+  // Returns look(lists) with the lists of the model, or else of the only shard.
   template <class Look>
   decltype(auto) with_lists(Look look) const {
-    return catalog_ ? look(*catalog_) : look(first());
+    return table_ ? look(*table_) : look(first());
   }
 
   mutable std::atomic<std::uint32_t> references_{1};
   AllocatorResource memory_;
-  std::optional<Pool> pool_;        // of the shards, when there are several
-  std::pmr::deque<Shard> shards_;   // they stay where they are
-  std::optional<Catalog> catalog_;  // when there is an index, or more than one shard
+  std::optional<Pool> pool_;         // memory of the shards, if there are several
+  std::pmr::deque<Shard> shards_;    // their addresses are stable
+  std::optional<ModelTable> table_;  // if there is an index, or more than one shard
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace st::core

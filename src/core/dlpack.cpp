@@ -17,34 +17,10 @@ namespace {
 
 constexpr std::size_t kCopyAlignment = 64;  // that of a cache line, which JAX wants
 
-// The numbers of DLDataTypeCode.
 std::uint8_t code_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::I8:
-    case Dtype::I16:
-    case Dtype::I32:
-    case Dtype::I64: return 0;
-    case Dtype::U8:
-    case Dtype::U16:
-    case Dtype::U32:
-    case Dtype::U64: return 1;
-    case Dtype::F16:
-    case Dtype::F32:
-    case Dtype::F64: return 2;
-    case Dtype::BF16: return 4;
-    case Dtype::C64: return 5;
-    case Dtype::BOOL: return 6;
-    case Dtype::F8_E4M3: return 10;
-    case Dtype::F8_E4M3FNUZ: return 11;
-    case Dtype::F8_E5M2: return 12;
-    case Dtype::F8_E5M2FNUZ: return 13;
-    case Dtype::F8_E8M0: return 14;
-    case Dtype::F6_E2M3: return 15;
-    case Dtype::F6_E3M2: return 16;
-    case Dtype::F4: return 17;
-    case Dtype::unknown: break;
-  }
-  fail(Status::unsupported, "DLPack has no dtype for one that is unknown");
+  const std::uint8_t code = info(dtype).dlpack;
+  if (code == kNoDlpackCode) fail(Status::unsupported, "DLPack has no dtype for one that is unknown");
+  return code;
 }
 
 std::size_t alignment_of(Dtype dtype) {

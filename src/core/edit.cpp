@@ -102,7 +102,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   shard.source = file.take_source();
   format::HeaderOptions reading;
   reading.seed = io::hash_seed(&reading);
-  load(shard, io::Mode::read, reading);
+  open_shard(shard, io::Mode::read, reading);
 
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;

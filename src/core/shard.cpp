@@ -1,5 +1,5 @@
-// The way of the data at open: length, limit, owned copy, table. Nothing reads the header from the file again, so
-// that no offset can change after it was checked.
+// Opening a file: its length, the limit, an owned copy of the header, the table. The header is never read from the file
+// again, so no offset can change after it was checked.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/shard.hpp"
 
@@ -19,11 +19,11 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // read at once: longer than most headers
+constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // of the first read: longer than most headers
 constexpr int kMostRereads = 100;
-constexpr std::chrono::milliseconds kBetweenReadings(1);  // a writer that was interrupted goes on meanwhile
+constexpr std::chrono::milliseconds kBetweenReadings(1);  // lets an interrupted writer continue
 
-// A header that is read again counts once.
+// Counts a header once, even if it is read again.
 void add_to(HeaderSum* sum, std::uint64_t bytes, const Shard& shard) {
   if (sum == nullptr || shard.header.data() != nullptr) return;
   sum->bytes += bytes;
@@ -49,7 +49,7 @@ void read_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* su
   }
 }
 
-// While no edit is under way, or, where there are no locks, until nothing changes between two readings.
+// Reads while no edit can start. Without locks, reads until two readings are equal.
 void read_text_again(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
   read_text(shard, options, sum);
@@ -68,7 +68,7 @@ void name_source(Error& error, const Shard& shard) {
   if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
 }
 
-// Where mapping fails, a name that is given twice is told first: every fault of a header comes before those of mapping.
+// If mapping fails, reports a name that occurs twice first: all errors of a header come before errors of mapping.
 void prepare_checked(Shard& shard, io::Mode mode, const format::HeaderOptions& options) try {
   shard.source->prepare(mode, shard.number < io::kMostKeptOpen);
 } catch (const Error&) {
@@ -82,7 +82,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-// Never half of an edit: see io/posix/edit_lock.hpp.
+// A header that has changed lately may be partly written by an edit.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {
@@ -95,7 +95,8 @@ void read_header_text(Shard& shard, const format::HeaderOptions& options, Header
   if (!whole) read_text_again(shard, options, sum);
 }
 
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum) try {
+void open_shard(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum) try {
+  shard.path = shard.source->name();
   const std::uint64_t size = shard.source->size();
   read_header_text(shard, options, sum);
 
@@ -135,7 +136,7 @@ const char* raw_header(const Shard& shard) {
 void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n) {
   const std::uint64_t size = shard.source->size();
   if (offset > size || n > size - offset) {
-    fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", n, offset, size);
+    fail(Status::range, "{} bytes from {} are not inside the file of {} bytes", n, offset, size);
   }
   if (n == 0) return;
   if (dst == nullptr) fail(Status::argument, "dst is NULL");

@@ -1,4 +1,4 @@
-// One file of a checkpoint: its bytes, its header, and what the header says.
+// One open file of a checkpoint: its bytes, and the table of its header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,26 +26,26 @@ class Checkpoint;
 
 struct Shard {
   std::pmr::memory_resource* memory;
-  const char* path = "";   // the source's name, as the caller or the index spells it; empty for memory and descriptors
-  std::size_t number = 0;  // its place among the shards
-  const Checkpoint* checkpoint = nullptr;  // which it is a shard of, for who holds only a tensor
+  const char* path = "";   // the source's name, as spelled by the caller or the index; empty for memory and descriptors
+  std::size_t number = 0;  // among the shards of the checkpoint
+  const Checkpoint* checkpoint = nullptr;  // back pointer
   std::unique_ptr<io::Source> source;
-  PaddedBuffer header;                             // names live here
+  PaddedBuffer header;                             // holds the names
   std::uint64_t header_begin = 0;                  // in the file
-  mutable std::atomic<char*> raw_header{nullptr};  // as the file spells it, made when first asked for
+  mutable std::atomic<char*> raw_header{nullptr};  // copy of the header as in the file, made on first use
   Table table;
 
   explicit Shard(std::pmr::memory_resource* resource) : memory(resource), table(resource) {}
-  Shard(Shard&&) = delete;  // its tensors point here
+  Shard(Shard&&) = delete;  // its tensors point to it
   ~Shard();
 
-  // Absolute, in the shard's file.
+  // Returns the tensor's position in the file.
   std::uint64_t offset_of(const Tensor& tensor) const { return table.data_begin + tensor.begin; }
 };
 
 inline const Shard& shard_of(const Tensor& tensor) { return *static_cast<const Shard*>(tensor.owner); }
 
-// The sum of the headers of a model. Counts from any thread.
+// Sums the lengths of the headers of a model. Any thread may add to it.
 struct HeaderSum {
   std::uint64_t limit;
   std::atomic<std::uint64_t> bytes{0};
@@ -53,32 +53,32 @@ struct HeaderSum {
   bool exceeded() const { return bytes > limit; }
 };
 
-// Reads and checks the header of shard.source, then prepares the source for views. Throws at the first fault.
-// Adds the length of the header to `sum` before it takes memory for it, and throws if that exceeds the limit.
-void load(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum = nullptr);
+// Opens a shard whose source is set: reads and validates the header, and prepares the source for views. Throws the first
+// error. Adds the length of the header to `sum` before it allocates memory for it, and throws if the sum exceeds its limit.
+void open_shard(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum = nullptr);
 
-// The first step of load(): reads shard.header, and never half of an edit.
+// The first step of open_shard(): reads shard.header. Never reads a partly written edit.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum = nullptr);
 
-// For a shard that was loaded without an index of its names: makes one, and throws where a name is given twice.
+// Adds an index of its names to a shard opened without one. Throws if a name occurs twice.
 void index_names(Shard& shard, format::HeaderOptions options);
 
-// nullptr only when memory runs out. Any thread.
+// ---- any thread may call these --------------------------------------------------------------------------------------
+
+// Returns the header as in the file. nullptr if memory runs out.
 const char* raw_header(const Shard& shard);
 
-// These from any thread.
-
-// Part of the file, data or not. Throws Status::range for what does not lie inside.
+// Reads any part of the file. Throws Status::range if it is not inside the file.
 void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n);
 
-// All bytes of a tensor. Throws as check_destination() does.
+// Reads a tensor. Throws like check_destination().
 void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes);
 void read(const Tensor& tensor, void* dst);
 
-// The destination of a read has as many bytes as are read.
+// Throws unless the destination has exactly as many bytes as the read.
 void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes);
 
-// A tensor's bytes, or nullptr when they must be read: see Source::view().
+// Returns the tensor's bytes, or nullptr if they must be read. See Source::view().
 const std::byte* view(const Tensor& tensor);
 
 void advise(const Tensor& tensor, io::Advice advice);

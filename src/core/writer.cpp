@@ -10,7 +10,6 @@
 #include "base/checked.hpp"
 #include "base/compiler.hpp"
 #include "base/text.hpp"
-#include "core/name_order.hpp"
 #include "io/random.hpp"
 
 namespace st::core {
@@ -132,8 +131,8 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   for (std::uint32_t number = 0; number < tensors_.size(); ++number) order[places[rank(tensors_[number])]++] = number;
   for (std::size_t from = 0; from < order.size();) {
     const std::size_t to = places[rank(tensors_[order[from]])];
-    sort_by_name(std::span(order).subspan(from, to - from),
-                 [&](std::uint32_t number) { return tensors_[number].text; });
+    const auto sorted = std::span(order).subspan(from, to - from);
+    std::sort(sorted.begin(), sorted.end(), [&](auto a, auto b) { return tensors_[a].text < tensors_[b].text; });
     from = to;
   }
   return order;

@@ -25,7 +25,7 @@
 #include "core/write_progress.hpp"
 #include "core/written_ranges.hpp"
 #include "format/header.hpp"
-#include "format/name_index.hpp"
+#include "format/table.hpp"
 #include "io/atomic_file.hpp"
 
 namespace st::core {

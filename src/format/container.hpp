@@ -1,7 +1,16 @@
-// What a container format is to the rest of the library: a few functions in a folder of its own.
+// A container format, as the rest of the library sees it: a table of functions.
 //
-// Opening, writing and editing call a format through this table. To add a format, write its folder and name it in
-// containers.cpp.
+// Opening, writing and editing call a format through its table. A new format needs a directory with a container.cpp, a
+// declaration at the end of this file, and a place in kContainers (header.cpp).
+//
+// The table fits formats whose header
+//   - is one contiguous range of the file, whose position and length follow from the first 64 bytes of the file,
+//   - is not longer than kMaxHeaderBytes, so that it is read into memory as a whole,
+//   - can be recognized, in files that begin with a length of 8 bytes, by its first byte (byte 8 of the file),
+//   - gives each tensor a dtype of the table and one contiguous range after the header, without gaps or overlaps.
+// A format that is written also begins with its header, and the header with its length: serialize() writes the first 8
+// bytes of the file and pads the header with spaces. A format with an index at the end of the file, several headers,
+// compressed data, or quantized blocks does not fit. The command imports such files instead.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,55 +22,78 @@
 #include "base/dtype.hpp"
 #include "format/finding.hpp"
 #include "format/header_options.hpp"
-#include "format/new_header.hpp"
 #include "format/table.hpp"
 
 namespace st::format {
 
-// Other metadata for an existing header.
-struct MetadataSplice {
-  std::span<const MetadataPair> metadata;
-  std::uint64_t data_alignment = 8;  // of the data, where the header must grow
-  std::uint64_t reserve = 0;         // room to leave next to the metadata, where the header must grow
-  bool keep_length = true;           // false: the data must move
+// What a new header says of one tensor.
+struct NewTensor {
+  std::string_view name;
+  std::span<const std::uint64_t> shape;
+  std::uint64_t begin = 0;  // relative to the first data byte
+  std::uint64_t end = 0;    // one past
+  Dtype dtype = Dtype::unknown;
 };
 
-// The bytes of a file that are its header.
-struct HeaderExtent {
-  std::uint64_t begin = 0;
-  std::uint64_t bytes = 0;
+// The contents of a new header.
+struct NewHeader {
+  std::span<const NewTensor> tensors;      // in data order, packed
+  std::span<const MetadataPair> metadata;  // written in this order
+  bool has_metadata = false;               // an empty map is not the same as none
+  Format format = Format::safetensors;
+  std::uint64_t data_alignment = 8;  // a power of two: longer padding moves the data there
+  std::uint64_t reserve = 0;         // bytes of white space after the metadata, for edits in place
+};
+
+// New metadata for an existing header. If the header must grow, it is aligned and reserves room as these say.
+struct MetadataSplice {
+  std::span<const MetadataPair> metadata;
+  std::uint64_t data_alignment = 8;
+  std::uint64_t reserve = 0;  // bytes of white space next to the metadata
+  bool keep_length = true;    // false: the header gets a new length even if the metadata would fit
 };
 
 struct Container {
   Format format;
   std::string_view name;  // for messages
 
-  // Whether a header that begins with this byte is of this format.
+  // Returns whether a header that begins with this byte is of this format.
   bool (*recognizes)(char first);
-  // Where the header lies, going by the first bytes of the file, of which there are min(64, file_size) at least. Throws
-  // if it is longer than the limit or the file. `recognized` is false if no container recognizes the file.
+  // Returns the position of the header. `prefix` contains the first min(64, file_size) bytes of the file or more.
+  // `recognized` is false if no container recognizes the file. Throws if the header is longer than the limit or the
+  // file.
   HeaderExtent (*header_extent)(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options,
                                 bool recognized);
-  // Fills the table (data_begin, too) from a header that it recognizes, checks every rule and builds the indexes. The table's strings may
-  // be views into the header, which may be changed to end them with a NUL. Throws at the first fault.
+  // Fills the table, including data_begin, from a header that the container recognizes, checks every rule and builds
+  // the indexes. Strings of the table may be views into the header, which read() may change to end them with a NUL.
+  // Throws at the first error.
   void (*read)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
   // Undoes in `copy` what read() changed in the header.
   void (*restore)(std::span<const char> header, const Table& table, std::span<char> copy);
 
-  // The next three are null for a format that is not written. Throws for what the format cannot hold.
+  // The next three are null for a format that is only read. Throws if the format cannot store the tensor.
   void (*check)(const NewTensor& tensor) = nullptr;
   // The format's reference writer stores tensors in descending order of this number, which is below 256.
-  unsigned (*dtype_rank)(Dtype dtype) = nullptr;
-  // The header without the padding at its end.
+  unsigned (*write_order)(Dtype dtype) = nullptr;
+  // Appends the header without the padding at its end.
   void (*append)(std::string& out, const NewHeader& header) = nullptr;
 
   // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged.
-  // Keeps the length where the metadata fits. Null where metadata cannot be edited.
+  // Keeps the length if the metadata fits. Null if metadata cannot be edited.
   std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice) = nullptr;
 
-  // Adds every fault of a header that read() refuses, first the one that read() throws: see survey_header().
-  void (*survey)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
-                 Findings& findings) = nullptr;
+  // Adds every error of a header that read() rejects, first the one that read() throws: see diagnose_header().
+  void (*diagnose)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
+                   Findings& findings) = nullptr;
 };
+
+namespace safetensors {
+extern const Container kContainer;  // a header of JSON (docs/format.md 1)
+}
+
+namespace bintensors {
+extern const Container kContainer;     // a binary header (docs/format.md 3): reads both layouts, writes the current one
+extern const Container kOldContainer;  // files of the layout before 0.1, which kContainer.read recognizes
+}  // namespace bintensors
 
 }  // namespace st::format

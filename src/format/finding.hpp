@@ -1,4 +1,4 @@
-// One deviation of a file from its format, or from how writers write it.
+// The findings of a check: errors and notes about one file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,22 +9,25 @@
 #include <string_view>
 #include <vector>
 
+#include "base/compiler.hpp"
 #include "base/error.hpp"
+#include "format/utf8.hpp"
 
 namespace st::format {
 
+// One deviation of a file from its format, or from how the reference's writer writes it.
 struct Finding {
   Error fault;
-  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none
+  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none, or not UTF-8
   bool is_note = false;                       // the file is valid all the same
 };
 
 using Findings = std::vector<Finding>;
 
-// What is told of a file. A header of 100 MB can hold millions of faults, each of which takes more memory than its text.
+// The limit per file. A header of 100 MB can hold millions of errors, each of which takes more memory than its text.
 inline constexpr std::size_t kMostFindings = 1000;
 
-// Takes the faults of one header from the code that reads it. Opening a file throws the first; a check collects them.
+// Takes the errors of one header from the code that reads it. Opening a file throws the first; a check collects them.
 class FaultSink {
  public:
   FaultSink() = default;  // throws the first
@@ -33,14 +36,19 @@ class FaultSink {
   bool collects() const { return findings_ != nullptr; }
   std::size_t count() const { return collects() ? findings_->size() : 0; }
 
-  // Throws the fault, or returns after adding it: then the caller continues after the faulty value. Also throws the
-  // fault after kMostFindings, which it adds. A `tensor` without data() means that the fault concerns none.
-  void report(const Error& fault, std::string_view tensor = {});
+  // Throws the error, or adds it and returns. Then the caller continues after the faulty value. Also throws after
+  // adding more than kMostFindings. A `tensor` without data() means that the error concerns no tensor.
+  ST_COLD void report(const Error& fault, std::string_view tensor = {}) {
+    if (collects()) add(fault, tensor);
+    if (!collects() || count() > kMostFindings) throw Error(fault);
+  }
 
-  // Adds a fault that ends the reading, unless report() has added and thrown it.
-  void add_last(const Error& fault, std::string_view tensor = {});
+  // Adds an error that ends the reading, unless report() has added and thrown it.
+  ST_COLD void add_last(const Error& fault, std::string_view tensor = {}) {
+    if (count() <= kMostFindings) add(fault, tensor);
+  }
 
-  // Reports the fault that `check` throws.
+  // Reports the error that `check` throws.
   template <class Check>
   void report_from(const Check& check, std::string_view tensor = {}) {
     try {
@@ -51,11 +59,18 @@ class FaultSink {
   }
 
  private:
-  void add(const Error& fault, std::string_view tensor);
+  void add(const Error& fault, std::string_view tensor) {
+    const bool is_last = tensor.data() == last_tensor_.data() && tensor.size() == last_tensor_.size();
+    if (tensor.data() != nullptr && !is_last) {
+      copy_ = is_utf8(tensor) ? std::make_shared<const std::string>(tensor) : nullptr;
+      last_tensor_ = tensor;
+    }
+    findings_->push_back({fault, tensor.data() == nullptr ? nullptr : copy_, false});
+  }
 
   Findings* findings_ = nullptr;
   std::string_view last_tensor_;             // of the last finding that has one, in the header
-  std::shared_ptr<const std::string> copy_;  // of it: a name may have megabytes and an entry a thousand faults
+  std::shared_ptr<const std::string> copy_;  // of it: a name may have megabytes, and an entry a thousand errors
 };
 
 }  // namespace st::format

@@ -1,16 +1,37 @@
-// The order of the checks is the order of docs/format.md 1.1, because the first that fails names the error.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/header.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
-#include "format/containers.hpp"
+#include "format/length_prefix.hpp"
+#include "format/utf8.hpp"
 
 namespace st::format {
 
 namespace {
+
+// In the order in which they are asked whether they recognize a file.
+constexpr std::array kContainers{&safetensors::kContainer, &bintensors::kContainer, &bintensors::kOldContainer};
+
+// Returns nullptr if there is no such format.
+const Container* container_of(Format format) {
+  const auto found =
+      std::find_if(kContainers.begin(), kContainers.end(), [format](auto* each) { return each->format == format; });
+  return found == kContainers.end() ? nullptr : *found;
+}
+
+// Returns nullptr if no container recognizes the header. The rules of the reference know safetensors only.
+const Container* recognize(char first, Rules rules) {
+  for (const Container* const container : kContainers) {
+    if (container->recognizes(first)) return container;
+    if (rules == Rules::reference) return nullptr;
+  }
+  return nullptr;
+}
 
 const Container& writable(Format format) {
   const Container* const container = container_of(format);
@@ -19,7 +40,7 @@ const Container& writable(Format format) {
   return *container;
 }
 
-// An upper estimate for common names: growing a string of megabytes costs more than unused bytes.
+// Returns an upper estimate for common names: growing a string of megabytes costs more than unused bytes.
 std::size_t expected_bytes(const NewHeader& header) {
   auto bytes = static_cast<std::size_t>(kLengthBytes + header.reserve + header.data_alignment + 32);
   for (const MetadataPair& pair : header.metadata) bytes += pair.key.size() + pair.value.size() + 8;
@@ -27,9 +48,15 @@ std::size_t expected_bytes(const NewHeader& header) {
   return bytes;
 }
 
-// What no container recognizes gets the errors of safetensors.
+// A file that no container recognizes gets the errors of safetensors.
 const Container& read_as(const Container* recognized) {
   return recognized == nullptr ? *container_of(Format::safetensors) : *recognized;
+}
+
+[[noreturn]] void fail_text(std::string_view text, std::string_view what) {
+  const std::size_t at = first_not_utf8(text);
+  fail(Status::utf8, "{} is not UTF-8: byte 0x{:02x} at {} of its {} bytes", what, static_cast<unsigned char>(text[at]),
+       at, text.size());
 }
 
 }  // namespace
@@ -51,14 +78,38 @@ void read_header_again(std::span<char> header, std::uint64_t file_size, const He
   read_header(header, file_size, options, table);
 }
 
-void survey_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+void diagnose_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
+                     Findings& findings) {
   const Container& container = read_as(header.empty() ? nullptr : recognize(header.front(), options.rules));
-  if (container.survey != nullptr) container.survey(header, file_size, options, findings);
+  if (container.diagnose != nullptr) container.diagnose(header, file_size, options, findings);
 }
 
 void restore_header(std::span<const char> header, const Table& table, char* out) {
   std::copy(header.begin(), header.end(), out);
   container_of(table.format)->restore(header, table, {out, header.size()});
+}
+
+void check_metadata(std::string_view key, std::string_view value) {
+  if (!is_utf8(key)) fail_text(key, "a metadata key");
+  if (!is_utf8(value)) fail_text(value, "the value of metadata key " + in_quotes(key));
+}
+
+std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
+  if (!is_utf8(name)) fail_text(name, "a tensor's name");
+  if (dtype == Dtype::unknown || static_cast<std::size_t>(dtype) >= kDtypes.size()) {
+    fail(Status::dtype, "tensor {}: there is no dtype of number {}", in_quotes(name), static_cast<unsigned>(dtype));
+  }
+  const auto elements = element_count(shape);
+  std::uint64_t bits = 0;
+  if (!elements || !checked_mul(*elements, info(dtype).bits, bits)) {
+    fail(Status::overflow, "tensor {}: the product of its {} dimensions does not fit in 64 bits", in_quotes(name),
+         shape.size());
+  }
+  if (bits % 8 != 0) {
+    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", in_quotes(name),
+         *elements, info(dtype).name, bits);
+  }
+  return bits / 8;
 }
 
 void require_writable(std::int64_t format_number) {
@@ -75,7 +126,7 @@ void require_alignment(std::uint64_t data_alignment) {
 
 void check_tensor_of(Format format, const NewTensor& tensor) { writable(format).check(tensor); }
 
-unsigned dtype_order(Format format, Dtype dtype) { return 255U - writable(format).dtype_rank(dtype); }
+unsigned dtype_order(Format format, Dtype dtype) { return 255U - writable(format).write_order(dtype); }
 
 std::string serialize(const NewHeader& header) {
   if (header.reserve > kMaxHeaderBytes) padded_length(header.reserve, header.data_alignment);

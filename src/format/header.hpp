@@ -1,8 +1,8 @@
-// From the first bytes of a file to a checked table, and from what is to be written to the first bytes of a file.
+// Turns the first bytes of a file into a checked table, and a list of tensors into the first bytes of a file.
 //
-// Reading takes two steps, so that nothing is allocated before the announced length has been held against the limit and
-// the file: find_header() looks at the first bytes and says where the header is; read_header() turns the header into
-// a Table or throws. Which container it is, is decided here once. Nothing makes a system call.
+// Reading takes two steps. find_header() takes the first bytes and returns the position of the header, after checking
+// its length against the limit and the file. Nothing is allocated before. read_header() turns the header into a Table
+// or throws. Both choose the container format by the first byte of the header. Nothing here makes a system call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,41 +12,48 @@
 #include <string_view>
 
 #include "format/container.hpp"
+#include "format/length_prefix.hpp"
 
 namespace st::format {
 
-// `prefix` holds the first bytes of the file, at least min(64, file_size).
+// `prefix` contains the first bytes of the file, at least min(64, file_size).
 HeaderExtent find_header(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options);
 
-// `header` are the bytes of the extent, followed by kPadding zero bytes. They stay the home of the names and are written to:
-// see restore_header(). The table is in data order, every rule checked, the index built.
+// `header` contains the bytes of the extent, followed by kPadding zero bytes. The table's names are views into it, and
+// read_header() changes it: see restore_header(). The table is in data order, checked by every rule, and indexed.
 void read_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// Reads a header again that was read into `table` without an index of names: throws where it gives a name twice.
+// Reads a header again that was read into `table` without an index of names. Throws if a name is given twice.
 void read_header_again(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// Adds every fault of a header, as far as it can be read, first the one that read_header() throws, and at most
-// kMostFindings and one more. Adds nothing to what read_header() accepts. `header` is as the file has it, followed by
-// kPadding zero bytes, and is written to.
-void survey_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
+// Adds every error of a header, as far as it can be read, first the one that read_header() throws, and at most
+// kMostFindings and one more. Adds nothing if read_header() accepts the header. `header` is as in the file, followed by
+// kPadding zero bytes, and is changed.
+void diagnose_header(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings);
 
-// Copies the header as the file has it to `out` (header.size() bytes): puts back what read_header() overwrote.
+// Copies the header as it is in the file to `out` (header.size() bytes): restores the bytes that read_header() changed.
 void restore_header(std::span<const char> header, const Table& table, char* out);
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+// Throw for text that is not UTF-8, an unknown dtype, a size beyond 64 bits, and a tensor that ends inside a byte.
+void check_metadata(std::string_view key, std::string_view value);
+std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape);  // -> its bytes
 
 // Throw for the number of a format that cannot be written, and for an alignment that no header can give.
 void require_writable(std::int64_t format_number);
 void require_alignment(std::uint64_t data_alignment);
 
-// Throws, by name, for what this format cannot hold.
+// Throws if this format cannot store the tensor.
 void check_tensor_of(Format format, const NewTensor& tensor);
 
-// The reference's writers store tensors in ascending order of this, and by the bytes of their names where it is equal.
+// The reference's writers store tensors in ascending order of this, and equal ones by the bytes of their names.
 unsigned dtype_order(Format format, Dtype dtype);
 
-// The length and the header. Throws Status::header_size when it would be longer than any reader takes.
+// Returns the length and the header. Throws Status::header_size if no reader accepts a header of that length.
 std::string serialize(const NewHeader& header);
 
-// The length and the header with other metadata: see Container::splice_metadata.
+// Returns the length and the header with new metadata: see Container::splice_metadata.
 std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice);
 
 }  // namespace st::format

@@ -1,31 +1,40 @@
-// How a header is to be read, whatever its format.
+// The options of reading a header, whatever its format.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "format/header_length.hpp"
-
 namespace st::format {
 
-inline constexpr std::size_t kPadding = 64;                          // readable zero bytes behind every text
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;        // docs/format.md 1.1, inclusive
+inline constexpr std::size_t kPadding = 64;                          // readable zero bytes after every text
 inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // of JSON whose structure is found at once
 
 enum class Rules : std::uint8_t {
   standard,   // docs/format.md 1.3, the column "default"
-  strict,     // refuses also what real writers do beside the format's text
+  strict,     // also rejects what real writers do that the format's text does not allow
   reference,  // exactly the reference's verdicts
 };
 
 struct HeaderOptions {
   Rules rules = Rules::standard;
-  bool unknown_dtypes = false;  // list them as raw bytes instead of refusing the file
+  bool unknown_dtypes = false;  // list them as raw bytes instead of rejecting the file
   std::uint64_t max_bytes = kMaxHeaderBytes;
   std::uint64_t seed = 0;       // keys the name index
-  const void* owner = nullptr;  // goes into every Tensor: whoever has the bytes; this layer does not look at it
-  bool index_names = true;      // false: tensors may be left without an index, and a name that is given twice unseen
+  const void* owner = nullptr;  // copied into every Tensor for the owner of the bytes; not used in this layer
+  bool index_names = true;      // false: tensors may have no index, and a name given twice may go unnoticed
   std::size_t window_bytes = kWindowBytes;
+};
+
+// Returns the longest header, and the longest index of shards, that these options accept.
+inline std::uint64_t header_limit(const HeaderOptions& options) { return std::min(options.max_bytes, kMaxHeaderBytes); }
+
+// The bytes of a file that are its header.
+struct HeaderExtent {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
 };
 
 }  // namespace st::format

@@ -1,15 +1,30 @@
-// The order of the checks is the order of docs/format.md 1.1, because the first that fails names the error.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/length_prefix.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
-#include "format/header_length.hpp"
 #include "format/sniff.hpp"
 
 namespace st::format {
 
+std::uint64_t load_length(std::span<const char> bytes) {
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(bytes[i]);
+  return length;
+}
+
+void store_length(char* to, std::uint64_t length) {
+  for (std::size_t i = 0; i < kLengthBytes; ++i) to[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+}
+
+std::uint64_t padded_length(std::uint64_t length, std::uint64_t alignment) {
+  if (length <= kMaxHeaderBytes) {
+    length = (length + kLengthBytes + alignment - 1) / alignment * alignment - kLengthBytes;
+    if (length <= kMaxHeaderBytes) return length;
+  }
+  fail(Status::header_size, "the header would be {} bytes long, the limit is {}", length, kMaxHeaderBytes);
+}
+
+// The order of the checks is the order of docs/format.md 1.1: the first that fails decides the error.
 HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options,
                               bool recognized) {
   if (file_size < kLengthBytes) {
@@ -17,7 +32,7 @@ HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_s
     fail_at(Status::truncated, file_size, "the file has {} bytes, and a header's length alone takes 8", file_size);
   }
   const std::uint64_t length = load_length(prefix);
-  const std::uint64_t limit = std::min(options.max_bytes, kMaxHeaderBytes);
+  const std::uint64_t limit = header_limit(options);
   if (length == 0 || length > limit || length > file_size - kLengthBytes || !recognized) {
     refuse_other_kinds(prefix, file_size);
   }

@@ -10,7 +10,7 @@ namespace st::format {
 
 namespace {
 
-// What one dimension keeps, positions ascending.
+// The selected positions of one dimension, ascending.
 struct Range {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
@@ -31,7 +31,7 @@ std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
   return from_end > length ? 0 : length - from_end;
 }
 
-// The same for a negative step, where "before the first" is a position too: everything is one higher.
+// The same for a negative step. "Before the first" is a position too, so all positions are one higher.
 std::uint64_t backward_position(std::int64_t value, std::uint64_t length) {
   if (value == kBeforeFirst) return 0;
   if (value == kAfterLast) return length;
@@ -60,8 +60,8 @@ Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t 
   return range;
 }
 
-// Folds a level around the run, or around the level before it, where it continues what is there without a break. In
-// the destination it always does.
+// Adds a level. Folds it into the run, or into the level inside it, if it continues that without a gap. In the
+// destination there are no gaps.
 void add_level(Slice& slice, const SliceLevel& level) {
   if (slice.levels.empty() && level.src_stride == slice.run_bytes && !level.backwards) {
     slice.run_bytes *= level.count;
@@ -77,8 +77,8 @@ void add_level(Slice& slice, const SliceLevel& level) {
   slice.levels.push_back(level);
 }
 
-// All in bits, because dtypes may be smaller than a byte. No product overflows: each is below the tensor's bits, which
-// the header's check has seen to fit, and an empty slice does not come here.
+// Everything is in bits, because dtypes may be smaller than a byte. No product overflows: each is at most the tensor's
+// number of bits, which validate() has checked. Empty slices are handled before.
 void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vector<Range>& ranges, unsigned bits) {
   std::uint64_t src_stride = bits;
   std::uint64_t dst_stride = bits;
@@ -96,7 +96,7 @@ void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vect
   slice.bytes = dst_stride;
 }
 
-// The destination has nothing between runs, so that where they are whole bytes, so is all of it.
+// The destination has no gaps, so if all runs are whole bytes, its offsets are too.
 bool in_whole_bytes(const Slice& slice) {
   const auto even = [](std::uint64_t value) { return value % 8 == 0; };
   return even(slice.run_bytes) && even(slice.src_begin) &&
@@ -115,7 +115,7 @@ void to_bytes(Slice& slice) {
   }
 }
 
-// Nothing but the whole can be said of a dtype whose bits are not known.
+// Returns the slice of a whole tensor. Throws for a part, because the dtype's size is unknown.
 Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   Slice slice;
   slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
@@ -135,7 +135,7 @@ void copy_fixed(std::uint64_t count, const std::byte* src, std::uint64_t src_str
   for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, kBytes);
 }
 
-// The length is a constant for every element size, so that a column costs a load and a store for each row.
+// For each element size the length is a constant, so copying a column takes one load and one store per row.
 void copy_runs(std::uint64_t run, std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst,
                std::ptrdiff_t dst_stride) {
   switch (run) {

@@ -1,11 +1,10 @@
-// A part of a tensor, begin/end/step per dimension as in Python, and where its bytes lie.
+// A part of a tensor, with begin, end and step per dimension as in Python, and the positions of its bytes.
 //
-// A slice is a loop nest over runs of bytes and never a list of them: a column of ten million rows is one level
-// {10,000,000 times, every 8 bytes}. Dimensions that follow one another evenly are folded into one level, so that a
-// whole tensor, or some of its first rows, is a single run.
+// A slice is a loop nest over runs of bytes, not a list of runs: a column of ten million rows is one level
+// {10,000,000 times, every 8 bytes}. Dimensions with even strides are folded into one level. So a whole tensor, or its
+// first rows, is a single run.
 //
-// Runs are numbered in the order of the file, ascending, whatever the signs of the steps: a negative step turns the
-// order in the destination around and not the reading.
+// Runs are numbered in the order of the file. A negative step reverses the order in the destination, not in the file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,19 +25,20 @@ struct SliceLevel {
 
 struct Slice {
   std::vector<std::uint64_t> shape;
-  std::uint64_t bytes = 0;      // of the result, which is packed
+  std::uint64_t bytes = 0;      // of the packed result
   std::uint64_t src_begin = 0;  // the first run, relative to the tensor
-  std::uint64_t dst_begin = 0;  // and where it goes
+  std::uint64_t dst_begin = 0;  // its place in the destination
   std::uint64_t run_bytes = 0;
   std::vector<SliceLevel> levels;  // the innermost first; none: a single run
 
   bool contiguous() const { return levels.empty(); }
 };
 
-// One value per dimension in each array. Negative values count from the end and what lies outside is cut off, as
-// numpy does; a null begin or end is open (":"), a null step is all ones. Throws Status::argument for a step of 0,
-// Status::misaligned where runs of a sub-byte type begin or end inside a byte, and Status::unsupported for a part of
-// a tensor whose dtype this build does not know.
+// Each array has one value per dimension. As in numpy, negative values count from the end, and values outside are
+// clamped. A null begin or end is open (":"); a null step is all ones. Throws
+//   Status::argument     for a step of 0,
+//   Status::misaligned   if runs of a sub-byte type begin or end inside a byte,
+//   Status::unsupported  for a part of a tensor whose dtype this build does not know.
 Slice slice(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step);
 
 std::uint64_t run_count(const Slice& slice);
@@ -50,19 +50,19 @@ struct Run {
 
 Run run_at(const Slice& slice, std::uint64_t number);
 
-// How many runs, counted from a multiple of itself, follow one another with at most `max_gap` bytes between them.
+// Returns the largest n such that gaps inside each group of n runs have at most `max_gap` bytes. Groups begin at
+// multiples of n.
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);
 
-// How many runs from `first` on, at most `most`, lie within `room` bytes; at least 1.
+// Returns how many runs from `first` on are within `room` bytes: at least 1, at most `most`.
 std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64_t most, std::uint64_t room);
 
-// Copies `count` runs from `first` on to their places in the destination. `window` holds the tensor's bytes from
-// run_at(first).src on, `dst` those of the destination from dst_begin on.
+// Copies `count` runs from `first` on to their places in the destination. `window` contains the tensor's bytes from
+// run_at(first).src on. `dst` is the destination from dst_begin on.
 void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst,
             std::uint64_t dst_begin = 0);
 
-// Runs that lie side by side in the destination, from `first` on and `most` at most, and where the first byte of them
-// lies there.
+// Contiguous runs in the destination, from `first` on and at most `most`, and the position of their first byte there.
 struct Row {
   std::uint64_t runs;
   std::uint64_t dst;

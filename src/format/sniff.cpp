@@ -1,4 +1,3 @@
-// Signatures are public facts of the formats named.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/sniff.hpp"
 

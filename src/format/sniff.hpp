@@ -1,4 +1,4 @@
-// Recognises files that are plainly something else, so that the error can say what.
+// Recognizes files of other kinds, to name the kind in the error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace st::format {
 
-// Throws Status::format when the first bytes are those of another kind of file; returns when they say nothing.
-// To be asked only about a file that cannot be a safetensors file: a valid one may begin with any of these bytes.
+// Throws Status::format if the file begins with the signature of another kind of file. To be called only for a file
+// that cannot be a safetensors file: a valid one may begin with any of these bytes.
 void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size);
 
 }  // namespace st::format

@@ -1,11 +1,11 @@
-// What a header says, once it has been read: tensors, metadata and an index by name.
+// The contents of a header: tensors and metadata, each with an index of names.
 //
-// Every format (safetensors, bintensors) is read into this one table, and nothing above src/format knows which it
-// was. A table is filled once, checked, and never changes again. Names and metadata are views into the header
-// bytes themselves wherever the file spells them without escapes; the closing quote is overwritten with a NUL.
+// Every container format is read into this table. A table is filled once, checked, and does not change afterwards.
+// Names and metadata are views into the header's bytes unless they contain escapes; a NUL overwrites the closing quote.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -13,12 +13,128 @@
 #include <string_view>
 #include <vector>
 
+#include "base/compiler.hpp"
 #include "base/dtype.hpp"
-#include "format/name_index.hpp"
 
 namespace st::format {
 
-// 48 bytes, because a hundred thousand of them are written while a user waits.
+std::uint64_t hash_name(std::string_view name, std::uint64_t seed);
+
+// Finds an item by its name: a hash table with open addressing over pairs of (hash, number), 32 bits each. The hash is
+// keyed with a seed that the writer of a file cannot know, so names cannot be made to collide. An Item has name().
+template <class Item>
+class NameIndex {
+ public:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  explicit NameIndex(std::pmr::memory_resource* memory) : slots_(memory) {}
+
+  // Empties the index and makes room for `count` names. Half of the slots stay free, so probes are short.
+  void reset(std::size_t count, std::uint64_t seed) {
+    slots_.clear();
+    slots_.resize(2 * count + 1, Slot{0, kNone});
+    seed_ = seed;
+  }
+
+  // Inserts the item and returns kNone, or returns the number of the item that already has this name.
+  std::uint32_t insert(const Item* items, std::uint32_t number) {
+    return insert_hashed(items, number, hash(items[number].name()));
+  }
+
+  bool empty() const { return slots_.empty(); }  // has no room: reset() was never called
+
+  std::uint32_t hash(std::string_view name) const { return hash(name, seed_); }
+  static std::uint32_t hash(std::string_view name, std::uint64_t seed) {
+    return static_cast<std::uint32_t>(hash_name(name, seed));
+  }
+
+  // Fetches the slot of a name ahead of its use.
+  void prefetch(std::uint32_t hash) const {
+    if (!slots_.empty()) prefetch_to_write(&slots_[first_slot(hash)]);
+  }
+
+  // Like insert(), for an item whose hash is known, from this index or another one with the same seed.
+  std::uint32_t insert_hashed(const Item* items, std::uint32_t number, std::uint32_t hash) {
+    const std::string_view name = items[number].name();
+    Slot& slot = slots_[probe(items, name, hash)];
+    if (slot.number != kNone) return slot.number;
+    slot = {hash, number};
+    return kNone;
+  }
+
+  std::uint32_t find(const Item* items, std::string_view name) const {
+    return slots_.empty() ? kNone : slots_[probe(items, name, hash(name))].number;
+  }
+
+  // ---- for several threads: make_room(), then all parts at the same time, then insert_hashed() for the names they rej
+
+  static constexpr std::size_t kParts = 8;
+  static std::size_t part_of(std::uint32_t hash) { return hash >> 29; }
+
+  // Like reset(), but part() empties the slots of each part.
+  void make_room(std::size_t count, std::uint64_t seed) {
+    slots_.clear();
+    slots_.resize((2 * count / kParts + 1) * kParts);  // so that no slot belongs to two parts
+    seed_ = seed;
+  }
+
+  class Part {
+   public:
+    // For a hash of this part. Returns false if insert_hashed() must decide: the name may be there already, or its slot
+    // is after the end of the part.
+    bool insert(std::uint32_t hash, std::uint32_t number) {
+      for (std::size_t at = index_->first_slot(hash); at < end_; ++at) {
+        Slot& slot = index_->slots_[at];
+        if (slot.number == kNone) {
+          slot = {hash, number};
+          return true;
+        }
+        if (slot.hash == hash) return false;
+      }
+      return false;
+    }
+
+   private:
+    friend NameIndex;
+    Part(NameIndex& index, std::size_t end) : index_(&index), end_(end) {}
+
+    NameIndex* index_;
+    std::size_t end_;
+  };
+
+  Part part(std::size_t i) {
+    const std::size_t size = slots_.size() / kParts;
+    std::fill_n(slots_.data() + i * size, size, Slot{0, kNone});
+    return Part(*this, (i + 1) * size);
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t hash;
+    std::uint32_t number;  // kNone: free
+
+    Slot() {}  // uninitialized: part() empties them
+    Slot(std::uint32_t of_name, std::uint32_t of_item) : hash(of_name), number(of_item) {}
+  };
+
+  std::size_t first_slot(std::uint32_t hash) const {
+    return static_cast<std::size_t>((std::uint64_t{hash} * slots_.size()) >> 32);
+  }
+
+  // Returns the slot that holds the name, or the free slot where it belongs.
+  std::size_t probe(const Item* items, std::string_view name, std::uint32_t hash) const {
+    std::size_t at = first_slot(hash);
+    while (slots_[at].number != kNone && !(slots_[at].hash == hash && items[slots_[at].number].name() == name)) {
+      if (++at == slots_.size()) at = 0;
+    }
+    return at;
+  }
+
+  std::pmr::vector<Slot> slots_;
+  std::uint64_t seed_ = 0;
+};
+
+// 48 bytes, because opening a large model writes a hundred thousand of them.
 struct Tensor {
   const void* owner = nullptr;          // HeaderOptions::owner
   const char* name_text = nullptr;      // NUL-terminated
@@ -33,7 +149,7 @@ struct Tensor {
   std::span<const std::uint64_t> shape() const { return {dims, rank}; }
   Dtype dtype() const { return static_cast<Dtype>(dtype_number); }
   std::uint64_t bytes() const { return end - begin; }
-  // As in the file. The name of a dtype that this build does not know lies behind the address in dims[rank].
+  // As in the file. For a dtype that this build does not know, dims[rank] is the address of its name.
   const char* dtype_name() const;
 };
 static_assert(kDtypes.size() <= 1U << 5, "a dtype's number no longer fits in Tensor");
@@ -60,7 +176,7 @@ struct Table {
   explicit Table(std::pmr::memory_resource* memory)
       : arena(memory), tensors(memory), metadata(memory), index(memory), metadata_index(memory) {}
 
-  // Forgets what a header said, before another is read. The indexes are made anew by whoever reads it.
+  // Empties the table before another header is read, except for the indexes, which the reader rebuilds.
   void clear();
 };
 

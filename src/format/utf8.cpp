@@ -1,5 +1,5 @@
-// simdjson's validator, which chooses its kernel for the processor at run time and reads the header at the speed of
-// memory. It only says whether the text is UTF-8; the place of a fault is found by validating ever shorter parts.
+// Uses simdjson's validator, which chooses its kernel for the processor at run time. It only returns whether a text is
+// UTF-8. first_not_utf8() finds the position by validating shorter and shorter parts.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/utf8.hpp"
 
@@ -24,7 +24,7 @@ namespace {
 bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
 std::size_t first_not_utf8(std::string_view text) {
-  std::size_t good = 0;  // everything before is UTF-8
+  std::size_t good = 0;  // all bytes before it are UTF-8
   for (std::size_t step = std::size_t{1} << 20; step >= 4; step /= 16) {
     while (text.size() - good > step) {
       std::size_t n = step;

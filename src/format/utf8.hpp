@@ -1,4 +1,4 @@
-// Strict UTF-8, all of a text at once: no surrogates, no overlong forms.
+// Validates UTF-8: no surrogates, no overlong forms.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,13 +10,13 @@ namespace st::format {
 
 bool is_utf8(std::string_view text);
 
-// Where the first bad byte is, in a text that is not UTF-8.
+// Returns the position of the first bad byte in a text that is not UTF-8.
 std::size_t first_not_utf8(std::string_view text);
 
-// Throws Status::utf8 with the place of the first bad byte. `document` begins at byte `origin` of its file.
+// Throws Status::utf8 with the offset of the first bad byte. `document` begins at byte `origin` of its file.
 void require_utf8(std::string_view text, std::uint64_t origin, std::string_view document);
 
-// The simdjson this was compiled with.
+// The version of simdjson that the library was compiled with.
 struct LibraryVersion {
   int major_number;
   int minor_number;

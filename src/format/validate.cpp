@@ -1,6 +1,6 @@
-// What makes a file safe to read: ranges in order chain from 0 to exactly the end of the data, and each is as long
-// as its shape and dtype say, in arithmetic that cannot wrap. A hole, an overlap, an alias or a byte left over
-// breaks the chain.
+// These checks make a file safe to read. Sorted ranges follow one another from 0 to exactly the end of the data. Each
+// has the length that its shape and dtype give, in arithmetic that cannot wrap. So there is no hole, overlap, alias or
+// unused byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/validate.hpp"
 
@@ -38,7 +38,7 @@ std::string shape_text(const Tensor& tensor) {
           tensor.end, what, expected);
 }
 
-// A dtype that this build does not know is whatever the file spells.
+// The name of an unknown dtype comes from the file.
 std::string dtype_text(const Tensor& tensor) {
   if (tensor.dtype() == Dtype::unknown) return in_quotes(tensor.dtype_name());
   return std::string(tensor.dtype_name());
@@ -97,7 +97,7 @@ bool sort_by_data(Table& table) {
 void validate(const Table& table, std::uint64_t file_size, FaultSink& faults) {
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {
-    // Where the tensor begins, as far as that is inside the file at all.
+    // The beginning of the tensor, if it is inside the file.
     const std::uint64_t offset =
         tensor.begin <= file_size - table.data_begin ? table.data_begin + tensor.begin : file_size;
     faults.report_from([&] { check_place(tensor, end, offset); }, tensor.name());

@@ -7,11 +7,11 @@
 
 namespace st::format {
 
-// Puts tensors in data order: by (begin, end), ties by name. true when they stood otherwise.
+// Sorts tensors into data order: by (begin, end), ties by name. Returns whether their order changed.
 bool sort_by_data(Table& table);
 
-// Checks each tensor, then the end of the file. `table` is in data order. After a fault that is collected, the next
-// tensor is expected at the furthest end so far, so one wrong tensor gives one finding or two.
+// Checks each tensor, then the end of the file. `table` is in data order. After a collected error, the next tensor is
+// expected at the largest end so far, so one wrong tensor gives one or two findings.
 void validate(const Table& table, std::uint64_t file_size, FaultSink& faults);
 
 }  // namespace st::format

@@ -163,6 +163,11 @@ TEST_P(EachFormat, RoundsRandomFloatsToTheNearest) {
   }
 }
 
+TEST_P(EachFormat, HasItsSmallestNormalNumberInTheTable) {
+  const Format& format = GetParam();
+  EXPECT_EQ(info(format.dtype).smallest_normal, std::ldexp(1, 1 - format.bias));
+}
+
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
 // Every pattern of 16 bits, and F32 and F64 of any exponent.
@@ -183,8 +188,11 @@ std::vector<std::byte> many_values(std::size_t count) {
 TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
   constexpr std::size_t kCount = (1U << 16) + 13;
   const std::vector<std::byte> values = many_values(kCount);
-  std::vector<Dtype> dtypes{Dtype::F64, Dtype::F32, Dtype::F8_E8M0};
-  for (const Format& format : kFormats) dtypes.push_back(format.dtype);
+  std::vector<Dtype> dtypes;
+  for (const DtypeInfo& each : kDtypes) {
+    if (each.convertible) dtypes.push_back(each.dtype);
+  }
+  EXPECT_EQ(dtypes.size(), kFormats.size() + 3);  // F32, F64 and F8_E8M0
   for (const Dtype from : dtypes) {
     for (const Dtype to : dtypes) {
       const std::size_t width = info(to).bits / 8;

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace st {
 namespace {
@@ -35,6 +37,22 @@ TEST(DtypeName, EachIsFoundAndNoneThatDiffersInAByteOrInLength) {
         EXPECT_EQ(dtype_from_name(other), expected(other)) << name << ' ' << at << ' ' << byte;
       }
     }
+  }
+}
+
+// The columns that tests of their users do not cover.
+TEST(DtypeTable, HasARowOfUniqueNamesForEachDtype) {
+  std::set<unsigned> orders;
+  std::set<std::string_view> names;
+  for (const DtypeInfo& known : kDtypes) {
+    if (known.dtype == Dtype::unknown) continue;
+    EXPECT_TRUE(orders.insert(known.write_order).second) << known.name;
+    EXPECT_LT(known.write_order, kDtypes.size() - 1) << known.name;
+    for (const std::string_view name : {known.name, known.numpy, known.torch}) {
+      EXPECT_TRUE(name.empty() || names.insert(name).second) << name;
+    }
+    const std::size_t digits = known.numpy.size() > 1 ? static_cast<std::size_t>(known.numpy[1] - '0') : 0;
+    EXPECT_TRUE(known.numpy.empty() || digits * 8 == known.bits) << known.name;
   }
 }
 

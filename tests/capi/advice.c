@@ -9,7 +9,7 @@
 
 static int calls, file_calls, last_advice;
 
-/* These stand before the C library's, also for the library. Both have the same numbers. */
+/* These replace the C library's functions, for libsafetensors too. Both have the same constants. */
 int madvise(void *address, size_t length, int advice) {
   ++calls;
   last_advice = advice;
@@ -32,8 +32,8 @@ static void advise(const st_tensor *const *tensors, st_advice advice) {
   st_tensor_advise(tensors, 2, advice);
 }
 
-/* The page cache of a file that is read is emptied through its descriptor; a file that may be mapped later is left alone,
- * since others share its pages. */
+/* For a file that is read, the page cache is emptied through the descriptor. A file that may be mapped later is left
+ * alone, since other processes share its pages. */
 static void of_files_that_are_not_mapped(void) {
   static const struct {
     st_io io;
@@ -53,7 +53,7 @@ static void of_files_that_are_not_mapped(void) {
   }
 }
 
-/* A length of 0 means up to the end of the file to the system: the pages of all tensors after it. */
+/* For the system, a length of 0 means to the end of the file: the pages of all later tensors. */
 static void of_an_empty_tensor(void) {
   const st_open_options options = test_mode(ST_IO_READ);
   test_bytes bytes = test_file(

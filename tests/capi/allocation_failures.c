@@ -1,6 +1,6 @@
-/* Each allocation and each mapping fails once, and then all from there on, for every function that needs memory: the
- * call says so or does without, and no memory, mapping, descriptor or file is left behind. The same call is then made
- * again, with memory, and the rest of the work after it: the result must be that of a run in which nothing failed.
+/* For every function that needs memory, each allocation and each mapping is made to fail: first alone, then with all later
+ * ones. The call must fail or succeed without it, and leave no memory, mapping, descriptor or file behind. The call is
+ * then repeated with memory, followed by the rest of the work. The result must be the same as without a failure.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -26,10 +26,10 @@ enum { ROWS = 600, COLUMNS = 4096, MATRIX = ROWS * COLUMNS, SHARDS = 3, MANY = 7
 static st_file *model;          /* model.safetensors, mapped */
 static st_file *unmapped;       /* the same with ST_IO_READ */
 static test_bytes model_bytes;  /* and its bytes */
-static unsigned char *received; /* MATRIX bytes for whoever reads */
+static unsigned char *received; /* MATRIX bytes to read into */
 static st_error error;
 
-/* What an act says when its call succeeded and did not do its work. */
+/* The error of an act whose call succeeded without doing its work. */
 enum { WRONG = -1 };
 
 static st_status worked(int holds) { return holds ? ST_OK : WRONG; }
@@ -38,7 +38,7 @@ static int is_about_memory(st_status status) {
   return status == ST_ERR_NO_MEMORY || (status > 0 && error.os_error == ENOMEM);
 }
 
-/* Whether a call found no memory. There is memory from then on. */
+/* Whether a call failed for lack of memory. After that, memory is available. */
 static int found_no_memory(st_status status) {
   if (!is_about_memory(status)) return 0;
   memory_disarm();
@@ -46,7 +46,7 @@ static int found_no_memory(st_status status) {
   return 1;
 }
 
-/* Makes a call of an object unless an earlier one failed, and makes it again if it found no memory. */
+/* Makes a call unless an earlier call failed. Repeats it if there was no memory. */
 #define CALL(status, call)                          \
   do {                                              \
     if ((status) != ST_OK) break;                   \
@@ -54,7 +54,7 @@ static int found_no_memory(st_status status) {
     if (found_no_memory(status)) (status) = (call); \
   } while (0)
 
-/* What the act made: the listing of a file, or the bytes of one. The same in each run. */
+/* The result of the act: the listing or the bytes of a file. The same in each run. */
 static uint64_t result;
 
 static void add_to_result(const void *bytes, size_t n) {
@@ -166,7 +166,7 @@ static st_status open_memory(void) {
   const st_status status = st_open_memory(model_bytes.data, model_bytes.size, release, NULL, NULL, &out, &error);
   if (status == ST_OK) add_listing(out);
   st_free(out);
-  return released == 1 ? status : WRONG; /* also when opening fails */
+  return released == 1 ? status : WRONG; /* even if opening fails */
 }
 
 static st_status open_descriptor(void) {
@@ -235,7 +235,7 @@ static st_status header_of(void) {
 
 /* ---- handing on ----------------------------------------------------------------------------------------------------- */
 
-/* A file of its own, so that there is no mapping yet. */
+/* Its own file, which has no mapping yet. */
 static st_status list_with(st_io io) {
   const st_open_options options = test_mode(io);
   st_tensor_list *list = NULL;
@@ -382,7 +382,7 @@ static st_status buffer_at_once(void) { return buffer(5000000, 0, 1); }
 static st_status buffer_on_threads(void) { return buffer((uint64_t)65 << 20, 0, 4); }
 static st_status buffer_lazy(void) { return buffer(5000000, ST_BUFFER_LAZY, 0); }
 
-/* ---- writing: the target is there whole, with what the call was to write, or has what it had ---------------------------- */
+/* ---- writing: the target has the new content or is unchanged ------------------------------------------------------- */
 
 static int target_is(const char *what) {
   const st_open_options options = test_mode(ST_IO_MAP);
@@ -414,7 +414,7 @@ static void reset_target(void) {
   test_release(&file);
 }
 
-/* Whether a call after st_writer_begin failed: that ends the writer, and each later call returns the same. */
+/* Whether a call after st_writer_begin failed. That ends the writer: later calls return the same error. */
 static st_status ended(st_writer *writer, size_t index, st_status status) {
   const st_error first = error;
   if (!found_no_memory(status)) return status;
@@ -423,7 +423,7 @@ static st_status ended(st_writer *writer, size_t index, st_status status) {
   return strcmp(error.message, first.message) == 0 ? status : WRONG;
 }
 
-/* A caller's string, which is overwritten by the next. */
+/* A string of the caller, overwritten by the next one. */
 static const char *brief(const char *text) {
   static char room[64];
   memset(room, '?', sizeof room);
@@ -476,7 +476,7 @@ static st_status write_with(uint32_t flags, st_format format) {
   return status;
 }
 
-/* Whether no pair of a copy is set where one found no memory. */
+/* A copy that runs out of memory must set no pair. */
 static st_status copy_metadata(void) {
   st_writer *writer = NULL;
   st_file *file = NULL;
@@ -507,7 +507,7 @@ static void limit_files(rlim_t bytes) {
   CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
-/* A put that could not write ends the writer, even where there is no memory to remember why. */
+/* A put that could not write ends the writer, even without memory to store the error. */
 static st_status write_over_the_limit(void) {
   static const uint64_t kShape[] = {65536};
   static const unsigned char kData[65536] = {1};
@@ -550,7 +550,7 @@ typedef struct test_case {
   const char *name;
   st_status (*act)(void);
   void (*prepare)(void);
-  int every; /* 0: each allocation; else one in so many, for what repeats itself */
+  int every; /* 0: every allocation; otherwise every nth, for repetitive work */
 } test_case;
 
 static const test_case kCases[] = {
@@ -664,7 +664,7 @@ static long run_once(const test_case *test, long fails_at, int from_there) {
 static void each_allocation_fails(const test_case *test) {
   int from_there;
   long points = 0;
-  run_once(test, 0, 0); /* what is made once for the process is made now */
+  run_once(test, 0, 0); /* makes the allocations that happen once per process */
   for (from_there = 0; from_there <= 1; ++from_there) {
     long at = 1;
     for (; run_once(test, at, from_there) >= at; at += test->every != 0 ? test->every : 1) ++points;
@@ -677,7 +677,7 @@ static void *wait_for_all(void *barrier) {
   return NULL;
 }
 
-/* The C library keeps the stacks of ended threads, and memory with each: so many are kept from now on. */
+/* The C library keeps the stacks and memory of ended threads. From now on, it keeps this many. */
 static void keep_stacks(void) {
   pthread_t threads[THREADS];
   pthread_barrier_t barrier;

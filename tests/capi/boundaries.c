@@ -1,5 +1,5 @@
-/* Tensors that begin, end or reach over 2^31, 2^32 and 2^63 are read at the right place, up to a source of 2^64-1 bytes:
- * the most that a size can say. The source keeps no byte: every byte is made from its offset.
+/* Tensors that begin at, end at or cross 2^31, 2^32 and 2^63 are read at the right offset, up to a source of 2^64-1 bytes,
+ * the largest size. The source stores nothing: it computes every byte from its offset.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 
@@ -9,7 +9,7 @@ typedef struct huge {
   unsigned char front[8 + 8000 + 1000];
   size_t front_size;
   uint64_t size;
-  int beyond; /* reads that did not lie inside */
+  int beyond; /* reads out of bounds */
 } huge;
 
 static unsigned char byte_at(uint64_t offset) {
@@ -27,7 +27,7 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
 
 enum { NEAR = 16, HEADER = 8000 };
 
-/* A tensor has less than 2^64 bits, so that it takes several to fill what lies between. */
+/* A tensor has less than 2^64 bits, so several are needed to fill the space. */
 static size_t add_fill(char *header, size_t at, const char *name, uint64_t begin, uint64_t end) {
   const uint64_t most = (uint64_t)1 << 60;
   unsigned n = 0;
@@ -90,7 +90,7 @@ static void read_near(uint64_t place, uint64_t size, const char *name) {
   st_free(out);
 }
 
-/* One byte more than the source has, at its end. */
+/* One byte beyond the end of the source. */
 static void refused_beyond(uint64_t size, const char *name) {
   huge given;
   st_source source = ST_INIT(st_source);

@@ -1,5 +1,5 @@
-/* A file may be cut, replaced, removed or overwritten while it is open, and the working directory may change. Reading
- * then gives the bytes of the file that was opened or an error: never another file's bytes, and never a signal.
+/* While a file is open, it may be truncated, replaced, removed or overwritten, and the working directory may change.
+ * Reading then returns the bytes of the open file or an error: never the bytes of another file, and never a signal.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -65,7 +65,7 @@ static void change_directory(void) { CHECK(chdir("elsewhere") == 0); }
 static const struct {
   const char *name;
   void (*happens)(void);
-  int still_readable; /* the bytes that were opened are still to be had */
+  int still_readable; /* the open file's bytes are still available */
 } kEvents[] = {
     {"nothing", NULL, 1},
     {"the file is cut", cut, 0},
@@ -105,7 +105,7 @@ static void reading_after(size_t i, st_io io) {
   unlink("renamed");
 }
 
-/* A view is the file itself: what stays mapped stays what it was when another file takes the name. */
+/* A view is the file itself: the mapping does not change when another file gets the name. */
 static void a_view_outlives_its_name(void) {
   save("model", 'A');
   st_file *file = open_model("model", ST_IO_MAP);
@@ -116,7 +116,7 @@ static void a_view_outlives_its_name(void) {
   st_free(file);
 }
 
-/* By a path that was relative when it was used. */
+/* By a relative path, resolved when it was used. */
 static void a_path_is_kept_as_it_was_given(void) {
   save("elsewhere/model", 'C');
   st_file *file = open_model("elsewhere/../elsewhere/model", ST_IO_MAP);

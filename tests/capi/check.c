@@ -1,4 +1,4 @@
-/* st_check reports all that is wrong with files, indexes and shards, and what st_open takes has notes at most.
+/* st_check reports every error of files, indexes and shards. A file that st_open accepts has only notes.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #if !defined(_WIN32)
@@ -60,8 +60,9 @@ static void of_one_file(void) {
   static const expected faults[] = {{ST_ERR_OFFSETS, 0, "bad.safetensors", "a", "leave a hole"},
                                     {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "takes 2 bytes"},
                                     {ST_ERR_COVERAGE, 0, "bad.safetensors", NULL, "3 more bytes"}};
-  static const expected notes[] = {{ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "is not spelled"},
-                                   {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
+  static const expected notes[] = {
+      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "differs from the spelling"},
+      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
   static const expected short_file[] = {{ST_ERR_TRUNCATED, 0, "short.safetensors", NULL, ""}};
   save("good.safetensors", ONE("a"), 2);
   report_is("good.safetensors", NULL, NULL, 0);
@@ -76,10 +77,10 @@ static void of_one_file(void) {
 static void of_a_model(void) {
   static const expected faults[] = {
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", NULL, "shard 'm-3.safetensors' is missing"},
-      {ST_ERR_SHARD, 0, "m-2.safetensors", "a", "is in two shards"},
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", "b", "tensor 'b' is not in its shard 'm-1.safetensors'"},
       {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' is given twice"},
-      {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed by the index"}};
+      {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed by the index"},
+      {ST_ERR_SHARD, 0, "m-2.safetensors", "a", "is in two shards"}};
   static const expected note[] = {
       {ST_ERR_SHARD, ST_FINDING_NOTE, "m.safetensors.index.json", NULL, "total_size is '9', the tensors have 4 bytes"}};
   static const expected no_json[] = {{ST_ERR_JSON, 0, "m.safetensors.index.json", NULL, ""}};
@@ -109,7 +110,7 @@ static void of_a_model(void) {
   report_is("m.safetensors.index.json", NULL, no_json, 1);
 }
 
-/* What was read of it before its fault is not held against shards that were not opened. */
+/* The entries read before its error are not compared with shards that were not opened. */
 static void of_an_index_with_a_fault_behind_its_entries(void) {
   static const expected twice[] = {
       {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", NULL, "weight_map is given twice"}};
@@ -117,7 +118,7 @@ static void of_an_index_with_a_fault_behind_its_entries(void) {
   report_is("m.safetensors.index.json", NULL, twice, 1);
 }
 
-/* Nothing is said of the sum where not all headers can be read. */
+/* The sum is not checked if not all headers can be read. */
 static void of_a_total_size_beside_a_faulty_shard(void) {
   static const expected fault[] = {{ST_ERR_TRUNCATED, 0, "s-2.safetensors", NULL, ""}};
   save("s-1.safetensors", ONE("a"), 2);
@@ -126,7 +127,7 @@ static void of_a_total_size_beside_a_faulty_shard(void) {
   report_is("m.safetensors.index.json", NULL, fault, 1);
 }
 
-/* Beside a faulty index, shards are what is numbered as those of its model: not the faulty files of other names. */
+/* Next to an invalid index, only files numbered as shards of its model are shards, not other invalid files. */
 static void of_the_shards_beside_a_faulty_index(void) {
   static const expected faults[] = {{ST_ERR_JSON, 0, "n.safetensors.index.json", NULL, ""},
                                     {ST_ERR_TRUNCATED, 0, "n-00002-of-00002.safetensors", NULL, ""}};
@@ -137,7 +138,7 @@ static void of_the_shards_beside_a_faulty_index(void) {
   report_is("n.safetensors.index.json", NULL, faults, 2);
 }
 
-/* Unlike shards, an index may be anywhere: it is what the caller named. */
+/* Unlike shards, an index may be anywhere: the caller named it. */
 static void of_an_index_behind_a_link(void) {
 #if !defined(_WIN32)
   static const char index[] = "{\"weight_map\":{\"a\":\"l-1.safetensors\"}}";
@@ -150,7 +151,7 @@ static void of_an_index_behind_a_link(void) {
 #endif
 }
 
-/* A fault that the caller's flags do not take, beside what they take. */
+/* An error that the caller's flags do not accept, next to one that they accept. */
 static void by_the_flags_of_opening(void) {
   static const expected end[] = {{ST_ERR_COVERAGE, 0, "x.safetensors", NULL, "1 more byte"}};
   st_open_options options = ST_INIT(st_open_options);
@@ -185,7 +186,7 @@ static void of_more_than_is_told(void) {
   free(header);
 }
 
-/* Of the two limits the smaller one. */
+/* The smaller of the two limits. */
 static void by_the_limit_of_an_index(void) {
   static const char kIndex[] =
       "{\"metadata\":{\"total_size\":2},                              \"weight_map\":{\"a\":\"good.safetensors\"}}";

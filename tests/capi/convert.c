@@ -1,5 +1,5 @@
-/* What st_convert takes and refuses, at every alignment and length; base/convert_test has the values, and
- * reference/convert.py those of ml_dtypes.
+/* What st_convert accepts and rejects, at every alignment and length. base/convert_test checks the values, and
+ * reference/convert.py compares them with ml_dtypes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -47,8 +47,8 @@ static void wrong_arguments(void) {
   CHECK(st_convert(ST_F16, &value, ST_F64, &value, SIZE_MAX / 8 + 1, &err) == ST_ERR_OVERFLOW);
 }
 
-/* From each dtype to each, every length up to some vectors and blocks, and each alignment: nothing beside dst is written,
- * and every element is what it is alone. */
+/* All pairs of dtypes, every length up to some vectors and blocks, and each alignment: nothing outside of dst is written,
+ * and every element has the same value as if converted alone. */
 static void any_length_and_alignment(void) {
   static const size_t lengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 100, 1023, 1024, 1025, 2049, 4096};
   static unsigned char from[ROOM], to[ROOM], one[16];
@@ -72,7 +72,7 @@ static void any_length_and_alignment(void) {
   }
 }
 
-/* Of bytes, so that the test is the same on a big-endian machine. */
+/* In bytes, for big-endian machines. */
 static void elements_are_little_endian(void) {
   const unsigned char f16[] = {0x00, 0x3C, 0x00, 0xC1}; /* 1, -2.5 */
   const unsigned char f32[] = {0x00, 0x00, 0x80, 0x3F, 0x00, 0x00, 0x20, 0xC0};
@@ -93,7 +93,7 @@ static void elements_are_little_endian(void) {
   }
 }
 
-/* Between the machine's order and that of elements. */
+/* Converts between the byte order of the machine and the order of elements. */
 static void turn(void *elements, size_t n, size_t width) {
   const uint16_t probe = 1;
   unsigned char *const bytes = (unsigned char *)elements;

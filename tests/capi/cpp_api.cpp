@@ -1,6 +1,6 @@
-// The C++ header, used as a program of a stranger uses it: on a file, on memory, on a descriptor and on callbacks.
+// The C++ header as a user's program uses it: with a file, memory, a descriptor and callbacks.
 //
-// Without a test framework, like all of this folder: nothing but the public headers is needed to build it.
+// Like all tests in this directory, it needs only the public headers, and no test framework.
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.hpp>
 
@@ -34,7 +34,7 @@ void expect(bool holds, const char* what) {
   ++faults;
 }
 
-// Runs `body` and hands back the status it throws; ST_OK when it throws nothing.
+// Runs `body`. Returns the status that it throws, or ST_OK.
 template <class Body>
 st_status status_of(const Body& body, std::string* message = nullptr, std::optional<std::uint64_t>* offset = nullptr) {
   try {
@@ -68,7 +68,7 @@ std::string sample() {
   std::memcpy(data.data() + 16, b, 4);
   std::memcpy(data.data() + 20, &i, 2);
   data[22] = 7;
-  // Spaces behind the header, so that the data is aligned for every type.
+  // Spaces after the header align the data for every type.
   return file_bytes(header + std::string((16 - (8 + header.size()) % 16) % 16, ' '), data);
 }
 
@@ -164,7 +164,7 @@ void check_memory() {
          "7 bytes");
   expect(bytes.use_count() == 1, "the owner is released when opening fails");
 
-  // One byte further on, nothing is aligned any more.
+  // One byte later, nothing is aligned.
   const std::string shifted = " " + *bytes;
   const auto file = safetensors::SafeOpen::from_memory(shifted.data() + 1, bytes->size());
   const auto* base = reinterpret_cast<const char*>(file.get_tensor("w").data());
@@ -179,7 +179,7 @@ void check_descriptor(const std::string& path) {
   const int fd = ::open(inside.c_str(), O_RDONLY | O_CLOEXEC);
   const int whole = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   check_content(safetensors::SafeOpen::from_fd(test_handle(whole)));
-  ::close(whole);  // or Windows would let nobody replace the file
+  ::close(whole);  // while it is open, Windows does not replace the file
   const auto file = safetensors::SafeOpen::from_fd(test_handle(fd), 4, sample().size());
   ::close(fd);
   expect(file.get_tensor("w").read<float>()[3] == 4, "a file inside a file, after the descriptor is closed");
@@ -322,7 +322,7 @@ void check_buffer() {
   expect(status_of([] { safetensors::Buffer huge(UINT64_MAX / 2); }) == ST_ERR_NO_MEMORY, "too much memory");
 }
 
-// A vector that is gone before finish() reads it is refused by the compiler, one that is kept is not.
+// The compiler rejects a vector that is destroyed before finish() reads it.
 template <class Values>
 constexpr bool kCanBeAdded = requires(safetensors::Writer& writer) {
   writer.add("x", std::declval<Values>());

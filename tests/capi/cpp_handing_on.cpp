@@ -1,4 +1,4 @@
-// What the C++ header hands on to other libraries: lists in columns, converted values and DLPack.
+// Tensors for other libraries through the C++ header: lists in columns, converted values and DLPack.
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.hpp>
 
@@ -69,7 +69,7 @@ void a_list_keeps_the_file_open(const std::string& bytes) {
   expect(watched.expired(), "until it is gone");
 }
 
-// As elements are in files and in memory, on every machine.
+// Little-endian, as elements are in files and in memory on every machine.
 template <class T>
 std::vector<T> little_endian(std::vector<T> values) {
   if constexpr (std::endian::native == std::endian::big) {

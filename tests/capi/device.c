@@ -1,10 +1,10 @@
-/* A device as a C program makes one, and what opening one says where there is no driver.
+/* A device made by a C program, and the error of opening a device without a driver.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 enum { kRows = 300, kColumns = 7000, kMostCopies = 4096 };
 
-/* Its memory is the host's, and it copies when it is waited for. With threads = 1 nothing of it needs a lock. */
+/* Its memory is host memory, and wait() makes the copies. With threads = 1 it needs no lock. */
 typedef struct machine {
   st_device_copy copies[kMostCopies];
   size_t ends[kMostCopies]; /* of the copies of each mark */
@@ -105,7 +105,7 @@ static void test_a_plan(const st_file *file, uint64_t staging_bytes) {
   CHECK(self.closed == 1 && self.slots == 0);
 }
 
-/* A machine may have a driver. Where it has none, nothing has happened. */
+/* The machine may have a driver. Without one, *out is unchanged. */
 static void test_no_driver(st_status (*open_device)(const st_device_options *, st_device **, st_error *)) {
   st_device *device = NULL;
   st_device_options options = ST_INIT(st_device_options);

@@ -1,4 +1,4 @@
-/* What st_tensor_to_dlpack makes of every dtype and every kind of file: views and copies, marks, lifetimes, refusals.
+/* st_tensor_to_dlpack for every dtype and every kind of file: views and copies, marks, lifetimes, errors.
  *
  * tests/reference/dlpack.py hands them to real consumers.
  * SPDX-License-Identifier: Apache-2.0 */

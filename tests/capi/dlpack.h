@@ -1,4 +1,4 @@
-/* The structs of DLPack as a consumer sees them, from its specification and not from the library's own.
+/* The structs of DLPack, written from its specification, independent of the library's.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ST_TEST_DLPACK_H
 #define ST_TEST_DLPACK_H

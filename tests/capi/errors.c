@@ -1,5 +1,5 @@
-/* Each fault of a file gives its own status, points at the place, and is put into words that name the tensor and the
- * numbers. In the texts '^' stands before the byte that the error must point at, and is not part of the header.
+/* Each error in a file has its own status, its offset, and a message that names the tensor and the values. In the headers
+ * below, '^' marks the byte at the expected offset and is removed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -41,7 +41,7 @@ static const struct {
     {"a stray continuation byte", "{\"a^\x80\":1}", 0, 0, ST_ERR_UTF8, AT_MARK, "0x80"},
     {"bad UTF-8 in the padding", "{}   ^\xFF", 0, 0, ST_ERR_UTF8, AT_MARK, "0xff"},
     {"a surrogate in UTF-8", "{\"^\xED\xA0\x80\":1}", 0, 0, ST_ERR_UTF8, AT_MARK, "0xed"},
-    /* JSON, but no header */
+    /* JSON, but not a header */
     {"an array", "^[]", 0, 0, ST_ERR_SCHEMA, AT_MARK, "object"},
     {"an entry that is a number", "{\"a\":^1}", 0, 0, ST_ERR_SCHEMA, AT_MARK, "'a'"},
     {"an entry as an array", "{\"a\":^[\"F32\",[1],[0,4]]}", 4, 0, ST_ERR_SCHEMA, AT_MARK, "'a'"},
@@ -76,7 +76,7 @@ static const struct {
      ST_ERR_DTYPE, AT_MARK, "'F33'"},
     {"a dtype in lower case", "{\"a\":{\"dtype\":^\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0, ST_ERR_DTYPE,
      AT_MARK, "'f32'"},
-    /* numbers that do not fit together */
+    /* inconsistent numbers */
     {"a hole in front", "{\"h.0.w\":" ENTRY("U8", "[4]", "[4,8]") "}", 8, 0, ST_ERR_OFFSETS, IN_DATA(4), "'h.0.w'"},
     {"offsets that run backwards", "{\"h.0.w\":" ENTRY("U8", "[8]", "[0,8]") ",\"b\":" ENTRY("U8", "[8]", "[8,0]") "}",
      8, 0, ST_ERR_OFFSETS, IN_DATA(8), "8..0"},
@@ -184,7 +184,7 @@ static void other_kinds_of_file(void) {
   }
 }
 
-/* What is valid is opened, whatever its first bytes look like: 0x4B50 + 0x0403<<16 is a zip's signature and a length. */
+/* Valid files are opened, whatever their first bytes look like: a length of 0x04034B50 is the signature of a zip. */
 static void a_header_whose_length_looks_like_a_zip(void) {
   const size_t length = 0x04034B50;
   char *header = test_alloc(length);
@@ -199,7 +199,7 @@ static void a_header_whose_length_looks_like_a_zip(void) {
   free(header);
 }
 
-/* A source may be as long as it likes, without a disk. */
+/* A source can have any length, without a disk. */
 static int32_t read_header_only(void *ctx, uint64_t offset, void *dst, size_t n) {
   const test_bytes *file = ctx;
   memset(dst, 0, n);

@@ -1,4 +1,4 @@
-// What a callback of C++ throws does not leave the library: it is a status, and its words are the message.
+// An exception from a C++ callback does not leave the library: it becomes a status with its message.
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.h>
 
@@ -55,8 +55,8 @@ std::string sample() {
   return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + "data";
 }
 
-// libc++ compares types by their addresses: where the library has a copy of it in itself, as the packages for musl and
-// macOS, the program's exceptions are unknown to it.
+// libc++ compares types by their addresses. A library with its own libc++, for example in the packages for musl and
+// macOS, does not recognize the program's exceptions.
 bool knows_types_of_program() {
 #ifdef _LIBCPP_VERSION
   Thrower thrower{Thrower::standard, "words", sample()};
@@ -111,7 +111,7 @@ bool is_utf8_of(const std::string& text, const std::string& letter) {
   return whole == text;
 }
 
-// As much of the message as there is room for, whole characters only, and never a byte behind the struct.
+// As many whole characters of the message as the struct can hold, and never a byte after the struct.
 void a_message_of_any_length_fits_into_an_error_of_any_size() {
   constexpr std::size_t kMessageAt = offsetof(st_error, message);
   for (const std::string letter : {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}) {

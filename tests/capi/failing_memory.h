@@ -1,4 +1,4 @@
-/* Memory that fails on demand: this program's malloc and mmap stand before the C library's, for the shared library too.
+/* Memory that fails on demand: this program's malloc and mmap replace the C library's, for libsafetensors too.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ST_TEST_FAILING_MEMORY_H
 #define ST_TEST_FAILING_MEMORY_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TEST_FAILING_MEMORY 0 /* a sanitizer's own allocator stands there */
+#define TEST_FAILING_MEMORY 0 /* a sanitizer has its own allocator */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define TEST_FAILING_MEMORY 0
@@ -102,7 +102,7 @@ void free(void *block) {
 
 static void *memory_map(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
   if (memory_fails(0)) return MAP_FAILED;
-#if defined(__s390x__) /* whose call takes its arguments in memory */
+#if defined(__s390x__) /* whose system call takes its arguments in memory */
   const uint64_t arguments[] = {(uintptr_t)address, size,         (uint64_t)protection,
                                 (uint64_t)flags,    (uint64_t)fd, (uint64_t)offset};
   const long mapped = syscall(SYS_mmap, arguments);

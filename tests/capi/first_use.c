@@ -1,4 +1,4 @@
-/* A process whose first call of the library meets exhausted memory gets ST_ERR_NO_MEMORY, and does not end.
+/* If memory is exhausted at the first call of the library, the call returns ST_ERR_NO_MEMORY and the process continues.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ static st_status write_name(const test_bytes *file) {
   return status;
 }
 
-/* Returns the wait status of a new process, whose only call is this. */
+/* Returns the wait status of a new process that makes only this call. */
 static int in_new_process(st_status (*act)(const test_bytes *), const test_bytes *file, long fails_at, int from_there) {
   int ended = 0;
   fflush(NULL);

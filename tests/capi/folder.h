@@ -1,4 +1,4 @@
-/* A folder of a test's own, entered and in the end removed, for tests that need files of many kinds.
+/* A temporary working directory, removed at the end, for tests with many kinds of files.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ST_TEST_FOLDER_H
 #define ST_TEST_FOLDER_H

@@ -1,5 +1,5 @@
-/* Sources that end near 2^31, 2^32, 2^63 and 2^64: sums and roundings of offsets that must not wrap. Nothing is stored:
- * a byte is made from its offset.
+/* Sources that end near 2^31, 2^32, 2^63 and 2^64: sums and roundings of offsets must not wrap. The source stores nothing:
+ * it computes every byte from its offset.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -11,7 +11,7 @@ typedef struct huge {
   uint64_t size;
   unsigned char front[8 + HEADER];
   uint64_t body_at, body; /* where it begins in the source, and how long it is */
-  int outside;            /* reads that do not lie inside */
+  int outside;            /* reads out of bounds */
 } huge;
 
 static const uint64_t kMostOfOne = UINT64_C(1) << 60; /* a tensor has less than 2^64 bits */
@@ -33,7 +33,7 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
   return 0;
 }
 
-/* As many tensors as it takes, then 'body', then 'tail', which ends where the source does. */
+/* As many tensors as needed, then 'body', then 'tail' at the end of the source. */
 static void make(uint64_t size, huge *source) {
   const uint64_t data = size - sizeof source->front;
   char *const header = (char *)source->front + 8;
@@ -79,7 +79,7 @@ static st_file *open_huge(huge *source, const char *where) {
   return file;
 }
 
-/* Positions in a tensor as Python's range() has them. */
+/* Positions in a tensor, as in Python's range(). */
 typedef struct part {
   const char *tensor;
   int64_t begin, end, step;
@@ -95,7 +95,7 @@ static part make_part(const char *tensor, uint64_t first, uint64_t count, int64_
   made.first = first;
   made.count = count;
   made.step = step;
-  /* From the end where it is nearer, since 2^63 positions and more have no positive number. */
+  /* Counted from the nearer end: positions from 2^63 on have no positive number. */
   made.begin = first > length / 2 ? (int64_t)(first - length) : (int64_t)first;
   made.end = step > 0 ? (last + 1 == length  ? INT64_MAX
                          : last > length / 2 ? (int64_t)(last + 1 - length)

@@ -1,5 +1,5 @@
-/* Files larger than memory, and than the address space left, open in the time and memory of their header. The files are
- * sparse: they hold a header, a few bytes at their end, and nothing in between.
+/* Opening files larger than memory and the free address space takes time and memory for the header only. The files are
+ * sparse: they contain a header, a few bytes at their end, and a hole.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -26,7 +26,7 @@ static const uint64_t kGB = 1000000000u;
 static const uint64_t kTiB = (uint64_t)1 << 40;
 static int skipped;
 
-/* 'body' of so many bytes and 'tail' of four, 1 2 3 4. 0 where the filesystem refuses a file of that size. */
+/* 'body' of this size, and 'tail' of four bytes, 1 2 3 4. Returns 0 if the filesystem refuses a file of that size. */
 static int make_sparse(const char *path, uint64_t body) {
   char header[300];
   unsigned char length[8];
@@ -85,7 +85,7 @@ static void fifteen_tebibytes(void) {
   unlink("15TiB.safetensors");
 }
 
-/* More than any memory that a test has: to reserve it would fail. */
+/* More than the memory of any test machine: reserving it would fail. */
 static void views_may_be_written_to_and_the_file_stays(void) {
   const st_open_options options = test_mode(ST_IO_COPY);
   st_file *out = NULL;
@@ -104,7 +104,7 @@ static void views_may_be_written_to_and_the_file_stays(void) {
   ((unsigned char *)(uintptr_t)st_tensor_data(st_get_tensor(out, "body")))[50 * kGB] = 77;
   CHECK(((const unsigned char *)st_tensor_data(tail))[0] == 77);
   st_tensor_advise(&tail, 1, ST_ADVICE_DONT_NEED);
-  CHECK(view[0] == 77); /* what was written is not lost by advice */
+  CHECK(view[0] == 77); /* advice does not discard writes */
   const int fd = open("100GB.safetensors", O_RDONLY);
   CHECK(pread(fd, read, 4, (off_t)st_tensor_offset(tail)) == 4 && read[0] == 1);
   close(fd);
@@ -117,7 +117,7 @@ static int limit_addresses(uint64_t bytes) {
   return setrlimit(RLIMIT_AS, &limit);
 }
 
-/* In a process of its own, since a limit cannot be taken back. */
+/* In its own process, since a limit cannot be raised again. */
 static void without_addresses_for_a_mapping(void) {
   int status = -1;
   if (SANITIZED || !make_sparse("10GB.safetensors", 10 * kGB)) return;
@@ -145,7 +145,7 @@ static void without_addresses_for_a_mapping(void) {
   unlink("10GB.safetensors");
 }
 
-/* The header says 100 MB, the file is long enough, and there is not that much memory to be had. */
+/* The header has 100 MB, the file is long enough, and the memory is not available. */
 static void without_memory_for_the_header(void) {
   static const unsigned char kLength[8] = {0x00, 0xE1, 0xF5, 0x05, 0, 0, 0, 0};
   int status = -1;

@@ -1,11 +1,11 @@
-/* Strings with a length: they need no NUL at their end, and what may hold one keeps it.
+/* Strings with a length need not end with a NUL. Names and metadata may contain NULs.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
 #include "test.h"
 
 #include "folder.h"
 
-/* A path that goes on behind its length. */
+/* A path with more text after its length. */
 static const char kPath[] = "one.safetensors.tmp";
 enum { PATH = sizeof "one.safetensors" - 1 };
 

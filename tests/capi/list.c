@@ -1,4 +1,4 @@
-/* The columns of st_list_tensors say what the functions for one tensor say, of every kind of file, and outlive it.
+/* The columns of st_list_tensors match the functions for one tensor, for every kind of file, and outlive the file.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
 #include "test.h"
@@ -34,7 +34,7 @@ static void list_is_the_file(const st_file *file, uint32_t flags) {
   st_tensor_list_free(list);
 }
 
-/* Every kind of row: a name with a NUL, an empty one, scalars, many dimensions, no elements, a dtype that is unknown. */
+/* Every kind of row: a name with a NUL, an empty name, scalars, many dimensions, no elements, an unknown dtype. */
 #define ALL_KINDS                                                                               \
   "{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"                    \
   "\"\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[8,9]},"                                \

@@ -1,4 +1,4 @@
-/* A model of 1,500 shards fits into a process that may have 256 descriptors, because none stays open that is not needed.
+/* A process with at most 256 descriptors can open a model of 1,500 shards: shards keep no unneeded descriptor.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -59,7 +59,7 @@ static void all_open_at_once(st_io io) {
   CHECK_FOR(kModes[io], open_descriptors() == before);
 }
 
-/* A quarter of what the process may open at most, none of the standard ones. */
+/* At most a quarter of the process's limit, and no standard descriptor. */
 static void few_descriptors_are_not_used_up(void) {
   struct rlimit usual, small;
   const int before = open_descriptors(), input = dup(0);
@@ -86,7 +86,7 @@ static void few_descriptors_are_not_used_up(void) {
   CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
 }
 
-/* Nothing is lost by opening in vain either. */
+/* Failed opens leak no descriptor. */
 static void a_refused_file_leaves_no_descriptor(void) {
   const int before = open_descriptors();
   st_io io;

@@ -1,5 +1,5 @@
-/* With an allocator of the caller's, all that a file keeps comes from it and goes back to it; and each allocation that
- * fails ends in ST_ERR_NO_MEMORY with nothing lost.
+/* With the caller's allocator, all memory that a file keeps comes from it and is returned to it. Each failing allocation
+ * ends in ST_ERR_NO_MEMORY without a leak.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -18,7 +18,7 @@ typedef struct block {
   size_t align;
 } block;
 
-enum { FRONT = 64 }; /* room for a block's own record, without disturbing its alignment */
+enum { FRONT = 64 }; /* for a block's record; keeps the alignment of the block */
 
 static void *allocate(void *ctx, size_t size, size_t align) {
   ledger *book = ctx;
@@ -71,7 +71,7 @@ typedef struct sample {
   uint32_t flags;
 } sample;
 
-/* Escapes, long shapes, unknown dtypes, many names: whatever might want memory of its own. */
+/* Escapes, long shapes, unknown dtypes, many names: everything that might need its own memory. */
 static test_bytes many_tensors(size_t count, const char *prefix) {
   char *header = test_alloc(count * 120 + 400);
   size_t at = 0, i;
@@ -137,7 +137,7 @@ static void each_allocation_fails(const sample *given, int from_there) {
   printf("%s: %d allocations, each failed%s\n", given->name, needed, from_there ? " and all after it" : " once");
 }
 
-/* The raw header is made when first asked for, and then nothing can fail but by saying NULL. */
+/* The first call of st_get_header makes a copy, and can only report a failure as NULL. */
 static void a_raw_header_without_memory_is_null(const sample *given) {
   ledger book;
   st_file *out = NULL;
@@ -153,7 +153,7 @@ static void a_raw_header_without_memory_is_null(const sample *given) {
   CHECK(book.bytes == 0);
 }
 
-/* Of two threads that ask for it at the same time, the later one gives its memory back. */
+/* If two threads make the copy at the same time, the later one frees its copy. */
 static void a_raw_header_is_made_twice_and_kept_once(const sample *given) {
   ledger book;
   st_file *out = NULL;

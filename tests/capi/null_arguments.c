@@ -1,11 +1,11 @@
-/* What may not be NULL is refused by its name, and what may is taken.
+/* A NULL argument is rejected by name if it must not be NULL, and accepted otherwise.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
 #include "test.h"
 
 #include "folder.h"
 
-/* The call ends in `, &err)`. */
+/* The call ends with `, &err)`. */
 #define REFUSED(argument, call)                                                                  \
   do {                                                                                           \
     st_error err = ST_INIT(st_error);                                                            \

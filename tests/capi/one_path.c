@@ -1,5 +1,5 @@
-/* Saves, edits, openings and forks on one path, from several processes at once. Every opening shows one state of the file:
- * a header that somebody wrote, whole, and the data that belongs to it. What was saved is never undone by an edit.
+/* Several processes save, edit, open and fork on one path at the same time. Every open sees one state of the file: a whole
+ * header that one process wrote, and its data. An edit never undoes a save.
  * usage: capi_one_path [SECONDS]: without, a second or two of a fixed number of openings.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
@@ -65,7 +65,7 @@ static int is_whole_note(const char *note, size_t len) {
   return i == len;
 }
 
-/* The generation of what the path leads to, or 0 when it is no state that anybody wrote. */
+/* The generation of the file at the path, or 0 if no process wrote this state. */
 static uint32_t look(st_io io) {
   static unsigned char data[DATA];
   uint32_t generation = 0;
@@ -123,7 +123,7 @@ static void edit_again_and_again(unsigned number) {
   while (!stopped()) edit(&random);
 }
 
-/* The only one who saves: what it saved last is what there is. */
+/* The only process that saves: its last save must be the state of the file. */
 static void save_again_and_again(unsigned number) {
   uint32_t generation;
   (void)number;
@@ -150,7 +150,7 @@ static void *fork_again_and_again(void *unused) {
   return NULL;
 }
 
-/* Its children hold copies of whatever descriptors an edit has open at that moment. */
+/* Its children inherit the descriptors that an edit has open at that moment. */
 static void edit_and_fork(unsigned number) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, fork_again_and_again, NULL) != 0) abort();

@@ -1,5 +1,4 @@
-/* What is promised to callers whose functions only one thread may call at a time, or only one thread at all: sources with
- * ST_SOURCE_SERIAL, and threads = 1.
+/* Callbacks that may run on one thread at a time (ST_SOURCE_SERIAL), or on one thread only (threads = 1).
  * SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
 #include "test.h"
@@ -76,7 +75,7 @@ static void release(void *ctx, void *memory, size_t size, size_t align) {
 static void on_a_pool(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg) {
   size_t i;
   (void)ctx;
-  kWatched.on_other_threads += 1000; /* it may use any threads, so that it must not be asked */
+  kWatched.on_other_threads += 1000; /* it may use any threads, so the library must not call it */
   for (i = 0; i < n; ++i) fn(arg, i);
 }
 
@@ -140,7 +139,7 @@ static void a_serial_source_is_read_by_one_thread_at_a_time(void) {
   st_free(file);
 }
 
-/* Shows that the test would notice. */
+/* Proves that the test would fail. */
 static void another_source_is_read_by_several(void) {
   st_file *file;
   watch();
@@ -171,7 +170,7 @@ static void a_plan_of_one_thread_calls_nothing_on_another(void) {
   st_free(file);
 }
 
-/* With headers so long that memory is allocated for each of them where it is read. */
+/* With long headers, whose memory is allocated on the thread that reads them. */
 static void make_shards(void) {
   char *const header = test_alloc(HEADER + 1);
   char path[60];

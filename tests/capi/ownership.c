@@ -1,4 +1,4 @@
-/* What a program hands over is given back exactly once, when the last holder lets go or as soon as opening fails.
+/* Callers' objects are released exactly once: with the last reference, or as soon as opening fails.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -64,7 +64,7 @@ static void a_source_is_closed_after_the_last_holder(void) {
   test_release(&own.file);
 }
 
-/* Whatever is wrong with the call or the file. */
+/* For every error of the call or the file. */
 static void memory_is_released_when_opening_fails(void) {
   st_open_options wrong = ST_INIT(st_open_options);
   st_open_options cut = ST_INIT(st_open_options);
@@ -113,7 +113,7 @@ static void a_source_is_closed_when_opening_fails(void) {
   test_release(&own.file);
 }
 
-/* A struct that asks for what this library does not know is refused; one whose size no version has is not looked at. */
+/* A struct with unknown members is rejected and closed. One whose size no version has is not read. */
 static void a_source_whose_struct_is_refused_is_closed(void) {
   static const uint32_t kImpossible[] = {0, 4, sizeof(st_source) - 8, sizeof(st_source) + 1, 0x10000, UINT32_MAX};
   struct {
@@ -162,7 +162,7 @@ static void a_source_that_fails_is_told_by_its_own_number(void) {
   test_release(&own.file);
 }
 
-/* A small header in a source of 10 GB: one request, and no more than the 16 KiB that are read before its length is known. */
+/* A small header in a source of 10 GB: one request of at most 16 KiB, before the length of the header is known. */
 static uint64_t furthest;
 static int requests;
 

@@ -133,7 +133,7 @@ static void test_plans(st_file *file) {
   CHECK(strstr(err.message, "0 of 6004") != NULL);
   CHECK(st_plan_run(plan, NULL, &err) == ST_OK && st_plan_is_complete(plan, 0));
   options.parallel_for = NULL;
-  options.progress = cancel_at_once; /* all is there before it is asked */
+  options.progress = cancel_at_once; /* everything is read before the first report */
   CHECK(st_plan_run(plan, &options, &err) == ST_OK || st_plan_is_complete(plan, 0) + st_plan_is_complete(plan, 1) < 2);
 
   options.progress = NULL;
@@ -148,7 +148,7 @@ static void test_plans(st_file *file) {
   calls = 0;
   CHECK(st_plan_run(plan, &options, &err) == ST_ERR_STRUCT_SIZE && calls == 0);
   memset(&longer, 0, sizeof longer);
-  longer.known.struct_size = sizeof longer; /* a newer caller, who asks for nothing new */
+  longer.known.struct_size = sizeof longer; /* a newer caller that sets no new member */
   CHECK(st_plan_run(plan, &longer.known, &err) == ST_OK);
   longer.later = 1;
   CHECK(st_plan_run(plan, &longer.known, &err) == ST_ERR_STRUCT_SIZE);
@@ -178,7 +178,7 @@ static void test_buffers(void) {
   CHECK(st_buffer_new(1, 0, 0, NULL, &err) == ST_ERR_ARGUMENT);
 }
 
-/* The system would give such memory, and kill the process when it is used. */
+/* The system would promise this memory, and kill the process when it is used. */
 static void test_buffers_that_no_machine_holds(void) {
   static const uint64_t sizes[] = {(uint64_t)1 << 46, (uint64_t)1 << 62, UINT64_MAX};
   size_t i;

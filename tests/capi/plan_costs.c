@@ -1,4 +1,4 @@
-/* What plans cost, counted and not timed: twice the destinations, or twice the runs of a slice, take at most twice the
+/* Costs of plans, counted and not timed: twice the destinations, or twice the runs of a slice, need at most twice the
  * allocations, the memory and the reads.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
@@ -31,7 +31,7 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
 
 enum { MOST = 64000 };
 
-/* `size` tensors of 16 bytes, with 16 between each two. */
+/* `size` tensors of 16 bytes, with gaps of 16 bytes. */
 static void make_many(size_t size) {
   char *const header = test_alloc(size * 150 + 100);
   size_t n = 0, i;
@@ -98,7 +98,7 @@ typedef struct test_case {
   void (*add)(st_plan *plan, const st_file *file, size_t size);
   size_t size;
   uint64_t gap_bytes;
-  long bytes; /* that are read for `size`; 0: not known beforehand */
+  long bytes; /* expected bytes read for `size`; 0: unknown */
 } test_case;
 
 static const test_case kCases[] = {
@@ -137,7 +137,7 @@ static cost cost_of(const test_case *which, size_t size) {
   return counted;
 }
 
-/* A few of either are the same whatever the size; growing vectors ask for powers of two. */
+/* A few of each do not depend on the size; growing vectors allocate powers of two. */
 static int at_most_twice(long twice, long once, long few) { return twice <= 2 * once + once / 20 + few; }
 
 int main(void) {

@@ -1,4 +1,4 @@
-// Random plans against a naive copy: tensors and slices of several shards, every way to read, whatever the options.
+// Compares random plans with a naive copy: tensors and slices of several shards, all options, every way to read.
 // The seed is printed, and is the same each time. An argument is another seed: a number, or "random".
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
@@ -105,7 +105,7 @@ void save(const Model& model) {
   test_save("m.safetensors.index.json", index.data(), index.size());
 }
 
-// What follows is read from the disk, as far as the system does it.
+// The next reads come from the disk, if the system can evict the file.
 void evict() {
   for (int shard = 0; shard < kShards; ++shard) test_evict(path_of(shard).c_str());
 }
@@ -152,7 +152,7 @@ Slice random_slice(const Model::Tensor& tensor) {
     slice.step.push_back(step);
     slice.begin.push_back(!open ? random_position(length) : step > 0 ? 0 : static_cast<std::int64_t>(length));
     slice.end.push_back(!open ? random_position(length) : step > 0 ? static_cast<std::int64_t>(length) : low);
-    if (!open && below(2) == 0) {  // the right way round, so that something is left
+    if (!open && below(2) == 0) {  // ascending, so the slice is not empty
       const bool turn =
           (slice.begin.back() >= 0) == (slice.end.back() >= 0) && (step > 0) != (slice.begin.back() < slice.end.back());
       if (turn) std::swap(slice.begin.back(), slice.end.back());
@@ -200,7 +200,7 @@ void run_in_turn(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg
   while (n-- > 0) fn(arg, n);
 }
 
-// A gap of 1 is a request for each run: only where a request costs nothing.
+// A gap of 1 makes one request per run: only where requests are cheap.
 st_read_options random_options(bool of_disk) {
   static const std::uint32_t kThreads[] = {0, 1, 1, 2, 3, 8};
   static const std::uint64_t kChunks[] = {0, 0, 4096, 65536, 200000, std::uint64_t{1} << 20};
@@ -225,7 +225,7 @@ struct Destination {
   std::size_t begin = 0;
 };
 
-// Every other one lies as far into a page as the tensor in its file, so that a disk may write into it.
+// Every other one has the same offset in its page as the tensor in its file: direct reads need that.
 Destination guarded(const Bytes& expected, std::uint64_t offset) {
   Destination made;
   made.room.resize(expected.size() + 2 * kGuard + kPage);
@@ -241,7 +241,7 @@ Destination guarded(const Bytes& expected, std::uint64_t offset) {
   return made;
 }
 
-// Adds one destination to the plan, and reads every third at once as well.
+// Adds one destination to the plan. Also reads every third one at once.
 bool add(st_plan* plan, const st_file* file, const Model::Tensor& from, std::vector<Destination>& destinations,
          st_error* err) {
   const st_tensor* const tensor = st_get_tensor(file, from.name.c_str());

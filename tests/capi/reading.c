@@ -1,4 +1,4 @@
-/* Opening a file, looking at everything in it, and reading it, as the header promises.
+/* Opens a file, queries everything in it, and reads it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
@@ -255,7 +255,7 @@ static void a_limit_on_the_header(void) {
   st_free(out);
   options.max_header_bytes -= 1;
   CHECK(test_open(&file, &options, &out, &err) == ST_ERR_HEADER_SIZE && err.offset == 0);
-  options.max_header_bytes = UINT64_MAX; /* raising it beyond what the format allows changes nothing */
+  options.max_header_bytes = UINT64_MAX; /* a value above the format's limit has no effect */
   CHECK(test_open(&file, &options, &out, NULL) == ST_OK);
   st_free(out);
   test_release(&file);

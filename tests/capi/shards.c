@@ -1,5 +1,4 @@
-/* A model of two shards through the public functions: each getter, what is past the end of each list, and each option of
- * opening.
+/* A model of two shards through the public functions: each getter, the end of each list, and each option of st_open.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include "folder.h"
@@ -79,7 +78,7 @@ static void each_getter(st_io io) {
   st_free(file);
 }
 
-/* One of each shard, in the order of the shards, and none past the last. */
+/* One per shard, in the order of the shards, and NULL after the last. */
 static void what_the_index_forgot_is_a_warning(void) {
   st_open_options strict = ST_INIT(st_open_options);
   st_file *file;
@@ -116,7 +115,7 @@ static void a_link_out_of_the_folder_is_followed_when_asked(void) {
 static void each_rule_is_that_of_its_flag(void) {
   static const struct {
     const char *header;
-    st_status status[4]; /* by default, strict, of the reference, with unknown dtypes */
+    st_status status[4]; /* default, strict, reference, unknown dtypes */
   } kCases[] = {
       {"{" ENTRY("a", "U8", "0", "4") "}", {ST_OK, ST_OK, ST_OK, ST_OK}},
       {" {" ENTRY("a", "U8", "0", "4") "}", {ST_OK, ST_ERR_SCHEMA, ST_OK, ST_OK}},

@@ -1,4 +1,4 @@
-/* What is no regular file of tensors ends in an error, at once: a pipe without a writer must not keep a server waiting.
+/* Opening anything but a regular file fails at once: a pipe without a writer must not block a server.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -77,7 +77,7 @@ static const struct {
 static double fastest_try(const char *path, const st_open_options *options, st_error *err) {
   double fastest = 1e9;
   int i;
-  for (i = 0; i < TRIES && fastest > MILLISECONDS; ++i) { /* other programs may hold us up once */
+  for (i = 0; i < TRIES && fastest > MILLISECONDS; ++i) { /* another program may delay one try */
     st_file *const sentinel = (st_file *)(void *)err;
     st_file *out = sentinel;
     const double start = now();
@@ -113,7 +113,7 @@ static void a_folder_says_what_it_lacks(void) {
   CHECK_FOR(err.message, strstr(err.message, "'folder'") != NULL);
 }
 
-/* A descriptor may be of any kind too. */
+/* A descriptor may also be of any kind. */
 static void every_descriptor_is_refused_at_once(void) {
   static const struct {
     const char *path;
@@ -166,7 +166,7 @@ static void a_part_of_a_descriptor(void) {
     const int fd = open("archive", O_RDONLY);
     st_file *out = NULL;
     CHECK_FOR(kModes[io], st_open_fd(fd, 37, file.size, &options, &out, NULL) == ST_OK);
-    CHECK_FOR(kModes[io], lseek(fd, 0, SEEK_CUR) == 0); /* the caller's place in the file is as it was */
+    CHECK_FOR(kModes[io], lseek(fd, 0, SEEK_CUR) == 0); /* the caller's file position is unchanged */
     close(fd);
     const st_tensor *w = st_get_tensor(out, "w");
     CHECK_FOR(kModes[io], st_tensor_read(w, read, sizeof read, NULL) == ST_OK && read[0] == 0 && read[15] == 15);
@@ -189,7 +189,7 @@ static void a_part_of_a_descriptor(void) {
 }
 
 int main(void) {
-  alarm(60); /* a block is a failure, not a wait */
+  alarm(60); /* blocking is a failure */
   test_enter_folder();
   make_special_files();
   every_path_is_refused_at_once();

@@ -1,5 +1,5 @@
-/* The growth rule of public structs: programs built against an older or a newer header keep working, and a program that
- * asks for what this library does not know is told so.
+/* The growth rule of public structs: programs compiled with an older or a newer header keep working. A program that uses
+ * a member or flag unknown to this library gets an error.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include "folder.h"
@@ -111,7 +111,7 @@ static void shorter_structs_are_extended_with_zeros(const kind *which) {
   unsigned char room[ROOM];
   size_t size;
   for (size = first_size(which); size <= which->size; size += which->align) {
-    make(which, (uint32_t)size, room, 0xEE); /* what lies beyond must not be read */
+    make(which, (uint32_t)size, room, 0xEE); /* memory after it must not be read */
     CHECK_FOR(which->name, which->open(room, NULL) == ST_OK);
   }
 }

@@ -1,4 +1,4 @@
-/* What the tests need of the system, where POSIX systems and Windows call it by different names.
+/* System functions that have other names on Windows than on POSIX systems.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ST_TEST_SYSTEM_H
 #define ST_TEST_SYSTEM_H
@@ -30,21 +30,20 @@ static inline char *test_make_folder(char *pattern) {
 
 static inline int test_mkdir(const char *path) { return _mkdir(path); }
 
-/* 0, or -1 where the system or the user's rights have no symbolic links. */
+/* Returns 0, or -1 if the system or the user cannot create symbolic links. */
 static inline int test_link(const char *target, const char *path) {
   const DWORD unprivileged = 2;
   if (!CreateSymbolicLinkA(path, target, unprivileged)) return -1;
-  return GetFileAttributesA(path) != INVALID_FILE_ATTRIBUTES ? 0
-                                                             : -1; /* some versions of wine only say that they did */
+  return GetFileAttributesA(path) != INVALID_FILE_ATTRIBUTES ? 0 : -1; /* some versions of wine only report success */
 }
 
-/* What st_open_fd takes of a file that the C library has open. */
+/* The argument of st_open_fd for a descriptor of the C library. */
 static inline intptr_t test_handle(int fd) { return _get_osfhandle(fd); }
 
-/* The system keeps no file from being read from the disk again, and does not say what is in memory. */
+/* Windows cannot evict a file, and does not report which pages are in memory. */
 static inline void test_evict(const char *path) { (void)path; }
 
-/* Two pages, of which the second must not be touched. */
+/* Two pages; the second is inaccessible. */
 static inline unsigned char *test_guarded_pages(size_t *page) {
   SYSTEM_INFO system;
   unsigned char *pages;
@@ -58,7 +57,7 @@ static inline unsigned char *test_guarded_pages(size_t *page) {
 
 static inline void test_free_pages(unsigned char *pages) { VirtualFree(pages, 0, MEM_RELEASE); }
 
-/* A test that hangs is ended by whoever runs it. */
+/* ctest ends a test that hangs. */
 static inline void test_end_after(unsigned seconds) { (void)seconds; }
 
 #else
@@ -75,7 +74,7 @@ static inline int test_link(const char *target, const char *path) {
   return 0;
 }
 
-/* Out of the page cache, as far as the system does it, and to the disk first, for what is not there cannot be evicted. */
+/* Evicts the file from the page cache, if the system can. Syncs it first: dirty pages cannot be evicted. */
 static inline void test_evict(const char *path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0 || fsync(fd) != 0) abort();
@@ -85,7 +84,7 @@ static inline void test_evict(const char *path) {
   close(fd);
 }
 
-/* Of POSIX alone, which does not know MAP_ANONYMOUS: some of the tests ask for nothing else. */
+/* POSIX alone has no MAP_ANONYMOUS, and some tests are compiled for POSIX alone. */
 static inline unsigned char *test_guarded_pages(size_t *page) {
   const int zeros = open("/dev/zero", O_RDWR | O_CLOEXEC);
   void *pages;

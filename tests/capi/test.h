@@ -1,4 +1,4 @@
-/* What the C tests share: counting faults, and making files out of a header's text.
+/* Shared by the C tests: counts failures, and makes files from the text of a header.
  *
  * No framework, because these programs show that a C compiler and the public header are enough.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -41,7 +41,7 @@ static inline void *test_alloc(size_t size) {
   return memory;
 }
 
-/* The length, the header's text, and so many bytes of data that count upwards. */
+/* The length, the text of the header, and this many bytes of data that count upwards. */
 static inline test_bytes test_file_n(const char *header, size_t header_size, size_t data_size) {
   test_bytes file;
   size_t i;
@@ -75,7 +75,7 @@ static inline void test_save(const char *path, const void *data, size_t size) {
   }
 }
 
-/* Two tensors, 'w' F32 [2,2] at 0..16 and 'b' BF16 [2] at 16..20, named in the other order. */
+/* Two tensors, 'w' F32 [2,2] at 0..16 and 'b' BF16 [2] at 16..20; the header lists 'b' first. */
 #define TEST_TWO                                                       \
   "{\"__metadata__\":{\"format\":\"pt\"},"                             \
   "\"b\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[16,20]}," \

@@ -1,5 +1,5 @@
-// 64 threads on one handle: looking, reading, slicing, running plans and cancelling them, all at once. Worth most
-// under ThreadSanitizer (./dev has a preset for it); elsewhere it still compares every byte.
+// 64 threads query, read, slice, and run and cancel plans on one handle at the same time. Mainly for ThreadSanitizer
+// (./dev tsan); other builds still compare every byte.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <chrono>
@@ -91,7 +91,7 @@ void run_plan(const st_file* file, unsigned seed, bool cancel, std::vector<unsig
   options.threads = 1 + seed % 4;
   options.cache = static_cast<st_cache>(seed % 3);
   options.chunk_bytes = seed % 2 == 0 ? 65536 : 0;
-  std::atomic<bool> over{false};  // also where it fails before its first byte
+  std::atomic<bool> over{false};  // set even if the run fails before its first byte
   std::thread other;
   if (cancel) {
     other = std::thread([plan, &over] {

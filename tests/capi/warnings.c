@@ -1,4 +1,4 @@
-/* What an index leaves out is told, and does no harm.
+/* Tensors that an index omits cause a warning, and no error.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 

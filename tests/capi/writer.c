@@ -1,4 +1,4 @@
-/* Writing as a C program does it: whole, in pieces, from another file; what is refused; editing.
+/* Writing from C: in one piece, in parts, from another file; errors; edits.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE 1
 #include "test.h"
@@ -45,7 +45,7 @@ static void test_whole_and_pieces(const char *path) {
   CHECK(index == 1);
   CHECK_OK(st_writer_begin(writer, path, NULL, &err));
   CHECK_OK(st_writer_put(writer, index, 8, kWeights + 2, 16, &err));
-  /* What is refused for its arguments leaves the writer as it was. */
+  /* A call with invalid arguments leaves the writer unchanged. */
   CHECK(st_writer_put(writer, 7, 0, kWeights, 4, NULL) == ST_ERR_RANGE);
   CHECK(st_writer_put(writer, index, 20, kWeights, 8, NULL) == ST_ERR_RANGE);
   CHECK(st_writer_put(writer, index, 0, NULL, 8, NULL) == ST_ERR_ARGUMENT);
@@ -116,7 +116,7 @@ static void test_refused(const char *path) {
   st_writer_free(NULL);
 }
 
-/* Each flag alone does what it says, and nothing else. */
+/* Each flag has its own effect, and no other. */
 static void test_flags(const char *path) {
   static const struct {
     uint32_t flags;
@@ -215,7 +215,7 @@ static ino_t inode_of(const char *path) {
   return stat(path, &status) == 0 ? status.st_ino : 0;
 }
 
-/* Each option of an edit does what it says: a sync is one, an alignment moves the data, a reserve is room for the next. */
+/* Options of an edit: sync makes one sync, an alignment moves the data, a reserve leaves space for the next edit. */
 static void test_edit_options(const char *path) {
   const char *const key = "note";
   static char value[3001];
@@ -240,12 +240,12 @@ static void test_edit_options(const char *path) {
     CHECK_OK(st_open(path, NULL, &file, &err));
     CHECK(st_tensor_offset(st_get_tensor(file, "a")) % 4096 == 0);
     st_free(file);
-    /* In the room: in place, but for a power cut only within one sector. */
+    /* In the reserve: in place; with a sync, only inside one sector. */
     const ino_t before = inode_of(path);
     syncs = 0;
     CHECK_OK(st_edit_metadata(path, &key, &long_value, 1, &options, &err));
     CHECK((syncs > 0) == sync);
-    CHECK((inode_of(path) == before) == (ST_LINUX_IO && !sync)); /* elsewhere there are no locks for it */
+    CHECK((inode_of(path) == before) == (ST_LINUX_IO && !sync)); /* other systems have no locks for it */
   }
 }
 

@@ -1,20 +1,22 @@
-// What a check finds first is what opening reports, in every mode.
+// The first error that a check finds is the one that opening reports, in every mode.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/check.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "core/checkpoint.hpp"
+#include "shards.hpp"
 
 namespace st::core {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::vector<OpenOptions> every_mode() {
   std::vector<OpenOptions> modes;
@@ -68,6 +70,139 @@ TEST(Check, FindsFirstWhatOpeningReports) {
     }
   }
   EXPECT_GT(refused, 500U);
+}
+
+class CheckModel : public ShardsTest {
+ protected:
+  void put_index(const std::string& entries) const {
+    put("model.safetensors.index.json", "{\"weight_map\":{" + entries + "}}");
+  }
+
+  // Returns the error of opening.
+  Error agree_on(const fs::path& path, const OpenOptions& options) const {
+    Error error = error_of(path, options);
+    const Report report = check(path.string().c_str(), options);
+    const auto first = std::ranges::find_if(report, [](const Finding& finding) { return !finding.is_note; });
+    if (error.status == Status::ok) {
+      EXPECT_EQ(first, report.end()) << first->fault.message;
+    } else if (first == report.end()) {
+      ADD_FAILURE() << "no error is found: " << error.message;
+    } else {
+      EXPECT_EQ(first->fault.status, error.status) << first->fault.message;
+      EXPECT_EQ(first->fault.offset, error.offset) << first->fault.message;
+      EXPECT_TRUE(first->fault.message == error.message ||
+                  in_quotes(*first->path) + ": " + first->fault.message == error.message)
+          << "check: " << first->fault.message << "\nopen:  " << error.message;
+    }
+    return error;
+  }
+
+  OpenOptions strict() const {
+    OpenOptions options;
+    options.header.rules = format::Rules::strict;
+    return options;
+  }
+};
+
+constexpr const char* kShard1 = "model-00001-of-00002.safetensors";
+constexpr const char* kShard2 = "model-00002-of-00002.safetensors";
+
+std::string claim(const std::string& tensor, const std::string& shard) {
+  return formatted(R"("{}":"{}")", tensor, shard);
+}
+
+TEST_F(CheckModel, ReportsClaimsInTheOrderOfTheShards) {
+  put_index(claim("second", kShard2) + "," + claim("first", kShard1));
+  EXPECT_NE(agree_on(index(), {}).message.find("'first' is not in its shard"), std::string::npos);
+}
+
+TEST_F(CheckModel, ReportsUnlistedTensorsInTheWordsOfOpening) {
+  put(kShard1, model(entry("a", 0) + entry("b", 4) + entry("d", 8), 12, 'x'));
+  put_index(claim("a", kShard1) + "," + claim("c", kShard2));
+  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors that the index does not list"),
+            std::string::npos);
+  const Report report = check(index().c_str(), strict());
+  EXPECT_EQ(std::ranges::count_if(report, [](const Finding& finding) { return finding.tensor != nullptr; }), 2);
+  put_index(claim("absent", kShard2) + "," + claim("a", kShard1));  // unlisted tensors of a shard, then the next shard
+  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors"), std::string::npos);
+}
+
+TEST_F(CheckModel, ReportsClaimsBeforeNamesInTwoShards) {
+  put(kShard2, model(entry("c", 0) + entry("a", 4), 8, 'y'));
+  put_index(claim("a", kShard1) + "," + claim("absent", kShard2));
+  EXPECT_NE(agree_on(index(), {}).message.find("'absent' is not in its shard"), std::string::npos);
+  put_index(claim("a", kShard1) + "," + claim("c", kShard2));
+  EXPECT_NE(agree_on(index(), {}).message.find("'a' is in two shards"), std::string::npos);
+}
+
+TEST_F(CheckModel, ReportsTheSumOfTheHeadersFirstAndWithItsNumbers) {
+  OpenOptions options;
+  options.max_headers_bytes = 2;  // the length of the bad one
+  for (const bool has_index : {false, true}) {
+    if (has_index) put("model.safetensors.index.json", kGood);
+    for (const bool bad : {false, true}) {
+      put(kShard1, bad ? format::file_front("{]") : model(entry("a", 0) + entry("b", 4), 8, 'x'));
+      const fs::path path = has_index ? fs::path(index()) : folder;
+      EXPECT_EQ(agree_on(path, options).status, Status::header_size);
+      EXPECT_EQ(check(path.string().c_str(), options).size(), 1U + (bad ? 1U : 0U));
+    }
+  }
+}
+
+TEST_F(CheckModel, ReportsAShardWithALongNameAsOpeningDoes) {
+  const std::string name = std::string(120, 'n') + ".safetensors";
+  put_index(claim("a", name));
+  EXPECT_EQ(agree_on(index(), {}).status, Status::shard);  // missing
+  put(name, format::file_front("{]"));
+  EXPECT_EQ(agree_on(index(), {}).status, Status::json);
+}
+
+TEST_F(CheckModel, ReportsATensorThatTheIndexListsTwiceOnce) {
+  const struct {
+    std::string entries;
+    Status status;
+  } cases[] = {{claim("a", kShard1) + "," + claim("a", kShard1) + "," + claim("a", kShard1), Status::duplicate},
+               {claim("x", kShard1) + "," + claim("a", kShard1) + "," + claim("x", kShard1), Status::shard}};
+  for (const auto& [entries, status] : cases) {
+    put_index(entries + "," + claim("b", kShard1) + "," + claim("c", kShard2));
+    EXPECT_EQ(agree_on(index(), {}).status, status);
+    const Report report = check(index().c_str(), {});
+    EXPECT_EQ(std::ranges::count_if(report, [](const Finding& finding) { return !finding.is_note; }), 1) << entries;
+  }
+}
+
+// Every kind of error, in models that have several.
+TEST_F(CheckModel, AgreesWithOpeningOnModelsWithSeveralErrors) {
+  std::mt19937 random(1);
+  const auto one_of = [&random](std::size_t n) { return random() % n; };
+  std::size_t errors = 0;
+  for (int round = 0; round < 150; ++round) {
+    std::vector<std::string> shards;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string& name = shards.emplace_back(formatted("s{}.safetensors", i));
+      fs::remove(folder / name);
+      std::string tensors;
+      std::size_t bytes = 0;
+      for (std::size_t n = one_of(4); n > 0; --n, bytes += 4) {
+        tensors += entry(std::string(1, static_cast<char>('a' + 3 * one_of(8) / 2)), bytes);
+      }
+      if (one_of(10) != 0) put(name, model(tensors, bytes + (one_of(10) == 0 ? 1 : 0), 'z'));
+    }
+    if (one_of(10) == 0) shards.push_back("./s1.safetensors");
+    std::string entries;
+    for (std::size_t n = 1 + one_of(8); n > 0; --n) {
+      entries += (entries.empty() ? "" : ",") +
+                 claim(std::string(1, static_cast<char>('a' + one_of(12))), shards[one_of(shards.size())]);
+    }
+    put_index(entries);
+    for (OpenOptions mode : every_mode()) {
+      SCOPED_TRACE(formatted("round {}: {}", round, entries));
+      mode.threads = 1;
+      if (one_of(4) == 0) mode.max_headers_bytes = 250;
+      errors += agree_on(index(), mode).status == Status::ok ? 0 : 1;
+    }
+  }
+  EXPECT_GT(errors, 300U);
 }
 
 }  // namespace

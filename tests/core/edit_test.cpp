@@ -23,7 +23,7 @@
 
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "io/edited_file.hpp"
@@ -399,8 +399,10 @@ TEST_F(EditTest, an_open_descriptor_is_refused) {
   const io::Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   const std::string link = (folder / "link").string();
   fs::create_symlink(formatted("/dev/fd/{}", file.get()), link);
-  for (const std::string& name : {formatted("/dev/fd/{}", file.get()), formatted("/proc/self/fd/{}", file.get()),
-                                  formatted("/proc/thread-self/fd/{}", file.get()), link}) {
+  for (const std::string& name :
+       {formatted("/dev/fd/{}", file.get()), formatted("/proc/self/fd/{}", file.get()),
+        formatted("/proc/thread-self/fd/{}", file.get()), link, formatted("/proc/{}/fd/{}", getpid(), file.get()),
+        formatted("/dev/../dev/fd/{}", file.get())}) {
     for (const std::string& value : {std::string("short"), std::string(100'000, 'n')}) {
       const MetadataChange change{"note", value};
       try {

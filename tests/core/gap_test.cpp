@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../format/file_front.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "core/plan.hpp"
 #include "io/callback_source.hpp"
 

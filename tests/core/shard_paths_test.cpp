@@ -1,4 +1,4 @@
-// Shards that are links, what is no file at all where a shard should be, and names that Windows does not know.
+// Shards that are links, shards that are not regular files, and names that Windows does not have.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/shard_list.hpp"
+#include "core/open_shards.hpp"
 #include "shards.hpp"
 
 namespace st::core {
 namespace {
 
-class ShardPathsTest : public ShardListTest {};
+class ShardPathsTest : public ShardsTest {};
 
 TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   const BadIndex cases[] = {
@@ -77,6 +77,23 @@ TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
     EXPECT_EQ(error->fault.message, expected);
     fs::remove(other);
   }
+}
+
+// A model hub's cache stores equal files once.
+TEST_F(ShardPathsTest, EqualShardsWithoutTensorsAreNotOneFile) {
+  const fs::path snapshot = root / "models--x" / "snapshots" / "0123";
+  fs::create_directories(snapshot);
+  fs::create_directories(root / "models--x" / "blobs");
+  put("../models--x/blobs/full", model(entry("a", 0), 4, 'x'));
+  put("../models--x/blobs/empty", format::file_front("{}"));
+  const auto link = [&](const char* blob, int number) {
+    fs::create_symlink(fs::path("../../blobs") / blob, snapshot / formatted("model-{}-of-3.safetensors", number));
+  };
+  link("full", 1);
+  link("empty", 2);
+  link("empty", 3);
+  EXPECT_EQ(open(snapshot)->count_shards(), 3U);
+  for (const Finding& finding : check(snapshot.c_str(), {})) EXPECT_TRUE(finding.is_note) << finding.fault.message;
 }
 
 TEST_F(ShardPathsTest, FilesWithoutANumberAreNotOneFile) {
@@ -171,7 +188,7 @@ TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
   }
 }
 
-// The kernel tells no path of a folder that lies so deep, so that nothing can be seen to lie inside of it.
+// The kernel returns no path of a directory that is this deep, so no target can be recognized as inside it.
 TEST_F(ShardPathsTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
   const char* const shard = "model-00001-of-00002.safetensors";
   const std::string step(200, 'd');

@@ -1,4 +1,4 @@
-// A model of two shards in a folder of its own, and what is said of one whose index or shards are wrong.
+// A model of two shards in a directory of its own, and helpers that make faulty indexes and shards.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -40,7 +40,7 @@ inline constexpr const char* kGood =
     R"({"metadata":{"total_size":12,"author":"a\u0062c"},"weight_map":{"a":"model-00001-of-00002.safetensors",
         "b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})";
 
-class ShardListTest : public testing::Test {
+class ShardsTest : public testing::Test {
  protected:
   void SetUp() override {
     root = io::fresh_folder("checkpoint");

@@ -525,6 +525,42 @@ TEST_F(StagingTest, ACallbackMayFillTheSameDevice) {
   }
 }
 
+// The cancel comes while the thread takes the slot for the second half of the slice.
+TEST_F(StagingTest, ProgressMayFillTheSameDeviceAfterACancel) {
+  LateDevice device(Device::kSlotAlignment, 1);
+  Plan inner(*models_.in_memory);
+  add_whole(inner, *models_.in_memory, "t2", device, std::size_t{4} << 20);
+  Plan plan(*models_.in_memory);
+  add_whole(plan, *models_.in_memory, "t1", device, 0);
+  const Destination slice{"t7", false, {0, 0}, {64, 1999}, {1, 1}, std::size_t{64} * 1999, 1000, &device};
+  add(plan, *models_.in_memory, slice, device.address(slice.at));
+  struct Context {
+    Plan& plan;
+    Plan& inner;
+    bool cancelled = false;
+    std::size_t runs = 0;
+  } context{plan, inner};
+  ReadOptions options;
+  options.threads = 1;
+  options.ctx = &context;
+  options.ready = [](void* ctx, std::size_t) {
+    auto& self = *static_cast<Context*>(ctx);
+    self.cancelled = true;
+    self.plan.cancel();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // progress is called every 10 ms at most
+  };
+  options.progress = [](void* ctx, std::uint64_t, std::uint64_t) -> std::int32_t {
+    auto& self = *static_cast<Context*>(ctx);
+    if (!self.cancelled) return 0;
+    self.inner.run({});
+    ++self.runs;
+    return 0;
+  };
+  EXPECT_THROW(plan.run(options), Error);
+  EXPECT_EQ(context.runs, 1U);
+  EXPECT_TRUE(inner.complete(0));
+}
+
 // As a cache does that reads what it lacks from another file. The slots are fewer than the threads.
 TEST_F(StagingTest, TheReadAtOfASourceMayFillTheSameDevice) {
   struct Context {

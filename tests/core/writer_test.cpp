@@ -19,7 +19,7 @@
 
 #include "../io/faults.hpp"
 #include "../io/system.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "core/checkpoint.hpp"
 #include "core/small_writes.hpp"
 #include "io/callback_source.hpp"

@@ -14,8 +14,7 @@
 #include "core/checkpoint.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
-#include "format/json/json_writer.hpp"
-#include "format/name_index.hpp"
+#include "format/table.hpp"
 
 namespace st::cost {
 namespace {
@@ -194,6 +193,21 @@ TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   const Cost cost = of_absent_shards(kShards);
   EXPECT_LT(cost.bytes, 4 * text) << formatted("{} bytes of {}", cost.bytes, text);
   EXPECT_LT(cost.work, 6 * text) << formatted("{} blocks for {} bytes", cost.work, text);
+}
+
+// An index may spell each of its names with parts that lead nowhere.
+TEST(Cost, AnIndexOfLongSpellingsTakesLittleMoreThanItsText) {
+  for (const char* const spelling : {"./{}", "a/./{}", "{}//x"}) {
+    std::string map;
+    for (std::size_t i = 0; i < 20'000; ++i) {
+      map += formatted("{}\"{}\":\"", i == 0 ? "" : ",", i) + fmt::format(fmt::runtime(spelling), i) + '"';
+    }
+    const std::string text = "{\"weight_map\":{" + map + "}}";
+    const Folder folder;
+    const std::string path = folder.put("model.safetensors.index.json", text);
+    const Cost cost = cost_of([&] { EXPECT_THROW(core::Checkpoint::open(path.c_str(), options()), Error); });
+    EXPECT_LT(cost.bytes, 8 * text.size()) << formatted("{}: {} bytes of {}", spelling, cost.bytes, text.size());
+  }
 }
 
 // Nor are those tried of which nothing more would be told.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/bintensors/codes.hpp"
+#include "format/bintensors/decode.hpp"
 #include "format/header.hpp"
 #include "header_read.hpp"
 
@@ -45,14 +45,14 @@ const std::vector<Bad> kBad{
     {"marker FE", "\0\xfe"s, 0, Status::schema, 9, "0xfe"},
     {"marker FF in a shape", "\0\1\1a\1\1\xff\0\4"s, 4, Status::schema, 14, "tensor 'a': 0xff"},
     {"more tensors than bytes", "\0\xfd\xff\xff\xff\xff\xff\xff\xff\xff    "s, 0, Status::schema, 9,
-     "18446744073709551615 tensors, where 4 bytes are left"},
+     "18446744073709551615 tensors, but only 4 bytes are left"},
     {"more dimensions than bytes", "\0\1\1a\1\xfc\0\0\0\x40    "s, 0, Status::schema, 18,
-     "tensor 'a': 1073741824 dimensions, where 4 bytes are left"},
-    {"more pairs than bytes", "\1\xfb\xff\xff  "s, 0, Status::schema, 9, "65535 metadata pairs, where 2 bytes"},
+     "tensor 'a': 1073741824 dimensions, but only 4 bytes are left"},
+    {"more pairs than bytes", "\1\xfb\xff\xff  "s, 0, Status::schema, 9, "65535 metadata pairs, but only 2 bytes"},
     {"a name longer than the header",
      "\0\1\x28"
      "abcdef"s,
-     0, Status::schema, 10, "a string of 40 bytes, where 6"},
+     0, Status::schema, 10, "a string of 40 bytes, but only 6"},
     {"a name that is not UTF-8", "\0\1\3a\xc0\x80\1\1\1\0\1"s, 1, Status::utf8, 12, "not UTF-8: 61c080"},
     {"a value that is not UTF-8", "\1\1\1k\1\xff\0"s, 0, Status::utf8, 13, "not UTF-8: ff"},
     {"an unknown dtype", "\0\1\1a\x0f\1\1\0\1"s, 1, Status::dtype, 12, "tensor 'a': dtype 15 is unknown"},

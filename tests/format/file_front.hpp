@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "format/header_length.hpp"
+#include "format/length_prefix.hpp"
 
 namespace st::format {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "format/json/json_cursor.hpp"
+#include "format/json/cursor.hpp"
 #include "format/shard_index/shard_index.hpp"
 #include "header_read.hpp"
 

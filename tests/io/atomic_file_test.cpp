@@ -528,6 +528,42 @@ TEST_P(AtomicFileTest, a_file_that_cannot_be_looked_at_is_not_left_behind) {
   }
 }
 
+// ENOENT: the name is gone, or another process says so.
+TEST_P(AtomicFileTest, a_new_name_that_seems_to_be_gone_is_not_left_behind) {
+  bool failed = true;
+  for (std::size_t at = 0; failed; ++at) {
+    SCOPED_TRACE(at);
+    put(path(), "old");
+    read_faults::arm({"stat", at, 1, ENOENT});
+    const Error error = error_of([&] { write(path(), "new"); });
+    read_faults::disarm();
+    failed = read_faults::calls() > at;
+    EXPECT_EQ(names(), Names{"x"});
+    EXPECT_EQ(contents(path()), error.status == Status::ok ? "new" : "old") << error.message;
+  }
+}
+
+// It may be locked by another process that looks for litter.
+TEST_P(AtomicFileTest, a_new_file_that_cannot_be_locked_is_not_left_behind) {
+  faults::Plan kernel;
+  kernel.no_nameless_files = true;
+  faults::arm(kernel);
+  write(path(), "new");
+  const std::vector<std::string> calls = faults::calls();
+  fs::remove(path());
+  const auto lock = std::find(calls.begin(), calls.end(), "flock");
+  ASSERT_NE(lock, calls.end());
+  faults::Plan refusing = kernel;
+  refusing.at = static_cast<std::size_t>(lock - calls.begin());
+  refusing.action = faults::Action::fail;
+  refusing.error = EWOULDBLOCK;
+  faults::arm(refusing);
+  EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
+  faults::disarm();
+  EXPECT_EQ(contents(path()), "new");
+  EXPECT_EQ(names(), Names{"x"});
+}
+
 TEST_P(AtomicFileTest, names_that_somebody_occupied_beforehand_do_not_matter) {
   for (int i = 0; i < 1000; ++i) fs::create_symlink("nowhere", path(formatted(".x.st-new-{}", i).c_str()));
   put(path(), "old");
@@ -570,6 +606,22 @@ TEST_P(AtomicFileTest, a_forked_child_removes_nothing_of_its_parents) {
   waitpid(child, nullptr, 0);
   EXPECT_EQ(error_of([&] { file.commit(); }).message, "");
   EXPECT_EQ(contents(path()), "new");
+}
+
+// It would publish the parent's bytes, and then the parent would publish them again.
+TEST_P(AtomicFileTest, a_forked_child_cannot_finish_what_its_parent_began) {
+  put(path("old"), "old");
+  for (const char* const name : {"old", "new", "/dev/null"}) {
+    SCOPED_TRACE(name);
+    AtomicFile file = AtomicFile::create(name[0] == '/' ? name : path(name).c_str(), {});
+    file.write_at(0, "bytes", 5);
+    const int status = in_child([&] { return static_cast<int>(error_of([&] { file.commit(); }).status); });
+    EXPECT_EQ(status, static_cast<int>(Status::state));
+    EXPECT_EQ(error_of([&] { file.commit(); }).message, "");
+  }
+  EXPECT_EQ(contents(path("old")), "bytes");
+  EXPECT_EQ(contents(path("new")), "bytes");
+  EXPECT_EQ(names(), (Names{"new", "old"}));
 }
 
 TEST_P(AtomicFileTest, many_writers_of_one_target_leave_one_whole_file) {
@@ -667,6 +719,30 @@ TEST_P(AtomicFileTest, a_descriptor_in_front_of_old_bytes_is_refused) {
       EXPECT_NE(error.message.find(formatted("at byte {} of a file of 14 bytes", position)), std::string::npos)
           << error.message;
     }
+  }
+}
+
+// Of this or another process, however it is spelled. What the kernel shows as its link's text is a path that may lead to
+// another file by now.
+TEST_P(AtomicFileTest, a_descriptor_by_another_name_is_refused) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about mounts";
+  put(path(), "old");
+  const Descriptor file(open(path().c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  const int n = file.get();
+  const std::string by_process = formatted("/proc/{}/fd/{}", getpid(), n);
+  fs::create_symlink(by_process, path("link"));
+  fs::create_symlink(formatted("/dev/../dev/fd/{}", n), path("other"));
+  for (const std::string& name :
+       {by_process, formatted("/proc/self/task/{}/fd/{}", getpid(), n), formatted("/dev/../dev/fd/{}", n),
+        formatted("//proc/self/fd/{}", n), path("link"), path("other"), formatted("{}", n)}) {
+    const int result = in_child([&] {
+      if (chdir("/proc/self/fd") != 0) return 99;
+      const Error error = error_of([&] { write(name, "new"); });
+      const bool told = error.message.find("is an open descriptor") != std::string::npos;
+      return error.status == Status::open && told ? 0 : 1;
+    });
+    EXPECT_EQ(result, 0) << name;
+    EXPECT_EQ(contents(path()), "old") << name;
   }
 }
 

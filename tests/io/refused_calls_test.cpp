@@ -7,12 +7,13 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 #include "faults.hpp"
 #include "files.hpp"
 #include "io/edited_file.hpp"
@@ -20,6 +21,7 @@
 #include "io/posix/edit_lock.hpp"
 #include "io/posix/pages.hpp"
 #include "io/posix/replaceable.hpp"
+#include "read_faults.hpp"
 #include "refuse.hpp"
 #include "system.hpp"
 
@@ -395,10 +397,51 @@ TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
         if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
         return error_of([&] { file.commit(); }).os_error;
       });
-      EXPECT_EQ(result, 0);
-      EXPECT_EQ(contents(path(name)), "bytes");
+      const bool replaces = std::string(name) == "old";  // which needs a descriptor for the lock of the old file
+      EXPECT_EQ(result, replaces ? EMFILE : 0);
+      EXPECT_EQ(contents(path(name)), replaces ? "old" : "bytes");
     }
   }
+  EXPECT_EQ(files(), 2U);
+}
+
+// An error after the write would deny a change that every reader sees.
+TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_nothing) {
+  put(path(), "old");
+  const int result = in_child([&] {
+    EditedFile file = EditedFile::open(path().c_str());
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 99;
+    return error_of([&] { file.patch(0, "new", 3, false); }).os_error;
+  });
+  EXPECT_EQ(result, EMFILE);
+  EXPECT_EQ(contents(path()), "old");
+}
+
+// A save that has no lock may come until the rename.
+TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
+  std::size_t looks = 0;
+  for (bool looked = true; looked; ++looks) {
+    SCOPED_TRACE(looks);
+    put(path(), "old");
+    put(path("saved"), "saved");
+    struct stat seen {};
+    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "edited", 6);
+    read_faults::Plan plan;
+    plan.call = "stat";
+    plan.before = [&](std::size_t number) {
+      if (number == looks) fs::rename(path("saved"), path());
+    };
+    read_faults::arm(plan);
+    const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+    read_faults::disarm();
+    looked = read_faults::calls() > looks;
+    EXPECT_EQ(error.status, looked ? Status::state : Status::ok) << error.message;
+    EXPECT_EQ(contents(path()), looked ? "saved" : "edited");
+  }
+  EXPECT_GT(looks, 2U);
 }
 
 // ---- targets -------------------------------------------------------------------------------------------------------

@@ -1,22 +1,183 @@
-// Decoding needs no more than a cursor: every number and string says its own length. Nothing is allocated for a count
-// that the bytes behind it cannot hold, and an entry whose name was there before is checked but not kept, so that memory
-// stays within some ten bytes for each byte of the header.
+// Decodes in one pass, because every number and string gives its own length. Lengths and counts are untrusted. Nothing
+// is allocated for a count larger than the remaining bytes allow, and an entry with a name given before is checked but
+// not kept. So the table takes at most about ten bytes for each byte of the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/compiler.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "format/bintensors/codes.hpp"
-#include "format/bintensors/cursor.hpp"
+#include "format/length_prefix.hpp"
+#include "format/utf8.hpp"
 
 namespace st::format::bintensors {
 
 namespace {
+
+// ---- numbers and strings, each of which gives its own length --------------------------------------------------------
+
+// May read past the end of the header: kPadding bytes follow it.
+std::uint64_t eight_bytes(const char* at) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, at, 8);
+  return bytes;
+}
+
+// A sequence of numbers. Stores its first error for the Cursor instead of throwing it: loops over entries and
+// dimensions without a call stay in registers and are twice as fast.
+struct Numbers {
+  const char* at;
+  const char* end;
+  const char* fault = nullptr;  // the first
+
+  std::uint64_t take() {
+    if (at == end) return fail();
+    const auto first = static_cast<unsigned char>(*at);
+    if (first > kLargestByte) return take_long(first);
+    ++at;
+    return first;
+  }
+
+  std::uint64_t left() const { return static_cast<std::uint64_t>(end - at); }
+
+ private:
+  static constexpr unsigned char kLargestByte = 250;  // larger bytes give the length of a number
+
+  std::uint64_t take_long(unsigned char marker) {
+    const std::size_t size = std::size_t{2} << (marker - 0xFB);
+    if (marker > 0xFD || left() <= size) return fail();
+    const std::uint64_t value = little_endian(at + 1, size);
+    at += 1 + size;
+    return value;
+  }
+
+  static std::uint64_t little_endian(const char* bytes, std::size_t size) {
+    if constexpr (std::endian::native == std::endian::little) return eight_bytes(bytes) & UINT64_MAX >> (64 - 8 * size);
+    std::uint64_t value = 0;
+    for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+    return value;
+  }
+
+  std::uint64_t fail() {
+    if (fault == nullptr) fault = at;
+    at = end;
+    return 0;
+  }
+};
+
+class Cursor {
+ public:
+  explicit Cursor(std::span<const char> header) : begin_(header.data()), at_(begin_), end_(begin_ + header.size()) {}
+
+  Numbers numbers() const { return {at_, end_}; }
+
+  // Continues after these numbers, or throws their error.
+  void resume(const Numbers& numbers) {
+    if (numbers.fault != nullptr) fail_number(numbers.fault);
+    at_ = numbers.at;
+  }
+
+  std::uint64_t number() {
+    Numbers numbers = this->numbers();
+    const std::uint64_t value = numbers.take();
+    resume(numbers);
+    return value;
+  }
+
+  std::string_view string();
+  // The count of items that take at least `least` bytes each.
+  std::uint64_t count(std::uint64_t least, std::string_view what);
+  // Returns how many of `n` such items can have different names.
+  std::size_t distinct(std::uint64_t n, std::uint64_t least) const;
+
+  std::span<const char> rest() const { return {at_, end_}; }
+  std::uint64_t left() const { return static_cast<std::uint64_t>(end_ - at_); }
+  std::uint64_t offset() const { return kLengthBytes + static_cast<std::uint64_t>(at_ - begin_); }
+
+  // The tensor that is being read, for messages.
+  void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
+  std::string_view subject() const { return subject_; }
+
+  [[noreturn]] ST_COLD void fail_here(Status status, std::uint64_t place, std::string_view what) const;
+
+ private:
+  [[noreturn]] ST_COLD void fail_number(const char* at);
+
+  const char* const begin_;
+  const char* at_;
+  const char* const end_;
+  std::string_view subject_;
+};
+
+bool is_ascii(std::string_view text) {
+  constexpr std::uint64_t kTopBits = 0x8080808080808080;
+  std::uint64_t bits = 0;
+  if (text.size() < 8) {
+    for (const char c : text) bits |= static_cast<unsigned char>(c);
+    return bits < 0x80;
+  }
+  for (std::size_t i = 8; i < text.size(); i += 8) bits |= eight_bytes(text.data() + i - 8);
+  bits |= eight_bytes(text.data() + text.size() - 8);  // the last word may overlap the one before
+  return (bits & kTopBits) == 0;
+}
+
+// In hexadecimal, because messages are UTF-8.
+std::string quoted_bytes(std::string_view text) {
+  std::string hex;
+  for (const char c : text.substr(0, 16)) hex += formatted("{:02x}", static_cast<unsigned char>(c));
+  return hex + (text.size() > 16 ? "..." : "");
+}
+
+std::string_view Cursor::string() {
+  const std::uint64_t place = offset();
+  const std::uint64_t size = number();
+  if (size > left()) {
+    fail_here(Status::schema, place, formatted("a string of {} bytes, but only {} are left", size, left()));
+  }
+  const std::string_view text(at_, static_cast<std::size_t>(size));
+  if (!is_ascii(text) && !is_utf8(text)) {
+    fail_here(Status::utf8, offset() + first_not_utf8(text),
+              formatted("a string that is not UTF-8: {}", quoted_bytes(text)));
+  }
+  at_ += size;
+  return text;
+}
+
+std::uint64_t Cursor::count(std::uint64_t least, std::string_view what) {
+  const std::uint64_t place = offset();
+  const std::uint64_t n = number();
+  if (n > left() / least) {
+    fail_here(Status::schema, place, formatted("{} {}, but only {} bytes are left", n, what, left()));
+  }
+  return n;
+}
+
+// There are 18,433 names of less than three bytes. All others take at least three bytes.
+std::size_t Cursor::distinct(std::uint64_t n, std::uint64_t least) const {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(n, 18'433 + left() / (least + 3)));
+}
+
+void Cursor::fail_here(Status status, std::uint64_t place, std::string_view what) const {
+  if (subject_.data() == nullptr) fail_at(status, place, "{}", what);
+  fail_at(status, place, "tensor {}: {}", in_quotes(subject_), what);
+}
+
+void Cursor::fail_number(const char* at) {
+  at_ = at;
+  const unsigned first = at == end_ ? 0U : static_cast<unsigned char>(*at);
+  if (first > 0xFD) fail_here(Status::schema, offset(), formatted("0x{:02x} where a number begins", first));
+  fail_here(Status::schema, offset(), "the header ends too early");
+}
+
+// ---- the grammar ----------------------------------------------------------------------------------------------------
 
 constexpr std::uint64_t kLeastEntry = 4;  // dtype, rank, begin, end
 constexpr std::uint64_t kLeastName = 1;   // its length
@@ -26,7 +187,7 @@ class Decoder {
   Decoder(std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults)
       : in_(header), size_(header.size()), options_(options), table_(table), faults_(faults) {}
 
-  // The name in whose entry a fault was met; its data() is null outside of entries.
+  // The name of the entry with the error; its data() is null outside of entries.
   std::string_view subject() const { return in_.subject(); }
 
   bool current() {
@@ -60,9 +221,9 @@ class Decoder {
   }
 
  private:
-  // Of a fault behind which the rest can be read.
+  // Reports an error after which the rest can be read.
   template <class Fail>
-  ST_COLD void tell(const Fail& fail) {
+  ST_COLD void report(const Fail& fail) {
     faults_.report_from(fail, in_.subject());
   }
 
@@ -76,7 +237,7 @@ class Decoder {
     for (std::uint64_t i = 0; i < n; ++i) pair();
   }
 
-  // The last value of a key counts, as in the original.
+  // A key given twice has its last value, as in the original.
   void pair() {
     const std::uint64_t place = in_.offset();
     auto& pairs = table_.metadata;
@@ -85,7 +246,7 @@ class Decoder {
     const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (options_.rules == Rules::strict) {
-      tell([&] {
+      report([&] {
         in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(key)));
       });
     }
@@ -124,12 +285,13 @@ class Decoder {
 
   ST_COLD void require_known(std::uint64_t code, std::uint64_t place) {
     if (options_.unknown_dtypes) return;
-    tell([&] { in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code)); });
+    report([&] { in_.fail_here(Status::dtype, place, formatted("dtype {} is unknown", code)); });
   }
 
   [[noreturn]] ST_COLD void fail_rank(const Numbers& numbers, std::uint64_t rank) {
     in_.resume(numbers);
-    in_.fail_here(Status::schema, in_.offset(), formatted("{} dimensions, where {} bytes are left", rank, in_.left()));
+    in_.fail_here(Status::schema, in_.offset(),
+                  formatted("{} dimensions, but only {} bytes are left", rank, in_.left()));
   }
 
   // An entry of the older layout's list of names.
@@ -140,11 +302,11 @@ class Decoder {
     const std::uint64_t number = in_.number();
     const Tensor* const tensor = number < announced_ ? &table_.tensors[static_cast<std::size_t>(number)] : nullptr;
     if (tensor == nullptr) {
-      tell([&] {
+      report([&] {
         in_.fail_here(Status::schema, place, formatted("it is number {} of {} tensors", number, announced_));
       });
     } else if (tensor->name_text != nullptr) {
-      tell([&] {
+      report([&] {
         in_.fail_here(Status::duplicate, place, formatted("it has the same number as {}", in_quotes(tensor->name())));
       });
     }
@@ -152,7 +314,7 @@ class Decoder {
     if (tensor != nullptr && tensor->name_text == nullptr) give_name(static_cast<std::size_t>(number), name, place);
   }
 
-  // false when another tensor has this name. Said in finish(), since faults of the decoding come first.
+  // Returns false if another tensor has this name. finish() reports it, because errors of the grammar come first.
   bool give_name(std::size_t number, std::string_view name, std::uint64_t place) {
     Tensor& tensor = table_.tensors[number];
     tensor.name_text = name.data();
@@ -161,7 +323,7 @@ class Decoder {
       return true;
     if (faults_.collects()) {
       in_.set_subject(name);
-      tell([&] { fail_twice(name, place); });
+      report([&] { fail_twice(name, place); });
       in_.set_subject({});
     } else if (twice_.data() == nullptr) {
       twice_ = name;
@@ -181,12 +343,12 @@ class Decoder {
     const bool only_spaces = other == rest.end();
     const std::uint64_t place = in_.offset() + static_cast<std::uint64_t>(other - rest.begin());
     if (options_.rules == Rules::strict && (!only_spaces || size_ % 8 != 0)) {
-      tell([&] {
+      report([&] {
         in_.fail_here(Status::schema, place, "the header is not padded with spaces to a multiple of 8 bytes");
       });
     }
     if (table_.tensors.empty() && !only_spaces) {
-      tell([&] {
+      report([&] {
         in_.fail_here(Status::schema, place, "a header without tensors is padded with something else than spaces");
       });
     }

@@ -1,20 +1,41 @@
-// The grammar of a bintensors header (docs/format.md 3.1), from bytes to entries that have names of their own, but are
-// not yet checked against one another.
+// The grammar of a bintensors header (docs/format.md 3.1). The entries that it returns have unique names; validate()
+// checks their ranges.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "base/dtype.hpp"
 #include "format/finding.hpp"
 #include "format/header_options.hpp"
 #include "format/table.hpp"
 
 namespace st::format::bintensors {
 
-// Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, without
-// a NUL behind them. Returns whether nothing but spaces follows, as writers have it. Throws what `faults` throws, and
-// a fault behind which nothing can be read, which is added to what `faults` collects.
+// By its number in a header, which is also the order in which the original's writer sorts.
+inline constexpr std::array kDtypesByCode{Dtype::BOOL, Dtype::U8,  Dtype::I8,  Dtype::F8_E5M2, Dtype::F8_E4M3,
+                                          Dtype::I16,  Dtype::U16, Dtype::F16, Dtype::BF16,    Dtype::I32,
+                                          Dtype::U32,  Dtype::F32, Dtype::F64, Dtype::I64,     Dtype::U64};
+inline constexpr std::uint8_t kNoCode = 0xFF;
+
+inline constexpr auto kCodes = [] {
+  std::array<std::uint8_t, kDtypes.size()> codes{};
+  codes.fill(kNoCode);
+  for (std::size_t code = 0; code < kDtypesByCode.size(); ++code) {
+    codes[static_cast<std::size_t>(kDtypesByCode[code])] = static_cast<std::uint8_t>(code);
+  }
+  return codes;
+}();
+
+// Returns kNoCode for a dtype that the format does not have.
+constexpr std::uint8_t code_of(Dtype dtype) { return kCodes[static_cast<std::size_t>(dtype)]; }
+
+// Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header and do not
+// end with a NUL. Returns whether only spaces follow, as writers pad. Throws the errors that `faults` throws. After an
+// error that ends the reading, adds it to the errors that `faults` collects, and throws it.
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::bintensors

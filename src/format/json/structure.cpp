@@ -1,26 +1,28 @@
-// The only file that uses the part of simdjson that it marks as its own: the interface of its first stage, which has
-// been the same from 3.0.1 to 4.6.
+// The only file that uses an internal interface of simdjson: its first stage, which is the same from 3.0.1 to 4.6.
 //
-// A window ends behind a byte that ends a token. When that byte is part of a string, the first stage reports a string
-// without an end, and the window is cut again, before that string. So it is with every fault that the first stage
-// finds: the tokens before it are read as usual, and the reader meets it at its place. Only then is text looked at byte
-// by byte.
+// A window ends after a byte that ends a token. If that byte is part of a string, the first stage reports a string
+// without an end, and the window is cut again before that string. The same happens for every error that the first stage
+// finds: the tokens before it are read as usual, and the reader reports it at its position. Only then is text scanned
+// byte by byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/structure.hpp"
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include <simdjson.h>
 
 #include "base/error.hpp"
+#include "format/header_options.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::json {
 
 namespace {
 
-// The closing quote of the string whose first byte is `at`. nullptr: none before `end`, or the string is faulty.
+// Returns the closing quote of the string whose first byte is `at`, or nullptr if there is none before `end` or the
+// string is faulty.
 char* closing_quote(char* at, const char* end) {
   constexpr std::string_view kEscapes = "\"\\/bfnrtu";
   for (; at < end && *at != '"'; ++at) {
@@ -35,8 +37,8 @@ char* run_end(char* at, const char* end) {
   return at;
 }
 
-// The first string that is faulty or open at `end`, or quote or backslash that cannot stand where it stands. The
-// kernels may disagree on what follows it, and on nothing before.
+// Returns the first string that is faulty or open at `end`, or the first misplaced quote or backslash. simdjson's
+// kernels may disagree on the bytes after it, but not before.
 char* first_fault(char* at, char* end) {
   while (at != end) {
     if (is_space(*at) || is_operator(*at)) {
@@ -94,7 +96,7 @@ char* Structure::cut(char* begin) const {
   return begin + (window.find_last_of(",:{}[] \t\r\n") + 1);
 }
 
-// false: a string in it is faulty, or does not end in it.
+// Returns false if a string in the window is faulty or does not end in it.
 bool Structure::index(char* begin, char* end) {
   const auto bytes = static_cast<std::size_t>(end - begin);
   const auto* const text = reinterpret_cast<const std::uint8_t*>(begin);
@@ -103,11 +105,22 @@ bool Structure::index(char* begin, char* end) {
     case simdjson::EMPTY: set_window(begin, end, 0); return true;
     case simdjson::UNCLOSED_STRING:
     case simdjson::UNESCAPED_CHARS: return false;
-    case simdjson::UTF8_ERROR:  // the fallback kernel also says so of what follows a backslash
+    case simdjson::UTF8_ERROR:  // the fallback kernel also reports it for some bytes after a backslash
+      if (!checks_utf8_) return index_any_bytes(begin, end);
       if (!is_utf8({text_begin, static_cast<std::size_t>(text_end - text_begin)})) fail(Status::utf8, "not UTF-8");
       return false;
     default: fail(Status::internal, "simdjson: {}", simdjson::error_message(problem));
   }
+}
+
+// Indexes a copy of the window with a letter for each byte that is not ASCII: no such byte begins or ends a token.
+bool Structure::index_any_bytes(char* begin, char* end) {
+  std::vector<char> copy(static_cast<std::size_t>(end - begin) + kPadding);
+  std::transform(begin, end, copy.begin(), [](char c) { return static_cast<unsigned char>(c) < 0x80 ? c : 'x'; });
+  char* const copy_end = copy.data() + (end - begin);
+  if (!index(copy.data(), copy_end)) return false;
+  set_window(begin, end, static_cast<std::size_t>(last - next));
+  return true;
 }
 
 void Structure::index_faulty(char* begin, char* end) {
@@ -117,7 +130,7 @@ void Structure::index_faulty(char* begin, char* end) {
   if (!index(begin, fault)) fail(Status::internal, "simdjson finds fault with a text where there is none");
 }
 
-// A token alone, which is faulty or longer than a window.
+// Indexes a single token, which is faulty or longer than a window.
 void Structure::index_long_token(char* begin) {
   char* const token = std::find_if_not(begin, text_end, is_space);
   char* end = run_end(token, text_end);
@@ -126,7 +139,7 @@ void Structure::index_long_token(char* begin) {
     end = close == nullptr ? text_end : close + 1;
   }
   end = std::max(end, token + 1);
-  if (!is_utf8({token, static_cast<std::size_t>(end - token)})) fail(Status::utf8, "not UTF-8");
+  if (checks_utf8_ && !is_utf8({token, static_cast<std::size_t>(end - token)})) fail(Status::utf8, "not UTF-8");
   stage1_->structural_indexes[0] = static_cast<std::uint32_t>(token - begin);
   set_window(begin, end, 1);
   plain_end = begin;

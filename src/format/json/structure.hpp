@@ -1,8 +1,8 @@
-// Where the tokens of a JSON text begin: simdjson's first stage, one window of the text after another.
+// Finds the beginning of each token of a JSON text with simdjson's first stage, one window of the text at a time.
 //
-// Windows keep the positions in the processor's first cache and bound their memory, however long the text is. simdjson
-// chooses its kernel for the processor at run time. It also checks, of every byte that it passes, that the text is
-// UTF-8, that strings hold no control bytes, and that they end.
+// Windows keep the positions in the processor's first cache, and bound their memory for texts of any length. simdjson
+// chooses its kernel for the processor at run time. It also checks that the text is UTF-8, that strings contain no
+// control bytes, and that they end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ class dom_parser_implementation;
 
 namespace st::format::json {
 
-inline constexpr std::size_t kPositionsBehindTheLast = 40;  // that may be read
+inline constexpr std::size_t kPositionsBehindTheLast = 40;  // readable positions after the last token
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
@@ -27,8 +27,7 @@ constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c
 constexpr bool is_operator(char c) { return c == ',' || c == ':' || (c | 0x20) == '{' || (c | 0x20) == '}'; }
 
 // A cursor over tokens: operators, strings, and runs of other bytes (numbers, words, errors). A run ends before white
-// space, an operator or the end; between two tokens is only white space. The reader checks escapes and
-// what a run means.
+// space, an operator or the end. Only white space separates tokens. The reader checks escapes and the contents of runs.
 class Structure {
  public:
   Structure(std::span<char> text, std::size_t window_bytes);
@@ -36,23 +35,26 @@ class Structure {
   Structure& operator=(const Structure&) = delete;
   ~Structure();
 
-  // The first byte of the next token; the zero behind the text when there is none.
+  // Returns the first byte of the next token, or the zero after the text.
   ST_ALWAYS_INLINE char peek() {
     if (next == last) [[unlikely]]
       read_window();
     return base[*next];
   }
-  // The next token, once it was peeked at.
+  // Returns the next token. To be called after peek().
   char* at() const { return base + *next; }
 
-  void find_backslash(char* from);  // for plain_end
+  void find_backslash(char* from);  // sets plain_end
 
-  // The window's remaining tokens begin at base[*next] up to base[*(last - 1)]. From *last on, every position is the
-  // window's end.
+  // Accepts text that is not UTF-8. By default, such text throws Status::utf8.
+  void accept_any_bytes() { checks_utf8_ = false; }
+
+  // The window's remaining tokens begin at base[*next] to base[*(last - 1)]. The positions from *last on are the end of
+  // the window.
   char* base;
   std::uint32_t* next = nullptr;
   std::uint32_t* last = nullptr;
-  char* plain_end;  // no backslash stands between the next token and here
+  char* plain_end;  // there is no backslash between the next token and here
 
   char* const text_begin;
   char* const text_end;
@@ -61,6 +63,7 @@ class Structure {
   void read_window();
   char* cut(char* begin) const;
   bool index(char* begin, char* end);
+  bool index_any_bytes(char* begin, char* end);
   void index_faulty(char* begin, char* end);
   void index_long_token(char* begin);
   void set_window(char* begin, char* end, std::size_t tokens);
@@ -68,6 +71,7 @@ class Structure {
   std::unique_ptr<simdjson::internal::dom_parser_implementation> stage1_;
   std::size_t window_bytes_;
   char* end_;  // of the window
+  bool checks_utf8_ = true;
 };
 
 }  // namespace st::format::json

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/safetensors/container.hpp"
+#include "format/container.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,6 @@
 #include "format/length_prefix.hpp"
 #include "format/safetensors/parse.hpp"
 #include "format/safetensors/serialize.hpp"
-#include "format/safetensors/splice_metadata.hpp"
 #include "format/validate.hpp"
 
 namespace st::format::safetensors {
@@ -20,14 +19,14 @@ namespace {
 
 bool recognizes(char first) { return first == '{' || json::is_space(first); }
 
-// A name that had to be unescaped no longer stands in the header.
+// Returns kNowhere for a name that contained escapes: its text is not a view into the header.
 std::uint64_t place_of(std::string_view name, std::span<const char> header) {
   const bool inside = name.data() > header.data() && name.data() < header.data() + header.size();
   return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
 }
 
-// The hashes of a list of names, one after another. A few of them are made ahead and their places fetched, so that
-// nobody waits for memory.
+// The hashes of a list of names, one after another. Computes a few of them ahead and fetches their slots, because each
+// slot is a cache miss.
 template <class Item, class NameAt>
 class HashesAhead {
  public:
@@ -67,7 +66,8 @@ ST_COLD void report_twice(const Item& item, std::span<const char> header, std::s
       {Status::duplicate, 0, place_of(name, header), formatted("{} {} is given twice", what, in_quotes(name))}, tensor);
 }
 
-// Every item under its name. Where a name comes twice, the reference keeps the last and we report it.
+// Inserts every item under its name. Reports a name that is given twice, except by the rules of the reference, which
+// keeps the last.
 template <class Item>
 void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
                  const HeaderOptions& options, std::string_view what, FaultSink& faults) {
@@ -91,14 +91,15 @@ void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::spa
   items.resize(kept);
 }
 
-// A NUL is legal nowhere in a JSON header: whatever NUL stands there now was a closing quote.
+// JSON allows no NUL, so every NUL in a header that was read replaced a closing quote.
 void restore(std::span<const char>, const Table&, std::span<char> copy) {
   std::replace(copy.begin(), copy.end(), '\0', '"');
 }
 
 void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// A name given twice comes before every fault of the offsets, so where there is one, the header is read with an index.
+// A name given twice is reported before an error of the offsets. So after such an error, reads the header again with an
+// index.
 void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
   FaultSink first;
   sort_by_data(table);
@@ -117,7 +118,7 @@ void read_reporting(std::span<char> header, std::uint64_t file_size, const Heade
   index_names(table.metadata, table.metadata_index, header, options, "metadata key", faults);
   if (!options.index_names) return check_without_index(header, file_size, options, table);
   index_names(table.tensors, table.index, header, options, "tensor", faults);
-  if (faults.count() != 0) {  // from here on the index no longer matters
+  if (faults.count() != 0) {  // nothing uses the index after an error
     std::erase_if(table.tensors, [](const Tensor& tensor) { return tensor.dims == nullptr; });
     sort_by_data(table);
   } else if (sort_by_data(table)) {
@@ -131,7 +132,7 @@ void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& 
   read_reporting(header, file_size, options, table, first);
 }
 
-void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
+void diagnose(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Findings& findings) {
   HeaderOptions with_index = options;
   with_index.index_names = true;
   FaultSink faults(findings);
@@ -139,11 +140,11 @@ void survey(std::span<char> header, std::uint64_t file_size, const HeaderOptions
   try {
     read_reporting(header, file_size, with_index, table, faults);
   } catch (const Error&) {
-    // After kMostFindings; the fault is among them.
+    // There are more than kMostFindings, and this error is among them.
   }
 }
 
-unsigned dtype_rank(Dtype dtype) { return info(dtype).rank; }
+unsigned write_order(Dtype dtype) { return info(dtype).write_order; }
 
 }  // namespace
 
@@ -154,9 +155,9 @@ const Container kContainer{.format = Format::safetensors,
                            .read = read,
                            .restore = restore,
                            .check = check,
-                           .dtype_rank = dtype_rank,
+                           .write_order = write_order,
                            .append = append_header,
                            .splice_metadata = splice_metadata,
-                           .survey = survey};
+                           .diagnose = diagnose};
 
 }  // namespace st::format::safetensors

@@ -1,18 +1,22 @@
 // One pass over the header's tokens. The functions are the productions of its grammar, from the object down to a
-// dimension. Each stores what it met or reports a fault with its place: opening throws the first, and a check collects
-// them. After fault() returns, the production skips what it cannot use. What is not JSON is thrown either way.
+// dimension. Each stores its value or reports an error with its position: opening throws the first error, and a check
+// collects them. After fault() returns, the production skips the faulty value. Text that is not JSON throws either way.
 //
-// usual_member() only compares: an entry spelled as nearly every writer spells it is taken whole, and everything else
-// is left to the grammar.
+// usual_member() is a shortcut for entries spelled as nearly every writer spells them. It compares such an entry with
+// the one before, and leaves everything else to the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "base/compiler.hpp"
-#include "format/json/json_cursor.hpp"
-#include "format/safetensors/usual_spelling.hpp"
+#include "format/json/cursor.hpp"
+#include "format/length_prefix.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::safetensors {
@@ -31,9 +35,68 @@ constexpr std::size_t kLongShape = 64;   // words
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
-// Of the entry that is being read.
+// ---- how nearly every writer spells an entry ------------------------------------------------------------------------
+
+// Compares 1 to 16 bytes. Returns false for any other length. May read 8 bytes past each text.
+ST_ALWAYS_INLINE inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
+  const auto differ = [a, b](std::size_t from) {
+    std::uint64_t x = 0;
+    std::uint64_t y = 0;
+    std::memcpy(&x, a + from, 8);
+    std::memcpy(&y, b + from, 8);
+    return x ^ y;
+  };
+  if (bytes - 1 >= 8) return bytes - 1 < 16 && (differ(0) | differ(bytes - 8)) == 0;
+  const unsigned others = 64 - 8 * static_cast<unsigned>(bytes);
+  return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
+}
+
+// Compares two words. Compilers call memcmp instead if they consider the block cold.
+ST_ALWAYS_INLINE inline bool same_16_bytes(const char* a, const char* b) {
+  std::array<std::uint64_t, 2> x{};
+  std::array<std::uint64_t, 2> y{};
+  std::memcpy(x.data(), a, sizeof x);
+  std::memcpy(y.data(), b, sizeof y);
+  return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+}
+
+// The text between two positions of the entry before. Neighbours mostly have the same dtype. The same bytes are the
+// same tokens, so their number is known.
+struct Spelling {
+  std::array<char, 32> text{};
+  std::size_t bytes = 16;  // at least 16, which is_at() needs
+
+  ST_ALWAYS_INLINE bool is_at(const char* place) const {
+    static_assert(sizeof text <= kPadding);
+    const std::size_t rest = bytes - 16;
+    return same_16_bytes(place, text.data()) && same_16_bytes(place + rest, text.data() + rest);
+  }
+
+  // Returns false if it is shorter than 16 or longer than 32 bytes.
+  bool set(const char* begin, const char* end) {
+    bytes = static_cast<std::size_t>(end - begin);
+    if (bytes < 16 || bytes > text.size()) return false;
+    std::copy(begin, end, text.data());
+    return true;
+  }
+};
+
+// The spelling that usual_member() compares an entry with.
+struct UsualSpelling {
+  static constexpr std::size_t kOpeningTokens = 9;
+  static constexpr std::size_t kMiddleTokens = 5;
+
+  bool known = false;  // an entry was read before
+  Spelling opening;    // :{"dtype":"F32","shape":[
+  Spelling middle;     // ],"data_offsets":[
+  std::uint32_t dtype_number = 0;
+};
+
+// ---- the grammar ----------------------------------------------------------------------------------------------------
+
+// Positions in the entry that is being read.
 struct Places {
-  const char* colon = nullptr;  // behind its name
+  const char* colon = nullptr;  // after its name
   const char* dims = nullptr;
   const char* shape_end = nullptr;
   const char* begin = nullptr;
@@ -42,19 +105,18 @@ struct Places {
 class HeaderParser {
  public:
   HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table, FaultSink& faults)
-      : in_(text, kLengthBytes, &table.arena, options.window_bytes),
-        options_(options),
-        table_(table),
-        faults_(faults) {}
+      : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table), faults_(faults) {
+    if (faults.collects()) in_.tokens.accept_any_bytes();  // parse_header() has reported text that is not UTF-8
+  }
 
   bool read() try { return header(); } catch (const Error& error) {
     const std::string_view text(in_.tokens.text_begin,
                                 static_cast<std::size_t>(in_.tokens.text_end - in_.tokens.text_begin));
     if (!faults_.collects()) {
-      require_utf8(text, kLengthBytes, "header");  // all of it comes before any other fault
+      require_utf8(text, kLengthBytes, "header");  // comes before any other error
       throw;
     }
-    if (error.status != Status::utf8) faults_.add_last(error, in_.tensor);  // else it was reported before
+    faults_.add_last(error, in_.tensor);
     return false;
   }
 
@@ -120,18 +182,17 @@ class HeaderParser {
     return tensor;
   }
 
-  // A shortcut: the fields in this order, with the white space and the dtype of the tensor before. It is no second
-  // grammar: whatever is not exactly so goes to member() from the start, and so does all that is wrong. Behind the last
-  // token all positions are equal, so a number read there has no digits and is refused. The last condition checks that
-  // every token lies in the window.
+  // Reads an entry with the fields in this order and the white space and dtype of the tensor before. This is not a
+  // second grammar: it returns false, and consumes nothing, for any other or faulty entry. After the last token all
+  // positions are equal, so a number there has no digits and is rejected. The last condition checks that every token is
+  // in the window.
   ST_ALWAYS_INLINE bool usual_member() {
     if (in_.peek() != '"' || !usual_.known) return false;
     std::uint32_t* token = in_.tokens.next;
     char* const text = in_.tokens.base;
     const char* const colon = text + token[1];
     const std::string_view name(text + token[0] + 1, token[1] - token[0] - 2);
-    if (colon[-1] != '"' || colon > in_.tokens.plain_end || !usual_.opening.stands_at(colon) ||
-        name == "__metadata__") {
+    if (colon[-1] != '"' || colon > in_.tokens.plain_end || !usual_.opening.is_at(colon) || name == "__metadata__") {
       return false;
     }
     token += 1 + UsualSpelling::kOpeningTokens;
@@ -145,7 +206,7 @@ class HeaderParser {
       }
       ++token;
     }
-    if (!usual_.middle.stands_at(text + *token)) return false;
+    if (!usual_.middle.is_at(text + *token)) return false;
     token += UsualSpelling::kMiddleTokens;
     static_assert(2 + UsualSpelling::kOpeningTokens + 2 * kFew + UsualSpelling::kMiddleTokens + 5 <=
                   json::kPositionsBehindTheLast);
@@ -270,7 +331,7 @@ class HeaderParser {
     const Dtype dtype = dtype_from_name(name);
     tensor.dtype_number = static_cast<std::uint32_t>(dtype) & 0x1F;
     if (dtype != Dtype::unknown) return;
-    // st_tensor_dtype_name() has no length, so that "F32\u0000x" would read as F32.
+    // st_tensor_dtype_name() has no length, so "F32\u0000x" would become F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
       return report(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
@@ -299,8 +360,8 @@ class HeaderParser {
     in_.expect('}');
   }
 
-  // The commas up to the bracket bound the number of dimensions: memory is taken once, for no more than the text can
-  // hold. A long shape has memory of its own, so that the rest of the block is not lost.
+  // The commas before the bracket give an upper bound of the number of dimensions, so one allocation is enough. A long
+  // shape has its own allocation, which leaves the rest of the block to others.
   void shape(Tensor& tensor) {
     if (!in_.take('[')) return wrong_type(kInEntry, "shape is not an array");
     places_.dims = in_.at();
@@ -324,12 +385,12 @@ class HeaderParser {
     if (room <= kLongShape) words_ = dims + rank + 1;  // the last one is for keep_dtype_name()
   }
 
-  // After a value that is not an integer, the shape may have more values than there is room for.
+  // After a value that is not an integer, the shape may have more values than it has room for.
   ST_COLD void check_more_dimensions() {
     for (std::uint64_t unused = 0; in_.take(',');) dimension("shape", unused);
   }
 
-  // At least n words at words_, which the caller moves past what it used.
+  // Returns words_ with room for at least n words. The caller moves words_ past the words that it uses.
   ST_ALWAYS_INLINE std::uint64_t* words(std::size_t n) {
     if (static_cast<std::size_t>(words_end_ - words_) < n) [[unlikely]]
       more_words(n);
@@ -365,7 +426,7 @@ class HeaderParser {
     in_.expect(']');
   }
 
-  // In the word behind the dimensions: see Tensor::dtype_name().
+  // Stores it in the word after the dimensions: see Tensor::dtype_name().
   void keep_dtype_name(const Tensor& tensor) const {
     const_cast<std::uint64_t*>(tensor.dims)[tensor.rank] = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data());
   }
@@ -407,21 +468,21 @@ class HeaderParser {
 
   // ---- helpers ----------------------------------------------------------------------------------------------------
 
-  // Strings handed out end with a NUL; in the text, which is ours to write to, it takes the closing quote's place.
+  // Ends a string with a NUL, which replaces its closing quote in the text.
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  // The others of an array that has more values than it may have.
+  // Skips the remaining values of an array that has too many.
   ST_COLD void skip_more_values(unsigned depth) {
     while (in_.take(',')) in_.skip_value(depth);
   }
 
-  // The next three return only where faults are collected.
+  // The next three return only if errors are collected.
   ST_COLD void report(Status status, const char* place, std::string_view what) {
     faulty_ |= bit_of(field_);
     faults_.report(in_.fault_at(status, place, what), in_.tensor);
   }
   ST_COLD void fault(const char* place, std::string_view what) { report(Status::schema, place, what); }
-  // Skips the next value, which throws where it is not even JSON.
+  // Skips the next value, and throws if it is not JSON.
   ST_COLD void wrong_type(unsigned depth, std::string_view what) {
     const char* const place = in_.at();
     in_.skip_value(depth);
@@ -445,8 +506,8 @@ class HeaderParser {
   const HeaderOptions& options_;
   Table& table_;
   FaultSink& faults_;
-  Field field_ = Field::unknown;  // whose value is being read
-  unsigned faulty_ = 0;           // the fields of this entry whose values are not known, as bits
+  Field field_ = Field::unknown;  // of the value that is being read
+  unsigned faulty_ = 0;           // fields of this entry with unknown values, as bits
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;

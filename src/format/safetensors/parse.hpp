@@ -1,4 +1,4 @@
-// The grammar of a safetensors header (docs/format.md 1.2), from text to entries not yet checked against one another.
+// The grammar of a safetensors header (docs/format.md 1.2). validate() checks the entries that it returns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,10 +12,10 @@ namespace st::format::safetensors {
 
 // Fills tensors (in the order of the text) and metadata. Names get a NUL in place of their closing quote.
 //
-// Every fault goes to `faults`. After one that is collected, parsing continues after the faulty value. The tensor is
-// kept as far as it is known, so that it can still be compared with the others: without its offsets, `dims` is null;
-// without its dtype or shape, it is a scalar of an unknown dtype. Returns false if the text is not JSON or not an
-// object: then not all tensors are known.
+// Reports every error to `faults`. After a collected error, parsing continues after the faulty value. The tensor stays
+// in the table as far as it is known, to compare it with the others. Without its offsets, `dims` is null. Without its
+// dtype or shape, it is a scalar of an unknown dtype. Returns false if the text is not JSON or not an object: then the
+// table does not contain all tensors.
 bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::safetensors

@@ -3,16 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/text.hpp"
-#include "format/json/json_cursor.hpp"
-#include "format/name_index.hpp"
+#include "format/json/cursor.hpp"
+#include "format/table.hpp"
 #include "format/utf8.hpp"
 
 namespace st::format::shard_index {
@@ -28,36 +26,44 @@ struct ShardName {
   std::string_view name() const { return text; }
 };
 
-// Without empty parts and parts ".", which lead to the same file. nullopt if the name has none of them.
-std::optional<std::string> normalized(std::string_view name) {
-  if (name.find('/') == name.npos && name != ".") return std::nullopt;
-  std::string result;
-  result.reserve(name.size());
-  for (std::size_t at = 0; at <= name.size();) {
-    const std::size_t end = std::min(name.find('/', at), name.size());
-    const std::string_view part = name.substr(at, end - at);
-    at = end + 1;
-    if (part.empty() || part == ".") continue;
-    if (!result.empty()) result += '/';
-    result += part;
+// Removes the next part of a path and returns it. Skips empty parts and parts ".", which lead nowhere else. Returns "" at
+// the end.
+std::string_view take_part(std::string_view& path) {
+  while (!path.empty()) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    path.remove_prefix(std::min(part.size() + 1, path.size()));
+    if (!part.empty() && part != ".") return part;
   }
-  return result == name ? std::nullopt : std::optional(std::move(result));
+  return {};
 }
 
-// `shards` are ascending, each once. Throws if two of them are spellings of one path.
-void require_different_paths(std::span<const std::string_view> shards) {
-  std::map<std::string, std::string_view, std::less<>> spellings;  // of the paths that are not normalized
-  for (const std::string_view name : shards) {
-    std::optional<std::string> path = normalized(name);
-    if (!path) continue;
-    const auto same = std::lower_bound(shards.begin(), shards.end(), *path);
-    const bool is_listed = same != shards.end() && *same == *path;
-    const auto [earlier, is_new] = spellings.try_emplace(std::move(*path), name);
-    if (is_listed || !is_new) {
-      fail(Status::shard, "index: shards {} and {} are one file", in_quotes(is_listed ? *same : earlier->second),
-           in_quotes(name));
-    }
+int compare_paths(std::string_view a, std::string_view b) {
+  for (;;) {
+    const std::string_view part = take_part(a);
+    const int order = part.compare(take_part(b));
+    if (order != 0 || part.empty()) return order;
   }
+}
+
+bool has_redundant_parts(std::string_view name) {
+  return name == "." || name.starts_with("./") || name.ends_with('/') || name.ends_with("/.") ||
+         name.find("//") != name.npos || name.find("/./") != name.npos;
+}
+
+// Throws if two of the names are spellings of one path. Compares them part by part, because an index may spell millions
+// of names this way and copies would take a multiple of its size.
+void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
+  if (std::none_of(shards.begin(), shards.end(), has_redundant_parts)) return;
+  std::pmr::vector<std::string_view> names(shards, shards.get_allocator());
+  std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
+    const int order = compare_paths(a, b);
+    if (order != 0) return order < 0;
+    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest is the one without such parts
+  });
+  const auto same = std::adjacent_find(names.begin(), names.end(),
+                                       [](std::string_view a, std::string_view b) { return compare_paths(a, b) == 0; });
+  if (same == names.end()) return;
+  fail(Status::shard, "index: shards {} and {} are one file", in_quotes(same[0]), in_quotes(same[1]));
 }
 
 class IndexParser {
@@ -121,7 +127,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  // Neighbours are mostly in the same file.
+  // Consecutive tensors are mostly in the same file.
   std::uint32_t shard_number(std::string_view name) {
     if (last_ < names_.size() && names_[last_].text == name) return last_;
     if (names_.size() == known_room_) grow();
@@ -163,7 +169,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  // As in a header, a key that is given twice is an error, except by the rules of the reference.
+  // As in a header, a repeated key is an error, except with the reference's rules.
   void add_metadata(const MetadataPair& pair, const char* place) {
     auto& pairs = index_.metadata;
     if (pairs.size() == known_keys_room_) {
@@ -216,7 +222,7 @@ void read(std::span<char> text, const HeaderOptions& options, Index& index) {
   try {
     IndexParser(text, options, index).index();
   } catch (const Error&) {
-    require_utf8({text.data(), text.size()}, 0, "index");  // all of it comes before any other fault
+    require_utf8({text.data(), text.size()}, 0, "index");  // reported before any other error
     throw;
   }
 }

@@ -1,7 +1,7 @@
 // The names of the attributes are asked of the system without its ACL library, and their values are only passed on.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/attributes.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -99,7 +99,7 @@ Attributes attributes_of(int folder, const std::string& name_of_file) {
   Descriptor opened;
   struct stat status {};
   if (!leads_to(path_of_folder, folder) || lstat(place.path.c_str(), &status) != 0) {
-    opened = open_existing(folder, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    opened = open_file(folder, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     place = {"", opened.get()};  // without a descriptor either, all that is asked for is an error
   }
   Attributes attributes;

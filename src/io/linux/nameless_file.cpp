@@ -31,10 +31,7 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 }  // namespace
 
 Descriptor open_nameless(int folder, mode_t mode) {
-  Descriptor file;
-  do {
-    file = Descriptor(openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
-  } while (!file && errno == EINTR);
+  Descriptor file = open_file(folder, ".", O_TMPFILE | O_RDWR, mode);
   if (file && access(path_of_descriptor(file.get()).c_str(), F_OK) != 0) file.close();
   return file;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/open_again.hpp"
-#include "base/formatted.hpp"
+#include "base/text.hpp"
 
 #include <array>
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace st::io {
 std::string path_of_descriptor(int descriptor) { return formatted("/proc/thread-self/fd/{}", descriptor); }
 
 Descriptor open_again(int descriptor, int flags) {
-  Descriptor opened = open_existing(AT_FDCWD, path_of_descriptor(descriptor).c_str(), flags);
+  Descriptor opened = open_file(AT_FDCWD, path_of_descriptor(descriptor).c_str(), flags);
   if (!opened) return opened;
   struct stat wanted {};
   struct stat found {};

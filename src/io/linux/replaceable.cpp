@@ -23,11 +23,11 @@ namespace {
 }  // namespace
 
 Descriptor open_folder_for_lookup(int folder, const char* path) {
-  return open_existing(folder, path, O_PATH | O_DIRECTORY);
+  return open_file(folder, path, O_PATH | O_DIRECTORY);
 }
 
 int read_link(int folder, const std::string& name, SymbolicLink& link) {
-  const Descriptor opened = open_existing(folder, name.c_str(), O_PATH | O_NOFOLLOW);
+  const Descriptor opened = open_file(folder, name.c_str(), O_PATH | O_NOFOLLOW);
   if (!opened || fstat(opened.get(), &link.status) != 0) return errno;
   std::array<char, PATH_MAX> text;
   const ssize_t n = readlinkat(opened.get(), "", text.data(), text.size());

@@ -90,7 +90,7 @@ void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); 
 
 void AtomicFile::State::open_temp_file() {
   if (options_.sync) {
-    folder_to_sync_ = open_existing(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
+    folder_to_sync_ = open_file(target_.folder.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
   // A nameless file that replaces nothing gets its target's name at once; if it cannot, name_temp_file() sweeps.
@@ -101,7 +101,7 @@ void AtomicFile::State::open_temp_file() {
   if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
   // commit() will need this. A refused fchmod is better known now, and there may be no free descriptor later.
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
-  to_close_ = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, kFirstDescriptor));
+  to_close_ = duplicate(file_.get());
   if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
 }
 

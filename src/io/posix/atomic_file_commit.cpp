@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -26,6 +27,9 @@ bool is_refusal(int error) {
 }  // namespace
 
 void AtomicFile::State::commit() {
+  if (process_ != getpid()) {
+    fail(Status::state, "{} was begun by process {}, which alone can finish it", target_.shown, process_);
+  }
   if (in_order_) return finish_stream();
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
@@ -81,12 +85,15 @@ void AtomicFile::State::publish() {
     name_temp_file();
   }
   // The lock keeps saves out between an edit's last look at its target and its rename. It is exclusive among saves too:
-  // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock. A save goes ahead without it: it
-  // replaces whatever is there.
+  // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock.
+  // A save that cannot have the lock within two seconds goes ahead: it replaces whatever is there. An edit that renames
+  // in that instant then undoes the save. Without a descriptor to lock, a save fails.
   const EditLock lock = EditLock::of_name(target_.folder.get(), target_.name, /*exclusive=*/true);
   require_unchanged();
-  if (only_over_) lock.require(target_.shown);
-  take_over_access();  // once more, for the syncing may have taken long
+  const bool no_descriptor = lock.error() == EMFILE || lock.error() == ENFILE;
+  if (only_over_ || no_descriptor) lock.require(target_.shown);
+  take_over_access();   // once more, for the syncing may have taken long
+  require_unchanged();  // as late as possible: a save without the lock may have come in between
   const int error = rename_temp_file(target_.folder.get(), temp_name_, target_.name, options_.replace);
   if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
 }
@@ -99,13 +106,15 @@ void AtomicFile::State::name_temp_file() {
   sweep_temp_files(target_.folder.get(), target_.name, owner());
   Descriptor named = create_temp_file(target_.folder.get(), target_.name, first_mode(), temp_name_);
   if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  Descriptor closing = duplicate(named.get());
+  if (!closing) fail_os(Status::write, errno, "a file beside {}", target_.shown);
   std::swap(file_, named);
   PlainFile nameless = PlainFile::duplicate(named.get());
   const std::uint64_t size = nameless.size();
   set_size(size);
   copy_at(0, FileSource(std::move(nameless), 0, size), 0, size);
   take_over_access();
-  finish_bytes(errors_of_closing(file_.get()));
+  finish_bytes(closing.close() == 0 ? 0 : errno);
 }
 
 void AtomicFile::State::require_unchanged() const {

@@ -4,7 +4,8 @@
 // owner calls close() and looks at the answer.
 //
 // The numbers 0, 1 and 2 belong to the host even while they are closed, as in a daemon: its next printf would go into
-// our file. Whatever becomes a Descriptor is moved to a higher number first.
+// our file. Every Descriptor has a higher number, and what is opened for writing never has one of these, not even for a
+// moment.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace st::io {
@@ -54,10 +56,49 @@ class Descriptor {
   int number_ = -1;
 };
 
-// As openat(2) for what exists, but not interrupted by signals, as network filesystems and FUSE otherwise are.
-inline Descriptor open_existing(int folder, const char* path, int flags) {
+// Returns another descriptor of an open file.
+inline Descriptor duplicate(int descriptor) {
+  return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstDescriptor));
+}
+
+// Occupies those of the numbers 0, 1 and 2 that are free, with descriptors that cannot be written to. Two threads that
+// need it at the same moment share the numbers: one of them may find a number free that the other has just given back.
+class OccupiedStreams {
+ public:
+  OccupiedStreams() {
+    for (int stream = 0; stream < kFirstDescriptor; ++stream) {
+      if (::fcntl(stream, F_GETFD) >= 0) continue;
+      const int number = ::open("/", kUnwritable | O_CLOEXEC);
+      if (number >= kFirstDescriptor) ::close(number);
+      if (number < 0 || number >= kFirstDescriptor) return;
+      numbers_[count_++] = number;
+    }
+  }
+  OccupiedStreams(OccupiedStreams&&) = delete;
+  ~OccupiedStreams() {
+    const int error = errno;
+    while (count_ > 0) ::close(numbers_[--count_]);
+    errno = error;
+  }
+
+ private:
+#if defined(O_PATH)
+  static constexpr int kUnwritable = O_PATH;
+#else
+  static constexpr int kUnwritable = O_RDONLY;
+#endif
+
+  int numbers_[kFirstDescriptor] = {};
+  int count_ = 0;
+};
+
+// As openat(2), but not interrupted by signals, as network filesystems and FUSE otherwise are. All files of the library
+// are opened here.
+inline Descriptor open_file(int folder, const char* path, int flags, mode_t mode = 0) {
+  std::optional<OccupiedStreams> occupied;
+  if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT) != 0) occupied.emplace();
   for (;;) {
-    Descriptor opened(::openat(folder, path, flags | O_CLOEXEC));
+    Descriptor opened(::openat(folder, path, flags | O_CLOEXEC, mode));
     if (opened || errno != EINTR) return opened;
   }
 }

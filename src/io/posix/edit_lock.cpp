@@ -20,12 +20,13 @@ namespace {
 
 constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 constexpr int kMostAttempts = 10;
+constexpr std::chrono::seconds kPatience(2);  // for a lock, or for a lease on the file
 
 // Not the call that waits by itself: a process that may read the file could make it wait for ever. 0 or the errno.
 int wait_for_lock(int descriptor, ByteLock kind) {
   using std::chrono::microseconds;
   using std::chrono::steady_clock;
-  const auto end = steady_clock::now() + std::chrono::seconds(2);
+  const auto end = steady_clock::now() + kPatience;
   for (microseconds pause(20);;) {
     const int error = set_byte_lock(descriptor, kind);
     const bool is_held = error == EAGAIN || error == EACCES;
@@ -99,7 +100,7 @@ EditLock EditLock::of_name(int folder, const std::string& name, bool exclusive) 
     struct stat here {};
     if (fstatat(folder, name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0) return refused(errno);
     if (!S_ISREG(here.st_mode)) return refused(ENOENT);
-    Descriptor file = open_regular(folder, name.c_str(), (exclusive ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+    Descriptor file = open_regular(folder, name.c_str(), (exclusive ? O_RDWR : O_RDONLY) | O_NOFOLLOW, kPatience);
     if (!file) return refused(errno);
     EditLock lock = exclusive ? EditLock::exclusive(file.get()) : shared(file.get());
     if (!lock.held()) return lock;

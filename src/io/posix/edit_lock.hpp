@@ -37,7 +37,8 @@ class EditLock {
   static EditLock shared(int descriptor);
   // Waits for readers alike. The descriptor must be open for writing.
   static EditLock exclusive(int descriptor);
-  // Of the regular file that has this name once the lock is held.
+  // Of the regular file that has this name once the lock is held. Not held either if another process keeps a lease on
+  // the file for two seconds.
   static EditLock of_name(int folder, const std::string& name, bool exclusive);
 
   EditLock(EditLock&& other) noexcept
@@ -46,6 +47,8 @@ class EditLock {
   ~EditLock();
 
   bool held() const { return locked_ >= 0; }
+  // Why it is not held: an errno, EAGAIN if another process has held it for two seconds.
+  int error() const { return error_; }
   // Throws unless it is held, or cannot be because there are no locks. `shown`: the file, for the message. Status::state
   // if another process holds it.
   void require(const std::string& shown) const;
@@ -57,7 +60,7 @@ class EditLock {
 
   Descriptor own_;  // unless the caller keeps it
   int locked_ = -1;
-  int error_ = 0;  // why it is not held; EAGAIN if another process has held it for two seconds
+  int error_ = 0;
 };
 
 // Whether this error of a lock says that the system or the filesystem has none.

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -42,25 +43,33 @@ void lock_alone(int file, const std::string& shown) {
   }
 }
 
-// Nothing when the path leads elsewhere by now.
-Descriptor opened_again(const PlainFile& plain, int flags, const std::string& shown) {
-  try {
-    return plain.reopen_path(flags);
-  } catch (const Error& error) {
-    if (error.os_error == 0 || error.os_error == ENOENT) return {};
-    fail_os(Status::open, error.os_error, "{}", shown);
+// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an open
+// descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read. Nothing
+// if there is no file now, though there was one before.
+std::optional<Target> target_of_edit(const char* path, bool there_before) {
+  Target target = find_target(path);
+  switch (target.kind) {
+    case Target::Kind::descriptor:
+      fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
+    case Target::Kind::stream: fail(Status::open, "{} is not a regular file", target.shown);
+    case Target::Kind::absent:
+      if (!there_before) fail_os(Status::open, ENOENT, "{}", target.shown);
+      return std::nullopt;
+    case Target::Kind::regular: break;
   }
+  require_own(target, target.status.st_uid);
+  return target;
 }
 
-// Finds what a save to this path would replace. Throws for a file of another user in a sticky directory, and for an open
-// descriptor: no new file can take its file's place, and writing to it would overwrite what is still being read.
-Target target_of_edit(const char* path) {
-  Target target = find_target(path);
-  if (target.kind == Target::Kind::descriptor) {
-    fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
+// Nothing if it is another file by now, or none.
+std::optional<PlainFile> opened_if_same(const char* path, const Identity& seen) {
+  try {
+    PlainFile file = PlainFile::open(path);
+    if (file.identity().same_file(seen)) return file;
+  } catch (const Error& error) {
+    if (error.os_error != ENOENT) throw;
   }
-  if (target.kind == Target::Kind::regular) require_own(target, target.status.st_uid);
-  return target;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -90,20 +99,22 @@ EditedFile EditedFile::open(const char* path) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     auto edited = std::make_unique<State>();
     edited->shown = in_quotes(path);
-    PlainFile plain = PlainFile::open(path);
-    const Target target = target_of_edit(path);
-    edited->file = opened_again(plain, O_RDWR, edited->shown);
-    if (!edited->file) continue;
+    const std::optional<Target> target = target_of_edit(path, attempt > 0);
+    if (!target) continue;
+    // For writing first: another process's lease on the file then ends at once, and not once for each kind of access.
+    edited->file = open_regular(target->folder.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
+    if (!edited->file && errno == ENOENT) continue;
+    if (!edited->file) fail_os(Status::open, errno, "{}", edited->shown);
     lock_alone(edited->file.get(), edited->shown);
     struct stat status {};
     if (fstat(edited->file.get(), &status) != 0) fail_os(Status::open, errno, "{}", edited->shown);
     edited->seen = identity_of(status);
-    // The kernel followed the links that find_target() approved, unless they were exchanged in between.
-    if (target.kind != Target::Kind::regular || !edited->seen.same_file(identity_of(target.status))) continue;
+    if (!edited->seen.same_file(identity_of(target->status))) continue;
     // An editor that held the lock a moment ago, or a save, may have put a new file in this one's place.
-    if (!opened_again(plain, 0, edited->shown)) continue;
-    const std::uint64_t size = plain.size();
-    edited->source = std::make_unique<FileSource>(std::move(plain), 0, size);
+    std::optional<PlainFile> plain = opened_if_same(path, edited->seen);
+    if (!plain) continue;
+    const std::uint64_t size = plain->size();
+    edited->source = std::make_unique<FileSource>(std::move(*plain), 0, size);
     return EditedFile(std::move(edited));
   }
   fail(Status::state, "{} was replaced each of {} times that it was opened", in_quotes(path), kMostAttempts);
@@ -111,6 +122,8 @@ EditedFile EditedFile::open(const char* path) {
 
 EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
   const int file = state_->file.get();
+  Descriptor to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
+  if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
   {
     const EditLock alone = EditLock::exclusive(file);
     alone.require(state_->shown);
@@ -126,7 +139,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
     }
   }
   int error = sync ? sync_now(file) : 0;
-  if (error == 0) error = errors_of_closing(file);
+  if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
   if (error != 0) {
     fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", state_->shown);
   }

@@ -42,7 +42,7 @@ class DiskFolder final : public Folder {
 };
 
 std::vector<std::string> DiskFolder::names() const {
-  Descriptor copy = open_existing(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY);
+  Descriptor copy = open_file(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(copy ? fdopendir(copy.get()) : nullptr, closedir);
   if (!stream) fail_os(Status::open, errno, "{}", in_quotes(path_));
   copy.release();  // closedir closes it
@@ -94,7 +94,7 @@ SplitPath split_path(std::string_view path) {
 }
 
 std::unique_ptr<Folder> open_folder(const std::string& path) {
-  Descriptor opened = open_existing(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
+  Descriptor opened = open_file(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
   if (!opened) fail_os(Status::open, errno, "{}", in_quotes(path));
   return std::make_unique<DiskFolder>(std::move(opened), path);
 }

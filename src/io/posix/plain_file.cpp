@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <string_view>
 #include <thread>
@@ -27,8 +26,6 @@ namespace {
 // O_NONBLOCK: opening a FIFO or a device must not wait for its other end. Reads of regular files ignore it.
 constexpr int kOpenFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
-// The kernel takes a lease away after 45 seconds, unless the administrator has set another time.
-constexpr std::chrono::minutes kLeasePatience(2);
 constexpr std::chrono::milliseconds kLeasePause(5);
 
 const char* kind_of(mode_t mode) {
@@ -66,10 +63,10 @@ std::string absolute(const char* path) {
 }  // namespace
 
 // The first refusal has already asked the holder to give the lease up. There is no signal when it has.
-Descriptor open_regular(int folder, const char* path, int flags) {
-  const auto end = std::chrono::steady_clock::now() + kLeasePatience;
+Descriptor open_regular(int folder, const char* path, int flags, std::chrono::seconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    Descriptor opened = open_existing(folder, path, flags | O_NONBLOCK);
+    Descriptor opened = open_file(folder, path, flags | O_NONBLOCK);
     if (opened || errno != EAGAIN || std::chrono::steady_clock::now() > end) return opened;
     std::this_thread::sleep_for(kLeasePause);
   }
@@ -115,7 +112,7 @@ PlainFile PlainFile::open_at(int folder, const char* name, std::string path, boo
 
 PlainFile PlainFile::duplicate(std::intptr_t descriptor) {
   const bool possible = descriptor >= 0 && descriptor <= INT_MAX;
-  Descriptor copy(possible ? fcntl(static_cast<int>(descriptor), F_DUPFD_CLOEXEC, kFirstDescriptor) : -1);
+  Descriptor copy = possible ? io::duplicate(static_cast<int>(descriptor)) : Descriptor();
   if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
   // Our reads begin and end anywhere, which one for direct reads refuses. Its flags are the caller's to change.
   if (direct_flag() != 0 && (fcntl(copy.get(), F_GETFL) & direct_flag()) != 0) {

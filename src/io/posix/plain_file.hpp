@@ -11,6 +11,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,7 +28,10 @@ namespace st::io {
 
 // Opens what fstatat() has just found to be a regular file. Waits for another process to give up its lease on the file
 // (Samba, NFS delegations), as a plain open does, but not for the other end of a FIFO that has taken the file's place.
-Descriptor open_regular(int folder, const char* path, int flags);
+// EAGAIN if the lease outlasts the caller's patience. The kernel ends a lease after 45 seconds, unless the administrator
+// has set another time.
+constexpr std::chrono::seconds kLeasePatience(120);
+Descriptor open_regular(int folder, const char* path, int flags, std::chrono::seconds patience = kLeasePatience);
 
 class PlainFile {
  public:

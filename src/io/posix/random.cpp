@@ -12,7 +12,7 @@ namespace st::io {
 
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
-  const Descriptor device = open_existing(AT_FDCWD, "/dev/urandom", O_RDONLY | O_NOCTTY);
+  const Descriptor device = open_file(AT_FDCWD, "/dev/urandom", O_RDONLY | O_NOCTTY);
   if (device && read(device.get(), &seed, sizeof seed) == static_cast<ssize_t>(sizeof seed)) return seed;
   // Without a free descriptor, or such a device: the address of the stack and the clock are what is left.
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());

@@ -12,9 +12,9 @@ namespace st::io {
 
 Descriptor open_folder_for_lookup(int folder, const char* path) {
 #if defined(O_SEARCH)
-  return open_existing(folder, path, O_SEARCH | O_DIRECTORY);
+  return open_file(folder, path, O_SEARCH | O_DIRECTORY);
 #else
-  return open_existing(folder, path, O_RDONLY | O_DIRECTORY);
+  return open_file(folder, path, O_RDONLY | O_DIRECTORY);
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "io/posix/mount.hpp"
 #include "io/posix/replaceable.hpp"
 
 namespace st::io {
@@ -57,6 +58,10 @@ std::string read_link(const Target& target) {
   const int error = read_link(target.folder.get(), target.name, link);
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (fstat(target.folder.get(), &folder) != 0) fail_os(Status::open, errno, "{}", target.shown);
+  // /proc/PID/fd/N in any spelling, such as N in /dev/fd: what it leads to is an open file, whatever its text says.
+  if (mount_kind(target.folder.get(), folder) == MountKind::kernel) {
+    fail(Status::open, "{} is an open descriptor: write to its file by the file's path", target.shown);
+  }
   if (is_foreign(folder, kForLinks, link.status.st_uid)) {
     fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
             link.status.st_uid);
@@ -80,7 +85,7 @@ bool is_same_stream(const struct stat& a, const struct stat& b) {
 int write_error(const Target& target) {
   if (faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
-  const bool opened(open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
+  const bool opened(open_file(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
   return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: the right is there, and another process has a lease
 }
 
@@ -152,13 +157,13 @@ void require_replaceable(const Target& target) {
 
 Descriptor open_stream(const Target& target) {
   if (target.kind == Target::Kind::descriptor) {
-    Descriptor copy(fcntl(std::stoi(target.name), F_DUPFD_CLOEXEC, kFirstDescriptor));
+    Descriptor copy = duplicate(std::stoi(target.name));
     if (!copy) fail_os(Status::open, errno, "{}", target.shown);
     require_at_end(copy.get(), target.shown);
     return copy;
   }
   if (S_ISFIFO(target.status.st_mode)) require_own(target, target.status.st_uid);
-  Descriptor opened = open_existing(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
+  Descriptor opened = open_file(target.folder.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY);
   struct stat status {};
   if (!opened || fstat(opened.get(), &status) != 0) fail_os(Status::open, errno, "{}", target.shown);
   if (!is_same_stream(status, target.status)) {

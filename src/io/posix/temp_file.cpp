@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/temp_file.hpp"
-#include "base/formatted.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -60,7 +59,7 @@ bool is_ours(const struct stat& status, uid_t owner) {
 void sweep(int folder, const char* name, uid_t owner) {
   struct stat status {};
   if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !is_ours(status, owner)) return;
-  const Descriptor file = open_existing(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  const Descriptor file = open_file(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file || fstat(file.get(), &status) != 0 || !is_ours(status, owner)) return;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
   if (name_error(file.get(), folder, name) == 0) unlinkat(folder, name, 0);  // else another process was sweeping
@@ -69,22 +68,11 @@ void sweep(int folder, const char* name, uid_t owner) {
 // Without locks a file in use cannot be told from an abandoned one, so nothing is removed there.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
-Descriptor create_new(int folder, const std::string& name, mode_t mode) {
-  for (;;) {
-    Descriptor file(openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (file || errno != EINTR) {
-      // It may have been made, and found no number above the standard streams.
-      if (!file && errno == EMFILE && unlinkat(folder, name.c_str(), 0) != 0) errno = EMFILE;
-      return file;
-    }
-  }
-}
-
 }  // namespace
 
 void sweep_temp_files(int folder, const std::string& target, uid_t owner) {
   const std::string wanted = beginning(target);
-  Descriptor opened = open_existing(folder, ".", O_RDONLY | O_DIRECTORY);
+  Descriptor opened = open_file(folder, ".", O_RDONLY | O_DIRECTORY);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? fdopendir(opened.get()) : nullptr, closedir);
   if (!entries) return;
   opened.release();  // closedir closes it
@@ -98,19 +86,19 @@ void sweep_temp_files(int folder, const std::string& target, uid_t owner) {
 Descriptor create_temp_file(int folder, const std::string& target, mode_t mode, std::string& name) {
   for (int i = 0; i < kMostTries; ++i) {
     std::string candidate = random_name(target);
-    Descriptor file = create_new(folder, candidate, mode);
+    Descriptor file = open_file(folder, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (!file && errno != EEXIST) return file;
+    if (!file) continue;
     // A sweeper may hold the lock of a file that is a moment old, and is about to remove it.
-    if (!file || !lock(file.get())) continue;
-    const int error = name_error(file.get(), folder, candidate);
-    if (error == ENOENT) continue;
-    if (error != 0) {
-      unlinkat(folder, candidate.c_str(), 0);
-      errno = error;
-      return {};
+    const int error = lock(file.get()) ? name_error(file.get(), folder, candidate) : EAGAIN;
+    if (error == 0) {
+      name = std::move(candidate);
+      return file;
     }
-    name = std::move(candidate);
-    return file;
+    unlinkat(folder, candidate.c_str(), 0);
+    if (error == EAGAIN || error == ENOENT) continue;
+    errno = error;
+    return {};
   }
   errno = EEXIST;
   return {};

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "io/posix/descriptor.hpp"
 #include "io/posix/write_signals.hpp"
 
 namespace st::io {
@@ -76,13 +75,6 @@ int sync_now(int descriptor) {
     if (errno != EINTR) return errno;
   }
   return 0;
-}
-
-// Network filesystems tell of a full disk only when a descriptor is closed.
-int errors_of_closing(int descriptor) {
-  const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstDescriptor);
-  if (copy < 0) return errno;
-  return close(copy) == 0 || errno == EINTR ? 0 : errno;
 }
 
 }  // namespace st::io

@@ -13,6 +13,5 @@ int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::si
 int write_all(int descriptor, const void* data, std::size_t n);
 int sync_now(int descriptor);
 int set_length(int descriptor, std::uint64_t size);  // ftruncate(2)
-int errors_of_closing(int descriptor);               // which stays open
 
 }  // namespace st::io

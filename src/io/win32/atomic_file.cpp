@@ -1,25 +1,299 @@
+// A new file has the name ".NAME.st-new-" and 16 random digits next to its target, and is marked for deletion until it is
+// complete: if its process dies, the system removes it. Until then no other process can open it. A process that dies
+// between the end of the mark and the rename leaves the file. The next writer of the target removes it: nothing has it
+// open.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/win32/access.hpp"
-#include "io/win32/edit_lock.hpp"
-#include "io/win32/identity.hpp"
-#include "io/win32/target.hpp"
-#include "io/win32/write_all.hpp"
+#include "base/text.hpp"
+#include "io/random.hpp"
+#include "io/win32/edited_file.hpp"
+#include "io/win32/file.hpp"
 
 namespace st::io {
 
 namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-constexpr int kMostAttempts = 20;
+constexpr int kMostAttempts = 20;         // against other writers of the same target
+constexpr int kMostEntries = 4096;        // searched for stale files in a directory
+constexpr std::size_t kMostOfName = 200;  // of the 255 characters that a name may have
+constexpr std::wstring_view kMark = L".st-new-";
+constexpr std::size_t kDigits = 16;
+
+// Newer than the headers of some compilers.
+constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);
+constexpr DWORD kReplaceIfExists = 1;
+constexpr DWORD kPosixSemantics = 2;
+
+// ---- the target ---------------------------------------------------------------------------------------------------
+
+// A native path in two parts.
+struct Place {
+  std::wstring directory;
+  std::wstring name;
+
+  std::wstring path() const { return below(directory, name); }
+};
+
+struct Target {
+  enum class Kind : std::uint8_t {
+    absent,
+    regular,
+    stream,  // pipe, console, device, standard output: bytes can only be written in order
+  };
+
+  Kind kind = Kind::absent;
+  Place place;        // of a regular file, links resolved
+  std::string shown;  // the caller's path, quoted, for messages
+  Handle stream;      // open for writing
+};
+
+Place split(const std::wstring& path) {
+  const std::size_t slash = path.rfind(L'\\');
+  if (slash == path.npos) return {L".", path};
+  return {path.substr(0, slash + 1), path.substr(slash + 1)};
+}
+
+Handle standard_handle(DWORD which, const std::string& shown) {
+  const HANDLE theirs = GetStdHandle(which);
+  if (theirs == nullptr || theirs == INVALID_HANDLE_VALUE) fail_os(Status::open, ERROR_INVALID_HANDLE, "{}", shown);
+  Handle own = duplicate_handle(theirs);
+  if (!own) fail_os(Status::open, last_error(), "{}", shown);
+  return own;
+}
+
+bool is_pipe_or_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); }
+
+Handle open_stream(const std::wstring& path, const std::string& shown) {
+  Handle stream = open_existing(path, GENERIC_WRITE, 0);
+  if (!stream) fail_os(Status::open, last_error(), "{}", shown);
+  if (GetFileType(stream.get()) == FILE_TYPE_DISK) fail(Status::open, "{} is a disk, not a file", shown);
+  return stream;
+}
+
+// Opens the file for its attributes, links followed. Empty if there is none. A path that does not exist first, and is
+// not a link next, is being replaced: see rename_over_open_file().
+Handle look_through_links(const std::wstring& path, const std::string& shown) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Handle file = open_existing(path, FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
+    if (file) return file;
+    const int error = last_error();
+    if (error != ERROR_FILE_NOT_FOUND) fail_os(Status::open, error, "{}", shown);
+    const Handle itself =
+        open_existing(path, FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
+    if (!itself) return {};
+    FILE_BASIC_INFO info{};
+    GetFileInformationByHandleEx(itself.get(), FileBasicInfo, &info, sizeof info);
+    if ((info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
+      fail_os(Status::open, error, "{} is a link to nothing", shown);
+    }
+  }
+  return {};
+}
+
+void require_replaceable(HANDLE file, const std::string& shown) {
+  FILE_BASIC_INFO info{};
+  if (GetFileInformationByHandleEx(file, FileBasicInfo, &info, sizeof info) == FALSE) {
+    fail_os(Status::open, last_error(), "{}", shown);
+  }
+  if ((info.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0) fail(Status::open, "{} is a folder", shown);
+  if ((info.FileAttributes & FILE_ATTRIBUTE_READONLY) != 0) {
+    fail_os(Status::open, ERROR_ACCESS_DENIED, "{} is read-only", shown);
+  }
+}
+
+// Throws Status::open for a path that can never be written: a directory, a read-only file, a stream of a file ("a:b"), a
+// dangling link, or a path in a directory that does not exist. "/dev/stdout" and "/dev/stderr" are the standard
+// handles, since Windows has no names for them.
+Target find_target(const char* path) {
+  Target target;
+  target.shown = in_quotes(path);
+  const std::string_view given = path;
+  if (given == "/dev/stdout" || given == "/dev/stderr") {
+    target.stream = standard_handle(given == "/dev/stdout" ? STD_OUTPUT_HANDLE : STD_ERROR_HANDLE, target.shown);
+    target.kind = Target::Kind::stream;
+    return target;
+  }
+  std::wstring native = native_path(path);
+  if (is_pipe_or_device(native)) {
+    target.stream = open_stream(native, target.shown);
+    target.kind = Target::Kind::stream;
+    return target;
+  }
+  if (const Handle file = look_through_links(native, target.shown)) {
+    require_replaceable(file.get(), target.shown);
+    if (std::wstring real = final_path(file.get()); !real.empty()) native = std::move(real);
+    target.kind = Target::Kind::regular;
+  }
+  target.place = split(native);
+  if (target.place.name.empty()) fail_os(Status::open, ERROR_INVALID_NAME, "{}", target.shown);
+  if (target.place.name.find(L':') != std::wstring::npos) {
+    fail(Status::open, "{} is a stream of a file, which cannot be replaced", target.shown);
+  }
+  return target;
+}
+
+// ---- access of a replaced file ------------------------------------------------------------------------------------
+
+void copy_attributes(HANDLE from, HANDLE to) {
+  constexpr DWORD kCopied = FILE_ATTRIBUTE_HIDDEN | FILE_ATTRIBUTE_SYSTEM | FILE_ATTRIBUTE_NOT_CONTENT_INDEXED;
+  FILE_BASIC_INFO old{};
+  FILE_BASIC_INFO now{};
+  if (GetFileInformationByHandleEx(from, FileBasicInfo, &old, sizeof old) == FALSE ||
+      GetFileInformationByHandleEx(to, FileBasicInfo, &now, sizeof now) == FALSE ||
+      (old.FileAttributes & kCopied) == (now.FileAttributes & kCopied)) {
+    return;
+  }
+  FILE_BASIC_INFO changed{};  // a time of 0 means no change
+  changed.FileAttributes = (now.FileAttributes & ~kCopied) | (old.FileAttributes & kCopied);
+  SetFileInformationByHandle(to, FileBasicInfo, &changed, sizeof changed);
+}
+
+// Filesystems without access control lists, for example FAT, return these errors.
+bool has_no_lists(int error) {
+  return error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED;
+}
+
+// Copies the access control list and some attributes of the old file to the new one, so no user gains
+// rights by the replacement. Returns 0 or the error; 0 if there is no old file any more.
+int copy_access(const std::wstring& from, HANDLE to) {
+  const Handle old = open_existing(from, READ_CONTROL | FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
+  if (!old) return GetLastError() == ERROR_FILE_NOT_FOUND ? 0 : last_error();
+  copy_attributes(old.get(), to);
+  DWORD size = 0;
+  GetKernelObjectSecurity(old.get(), DACL_SECURITY_INFORMATION, nullptr, 0, &size);
+  if (size == 0) return has_no_lists(last_error()) ? 0 : last_error();
+  std::vector<std::byte> list(size);
+  if (GetKernelObjectSecurity(old.get(), DACL_SECURITY_INFORMATION, list.data(), size, &size) == FALSE) {
+    return last_error();
+  }
+  SECURITY_DESCRIPTOR_CONTROL control = 0;
+  DWORD revision = 0;
+  GetSecurityDescriptorControl(list.data(), &control, &revision);
+  // The new file inherits the list of its directory only if the old file did.
+  const DWORD inherits =
+      (control & SE_DACL_PROTECTED) != 0 ? PROTECTED_DACL_SECURITY_INFORMATION : UNPROTECTED_DACL_SECURITY_INFORMATION;
+  const BOOL done = SetKernelObjectSecurity(to, DACL_SECURITY_INFORMATION | inherits, list.data());
+  return done != FALSE || has_no_lists(last_error()) ? 0 : last_error();
+}
+
+// ---- the temporary file -------------------------------------------------------------------------------------------
+
+bool is_first_of_pair(wchar_t c) { return (c & 0xFC00) == 0xD800; }
+
+// Targets with long names may share it. That is harmless: open files are never removed.
+std::wstring temp_prefix(const Place& target) {
+  std::size_t kept = std::min(target.name.size(), kMostOfName);
+  if (kept < target.name.size() && kept > 0 && is_first_of_pair(target.name[kept - 1])) --kept;
+  return L"." + target.name.substr(0, kept) + std::wstring(kMark);
+}
+
+std::wstring temp_path(const Place& target) {
+  const std::wstring digits = to_wide(formatted("{:016x}", random_seed())).value_or(L"");
+  return below(target.directory, temp_prefix(target) + digits);
+}
+
+// Ignores case: a name keeps the case of its first writer.
+bool is_same_name(std::wstring_view a, std::wstring_view b) {
+  return CompareStringOrdinal(a.data(), static_cast<int>(a.size()), b.data(), static_cast<int>(b.size()), TRUE) ==
+         CSTR_EQUAL;
+}
+
+bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
+  if (!is_same_name(name.substr(0, prefix.size()), prefix)) return false;
+  const std::wstring_view digits = name.substr(prefix.size());
+  return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
+}
+
+// `share` 0 removes the file only if it is not open. Otherwise it disappears with its last handle.
+void remove(const std::wstring& path, DWORD share) {
+  constexpr DWORD kFlags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
+  const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
+}
+
+// Removes the stale files of dead writers of this target. Stops after kMostEntries, for large directories.
+void sweep_temp_files(const Place& target) {
+  const std::wstring prefix = temp_prefix(target);
+  WIN32_FIND_DATAW entry{};
+  const HANDLE search = FindFirstFileW(below(target.directory, prefix + L"*").c_str(), &entry);
+  if (search == INVALID_HANDLE_VALUE) return;
+  for (int i = 0; i < kMostEntries; ++i) {
+    if (is_temp_name(entry.cFileName, prefix)) remove(below(target.directory, entry.cFileName), 0);
+    if (FindNextFileW(search, &entry) == FALSE) break;
+  }
+  FindClose(search);
+}
+
+// Sets whether the file disappears with its last handle. Returns 0 or the error.
+int set_deleted(HANDLE file, bool deleted) {
+  FILE_DISPOSITION_INFO info{};
+  info.DeleteFile = deleted ? TRUE : FALSE;
+  return SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : last_error();
+}
+
+// Creates a file and marks it for deletion. Empty, with the last error, if that fails.
+Handle create_temp_file(const Place& target) {
+  constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;  // the last two: access
+  const std::wstring path = temp_path(target);
+  Handle file(CreateFileW(path.c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED, nullptr));
+  const int error = file ? set_deleted(file.get(), true) : 0;
+  if (error == 0) return file;
+  file.close();
+  DeleteFileW(path.c_str());
+  SetLastError(static_cast<DWORD>(error));
+  return {};
+}
+
+int set_name(HANDLE file, const std::wstring& path, bool posix, bool replace) {
+  const std::size_t bytes = path.size() * sizeof(wchar_t);
+  std::vector<std::byte> memory(sizeof(FILE_RENAME_INFO) + bytes + sizeof(wchar_t));
+  auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(memory.data());
+  const DWORD flags = (replace ? kReplaceIfExists : 0U) | (posix ? kPosixSemantics : 0U);
+  std::memcpy(memory.data(), &flags, sizeof flags);  // in FILE_RENAME_INFO of older headers: the byte ReplaceIfExists
+  info->FileNameLength = static_cast<DWORD>(bytes);
+  std::memcpy(info->FileName, path.data(), bytes);
+  const auto kind = posix ? kRenameInfoEx : FileRenameInfo;
+  const BOOL done = SetFileInformationByHandle(file, kind, info, static_cast<DWORD>(memory.size()));
+  return done != FALSE ? 0 : last_error();
+}
+
+// The one step that changes what the target is. Returns 0 or the error.
+int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
+  const int error = set_name(file, path, /*posix=*/true, replace);
+  const bool unknown = error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED ||
+                       error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED ||
+                       error == ERROR_INVALID_LEVEL;
+  return unknown ? set_name(file, path, /*posix=*/false, replace) : error;
+}
+
+// For systems that cannot replace an open file in one step: renames the old file aside first, and back if the new file
+// cannot get its name. Returns 0 or the error.
+int rename_over_open_file(HANDLE file, const Place& target) {
+  const std::wstring path = target.path();
+  const Handle old = open_existing(path, DELETE | SYNCHRONIZE, FILE_FLAG_OPEN_REPARSE_POINT);
+  if (!old) return last_error();
+  const std::wstring aside = temp_path(target);
+  if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
+  // In the meantime another writer may have created a file at this path.
+  const int error = rename_temp_file(file, path, true);
+  const int error_of_return = error == 0 ? 0 : rename_temp_file(old.get(), path, false);
+  const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
+  if (replaced) remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
+  return error;
+}
 
 }  // namespace
+
+// ---- writing ------------------------------------------------------------------------------------------------------
 
 class AtomicFile::State {
  public:
@@ -30,7 +304,7 @@ class AtomicFile::State {
   void commit(const Identity* only_over);
 
  private:
-  void take_over_access() const;
+  void copy_access_of_target() const;
   void publish(const Identity* only_over);
   void require_unchanged(const Identity* only_over) const;
   int rename(EditLock& lock, bool may_release) const;
@@ -40,44 +314,6 @@ class AtomicFile::State {
   Handle file_;                         // marked for deletion until it is complete
   mutable std::uint64_t position_ = 0;  // of a stream
 };
-
-// ---- the public class ---------------------------------------------------------------------------------------------
-
-AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
-  AtomicFile file;
-  file.state_ = std::make_unique<State>();
-  file.state_->open(path, options);
-  file.in_order_ = file.state_->in_order();
-  return file;
-}
-
-AtomicFile::AtomicFile() = default;
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
-AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept = default;
-AtomicFile::~AtomicFile() = default;
-
-void AtomicFile::set_size(std::uint64_t size) const { state_->set_size(size); }
-// The system takes all of the space when the size is set.
-void AtomicFile::reserve(std::uint64_t /*size*/) const {}
-void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
-  state_->write_at(offset, data, n);
-}
-void AtomicFile::commit() { state_->commit(nullptr); }
-void AtomicFile::commit_over(const Identity& seen) { state_->commit(&seen); }
-
-void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes)));
-  while (n > 0) {
-    const auto some = static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes));
-    source.read_at(from, buffer.data(), some);
-    state_->write_at(offset, buffer.data(), some);
-    offset += some;
-    from += some;
-    n -= some;
-  }
-}
-
-// ---- writing -----------------------------------------------------------------------------------------------------
 
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
@@ -120,12 +356,11 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
   }
 }
 
-// ---- taking the target's place -----------------------------------------------------------------------------------
+// ---- commit -------------------------------------------------------------------------------------------------------
 
 void AtomicFile::State::commit(const Identity* only_over) {
-  const bool synced =
-      options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK;  // pipes and consoles have nothing to
-  if (!in_order()) take_over_access();
+  const bool synced = options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK;  // not pipes and consoles
+  if (!in_order()) copy_access_of_target();
   if (const int error = synced ? sync_now(file_.get()) : 0; error != 0) {
     fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
@@ -133,32 +368,32 @@ void AtomicFile::State::commit(const Identity* only_over) {
   file_.close();
 }
 
-void AtomicFile::State::take_over_access() const {
-  const int error = io::take_over_access(target_.place.path(), file_.get());
+void AtomicFile::State::copy_access_of_target() const {
+  const int error = copy_access(target_.place.path(), file_.get());
   if (error != 0) fail_os(Status::write, error, "the access control list for {}", target_.shown);
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // Exclusive among saves too, as in io/posix. A save goes ahead without the lock: it replaces whatever is there.
+  // Saves also exclude one another, as on POSIX systems. A save continues without the lock, since it replaces any file.
   EditLock lock = EditLock::of_path(target_.place.path(), /*exclusive=*/true);
   require_unchanged(only_over);
   if (only_over != nullptr) lock.require(target_.shown);
-  take_over_access();                           // once more, for the syncing may have taken long
-  int error = set_deleted(file_.get(), false);  // else the file would go with its handle
+  copy_access_of_target();                      // again: syncing may have taken long
+  int error = set_deleted(file_.get(), false);  // otherwise the file would disappear with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
     set_deleted(file_.get(), true);
     fail_os(Status::write, error, "{}", target_.shown);
   }
-  // Its new name is in the log of the filesystem, which this writes to the disk: folders cannot be synced.
+  // Windows cannot sync directories. This flushes the filesystem's log, which contains the new name.
   error = options_.sync ? sync_now(file_.get()) : 0;
   if (error != 0) {
     fail_os(Status::write, error, "{} is complete and in its place, but its name could not be synced", target_.shown);
   }
 }
 
-// Where a file that is open cannot be replaced in one step, our lock's handle counts as well. An edit keeps it: no save
-// may come between its last look and its rename.
+// If the system cannot replace an open file in one step, the handle of our own lock counts as well. A save releases it.
+// An edit keeps it: no save may come between its last look and its rename.
 int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
   const auto is_refusal = [](int error) {
     return error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION || error == ERROR_USER_MAPPED_FILE;
@@ -172,7 +407,7 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
   }
   for (int attempt = 0; is_refusal(error) && attempt < kMostAttempts; ++attempt) {
     error = rename_over_open_file(file_.get(), target_.place);
-    // Another writer's file is aside at this moment, or was put there.
+    // Another writer has renamed its target aside at this moment.
     if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, true);
   }
   return error;
@@ -180,11 +415,47 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
 
 void AtomicFile::State::require_unchanged(const Identity* only_over) const {
   if (only_over == nullptr) return;
-  const Handle there(CreateFileW(target_.place.path().c_str(), FILE_READ_ATTRIBUTES, kShareAll, nullptr, OPEN_EXISTING,
-                                 FILE_FLAG_OPEN_REPARSE_POINT | kNotActedFor, nullptr));
+  const Handle there = open_existing(target_.place.path(), FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
   const auto now = there ? identity_of(there.get()) : std::nullopt;
   if (now && *now == *only_over) return;
-  fail(Status::state, "{} was {} by somebody else meanwhile", target_.shown, there ? "changed or replaced" : "removed");
+  fail(Status::state, "{} was {} by another process", target_.shown, there ? "changed or replaced" : "removed");
 }
+
+// ---- the public class ---------------------------------------------------------------------------------------------
+
+AtomicFile AtomicFile::create(const char* path, const CreateOptions& options) {
+  AtomicFile file;
+  file.state_ = std::make_unique<State>();
+  file.state_->open(path, options);
+  file.in_order_ = file.state_->in_order();
+  return file;
+}
+
+AtomicFile::AtomicFile() = default;
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept = default;
+AtomicFile::~AtomicFile() = default;
+
+void AtomicFile::set_size(std::uint64_t size) const { state_->set_size(size); }
+// set_size() allocates the space.
+void AtomicFile::reserve(std::uint64_t /*size*/) const {}
+void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
+  state_->write_at(offset, data, n);
+}
+
+void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes)));
+  while (n > 0) {
+    const auto some = static_cast<std::size_t>(std::min<std::uint64_t>(n, kCopyBytes));
+    source.read_at(from, buffer.data(), some);
+    state_->write_at(offset, buffer.data(), some);
+    offset += some;
+    from += some;
+    n -= some;
+  }
+}
+
+void AtomicFile::commit() { state_->commit(nullptr); }
+void AtomicFile::commit_over(const Identity& seen) { state_->commit(&seen); }
 
 }  // namespace st::io

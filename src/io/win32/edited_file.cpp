@@ -1,30 +1,100 @@
-// No edit in place: Windows says of no time of a file that it was set before the bytes changed, by which a reader could
-// tell that it saw half of an edit. A new file is written instead.
 // SPDX-License-Identifier: Apache-2.0
-#include "io/edited_file.hpp"
+#include "io/win32/edited_file.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <thread>
 
 #include "base/error.hpp"
-#include "io/win32/byte_lock.hpp"
+#include "io/edited_file.hpp"
 #include "io/win32/file_source.hpp"
-#include "io/win32/identity.hpp"
-#include "io/win32/path.hpp"
 
 namespace st::io {
 
 namespace {
 
-constexpr int kMostAttempts = 20;
-constexpr std::chrono::milliseconds kPatience(500);
+using std::chrono::milliseconds;
 
-// An editor may hold the lock on a file that another one has replaced meanwhile.
-bool is_still(const std::wstring& path, const Identity& seen) {
-  const Handle now(CreateFileW(path.c_str(), FILE_READ_ATTRIBUTES, kShareAll, nullptr, OPEN_EXISTING,
-                               FILE_FLAG_BACKUP_SEMANTICS | kNotActedFor, nullptr));
-  const auto identity = now ? identity_of(now.get()) : std::nullopt;
-  return identity && identity->same_file(seen);
+constexpr milliseconds kLockPatience(2000);
+constexpr milliseconds kEditPatience(500);
+
+// The locked bytes, numbered from kFirstByte on.
+enum class LockedByte : std::uint8_t {
+  edit,     // during a whole edit
+  replace,  // from the last look at a file to its replacement
+};
+
+constexpr std::uint64_t kFirstByte = std::uint64_t{1} << 62;
+
+// Returns 0, ERROR_LOCK_VIOLATION if another handle holds the lock, or another error.
+int try_lock(HANDLE file, LockedByte byte, bool exclusive) {
+  const std::uint64_t at = kFirstByte + static_cast<std::uint64_t>(byte);
+  OVERLAPPED place{};
+  place.Offset = static_cast<DWORD>(at);
+  place.OffsetHigh = static_cast<DWORD>(at >> 32);
+  const DWORD flags = LOCKFILE_FAIL_IMMEDIATELY | (exclusive ? LOCKFILE_EXCLUSIVE_LOCK : 0U);
+  if (LockFileEx(file, flags, 0, 1, 0, &place) != FALSE) return 0;
+  const int error = last_error();
+  return error == ERROR_IO_PENDING ? ERROR_LOCK_VIOLATION : error;  // some systems return it instead
+}
+
+// Whether the path leads to this file. `flags`: FILE_FLAG_OPEN_REPARSE_POINT not to follow a link.
+bool leads_to(const std::wstring& path, DWORD flags, HANDLE file) {
+  const Handle now = open_existing(path, FILE_READ_ATTRIBUTES, flags);
+  const auto here = now ? identity_of(now.get()) : std::nullopt;
+  const auto there = identity_of(file);
+  return here && there && here->same_file(*there);
+}
+
+// Opens a file and locks a byte of it. While this waits for the lock, its holder may replace the file: then it opens the
+// new file. Returns 0, the last error of open(), or the error of the lock: ERROR_LOCK_VIOLATION after `patience`. Polls,
+// because LockFileEx() has no timeout.
+template <class Open, class IsCurrent>
+int open_locked(Handle& file, LockedByte byte, bool exclusive, milliseconds patience, const Open& open,
+                const IsCurrent& is_current) {
+  using std::chrono::microseconds;
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + patience;
+  for (microseconds pause(50);;) {
+    if (!file) file = open();
+    if (!file) return last_error();
+    const int error = try_lock(file.get(), byte, exclusive);
+    if (error == 0 && is_current(file.get())) return 0;
+    if (error != 0 && error != ERROR_LOCK_VIOLATION) return error;
+    if (steady_clock::now() > end) return ERROR_LOCK_VIOLATION;
+    if (error == 0) file.close();
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, microseconds(2000));
+  }
 }
 
 }  // namespace
+
+// ---- the lock around a replacement --------------------------------------------------------------------------------
+
+EditLock EditLock::of_path(const std::wstring& path, bool exclusive) {
+  constexpr DWORD kItself = FILE_FLAG_OPEN_REPARSE_POINT;
+  const DWORD access = exclusive ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ;
+  EditLock lock;
+  lock.error_ = open_locked(
+      lock.file_, LockedByte::replace, exclusive, kLockPatience, [&] { return open_existing(path, access, kItself); },
+      [&](HANDLE file) { return leads_to(path, kItself, file); });
+  if (lock.error_ != 0) lock.file_.close();
+  return lock;
+}
+
+void EditLock::require(const std::string& shown) const {
+  if (held() || error_ == ERROR_NOT_SUPPORTED || error_ == ERROR_INVALID_FUNCTION) return;
+  if (error_ == ERROR_LOCK_VIOLATION) fail_os(Status::state, error_, "{} is locked by another process", shown);
+  fail_os(Status::write, error_, "{} cannot be locked", shown);
+}
+
+// ---- the file of an edit ------------------------------------------------------------------------------------------
+//
+// patch() always refuses, so an edit writes a new file. To detect half of an edit in place, a reader would need a file
+// time that is set before the bytes change. Windows has no such time.
 
 struct EditedFile::State {
   std::unique_ptr<Source> source;
@@ -41,23 +111,23 @@ const Identity& EditedFile::seen() const { return state_->seen; }
 
 EditedFile EditedFile::open(const char* path) {
   const std::wstring native = native_path(path);
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    auto edited = std::make_unique<State>();
-    PlainFile plain = PlainFile::open(native, path);
-    // Not by the path, which may lead elsewhere by now. Refused for a file that is read-only.
-    edited->file = Handle(ReOpenFile(plain.handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
-    if (!edited->file) fail_os(Status::open, last_error(), "{}", plain.shown());
-    if (lock_byte(edited->file.get(), LockedByte::edit, true, kPatience) == ERROR_LOCK_VIOLATION) {
-      fail(Status::state, "{} is being edited by somebody else", plain.shown());
-    }
-    const auto seen = identity_of(edited->file.get());
-    if (!seen) fail_os(Status::open, last_error(), "{}", plain.shown());
-    if (!is_still(native, *seen)) continue;
-    edited->seen = *seen;
-    edited->source = std::make_unique<FileSource>(std::move(plain), 0, seen->size);
-    return EditedFile(std::move(edited));
-  }
-  fail(Status::state, "{} was replaced each of {} times that it was opened", in_quotes(path), kMostAttempts);
+  auto edited = std::make_unique<State>();
+  std::optional<PlainFile> plain;
+  const auto open = [&] {
+    plain = PlainFile::open(native, path);
+    // By handle: the path may lead to another file by now. Fails for a read-only file.
+    return Handle(ReOpenFile(plain->handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
+  };
+  const int error = open_locked(edited->file, LockedByte::edit, /*exclusive=*/true, kEditPatience, open,
+                                [&](HANDLE file) { return leads_to(native, FILE_FLAG_BACKUP_SEMANTICS, file); });
+  if (error == ERROR_LOCK_VIOLATION) fail(Status::state, "{} is being edited by another process", plain->shown());
+  if (!edited->file) fail_os(Status::open, error, "{}", plain->shown());
+  // Any other error: the filesystem has no locks.
+  const auto seen = identity_of(edited->file.get());
+  if (!seen) fail_os(Status::open, last_error(), "{}", plain->shown());
+  edited->seen = *seen;
+  edited->source = std::make_unique<FileSource>(std::move(*plain), 0, seen->size);
+  return EditedFile(std::move(edited));
 }
 
 EditedFile::Patch EditedFile::patch(std::uint64_t /*offset*/, const void* /*data*/, std::size_t /*n*/, bool /*sync*/) {

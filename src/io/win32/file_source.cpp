@@ -1,13 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/win32/file_source.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/win32/file_reader.hpp"
-#include "io/win32/path.hpp"
+#include "io/source_reader.hpp"
 
 namespace st::io {
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;  // some disks report sectors of 512 bytes and have longer ones
+
+// Returns what offsets, lengths and addresses of direct reads must be multiples of.
+std::uint64_t sector_of(HANDLE file) {
+  FILE_STORAGE_INFO storage{};
+  if (GetFileInformationByHandleEx(file, FileStorageInfo, &storage, sizeof storage) == FALSE) return kPage;
+  return std::max<std::uint64_t>(
+      {kPage, storage.LogicalBytesPerSector, storage.FileSystemEffectivePhysicalBytesPerSectorForAtomicity});
+}
+
+// Bulk reads of one file: buffered, or direct (FILE_FLAG_NO_BUFFERING) if the caller asked for that. Windows does not
+// report what is in its cache.
+class FileReader final : public SourceReader {
+ public:
+  FileReader(const FileSource& source, Cache cache) : SourceReader(source), source_(source), cache_(cache) {}
+
+  bool is_cached(std::uint64_t /*begin*/, std::uint64_t /*end*/) override { return false; }
+  ReadPath path_for(std::uint64_t begin, std::uint64_t end) override;
+  std::uint64_t alignment() const override { return alignment_; }
+  [[nodiscard]] bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) override;
+
+ private:
+  bool can_read_directly();
+  bool read_directly(const Read& read, std::uint64_t needed_end);
+
+  const FileSource& source_;
+  const Cache cache_;
+  std::once_flag direct_tried_;
+  Handle direct_;
+  std::uint64_t alignment_ = 1;
+  std::atomic<bool> direct_works_{true};
+};
+
+bool FileReader::can_read_directly() {
+  std::call_once(direct_tried_, [this] {
+    direct_ = source_.file().reopen(FILE_FLAG_NO_BUFFERING);
+    if (direct_) alignment_ = sector_of(direct_.get());
+  });
+  return direct_ && direct_works_.load(std::memory_order_relaxed);
+}
+
+ReadPath FileReader::path_for(std::uint64_t /*begin*/, std::uint64_t /*end*/) {
+  return cache_ == Cache::around && can_read_directly() ? ReadPath::direct : ReadPath::wait;
+}
+
+bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) {
+  for (const Read& read : reads) {
+    if (read.offset >= needed_end) continue;
+    if (path != ReadPath::direct) {
+      source_.read_at(read.offset - source_.base(), read.dst,
+                      std::min<std::uint64_t>(read.bytes, needed_end - read.offset));
+    } else if (!read_directly(read, needed_end)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// After a partial read, the next call would begin inside a sector and is refused. So check how much has arrived before
+// looking at the error.
+bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
+  std::size_t got = 0;
+  const int error = read_all_at(direct_.get(), read.offset, read.dst, read.bytes, got);
+  const std::uint64_t end = std::min(read.offset + read.bytes, needed_end);
+  if (read.offset + got >= end) return true;
+  if (error != 0) {
+    direct_works_.store(false, std::memory_order_relaxed);
+    return false;
+  }
+  fail_at(Status::truncated, read.offset + got, "{} ends at byte {}: it has become shorter since it was opened",
+          source_.file().shown(), read.offset + got);
+}
+
+}  // namespace
 
 std::unique_ptr<Source> file_source_unless_folder(const char* path) {
   std::optional<PlainFile> file = PlainFile::open_unless_folder(native_path(path), path);

@@ -1,16 +1,20 @@
 // A regular file, or a part of one, as a source: read with ReadFile, viewed through a mapping.
 //
-// Reading a mapping whose disk or network fails raises EXCEPTION_IN_PAGE_ERROR; reading through the handle is an error.
+// If the disk or the network fails, a read through the mapping raises EXCEPTION_IN_PAGE_ERROR. A read through the handle
+// returns an error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "io/file_source.hpp"
 #include "io/mapping.hpp"
 #include "io/source.hpp"
-#include "io/win32/plain_file.hpp"
+#include "io/win32/file.hpp"
 
 namespace st::io {
 
@@ -24,14 +28,14 @@ class FileSource final : public Source {
   Traits traits() const override;
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override;
   std::unique_ptr<SourceReader> open_reader(Cache cache) const override;
-  // Handles are many, so that this one is kept however many files are open.
+  // Keeps the handle even if many files are open, since Windows has many handles.
   void prepare(Mode mode, bool may_keep_open) override;
   const std::byte* view() const override;
   bool view_is_writable() const override { return mapping_.writable(); }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
 
   const PlainFile& file() const { return file_; }
-  std::uint64_t base() const { return base_; }  // where in the file our byte 0 is
+  std::uint64_t base() const { return base_; }  // offset of our byte 0 in the file
 
  private:
   PlainFile file_;

@@ -1,5 +1,5 @@
-/* Threads that make the first buffers of a process at once. Some of them are told by wine 8 that the machine has no memory:
- * it does not know yet how much there is. That is so in every third process, of which there are some here.
+/* Several threads make the first buffers of a process at the same time. In every third process, wine 8 reports to some of
+ * them that the machine has no memory, because it has not counted it yet. So this test starts several processes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../test.h"
 

@@ -1,5 +1,5 @@
-/* What Windows does otherwise with files: who may replace or delete what is open, long paths, names that are not ASCII,
- * files that another program keeps for itself, names that lead out of a folder, lengths beyond 32 bits.
+/* Differences of files on Windows: replacing and deleting open files, long paths, names that are not ASCII, files that
+ * another program does not share, names that lead out of a directory, lengths beyond 32 bits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../folder.h"
 
@@ -12,7 +12,7 @@ static unsigned char byte_at(size_t i, int version) {
   return (unsigned char)((i * 2654435761u >> 13) + (unsigned)version);
 }
 
-/* One tensor 'a' of bytes that tell the version. */
+/* One tensor 'a', whose bytes depend on the version. */
 static st_status save(const char *path, int version, uint32_t flags, st_error *err) {
   static unsigned char data[TENSOR_BYTES];
   const uint64_t shape = TENSOR_BYTES;
@@ -162,7 +162,7 @@ static void a_writer_that_does_not_finish_leaves_nothing(void) {
   CHECK(count_litter() == 0 && GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
 }
 
-/* This program once more, with an argument, as which it begins a file and is ended. */
+/* This program as a child process, which begins a file and is killed. */
 static int begin_and_die(void) {
   const uint64_t shape = 1;
   st_writer *writer = NULL;
@@ -192,9 +192,10 @@ static void a_process_that_is_ended_leaves_nothing(void) {
   CHECK(count_litter() == 0 && GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
 }
 
-/* Left by a process that was ended in the one moment in which that is possible. */
+/* Left by a process that died while its file was not marked for deletion. */
 static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
-  static const char kLitter[] = ".MODEL.st-new-0123456789abcdef", kOther[] = ".model.st-new-notes"; /* case is one */
+  static const char kLitter[] = ".MODEL.st-new-0123456789abcdef",
+                    kOther[] = ".model.st-new-notes"; /* case is ignored */
   HANDLE held;
   test_save(kLitter, "x", 1);
   test_save(kOther, "x", 1);
@@ -209,7 +210,7 @@ static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
   CHECK(DeleteFileA(kLitter) && DeleteFileA(kOther) && DeleteFileA("model"));
 }
 
-/* The name of the new file has the first 200 units of this one, of which the last is half of a character. */
+/* The name of the temporary file has the first 200 units of this one. The last of them is half of a character. */
 static void a_long_name_is_cut_between_characters(void) {
   char name[220];
   wchar_t wide[220];
@@ -273,7 +274,7 @@ static void saves_at_once_over_an_open_file_all_succeed(void) {
   CHECK(DeleteFileA("model") && count_litter() == 0);
 }
 
-/* What happens in a folder, from begin_to_watch() on. */
+/* Records the changes in a directory since begin_to_watch(). */
 typedef struct watch {
   HANDLE folder;
   OVERLAPPED call;
@@ -298,7 +299,7 @@ static int is_named(const FILE_NOTIFY_INFORMATION *change, const wchar_t *name) 
   return length == wcslen(name) && wcsncmp(change->FileName, name, length) == 0;
 }
 
-/* Whether its name was taken from the model until a file "end" was made. */
+/* Whether the model was renamed away before a file "end" was created. */
 static int model_lost_its_name(watch *seen) {
   int lost = 0;
   for (;;) {
@@ -316,7 +317,7 @@ static int model_lost_its_name(watch *seen) {
   }
 }
 
-/* Also where no open file is replaced in one step, as on FAT: the handle that holds the lock is one. */
+/* Even where open files cannot be replaced in one step, for example on FAT: the handle of the lock must not count. */
 static void a_file_that_nobody_has_open_is_replaced_in_one_step(void) {
   static watch seen;
   CHECK(save_number(1, NULL) == ST_OK);
@@ -338,7 +339,7 @@ static void put(HANDLE file, uint64_t at, const void *data, DWORD size) {
   CHECK(WriteFile(file, data, size, &written, &place) && written == size);
 }
 
-/* Tensor 'b' begins below 4 GiB, ends behind, and is longer than what one call of the system is asked for. */
+/* Tensor 'b' begins below 4 GiB, ends above, and is longer than the limit of one system call. */
 static void a_tensor_across_4_gib_is_read_and_mapped(void) {
   static const char kText[] = "0123456789abcdef";
   const uint64_t begin = (UINT64_C(4) << 30) - (UINT64_C(100) << 20), size = (UINT64_C(257) << 20) + 3;
@@ -358,13 +359,14 @@ static void a_tensor_across_4_gib_is_read_and_mapped(void) {
   length = strlen(header);
   end.QuadPart = (LONGLONG)(8 + length + begin + size);
   file = CreateFileA("model", GENERIC_WRITE, 0, NULL, CREATE_NEW, 0, NULL);
-  DeviceIoControl(file, FSCTL_SET_SPARSE, NULL, 0, NULL, 0, &ignored, NULL); /* else NTFS takes the space */
+  DeviceIoControl(file, FSCTL_SET_SPARSE, NULL, 0, NULL, 0, &ignored, NULL); /* otherwise NTFS allocates the space */
   CHECK(SetFilePointerEx(file, end, NULL, FILE_BEGIN) && SetEndOfFile(file));
   put(file, 0, &length, 8);
   put(file, 8, header, (DWORD)length);
   for (i = 0; i < 4; ++i) put(file, 8 + length + begin + marks[i], kText, 16);
   CloseHandle(file);
-  for (io = ST_IO_AUTO; io <= ST_IO_READ; io += io == ST_IO_MAP ? 2 : 1) { /* a copy counts against the memory */
+  for (io = ST_IO_AUTO; io <= ST_IO_READ;
+       io += io == ST_IO_MAP ? 2 : 1) { /* a copy-on-write mapping counts against the memory */
     st_file *const model = opened("model", io);
     const st_tensor *const b = st_get_tensor(model, "b");
     const unsigned char *const data = io == ST_IO_READ ? room : (const unsigned char *)st_tensor_data(b);
@@ -442,7 +444,7 @@ static void a_path_is_utf8(void) {
   file = opened(kName, ST_IO_AUTO);
   CHECK(reads_as(file, 1) && strcmp(st_get_shard_path(file, 0), kName) == 0);
   st_free(file);
-  file = opened(".", ST_IO_AUTO); /* the only model of its folder */
+  file = opened(".", ST_IO_AUTO); /* the only model of its directory */
   CHECK(reads_as(file, 1) && strstr(st_get_shard_path(file, 0), kName) != NULL);
   st_free(file);
   CHECK(DeleteFileW(kWide));

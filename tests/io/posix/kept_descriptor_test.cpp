@@ -90,6 +90,38 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_close
   }
 }
 
+bool found_a_free_stream;
+
+// Not even between the opening and the move to a higher number: another thread may print at that moment.
+TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_at_any_moment_if_it_can_be_written_to) {
+  put(path("old"), std::string(100, 'x'));
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  for (const bool nameless : {true, false}) {
+    const int result = in_child([&] {
+      const int reader = fcntl(::open(path("fifo").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
+      for (int i = 0; i < 10; ++i) ::close(i);
+      faults::Plan kernel;
+      kernel.no_nameless_files = !nameless;
+      kernel.only_refusals = true;
+      kernel.before_open = [](const char*, int flags) {
+        if ((flags & O_ACCMODE) == O_RDONLY && (flags & O_CREAT) == 0) return;
+        for (int i = 0; i < 3; ++i) found_a_free_stream = found_a_free_stream || fcntl(i, F_GETFD) < 0;
+      };
+      faults::arm(kernel);
+      found_a_free_stream = false;
+      const Error error = error_of([&] {
+        write(path("new"), "new");
+        write(path("old"), "new");
+        AtomicFile::create(path("fifo").c_str(), {});
+        EditedFile::open(path("old").c_str());
+      });
+      const bool given_back = fcntl(0, F_GETFD) < 0 && fcntl(1, F_GETFD) < 0 && fcntl(2, F_GETFD) < 0;
+      return (error.status == Status::ok ? 0 : 1) + (found_a_free_stream ? 2 : 0) + (given_back && reader > 2 ? 0 : 4);
+    });
+    EXPECT_EQ(result, 0) << nameless;
+  }
+}
+
 // No number above them is free: an error, and not one of theirs, nor a file that is left behind.
 TEST_F(KeptDescriptorTest, is_an_error_where_only_the_standard_streams_are_free) {
   put(path("old"), "old");

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace st {
+
+namespace {
+
+constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
+constexpr std::size_t kEndBytes = 38;     // at either end of a longer name: paths differ at theirs
+
+// Returns the character that these bytes encode, or nullopt if they are not UTF-8: a path may be anything.
+std::optional<char32_t> decoded(std::string_view bytes) {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (size != bytes.size()) return std::nullopt;
+  char32_t code = size == 1 ? lead : lead & (0x7FU >> size);
+  for (const char c : bytes.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3FU);
+  constexpr std::array<char32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (code < kSmallest[size] || code > 0x10FFFF || surrogate) return std::nullopt;
+  return code;
+}
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+
+// Characters that end a line or act on a terminal: controls, separators, and marks of writing direction.
+constexpr std::array<Range, 8> kUnsafe{{{0x00, 0x1F},
+                                        {0x7F, 0x9F},
+                                        {0x061C, 0x061C},
+                                        {0x200B, 0x200F},
+                                        {0x2028, 0x202E},
+                                        {0x2060, 0x206F},
+                                        {0xFEFF, 0xFEFF},
+                                        {0xFFF9, 0xFFFB}}};
+
+std::string visible(std::string_view character) {
+  const std::optional<char32_t> code = decoded(character);
+  const auto holds = [&](const Range& range) { return *code >= range.first && *code <= range.last; };
+  if (code && std::none_of(kUnsafe.begin(), kUnsafe.end(), holds)) return std::string(character);
+  if (code && *code >= 0x80) return formatted("\\u{:04x}", static_cast<std::uint32_t>(*code));
+  std::string text;
+  for (const char c : character) text += formatted("\\x{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+// Returns the first characters whose visible form takes at most `most` bytes, and in `bytes` their length in the name.
+std::string beginning_of(std::string_view name, std::size_t most, std::size_t& bytes) {
+  std::string text;
+  for (bytes = 0; bytes < name.size();) {
+    std::size_t next = bytes + 1;
+    while (next < name.size() && continues_character(name[next])) ++next;
+    const std::string shown = visible(name.substr(bytes, next - bytes));
+    if (text.size() + shown.size() > most) break;
+    text += shown;
+    bytes = next;
+  }
+  return text;
+}
+
+// Returns the last such characters.
+std::string end_of(std::string_view name, std::size_t most) {
+  std::string text;
+  for (std::size_t end = name.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && continues_character(name[begin])) --begin;
+    const std::string shown = visible(name.substr(begin, end - begin));
+    if (text.size() + shown.size() > most) break;
+    text.insert(0, shown);
+    end = begin;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string formatted_text(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+
+std::string in_quotes(std::string_view name) {
+  std::size_t shown = 0;
+  const std::string whole = beginning_of(name, kQuotedBytes, shown);
+  if (shown == name.size()) return "'" + whole + "'";
+  return "'" + beginning_of(name, kEndBytes, shown) + "..." + end_of(name, kEndBytes) + "'";
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array kUnits{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
+  std::uint64_t in_unit = 1000;
+  std::size_t unit = 1;
+  // In integers, because the x87 computes doubles with more digits, which moves the limits.
+  while (unit + 1 < kUnits.size() && bytes >= 1000 * in_unit - in_unit / 20) {
+    in_unit *= 1000;
+    ++unit;
+  }
+  const std::uint64_t tenths = bytes / in_unit * 10 + (bytes % in_unit + in_unit / 20) / (in_unit / 10);
+  return formatted("{}.{} {}", tenths / 10, tenths % 10, kUnits[unit]);
+}
+
+}  // namespace st

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/lint.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/header.hpp"
+
+namespace st::format {
+
+namespace {
+
+void note(Findings& findings, Status status, std::uint64_t offset, std::string message,
+          const Tensor* tensor = nullptr) {
+  Finding finding{{status, 0, offset, std::move(message)}, nullptr, true};
+  if (tensor != nullptr) finding.tensor = std::make_shared<const std::string>(tensor->name());
+  findings.push_back(std::move(finding));
+}
+
+void note_alignment(const Table& table, Findings& findings) {
+  constexpr std::uint64_t kUsual = 8;
+  if (table.data_begin % kUsual != 0) {
+    note(findings, Status::misaligned, table.data_begin,
+         formatted("the data begins at byte {}, which is not a multiple of {}", table.data_begin, kUsual));
+  }
+  const auto is_misaligned = [&](const Tensor& tensor) {
+    const std::uint64_t bytes = tensor.dtype() == Dtype::unknown ? 0 : info(tensor.dtype()).bits / 8;
+    return bytes > 1 && (table.data_begin + tensor.begin) % bytes != 0;
+  };
+  const auto count = std::count_if(table.tensors.begin(), table.tensors.end(), is_misaligned);
+  if (count == 0) return;
+  const Tensor& first = *std::find_if(table.tensors.begin(), table.tensors.end(), is_misaligned);
+  const std::uint64_t place = table.data_begin + first.begin;
+  const std::string name = in_quotes(first.name());
+  note(findings, Status::misaligned, place,
+       count == 1 ? formatted("tensor {} begins at byte {}, which is not a multiple of its elements", name, place)
+                  : formatted("{} tensors begin at bytes that are not multiples of their elements, first {} at "
+                              "byte {}",
+                              count, name, place),
+       &first);
+}
+
+bool is_before(const Tensor& a, const Tensor& b) {
+  const unsigned first = dtype_order(Format::safetensors, a.dtype());
+  const unsigned second = dtype_order(Format::safetensors, b.dtype());
+  return std::pair(first, a.name()) < std::pair(second, b.name());
+}
+
+void note_order(const Table& table, Findings& findings) {
+  const auto& tensors = table.tensors;
+  const auto out = std::adjacent_find(tensors.begin(), tensors.end(),
+                                      [](const Tensor& a, const Tensor& b) { return is_before(b, a); });
+  if (out == tensors.end()) return;
+  note(findings, Status::offsets, table.data_begin + (out + 1)->begin,
+       formatted("tensors are not in the order of the reference's writer: {} is the first out of place",
+                 in_quotes((out + 1)->name())),
+       &*(out + 1));
+}
+
+void note_spelling(const Table& table, std::string_view header, Findings& findings) {
+  std::vector<NewTensor> tensors;
+  for (const Tensor& tensor : table.tensors) {
+    tensors.push_back({tensor.name(), tensor.shape(), tensor.begin, tensor.end, tensor.dtype()});
+  }
+  const std::string usual = serialize({tensors, table.metadata, table.has_metadata});
+  const std::string_view expected = std::string_view(usual).substr(kLengthBytes);
+  const auto differ = std::mismatch(header.begin(), header.end(), expected.begin(), expected.end());
+  const bool is_padding = std::all_of(differ.first, header.end(), [](char c) { return c == ' '; }) &&
+                          std::all_of(differ.second, expected.end(), [](char c) { return c == ' '; });
+  if (is_padding) return;
+  const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
+  note(findings, Status::schema, place,
+       formatted("the header differs from the spelling of the reference's writer, from byte {} on", place));
+}
+
+}  // namespace
+
+void lint(const Table& table, std::string_view header, Findings& findings) {
+  note_alignment(table, findings);
+  const auto is_unknown = [](const Tensor& tensor) { return tensor.dtype() == Dtype::unknown; };
+  if (table.format != Format::safetensors || std::any_of(table.tensors.begin(), table.tensors.end(), is_unknown))
+    return;
+  note_order(table, findings);
+  note_spelling(table, header, findings);
+}
+
+}  // namespace st::format

@@ -1,0 +1,61 @@
+// Notes about valid files that no writer would write.
+// SPDX-License-Identifier: Apache-2.0
+#include "format/lint.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "header_read.hpp"
+
+namespace st::format {
+namespace {
+
+std::vector<std::string> notes(const std::string& header, std::uint64_t data) {
+  const auto read_header = read(header, data);
+  Findings findings;
+  lint(read_header->table, header, findings);
+  std::vector<std::string> lines;
+  for (const Finding& finding : findings) {
+    EXPECT_TRUE(finding.is_note);
+    lines.push_back(finding.fault.message);
+  }
+  return lines;
+}
+
+std::string padded(std::string header) {
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  return header;
+}
+
+TEST(Lint, TheReferencesSpellingHasNone) {
+  EXPECT_TRUE(
+      notes(padded(R"({"__metadata__":{"z":"1","a":"\u0001"},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                   R"("a":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})"),
+            6)
+          .empty());
+  EXPECT_TRUE(notes(padded("{}"), 0).empty());
+  EXPECT_TRUE(notes(padded("{}") + std::string(64, ' '), 0).empty());  // more alignment
+}
+
+TEST(Lint, AlignmentOrderAndSpelling) {
+  EXPECT_EQ(notes("{}", 0), std::vector<std::string>{"the data begins at byte 10, which is not a multiple of 8"});
+  EXPECT_EQ(
+      notes(
+          padded(
+              R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})"),
+          5),
+      (std::vector<std::string>{
+          "tensor 'b' begins at byte 121, which is not a multiple of its elements",
+          "tensors are not in the order of the reference's writer: 'b' is the first out of place"}));
+  EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
+            std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 9 on"});
+  EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
+  EXPECT_EQ(
+      notes("{}\n     ", 0),
+      std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 10 on"});
+}
+
+}  // namespace
+}  // namespace st::format
