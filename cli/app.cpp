@@ -1,4 +1,4 @@
-// The parser of the command line: what the program, its help, its manual pages and its completions are made from.
+// The parser of the command line. Help, manual pages and completions are generated from it.
 // SPDX-License-Identifier: Apache-2.0
 #include "app.hpp"
 
@@ -11,11 +11,9 @@
 
 #include <safetensors/safetensors.hpp>
 
-#include "commands.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "output.hpp"
-#include "suggestion.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -26,16 +24,16 @@ constexpr const char* kFooter =
     "  0  success\n"
     "  1  the file breaks the format\n"
     "  2  wrong usage\n"
-    "  3  the file cannot be read, or the output not written\n"
-    "  4  a defect of this program\n"
-    "  5  what was compared differs, or what was looked for was found\n"
+    "  3  a file cannot be read, or the output cannot be written\n"
+    "  4  internal error\n"
+    "  5  `diff` found a difference, or `verify --values` found NaN or infinity\n"
     "\n"
     "Examples:\n"
     "  safetensors show model.safetensors\n"
     "  safetensors show model.safetensors --json | jq .total\n"
     "  safetensors show --help";
 
-// Keeps the lines of examples and exit codes, which newer versions of the parser would join.
+// Keeps the line breaks of examples and exit codes. Newer versions of the parser would join the lines.
 template <class Formatter>
 void keep_lines_of_footers(Formatter& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
@@ -78,10 +76,9 @@ void add_commands(Command app) {
 }
 
 std::unique_ptr<CLI::App> make_app() {
-  auto app =
-      std::make_unique<CLI::App>("Look into safetensors files, check them, and make new ones of them", "safetensors");
+  auto app = std::make_unique<CLI::App>("List, check, compare, edit and convert safetensors files", "safetensors");
   keep_lines_of_footers(*app->get_formatter());
-  app->allow_windows_style_options(false);  // a path may begin with a slash there too
+  app->allow_windows_style_options(false);  // there, too, a path may begin with a slash
   app->set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app->footer(kFooter);
   add_commands(Command(app.get()));
@@ -89,7 +86,7 @@ std::unique_ptr<CLI::App> make_app() {
   return app;
 }
 
-// One line on why the arguments are wrong, with a suggestion where a word is nearly one that there is.
+// Returns one line that says what is wrong with the arguments, and suggests a similar command or option.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
@@ -101,19 +98,19 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
       continue;
     }
     if (command == &app && !word.starts_with("-")) {
-      return formatted("there is no command '{}'{}", printable(word), did_you_mean(word, commands));
+      return formatted("unknown command '{}'{}", printable(word), did_you_mean(word, commands));
     }
     const std::string option = word.substr(0, word.find('='));
     const std::vector<std::string> options = names_of_options(*command);
     if (!option.starts_with("--") || holds(options, option)) continue;
-    return formatted("there is no option '{}'{}", printable(option), did_you_mean(option, options));
+    return formatted("unknown option '{}'{}", printable(option), did_you_mean(option, options));
   }
   std::string text = error.what();
   unmark(text);
   return text;
 }
 
-// Where the options of what was meant are told.
+// Returns the command line that prints the help of the intended command.
 std::string help_for(const CLI::App& app, const std::vector<std::string>& arguments) {
   const bool names_command = arguments.size() > 1 && holds(names_of_commands(app), arguments[1]);
   return names_command ? "safetensors " + arguments[1] + " --help" : "safetensors --help";
@@ -160,7 +157,7 @@ int run(const std::vector<std::string>& arguments) {
   const std::size_t program = arguments.empty() ? 0 : 1;
   std::vector<std::string> given =
       kept_whole({arguments.begin() + static_cast<std::ptrdiff_t>(program), arguments.end()});
-  std::reverse(given.begin(), given.end());  // as the parser wants them
+  std::reverse(given.begin(), given.end());  // the parser expects the last argument first
   try {
     app->parse(std::move(given));
     return kSuccess;

@@ -1,4 +1,4 @@
-// The command line of the program.
+// The program: its commands, and what its manual pages and completions are generated from.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,18 +7,35 @@
 
 namespace cli {
 
-// Runs what the arguments (the program's name is the first) say, or prints the help or why they are wrong. Returns the
-// exit code.
+class Command;
+
+// One function per command. It declares the command's options to the parser, and what runs if the command is chosen. A
+// command ends by returning, or by throwing a Failure or a safetensors::Error.
+void add_cast(Command& app);
+void add_cat(Command& app);
+void add_convert(Command& app);
+void add_diff(Command& app);
+void add_extract(Command& app);
+void add_hash(Command& app);
+void add_merge(Command& app);
+void add_meta(Command& app);
+void add_rename(Command& app);
+void add_show(Command& app);
+void add_split(Command& app);
+void add_stats(Command& app);
+void add_verify(Command& app);
+
+// Runs the command line, whose first argument is the program's name, and returns the exit code.
 int run(const std::vector<std::string>& arguments);
 
 struct OptionText {
-  std::vector<std::string> names;  // "--json", "-h"; of a word "FILE"
-  std::string value;               // "GLOB"; empty: it is a flag
+  std::vector<std::string> names;  // "--json", "-h"; "FILE" for a word
+  std::string value;               // "GLOB"; empty for a flag
   std::string description;
   std::vector<std::string> choices;
 };
 
-// What the parser knows of a command, which manual pages and completions tell.
+// The parser's description of a command.
 struct CommandText {
   std::string name;
   std::string description;
@@ -26,10 +43,10 @@ struct CommandText {
   std::vector<OptionText> words;
   std::vector<OptionText> options;
   std::vector<CommandText> commands;
-  bool needs_command;  // or does something without one of them
+  bool needs_command;  // one of `commands` is required
 };
 
-// Of the program.
+// Describes the whole program.
 CommandText describe_program();
 
 }  // namespace cli

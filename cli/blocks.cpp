@@ -1,5 +1,5 @@
-// Reads with read_shard(), which takes any range of bytes: tensors that lie side by side share a request, and a large
-// one is split. A second thread reads, so that the disk does not wait for the work.
+// read_shard() reads any range of bytes, so adjacent tensors share a request and large ones are split. A second thread
+// reads the next block while the caller works on this one.
 // SPDX-License-Identifier: Apache-2.0
 #include "blocks.hpp"
 
@@ -11,8 +11,8 @@
 namespace cli {
 namespace {
 
-constexpr auto kBesides = std::launch::async | std::launch::deferred;  // deferred where no thread can be had
-constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;          // a multiple of every element's size
+constexpr auto kBesides = std::launch::async | std::launch::deferred;  // deferred if no thread can start
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;          // a multiple of every element size
 
 struct Range {
   const safetensors::SafeOpen* file;
@@ -28,7 +28,7 @@ struct Piece {
   std::size_t bytes;
 };
 
-// Neighbours in one file.
+// Adjacent pieces of one file.
 struct Block {
   const safetensors::SafeOpen* file = nullptr;
   std::size_t shard = 0;
@@ -70,7 +70,7 @@ class Blocks {
       block.offset = begin;
     }
     const bool continues = same_file(block, range) && block.shard == range.shard && block.offset + block.bytes == begin;
-    // A tensor is split at multiples of the block's size, so that no element is.
+    // Split a tensor only at multiples of the block size, which never cut an element.
     const std::uint64_t bytes = std::min(range.bytes - at_, kBlockBytes - at_ % kBlockBytes);
     if (!continues || block.bytes + bytes > kBlockBytes) return false;
     block.pieces.push_back({range.source, at_, static_cast<std::size_t>(bytes)});

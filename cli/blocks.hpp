@@ -1,4 +1,4 @@
-// The bytes of many tensors in the order of the data, in blocks, of which the next is read while one is worked on.
+// Reads the bytes of many tensors in blocks, and reads one block ahead.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,19 +19,19 @@ struct Source {
   safetensors::Tensor tensor;
 };
 
-// A part of a tensor: its bytes from `at`, in whole elements.
+// Whole elements of a tensor.
 struct Part {
-  std::size_t source;  // of the list
-  std::uint64_t at;
+  std::size_t source;  // number in the list
+  std::uint64_t at;    // in the tensor, in bytes
   std::span<const std::byte> bytes;
 };
 
-// Calls `work` with all bytes of all sources, in their order. A tensor without bytes is left out. Shows a bar with this
-// text while it takes long; none if the text is empty.
+// Calls `work` with all bytes of all sources, in order, and skips empty tensors. `what` is the text of the progress bar;
+// if it is empty, there is no bar.
 void for_each_part(const std::vector<Source>& sources, const std::string& what,
                    const std::function<void(const Part&)>& work);
 
-// The same for the bytes of a whole shard, header included: `Part::source` is 0.
+// The same for the bytes of a shard's file from `from` to the end. Part::source is 0.
 void for_each_part(const safetensors::SafeOpen& file, std::size_t shard, std::uint64_t from, const std::string& what,
                    const std::function<void(const Part&)>& work);
 

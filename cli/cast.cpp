@@ -1,18 +1,17 @@
-// `safetensors cast FILE OUT --to DTYPE`: float tensors in another float type, everything else as it is.
+// `safetensors cast FILE OUT --to DTYPE`: converts float tensors to another float type, and copies all other tensors.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <memory>
 
-#include "commands.hpp"
-#include "dtypes.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "name_filter.hpp"
-#include "new_model.hpp"
-#include "suggestion.hpp"
 #include "text.hpp"
+#include "values.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
@@ -20,8 +19,8 @@ namespace {
 using safetensors::Dtype;
 
 constexpr const char* kNotes =
-    "Each value is rounded once, to the nearest and of two to the even one. What is too large becomes infinity, or NaN\n"
-    "in a type that has none. Integers, BOOL, C64 and floats below 8 bits stay as they are.\n"
+    "Each value is rounded once, to nearest, ties to even. Values out of range become infinity, or NaN in a dtype\n"
+    "without infinities. Integers, BOOL, C64 and sub-byte floats are copied.\n"
     "\n"
     "Examples:\n"
     "  safetensors cast model.safetensors half.safetensors --to bf16\n"
@@ -44,16 +43,15 @@ Dtype float_dtype(const std::string& option, std::string name) {
                                   did_you_mean(name, convertible_names()))};
 }
 
-// Floats that stay as they are although their user may expect otherwise.
-void tell_of_others(const safetensors::SafeOpen& file) {
+// Prints a note about floats that are not converted.
+void note_copied_floats(const safetensors::SafeOpen& file) {
   std::size_t others = 0;
   for (const safetensors::Tensor& tensor : file) {
     const std::string_view name = tensor.dtype_name();
     others += (name.front() == 'F' || name.front() == 'C') && !is_convertible(tensor.dtype) ? 1 : 0;
   }
   if (others == 0) return;
-  std::fprintf(stderr, "safetensors: note: of F4, F6 or C64, and left as it is: %s\n",
-               counted(others, "tensor").c_str());
+  std::fprintf(stderr, "safetensors: note: F4, F6 and C64 are not converted: %s\n", counted(others, "tensor").c_str());
 }
 
 void cast(const CastOptions& options) {
@@ -66,9 +64,9 @@ void cast(const CastOptions& options) {
     std::vector<NewTensor> tensors = all_tensors(input.file);
     for (NewTensor& tensor : tensors) {
       const bool chosen = is_convertible(tensor.dtype) && (from == Dtype::UNKNOWN || tensor.dtype == from);
-      if (chosen && options.filter.fits(tensor.name)) tensor.dtype = to;
+      if (chosen && options.filter.matches(tensor.name)) tensor.dtype = to;
     }
-    tell_of_others(input.file);
+    note_copied_floats(input.file);
     write_like(std::move(tensors), input, options.settings);
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);
@@ -79,14 +77,14 @@ void cast(const CastOptions& options) {
 
 void add_cast(Command& app) {
   const auto options = std::make_shared<CastOptions>();
-  Command command = app.add_command("cast", "Write the same tensors in another float type");
-  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
+  Command command = app.add_command("cast", "Convert float tensors to another dtype");
+  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model").required();
   command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
-  command.add_option("--to", options->to, "The type: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
+  command.add_option("--to", options->to, "The new dtype: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
       .shown_as("DTYPE")
       .required();
-  command.add_option("--from", options->from, "Only tensors of this type").shown_as("DTYPE");
-  options->filter.declare(command, "Only cast tensors whose name fits this pattern; repeatable");
+  command.add_option("--from", options->from, "Convert only tensors of this dtype").shown_as("DTYPE");
+  options->filter.declare(command, "Convert only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kNotes);
   command.on_run([options] { cast(*options); });

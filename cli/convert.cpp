@@ -1,15 +1,17 @@
-// `safetensors convert A B`: the same tensors and metadata in the other format.
+// `safetensors convert A B`: writes the same tensors and metadata in another format.
 //
-// The library's writer does the work: it refuses what the format cannot hold before it touches B, copies the bytes
-// inside the kernel where that is possible, and B appears whole or not at all.
+// The library's writer rejects everything that the format cannot hold before it touches B. It copies data in the kernel
+// if possible, and replaces B atomically.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <optional>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "inputs.hpp"
 #include "legacy/conversion.hpp"
-#include "model_names.hpp"
+#include "new_model.hpp"
+#include "output.hpp"
 #include "progress.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -36,11 +38,13 @@ struct ConvertOptions {
 st_format format_of(const ConvertOptions& options) {
   const auto format = format_of_extension(options.format.empty() ? options.into : "B." + options.format);
   if (format) return *format;
-  throw Failure{kUsage,
-                shown(options.into, 1000) + ": not .safetensors, .bt or .bintensors: say which format with --to"};
+  throw Failure{kUsage, shown(options.into, 1000) +
+                            ": the extension is not .safetensors, .bt or .bintensors; choose a format with --to"};
 }
 
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
+  std::optional<InterruptGuard> guard;
+  if (!is_stream(into)) guard.emplace();
   Progress progress("converting");
   const auto show = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total);
@@ -60,7 +64,8 @@ void run(const ConvertOptions& options) {
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   std::string at = options.from;
   try {
-    if (is_index && options.format == "bintensors") throw Failure{kUsage, "--to bintensors: shards become safetensors"};
+    if (is_index && options.format == "bintensors")
+      throw Failure{kUsage, "--to bintensors: the shards of a converted index are always safetensors"};
     if (is_index) return legacy::convert_index({options.from, options.into, write, options.keep_shared});
     if (legacy::is_legacy(options.from)) {
       at = options.into == "-" ? "/dev/stdout" : options.into;
@@ -82,19 +87,20 @@ void run(const ConvertOptions& options) {
 
 void add_convert(Command& app) {
   const auto options = std::make_shared<ConvertOptions>();
-  Command command = app.add_command("convert", "Write the same tensors and metadata in another format");
-  command.add_option("A", options->from, "A file of safetensors, bintensors, torch, numpy or GGUF, or an index")
+  Command command = app.add_command("convert", "Convert a model to safetensors or bintensors");
+  command
+      .add_option("A", options->from,
+                  "A safetensors, bintensors, torch, numpy or GGUF file, an index, or the folder of a model")
       .required();
   command
       .add_option("B", options->into,
-                  "What to write: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
+                  "The output: .safetensors, .bt or .bintensors; - for standard output; a folder for torch shards")
       .required();
-  command.add_option("--to", options->format, "The format, whatever B is called")
+  command.add_option("--to", options->format, "The format of B; by default its extension decides")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
-  command.add_flag("--no-replace", options->no_replace, "An existing B is an error");
-  command.add_flag("--keep-shared", options->keep_shared,
-                   "Of a torch file, write also the tensors that share their elements with others");
+  command.add_flag("--no-replace", options->no_replace, "Fail if B exists");
+  command.add_flag("--keep-shared", options->keep_shared, "torch: also write tensors that share elements with others");
   command.footer(kExamples);
   command.on_run([options] { run(*options); });
 }

@@ -1,29 +1,34 @@
-// `safetensors diff A B`: in what two models differ: metadata, names, types, shapes, and then bytes or values.
+// `safetensors diff A B`: compares metadata, names, dtypes and shapes of two models, and then their bytes or values.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
-#include "commands.hpp"
-#include "difference.hpp"
-#include "dtypes.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
+#include "blocks.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "new_model.hpp"
 #include "output.hpp"
 #include "text.hpp"
+#include "values.hpp"
 
 namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "Each difference is a line: - is only in A, + only in B, ~ in both and not the same. It does not matter whether\n"
-    "either is one file or shards, nor in which format or order.\n"
+    "Prints one line per difference: - for something only in A, + only in B, ~ in both but different. Sharding, format\n"
+    "and order do not matter.\n"
     "\n"
     "Exit codes:\n"
     "  0  no difference\n"
-    "  5  they differ\n"
+    "  5  a difference\n"
     "\n"
     "Examples:\n"
     "  safetensors diff model.safetensors shards/\n"
@@ -38,8 +43,100 @@ struct DiffOptions {
   bool values = false;
 };
 
+using safetensors::Dtype;
 using safetensors::SafeOpen;
 using safetensors::Tensor;
+using Bytes = std::span<const std::byte>;
+
+// ---- the data of two tensors
+
+// Two tensors of the same shape. Their dtypes are equal, or both can be converted.
+struct TensorPair {
+  safetensors::SafeOpen file_a;
+  safetensors::SafeOpen file_b;
+  safetensors::Tensor a;
+  safetensors::Tensor b;
+};
+
+struct Difference {
+  std::uint64_t bytes = 0;  // different bytes; not counted for two dtypes
+  std::uint64_t first = 0;  // the first of them, in the tensor
+  bool has_values = false;  // the remaining fields are valid: the tensors are floats
+  std::uint64_t values = 0;
+  std::uint64_t nans = 0;  // NaN in one tensor, a number in the other
+  double absolute = 0;     // largest difference
+  double relative = 0;     // largest difference relative to the larger number
+};
+
+void compare_bytes(Bytes a, Bytes b, std::uint64_t at, Difference& difference) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    if (difference.bytes == 0) difference.first = at + i;
+    ++difference.bytes;
+  }
+}
+
+// -0 equals 0, and any NaN equals any other.
+void compare_numbers(double a, double b, Difference& difference) {
+  if (a == b) return;
+  const bool one_is_nan = std::isnan(a) != std::isnan(b);
+  if (std::isnan(a) && !one_is_nan) return;
+  ++difference.values;
+  if (one_is_nan) {
+    ++difference.nans;
+    return;
+  }
+  const double distance = std::abs(a - b);
+  const double larger = std::max(std::abs(a), std::abs(b));
+  difference.absolute = std::max(difference.absolute, distance);
+  difference.relative = std::max(difference.relative, std::isinf(larger) ? 1.0 : distance / larger);
+}
+
+void compare_values(const TensorPair& pair, Bytes a, Bytes b, Difference& difference) {
+  constexpr std::size_t kChunk = 4096;
+  std::array<double, kChunk> first;
+  std::array<double, kChunk> second;
+  const std::size_t size_a = safetensors::bits(pair.a.dtype) / 8;
+  const std::size_t size_b = safetensors::bits(pair.b.dtype) / 8;
+  for (std::size_t i = 0; i < a.size() / size_a; i += kChunk) {
+    const std::size_t n = std::min(kChunk, a.size() / size_a - i);
+    safetensors::convert(pair.a.dtype, a.data() + i * size_a, Dtype::F64, first.data(), n);
+    safetensors::convert(pair.b.dtype, b.data() + i * size_b, Dtype::F64, second.data(), n);
+    for (std::size_t k = 0; k < n; ++k) compare_numbers(first[k], second[k], difference);
+  }
+}
+
+// Calls `report` for each pair that differs, in order.
+void for_each_difference(const std::vector<TensorPair>& pairs,
+                         const std::function<void(std::size_t, const Difference&)>& report) {
+  std::vector<Source> sources;
+  sources.reserve(pairs.size());
+  for (const TensorPair& pair : pairs) sources.push_back({pair.file_a, pair.a});
+  std::vector<std::byte> other;
+  Difference difference;
+  for_each_part(sources, "comparing", [&](const Part& part) {
+    const TensorPair& pair = pairs[part.source];
+    const bool one_type = pair.a.dtype == pair.b.dtype;
+    const std::uint64_t bits_a = safetensors::bits(pair.a.dtype);
+    const std::uint64_t bits_b = safetensors::bits(pair.b.dtype);
+    const auto scaled = [&](std::uint64_t bytes) { return one_type ? bytes : bytes * bits_b / bits_a; };
+    const auto size = static_cast<std::size_t>(scaled(part.bytes.size()));
+    if (other.size() < size) other.resize(size);
+    pair.file_b.read_shard(pair.b.shard(), pair.b.offset() + scaled(part.at), other.data(), size);
+    const Bytes b = std::span(other).first(size);
+    if (part.at == 0) difference = {};
+    difference.has_values = is_convertible(pair.a.dtype);
+    const bool same = one_type && std::memcmp(part.bytes.data(), b.data(), size) == 0;
+    if (!same && one_type) compare_bytes(part.bytes, b, part.at, difference);
+    if (!same && difference.has_values) compare_values(pair, part.bytes, b, difference);
+    if (part.at + part.bytes.size() == pair.a.nbytes() && difference.bytes + difference.values != 0) {
+      report(part.source, difference);
+    }
+  });
+}
+
+// ---- two models
 
 std::string type_of(const Tensor& tensor) { return shown(tensor.dtype_name(), 20) + " " + shape_text(tensor.shape); }
 
@@ -57,7 +154,7 @@ class Diff {
     compare_metadata(a, b);
     std::vector<TensorPair> pairs;
     for (const Tensor& tensor : a) {
-      if (!options_.filter.fits(tensor.name)) continue;
+      if (!options_.filter.matches(tensor.name)) continue;
       if (const std::optional<Tensor> other = b.find(tensor.name)) {
         if (compare_headers(tensor, *other)) pairs.push_back({a, b, tensor, *other});
       } else {
@@ -65,7 +162,7 @@ class Diff {
       }
     }
     for (const Tensor& tensor : b) {
-      if (options_.filter.fits(tensor.name) && !a.contains(tensor.name)) {
+      if (options_.filter.matches(tensor.name) && !a.contains(tensor.name)) {
         print("+ {}  {}\n", shown(tensor.name, 200), type_of(tensor));
       }
     }
@@ -80,7 +177,7 @@ class Diff {
     out_.print(text, args...);
   }
 
-  // What an index says of itself is no metadata of the model. Where shards have several values, all of them count.
+  // Ignores an index's keys about itself. If shards have different values for a key, all of them count.
   static safetensors::Metadata metadata_of(const SafeOpen& file) {
     if (file.count_shards() == 1) return file.metadata();
     WholeMetadata all = metadata_of_all(file);
@@ -104,7 +201,7 @@ class Diff {
     }
   }
 
-  // Returns whether the data can be compared.
+  // Prints a difference, and returns whether the data can be compared.
   bool compare_headers(const Tensor& a, const Tensor& b) {
     const bool same = same_shape(a, b) && a.dtype == b.dtype;
     const bool both_floats = is_convertible(a.dtype) && is_convertible(b.dtype);
@@ -133,7 +230,7 @@ class Diff {
 
 SafeOpen opened(const std::string& path) {
   st_open_options reading = ST_INIT(st_open_options);
-  reading.io = ST_IO_READ;  // so that a truncated file is an error and not a signal
+  reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
   try {
     return SafeOpen(path, reading);
   } catch (const safetensors::Error& error) {
@@ -157,12 +254,12 @@ void diff(const DiffOptions& options) {
 
 void add_diff(Command& app) {
   const auto options = std::make_shared<DiffOptions>();
-  Command command = app.add_command("diff", "Tell in what two models differ");
-  command.add_option("A", options->a, "A file, an index of shards, or their folder").required();
-  command.add_option("B", options->b, "Another one, of either format").required();
-  options->filter.declare(command, "Only tensors whose name fits this pattern; repeatable");
+  Command command = app.add_command("diff", "Compare two models");
+  command.add_option("A", options->a, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("B", options->b, "The model to compare with").required();
+  options->filter.declare(command, "Compare only tensors whose name matches this pattern; repeatable");
   const Option headers = command.add_flag("--headers", options->headers, "Do not compare the data");
-  command.add_flag("--values", options->values, "Compare floats as numbers, also of different types").excludes(headers);
+  command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);
   command.footer(kNotes);
   command.on_run([options] { diff(*options); });
 }

@@ -1,22 +1,23 @@
-// `safetensors cat FILE TENSOR` and `safetensors extract FILE TENSOR OUT`: one tensor, or a slice of it, as bytes.
+// `safetensors cat FILE TENSOR` and `safetensors extract FILE TENSOR OUT`: writes a tensor or a slice as bytes.
 //
-// The bytes are copied in blocks, because a tensor may be larger than the memory: a slice is halved along its first
-// dimension until the parts are small, which keeps the order of the bytes.
+// A tensor may be larger than memory. So a slice is halved along its first dimension until the parts are small, which
+// keeps the order of the bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
+#include <string_view>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
+#include "base/dtype.hpp"
 #include "failure.hpp"
 #include "name_filter.hpp"
-#include "new_model.hpp"
-#include "npy.hpp"
-#include "output_file.hpp"
+#include "output.hpp"
 #include "progress.hpp"
-#include "slice_text.hpp"
-#include "suggestion.hpp"
 #include "text.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
@@ -27,15 +28,131 @@ struct Options {
   std::string path;
   std::string tensor;
   std::string slice;
-  std::string out;  // empty: standard output
+  std::string out;
   bool npy = false;
-  NameFilter filter;       // of several tensors
-  WriteSettings settings;  // for them
+  NameFilter filter;       // for several tensors
+  WriteSettings settings;  // for several tensors
 };
 
 using Ranges = std::vector<safetensors::Range>;
 
-// Reads one block after another into the same memory, by plans, which read fast from a disk.
+// ---- slices as text: "1:3, :, -1, ::2, ..."
+
+struct SliceText {
+  std::vector<safetensors::Range> ranges;  // one per dimension
+  std::vector<bool> dropped;               // true for an index, which drops its dimension
+};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (std::size_t end = text.find(at); end != text.npos; end = text.find(at)) {
+    parts.push_back(trimmed(text.substr(0, end)));
+    text.remove_prefix(end + 1);
+  }
+  parts.push_back(trimmed(text));
+  return parts;
+}
+
+[[noreturn]] void fail_in_slice(std::string_view part, std::string_view what) {
+  throw Failure{kUsage, formatted("slice '{}': {}", printable(part), what)};
+}
+
+std::int64_t integer(std::string_view text, std::string_view part) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail_in_slice(part, "expected N, BEGIN:END or BEGIN:END:STEP");
+  return value;
+}
+
+void add_index(SliceText& slice, std::string_view part, std::uint64_t length) {
+  std::int64_t at = integer(part, part);
+  const bool outside = at < 0 ? 0 - static_cast<std::uint64_t>(at) > length : static_cast<std::uint64_t>(at) >= length;
+  if (outside)
+    fail_in_slice(part, formatted("out of range for dimension {} of length {}", slice.ranges.size(), length));
+  if (at < 0) at += static_cast<std::int64_t>(length);
+  slice.ranges.push_back({at, at + 1});
+  slice.dropped.push_back(true);
+}
+
+void add_range(SliceText& slice, std::string_view part) {
+  const auto fields = split(part, ':');
+  if (fields.size() > 3) fail_in_slice(part, "too many colons");
+  safetensors::Range range;
+  if (!fields[0].empty()) range.begin = integer(fields[0], part);
+  if (!fields[1].empty()) range.end = integer(fields[1], part);
+  if (fields.size() == 3 && !fields[2].empty()) range.step = integer(fields[2], part);
+  if (range.step == 0) fail_in_slice(part, "the step is 0");
+  slice.ranges.push_back(range);
+  slice.dropped.push_back(false);
+}
+
+// Parses a slice as Python does, with or without brackets. Throws a Failure.
+SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> shape) {
+  text = trimmed(text);
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = trimmed(text.substr(1, text.size() - 2));
+  auto parts = split(text, ',');
+  if (text.empty()) parts.clear();
+  std::size_t ellipses = 0;
+  for (const std::string_view part : parts) ellipses += part == "..." ? 1 : 0;
+  if (ellipses > 1) fail_in_slice(text, "more than one '...'");
+  if (parts.size() - ellipses > shape.size()) {
+    fail_in_slice(text, formatted("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
+  }
+  if (ellipses == 0) parts.push_back("...");  // unnamed dimensions are whole
+  const std::size_t rest = shape.size() - (parts.size() - 1);
+  SliceText slice;
+  for (const std::string_view part : parts) {
+    if (part == "...") {
+      for (std::size_t i = 0; i < rest; ++i) add_range(slice, ":");
+    } else if (part.find(':') == part.npos) {
+      add_index(slice, part, shape[slice.ranges.size()]);
+    } else {
+      add_range(slice, part);
+    }
+  }
+  return slice;
+}
+
+// ---- the header of a .npy file, numpy's format for one array
+
+constexpr std::size_t kPreamble = 10;   // magic, version and length
+constexpr std::size_t kAlignment = 64;  // numpy maps arrays at this alignment
+
+// BF16 and the 8-bit floats become void types of their size, because numpy lacks them. ml_dtypes reads these with
+// .view(). Throws a Failure for sub-byte types.
+std::string descr(const safetensors::Tensor& tensor) {
+  const std::string_view type = st::info(static_cast<st::Dtype>(tensor.dtype)).numpy;
+  const std::uint32_t bits = safetensors::bits(tensor.dtype);
+  if (!type.empty()) return formatted("{}{}", bits > 8 ? '<' : '|', type);
+  if (bits == 8 || bits == 16) return formatted("|V{}", bits / 8);
+  throw Failure{kUsage, formatted("tensor {}: .npy has no type for {}; write raw bytes instead", shown(tensor.name, 80),
+                                  tensor.dtype_name())};
+}
+
+std::string npy_header(const safetensors::Tensor& tensor, const std::vector<std::uint64_t>& shape) {
+  std::string dict = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", descr(tensor));
+  for (std::size_t d = 0; d < shape.size(); ++d) dict += formatted("{}{}", d == 0 ? "" : ", ", shape[d]);
+  dict += shape.size() == 1 ? ",), }" : "), }";
+  const std::size_t unpadded = kPreamble + dict.size() + 1;
+  dict.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  dict += '\n';
+  if (dict.size() > UINT16_MAX) throw Failure{kUsage, formatted("too many dimensions for .npy: {}", shape.size())};
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(dict.size() & 0xFF);
+  header += static_cast<char>(dict.size() >> 8);
+  return header + dict;
+}
+
+// ---- the bytes
+
+// Reads blocks one after another into the same memory. Plans read fast from a disk.
 class Copier {
  public:
   Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
@@ -58,13 +175,13 @@ class Copier {
   }
 
  private:
-  // Returns the dimension to be halved: the first that is not 1, because only that keeps the order of the bytes.
+  // Returns the dimension to halve: the first that is not 1. Halving another one would reorder the bytes.
   static std::optional<std::size_t> first_of_many(const std::vector<std::uint64_t>& shape) {
     const auto found = std::find_if(shape.begin(), shape.end(), [](std::uint64_t n) { return n > 1; });
     return found == shape.end() ? std::nullopt : std::optional<std::size_t>(found - shape.begin());
   }
 
-  // Rows of less than 8 bits per element may end inside a byte, but eight rows never do.
+  // Rows of sub-byte elements may end inside a byte, but eight rows never do.
   static std::uint64_t half_of(std::uint64_t length) {
     constexpr std::uint64_t kWhole = 8;
     const std::uint64_t half = length / 2;
@@ -80,7 +197,7 @@ class Copier {
     }
   }
 
-  // Returns the first position of a range, counted from the front.
+  // Returns the first position of a range, from the front.
   static std::int64_t first_of(const safetensors::Range& range, std::uint64_t dimension) {
     const auto length = static_cast<std::int64_t>(dimension);
     const std::int64_t begin = range.begin.value_or(range.step < 0 ? length - 1 : 0);
@@ -91,7 +208,7 @@ class Copier {
   void copy_block(const safetensors::Slice& part) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
     if (bytes > memory_.size()) {
-      memory_ = {};  // first, so that there are never two blocks in memory
+      memory_ = {};  // free the old block first
       memory_ = safetensors::Buffer(bytes);
     }
     safetensors::Plan plan(file_);
@@ -115,7 +232,7 @@ safetensors::Slice part_of(const safetensors::Tensor& tensor, const Ranges& rang
   try {
     return tensor.slice(ranges);
   } catch (const safetensors::Error& error) {
-    if (error.status() == ST_ERR_MISALIGNED) throw Failure{kUsage, error.what()};  // the file is not at fault
+    if (error.status() == ST_ERR_MISALIGNED) throw Failure{kUsage, error.what()};  // the file is valid
     throw;
   }
 }
@@ -145,7 +262,7 @@ void extract(const Options& options) {
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
     const Inputs inputs(options.path, file);
-    OutputFile out(options.out, inputs);
+    OutputFile out(options.out.empty() ? "/dev/stdout" : options.out, inputs);
     out.write(header.data(), header.size());
     Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
     out.finish();
@@ -170,39 +287,35 @@ constexpr const char* kExtractExamples =
 
 Command add(Command& app, const char* name, const char* what, const char* tensor, Options& options) {
   Command command = app.add_command(name, what);
-  command.add_option("FILE", options.path, "A .safetensors file, an index of shards, or their folder").required();
+  command.add_option("FILE", options.path, "A file, an index of shards, or the folder of a model").required();
   command.add_option("TENSOR", options.tensor, tensor).required();
-  command.add_option("--slice", options.slice, "A part, as in Python: '1:3, :, -1, ::2'").shown_as("SLICE");
-  command.add_flag("--npy", options.npy, "numpy's format instead of the bytes alone");
+  command.add_option("--slice", options.slice, "Write a part, as in Python: '1:3, :, -1, ::2'").shown_as("SLICE");
+  command.add_flag("--npy", options.npy, "Write numpy's .npy format instead of raw bytes");
   return command;
 }
 
-// The parser has taken the third word for the tensor's name, which is left out.
+// Without a tensor's name, the parser has stored OUT in options.tensor.
 void extract_all(Options& options) {
-  if (!options.out.empty()) throw Failure{kUsage, "either a tensor or --filter, not both"};
-  if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice are for one tensor"};
+  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter, not both"};
+  if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};
   options.settings.out = options.tensor;
   options.filter.check();
   try {
     const Input input{options.path, safetensors::SafeOpen(options.path)};
     options.filter.require_one(options.path, {input.file});
     std::vector<NewTensor> tensors = all_tensors(input.file);
-    std::erase_if(tensors, [&](const NewTensor& tensor) { return !options.filter.fits(tensor.name); });
+    std::erase_if(tensors, [&](const NewTensor& tensor) { return !options.filter.matches(tensor.name); });
     write_like(std::move(tensors), input, options.settings);
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);
   }
 }
 
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 }  // namespace
 
 void add_cat(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command command = add(app, "cat", "Write one tensor's bytes to standard output", "Its name", *options);
+  Command command = add(app, "cat", "Write the bytes of one tensor to standard output", "The tensor's name", *options);
   command.footer(kCatExamples);
   command.on_run([options] { extract(*options); });
 }
@@ -210,18 +323,18 @@ void add_cat(Command& app) {
 void add_extract(Command& app) {
   const auto options = std::make_shared<Options>();
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
-                        "Its name; left out with --filter", *options);
-  command.add_option("OUT", options->out, "The file to write; for several tensors also a folder");
-  options->filter.declare(command, "Write all tensors whose name fits this pattern as a model; repeatable");
+                        "The tensor's name; omitted with --filter", *options);
+  command.add_option("OUT", options->out, "The file to write; with --filter, a file or a folder");
+  options->filter.declare(command, "Write all tensors whose name matches this pattern as a model; repeatable");
   options->settings.declare(command);
   command.footer(kExtractExamples);
   command.on_run([options] {
     if (!options->filter.empty()) return extract_all(*options);
     if (options->settings.dry_run || options->settings.no_replace) {
-      throw Failure{kUsage, "--dry-run and --no-replace are for --filter"};
+      throw Failure{kUsage, "--dry-run and --no-replace need --filter"};
     }
-    if (options->out.empty()) throw Failure{kUsage, "OUT is missing: cat writes to standard output"};
-    options->npy = options->npy || ends_with(options->out, ".npy");
+    if (options->out.empty()) throw Failure{kUsage, "OUT is missing; use cat to write to standard output"};
+    options->npy = options->npy || options->out.ends_with(".npy");
     extract(*options);
   });
 }

@@ -1,26 +1,27 @@
-// From the library's error to one line and an exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "failure.hpp"
 
 #include <cstdio>
 
-#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
 namespace {
 
-bool says_byte(std::string_view message, std::uint64_t offset) {
+// Returns whether a message already names the offset: "byte 8", or "8 of 9 bytes" for a truncated file.
+bool says_offset(std::string_view message, std::uint64_t offset) {
+  const auto is_digit_at = [&](std::size_t i) { return i < message.size() && message[i] >= '0' && message[i] <= '9'; };
   const std::string words = formatted("byte {}", offset);
   const std::size_t at = message.find(words);
-  if (at == message.npos) return false;
-  const std::size_t next = at + words.size();
-  return next == message.size() || message[next] < '0' || message[next] > '9';
+  if (at != message.npos && !is_digit_at(at + words.size())) return true;
+  const std::size_t share = message.find(formatted("{} of ", offset));
+  return share != message.npos && message.find(" bytes", share) != message.npos &&
+         (share == 0 || !is_digit_at(share - 1));
 }
 
-// Whether a message names the path already: one about a file begins with it, or with the file beside which a new one
-// could not be made; one about a shard contains it. A tensor may have the same name as the path.
+// Returns whether a message already names the path. A message about a file begins with the path in quotes, one about a
+// shard contains it. A tensor may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
   if (message.starts_with("'") || message.starts_with("a file beside '")) return true;
   if (message.ends_with(" in " + path)) return true;
@@ -31,7 +32,7 @@ bool says_path(std::string_view message, const std::string& path) {
   return false;
 }
 
-// Messages of the library have little room and leave out the middle of a long path, which is put in whole here.
+// Restores a long path. The library's messages omit its middle, because they have little room.
 std::string with_whole_path(const std::string& message, const std::string& path) {
   const std::size_t cut = message.find("...");
   const std::size_t end = cut == message.npos ? cut : message.find('\'', cut);
@@ -44,7 +45,7 @@ std::string with_whole_path(const std::string& message, const std::string& path)
 
 }  // namespace
 
-// A 3xx status with an error of the system, such as a missing shard, does not mean that the content of a file is wrong.
+// A 3xx status with a system error, such as a missing shard, does not mean that a file breaks the format.
 ExitCode exit_code_of(const safetensors::Error& error) {
   switch (error.status() / 100) {
     case 0: return kSuccess;
@@ -64,7 +65,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
   if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error()) && readers_may_leave()) return {kSuccess, ""};
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
-  if (error.offset() && !says_byte(message, *error.offset())) {
+  if (error.offset() && !says_offset(message, *error.offset())) {
     line += formatted(" (byte {}, {})", *error.offset(), error.status_name());
   } else {
     line += formatted(" ({})", error.status_name());
@@ -73,7 +74,9 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
-  if (!failure.line.empty()) std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
+  // After an interruption, the failure is its consequence.
+  if (!failure.line.empty() && !is_interrupted())
+    std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;
 }
 

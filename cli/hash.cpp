@@ -1,16 +1,16 @@
-// `safetensors hash FILE`: a digest of the bytes that were opened, by OpenSSL or by Windows.
+// `safetensors hash FILE`: prints a digest of each file, after checking the file.
 //
-// A file that breaks the format gets no digest, because one that looks right for half a download is worse than none.
-// The library reads the bytes, from the same file whose header it has checked.
+// An invalid file gets no digest, because a digest of half a download would look right. The library reads the bytes from
+// the same open file whose header it has checked.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "app.hpp"
+#include "arguments.hpp"
 #include "blocks.hpp"
-#include "commands.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -19,8 +19,8 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "The digest is that of the whole file, as sha256sum's. Of bintensors' older layout it is that of the data\n"
-    "alone: in both cases what bintensors calls its checksum. Of a model in shards there is a line for each.\n"
+    "Prints lines like sha256sum, one for each file of a model. The digest covers the whole file. For the older\n"
+    "bintensors layout it covers the data only. These are the checksums that bintensors defines.\n"
     "\n"
     "Examples:\n"
     "  safetensors hash model.safetensors > model.sha256 && sha256sum -c model.sha256\n"
@@ -39,8 +39,8 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, Dige
   return hex(digest.finish());
 }
 
-// Returns the line that sha256sum writes and reads: in a name, backslashes and ends of lines are escaped, which a
-// backslash in front of the digest shows. For a terminal, other control characters are escaped as well.
+// Returns a line as sha256sum writes and reads it. Backslashes and line ends in a name are escaped, and a backslash before
+// the digest marks such a line. For a terminal, all control characters are escaped.
 std::string line_of(const std::string& digest, std::string_view path) {
   if (output_is_terminal()) return formatted("{}  {}\n", digest, printable(path));
   std::string name;
@@ -54,7 +54,7 @@ std::string line_of(const std::string& digest, std::string_view path) {
 ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
   try {
     st_open_options options = ST_INIT(st_open_options);
-    options.io = ST_IO_READ;  // so that reading a truncated file is an error and not a signal
+    options.io = ST_IO_READ;  // a truncated file is an error, and not a signal
     const safetensors::SafeOpen file(path, options);
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
       out.write(line_of(digest_of(file, shard, kind), file.shard_path(shard)));
@@ -62,7 +62,7 @@ ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
     }
     return kSuccess;
   } catch (const safetensors::Error& error) {
-    return complain(failure_in(path, error));  // and go on with the next file
+    return complain(failure_in(path, error));  // and continue with the next file
   }
 }
 
@@ -70,10 +70,10 @@ ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
 
 void add_hash(Command& app) {
   const auto options = std::make_shared<HashOptions>();
-  Command command = app.add_command("hash", "Print a digest of a file, after checking it");
-  command.add_option("FILE", options->paths, "Files to digest, one line each").required();
-  const Option sha1 = command.add_flag("--sha1", options->sha1, "SHA-1, 40 digits");
-  command.add_flag("--sha256", "SHA-256, 64 digits (the default)").excludes(sha1);
+  Command command = app.add_command("hash", "Check files and print their digests");
+  command.add_option("FILE", options->paths, "Files or models to digest").required();
+  const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests, 40 digits");
+  command.add_flag("--sha256", "Print SHA-256 digests, 64 digits (the default)").excludes(sha1);
   command.footer(kNotes);
   command.on_run([options] {
     Output out;
@@ -81,7 +81,7 @@ void add_hash(Command& app) {
     for (const std::string& path : options->paths) {
       code = std::max(code, hash(path, options->sha1 ? DigestKind::sha1 : DigestKind::sha256, out));
     }
-    if (code != kSuccess) throw Failure{code, ""};  // each file's error was printed
+    if (code != kSuccess) throw Failure{code, ""};  // the errors are already printed
   });
 }
 

@@ -1,15 +1,14 @@
-// `safetensors merge MODEL... OUT`: the tensors of a model in shards, or of several files, in one file.
+// `safetensors merge MODEL... OUT`: writes the tensors of a sharded model or of several files into one file.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <map>
 #include <memory>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
-#include "model_names.hpp"
-#include "new_model.hpp"
 #include "text.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
@@ -25,35 +24,37 @@ struct MergeOptions {
   WriteSettings settings;
 };
 
-// Of a key that two files have, the first value counts.
+// The first value of a key wins.
 void add_metadata(NewFile& whole, const NewFile& next, const std::string& path) {
   whole.has_metadata = whole.has_metadata || next.has_metadata;
   for (const auto& [key, value] : next.metadata) {
     const auto [kept, is_new] = whole.metadata.emplace(key, value);
     if (is_new || kept->second == value) continue;
-    std::fprintf(stderr, "safetensors: note: %s: its metadata for %s is dropped, an earlier file has another value\n",
+    std::fprintf(stderr,
+                 "safetensors: note: %s: metadata key %s is dropped, because an earlier file has another value\n",
                  printable(path).c_str(), shown(key, 100).c_str());
   }
 }
 
-// Before the tensors of a model join the others: which of its names is there already, and where.
+// Rejects a name that an earlier model has. path_of maps names to paths.
 void require_new_names(std::map<std::string, std::string>& path_of, const NewFile& next, const std::string& path) {
   for (const NewTensor& tensor : next.tensors) {
     const auto [first, is_new] = path_of.emplace(tensor.name, path);
     if (is_new) continue;
-    throw Failure{kUsage, formatted("two tensors would be called {}: one of {} and one of {}", shown(tensor.name, 100),
+    throw Failure{kUsage, formatted("two tensors are named {}: one in {} and one in {}", shown(tensor.name, 100),
                                     shown(first->second, 1000), shown(path, 1000))};
   }
 }
 
 void merge(const MergeOptions& options) {
   if (!is_one_file(options.settings.out)) {
-    throw Failure{kUsage, shown(options.settings.out, 1000) + ": not .safetensors, .bt or .bintensors"};
+    throw Failure{kUsage,
+                  shown(options.settings.out, 1000) + ": the extension is not .safetensors, .bt or .bintensors"};
   }
   NewModel model;
   NewFile& whole = model.files.emplace_back();
   std::vector<Input> inputs;
-  std::map<std::string, std::string> path_of;  // by the names of tensors
+  std::map<std::string, std::string> path_of;  // by tensor name
   for (const std::string& path : options.paths) {
     try {
       inputs.push_back({path, safetensors::SafeOpen(path)});
@@ -76,15 +77,17 @@ void merge(const MergeOptions& options) {
 
 void add_merge(Command& app) {
   const auto options = std::make_shared<MergeOptions>();
-  Command command = app.add_command("merge", "Write a model of many files, or several files, as one");
-  // The parser gives all words to an option that takes several, the last one, too.
-  command.add_option("MODEL", options->paths, "Indexes of shards, their folders, or files; and the file to write, or -")
+  Command command = app.add_command("merge", "Merge a sharded model or several files into one file");
+  // The parser gives all words to this option, even OUT.
+  command
+      .add_option("MODEL", options->paths,
+                  "Files, indexes of shards or folders of models; last the file to write, or -")
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);
   command.footer(kExamples);
   command.on_run([options] {
-    if (options->paths.size() < 2) throw Failure{kUsage, "merge wants what to read and, last, the file to write"};
+    if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL and, last, OUT"};
     options->settings.out = options->paths.back();
     options->paths.pop_back();
     merge(*options);

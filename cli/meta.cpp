@@ -1,6 +1,6 @@
-// `safetensors meta FILE [get|set|rm]`: shows and changes the metadata of a file.
+// `safetensors meta FILE [get|set|rm]`: lists and edits the metadata of a file.
 //
-// A change leaves the bytes of tensors as they are, see st_edit_metadata. Of several pairs all are changed or none.
+// st_edit_metadata makes all changes or none, and leaves the bytes of tensors alone.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
 #include "output.hpp"
 #include "system.hpp"
@@ -58,7 +59,7 @@ void list(const MetaOptions& options) {
   out.flush();
 }
 
-// Prints the bytes of the value and a newline. For a terminal, control characters are escaped.
+// Prints the exact bytes of the value and a newline. For a terminal, escapes control characters.
 void get(const MetaOptions& options) {
   const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
   const auto found = metadata.find(options.key);
@@ -69,11 +70,11 @@ void get(const MetaOptions& options) {
   out.flush();
 }
 
-// The files of a model have metadata of their own, so that there is no one place to change.
+// Rejects a model of several files: each has its own metadata.
 void require_one_file(const std::string& path) {
   if (!path.ends_with(".index.json") && !is_folder(path)) return;
-  const safetensors::SafeOpen model(path);  // where there is no model, that is what is wrong
-  throw Failure{kUsage, shown(path, 1000) + ": set and rm change one file: name one of the model's"};
+  const safetensors::SafeOpen model(path);  // report a missing or invalid model first
+  throw Failure{kUsage, shown(path, 1000) + ": set and rm change one file; name one of the model's files"};
 }
 
 void edit(const MetaOptions& options, const Changes& changes) {
@@ -88,21 +89,21 @@ void set(const MetaOptions& options) {
   Changes changes;
   for (const std::string& pair : options.pairs) {
     const std::size_t equals = pair.find('=');
-    if (equals == std::string::npos) throw Failure{kUsage, "set wants KEY=VALUE, not " + shown(pair, 100)};
-    changes.insert_or_assign(pair.substr(0, equals), pair.substr(equals + 1));  // the last value counts
+    if (equals == std::string::npos) throw Failure{kUsage, "set needs KEY=VALUE, not " + shown(pair, 100)};
+    changes.insert_or_assign(pair.substr(0, equals), pair.substr(equals + 1));  // the last value wins
   }
   const Metadata before = safetensors::SafeOpen(options.path).metadata();
   try {
     edit(options, changes);
   } catch (const safetensors::Error& error) {
-    // The file was valid before the edit, so that a fault of the format is one of the new metadata.
+    // The file was valid before the edit. So the new metadata breaks the format, which is wrong usage.
     const Failure failure = failure_in(options.path, error);
     throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
   }
   if (before.empty() && !changes.contains("format")) {
     std::fprintf(
         stderr,
-        "safetensors: note: metadata without 'format' makes transformers refuse a file; 'set format=pt' adds it\n");
+        "safetensors: note: transformers rejects a file whose metadata lacks 'format'; 'set format=pt' adds it\n");
   }
 }
 
@@ -124,8 +125,10 @@ std::function<void()> on_file(const std::shared_ptr<MetaOptions>& options, const
 }
 
 void add_editing(Command& command, MetaOptions& options) {
-  command.add_flag("--sync", options.sync, "Return when the change is on the disk, and survive a power cut");
-  command.add_number("--reserve", options.reserve, "Bytes of room for later changes, where a new file must be written")
+  command.add_flag("--sync", options.sync, "Return after the change is on disk and survives a power failure");
+  command
+      .add_number("--reserve", options.reserve,
+                  "If a new file must be written, leave N bytes in its header for later changes")
       .shown_as("N");
 }
 
@@ -133,19 +136,19 @@ void add_editing(Command& command, MetaOptions& options) {
 
 void add_meta(Command& app) {
   const auto options = std::make_shared<MetaOptions>();
-  Command command = app.add_command("meta", "List or change the metadata of a file");
+  Command command = app.add_command("meta", "List or edit the metadata of a file");
   command.add_option("FILE", options->path, "A .safetensors file").required();
-  command.add_flag("--json", options->json, "An object of strings; {} when there is none");
+  command.add_flag("--json", options->json, "Print a JSON object of strings, {} if there is no metadata");
   command.footer(kExamples);
 
-  Command get_one = command.add_command("get", "One value");
+  Command get_one = command.add_command("get", "Print one value");
   get_one.add_option("KEY", options->key).required();
-  get_one.add_flag("--json", options->json, "As a JSON string");
-  Command set_pairs = command.add_command("set", "Set keys, all at once");
-  // CLI11 since 2.4 refuses a name with '=' in it.
+  get_one.add_flag("--json", options->json, "Print a JSON string");
+  Command set_pairs = command.add_command("set", "Set keys, all or none");
+  // CLI11 2.4 and later reject a name with '='.
   set_pairs.add_option("PAIR", options->pairs).shown_as("KEY=VALUE ...").required();
   add_editing(set_pairs, *options);
-  Command remove_keys = command.add_command("rm", "Remove keys, all at once");
+  Command remove_keys = command.add_command("rm", "Remove keys, all or none");
   remove_keys.add_option("KEY", options->keys).required();
   add_editing(remove_keys, *options);
 

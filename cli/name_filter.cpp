@@ -3,11 +3,9 @@
 
 #include <algorithm>
 
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
-#include "parser.hpp"
 #include "pattern.hpp"
-#include "suggestion.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -23,21 +21,22 @@ void NameFilter::check() const {
   }
 }
 
-bool NameFilter::fits(std::string_view name) const {
+bool NameFilter::matches(std::string_view name) const {
   if (patterns_.empty()) return true;
-  const std::string text = printable(name);  // patterns match the name as it is shown, in which a NUL is escaped
+  const std::string text = printable(name);  // match names as they are printed, with escapes for control characters
   return std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](const std::string& pattern) { return matches(pattern, text); });
+                     [&](const std::string& pattern) { return cli::matches(pattern, text); });
 }
 
 void NameFilter::require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const {
   if (patterns_.empty()) return;
   for (const safetensors::SafeOpen& file : files) {
-    if (std::any_of(file.begin(), file.end(), [this](const safetensors::Tensor& tensor) { return fits(tensor.name); }))
+    if (std::any_of(file.begin(), file.end(),
+                    [this](const safetensors::Tensor& tensor) { return matches(tensor.name); }))
       return;
   }
   const std::string nearest = did_you_mean(patterns_.front(), files.begin()->offset_keys());
-  throw Failure{kUsage, path + ": no tensor's name fits --filter" + nearest};
+  throw Failure{kUsage, path + ": no tensor matches --filter" + nearest};
 }
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// The option `--filter GLOB` of several commands: tensors whose name fits one of its shell patterns.
+// The option `--filter GLOB` of several commands: only tensors whose name matches one of its shell patterns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,12 +18,12 @@ class NameFilter {
   // The parser keeps a reference to this object.
   void declare(Command& command, const char* description);
 
-  // Throws a Failure for a pattern that is none. Called before the first fits().
+  // Throws a Failure for an invalid pattern. Must be called before matches().
   void check() const;
 
-  // Every name fits if there is no pattern.
-  bool fits(std::string_view name) const;
-  // Throws a Failure if there are patterns and no name in these files fits.
+  // Every name matches if there is no pattern.
+  bool matches(std::string_view name) const;
+  // Throws a Failure if there are patterns and no name in these files matches.
   void require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const;
   bool empty() const { return patterns_.empty(); }
 

@@ -1,14 +1,16 @@
-// Which tensor goes into which file, and which metadata with it.
 // SPDX-License-Identifier: Apache-2.0
 #include "new_model.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
-#include <map>
+#include <string_view>
+#include <system_error>
 
-#include "formatted.hpp"
-#include "model_names.hpp"
+#include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -17,24 +19,114 @@ namespace {
 using safetensors::Metadata;
 using safetensors::SafeOpen;
 
-// What an index has of its own, and a shard for the user's own under the same key.
+// ---- names
+
+constexpr std::string_view kIndexEnding = ".safetensors.index.json";
+
+std::string without(std::string text, std::string_view ending) {
+  if (text.ends_with(ending)) text.resize(text.size() - ending.size());
+  return text;
+}
+
+std::string without_extension(const std::string& name) {
+  return format_of_extension(name) ? name.substr(0, name.rfind('.')) : name;
+}
+
+// Returns NAME of NAME-00001-of-00003.
+std::string without_number(const std::string& name) {
+  const std::size_t of = name.rfind("-of-");
+  const std::size_t dash = of == std::string::npos || of == 0 ? std::string::npos : name.rfind('-', of - 1);
+  return dash == std::string::npos ? name : name.substr(0, dash);
+}
+
+// Returns the index that the library chooses in a folder (docs/format.md 2.4), or nothing.
+std::string index_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path_of(folder), error), end; !error && at != end; at.increment(error)) {
+    const std::string name = text_of(at->path().filename());
+    if (name.ends_with(kIndexEnding)) names.push_back(name);
+  }
+  std::string usual = "model" + std::string(kIndexEnding);
+  if (std::find(names.begin(), names.end(), usual) != names.end()) return usual;
+  const bool is_passed_over = std::filesystem::exists(path_of(folder) / "model.safetensors", error);
+  return names.empty() || is_passed_over ? "" : names.front();
+}
+
+std::string extension_of(const std::string& path) {
+  std::string extension = text_of(path_of(path).extension());
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return extension;
+}
+
+struct NamedFormat {
+  std::string_view extension;
+  st_format format;
+};
+constexpr std::array<NamedFormat, 3> kFormats{
+    {{".safetensors", ST_FORMAT_SAFETENSORS}, {".bintensors", ST_FORMAT_BINTENSORS}, {".bt", ST_FORMAT_BINTENSORS}}};
+
+// ---- metadata
+
+// Returns whether an index uses this key for itself. Shards hold the user's values of such keys.
 bool is_hint(const std::pair<const std::string, std::string>& pair) {
   return pair.first == "total_size" || pair.first == "total_parameters";
 }
 
 SafeOpen opened_shard(const SafeOpen& file, std::size_t shard) { return SafeOpen(std::string(file.shard_path(shard))); }
 
-// What belongs to every shard, so that a program which opens one of them alone knows whose tensors they are.
+// Gives a shard the metadata that every shard needs, for programs that open one of them alone.
 void give_shard_metadata(NewFile& shard, const NewFile& whole) {
   const Metadata& all = whole.metadata;
   const auto format = all.find("format");
   if (format != all.end()) shard.metadata.insert(*format);
-  // The index has numbers of its own under these keys.
+  // The index uses these keys for numbers of its own.
   std::copy_if(all.begin(), all.end(), std::inserter(shard.metadata, shard.metadata.end()), is_hint);
   shard.has_metadata = !shard.metadata.empty() || (whole.has_metadata && all.empty());
 }
 
 }  // namespace
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+std::optional<st_format> format_of_extension(const std::string& path) {
+  const std::string extension = extension_of(path);
+  for (const NamedFormat& known : kFormats) {
+    if (known.extension == extension) return known.format;
+  }
+  return std::nullopt;
+}
+
+bool is_one_file(const std::string& out) { return out == "-" || format_of_extension(out).has_value(); }
+
+bool is_other_file(const std::string& out) {
+  constexpr std::array<std::string_view, 9> kOthers{".pt",  ".pth",  ".bin",  ".ckpt", ".npz",
+                                                    ".npy", ".gguf", ".json", ".onnx"};
+  return std::find(kOthers.begin(), kOthers.end(), extension_of(out)) != kOthers.end() && !is_folder(out);
+}
+
+std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard) {
+  const std::string whole(file.shard_path(shard));
+  const std::string folder = is_folder(path) ? path : path.substr(0, path.size() - file_name(path).size());
+  if (folder.empty() || !whole.starts_with(folder)) return folder.empty() ? whole : file_name(whole);
+  const std::size_t name = whole.find_first_not_of("/\\", folder.size());
+  return name == std::string::npos ? file_name(whole) : whole.substr(name);
+}
+
+std::string stem_of_model(const std::string& path, const safetensors::SafeOpen& file) {
+  const std::string index = is_folder(path) ? index_in(path) : file_name(path);
+  if (index.ends_with(kIndexEnding)) return without(index, kIndexEnding);
+  const std::string shard = without_extension(file_name(std::string(file.shard_path(0))));
+  return file.count_shards() > 1 ? without_number(shard) : shard;
+}
+
+std::string name_of_index(const std::string& path, const safetensors::SafeOpen& file) {
+  if (path.ends_with(".index.json")) return file_name(path);
+  return stem_of_model(path, file) + std::string(kIndexEnding);
+}
+
+// ---- tensors and metadata -------------------------------------------------------------------------------------------
 
 std::uint64_t NewFile::bytes() const {
   std::uint64_t sum = 0;
@@ -51,7 +143,7 @@ std::vector<NewTensor> all_tensors(const SafeOpen& file) {
   return tensors;
 }
 
-// A model has the metadata of its index and of its first shard only, and does not tell of an empty map.
+// The library gives a model the metadata of its index and its first shard only, and hides an empty map.
 WholeMetadata metadata_of_all(const SafeOpen& file) {
   WholeMetadata all{file.metadata(), {}, file.has_metadata()};
   std::erase_if(all.first, is_hint);
@@ -74,7 +166,7 @@ WholeMetadata metadata_of_all(const SafeOpen& file) {
 NewModel in_one_file(std::vector<NewTensor> tensors, const SafeOpen& file) {
   WholeMetadata all = metadata_of_all(file);
   for (auto at = all.others.begin(); at != all.others.end(); at = all.others.upper_bound(at->first)) {
-    std::fprintf(stderr, "safetensors: note: metadata for %s is not the same in all shards, the first value is kept\n",
+    std::fprintf(stderr, "safetensors: note: shards have different values for metadata key %s; the first one is kept\n",
                  shown(at->first, 100).c_str());
   }
   return {{{{}, std::move(tensors), std::move(all.first), all.has_metadata}}, {}, {}};
@@ -82,15 +174,19 @@ NewModel in_one_file(std::vector<NewTensor> tensors, const SafeOpen& file) {
 
 NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, const SafeOpen& file) {
   NewModel model;
-  std::map<std::size_t, std::size_t> numbers;  // of a shard among the new files
-  for (NewTensor& tensor : tensors) {
-    const std::size_t shard = tensor.source.shard();
+  std::map<std::size_t, std::size_t> numbers;  // of shards among the new files
+  const auto file_of = [&](std::size_t shard) -> NewFile& {
     const auto [found, is_new] = numbers.emplace(shard, model.files.size());
     if (is_new) {
       const SafeOpen alone = opened_shard(file, shard);
       model.files.push_back({name_of_shard(file, path, shard), {}, alone.metadata(), alone.has_metadata()});
     }
-    model.files[found->second].tensors.push_back(std::move(tensor));
+    return model.files[found->second];
+  };
+  for (NewTensor& tensor : tensors) file_of(tensor.source.shard()).tensors.push_back(std::move(tensor));
+  if (model.files.empty()) {  // an index without tensors is invalid; numbered shards need none
+    for (std::size_t i = 0; i < file.count_shards(); ++i) file_of(i);
+    return model;
   }
   if (file.count_shards() == 1) return model;
   model.index = name_of_index(path, file);

@@ -1,24 +1,32 @@
-// Standard output, in large pieces and with every error noticed.
+// What commands write: text on standard output, single files, and the files of a new model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include <safetensors/safetensors.hpp>
+
+#include "io/atomic_file.hpp"
+#include "system.hpp"
+
 namespace cli {
 
+// Text for standard output, written in large pieces. Every error is reported.
 class Output {
  public:
-  using Place = std::function<void(std::string_view)>;
+  using Sink = std::function<void(std::string_view)>;
 
   Output() = default;
-  // Text goes there, and not to standard output.
-  explicit Output(Place place) : place_(std::move(place)) {}
+  explicit Output(Sink sink) : sink_(std::move(sink)) {}  // instead of standard output
 
   template <class... Args>
   void print(fmt::format_string<Args...> text, const Args&... args) {
@@ -27,7 +35,7 @@ class Output {
   void write(std::string_view text);
   void write_number(std::uint64_t number);
 
-  // Throws a Failure. If the reader has closed its end (`| head`), the command ends by the signal.
+  // Throws a Failure, which is silent if the reader has closed the pipe (`| head`).
   void flush();
 
  private:
@@ -36,7 +44,65 @@ class Output {
 
   static constexpr std::size_t kFlushAt = 1 << 16;
   std::string buffer_;
-  Place place_;
+  Sink sink_;
 };
+
+// The files that a command reads.
+class Inputs {
+ public:
+  // The path, the shards, and every index in the folder: the library does not say which index it has opened.
+  Inputs(const std::string& path, const safetensors::SafeOpen& file);
+  explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  // Returns whether a path leads to one of them.
+  bool contain(const std::string& path) const;
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+// Checks the output path of a model. Throws a Failure for a terminal. An input of one file may be replaced, because the
+// library does so atomically. Throws a Failure for any other input, and for an input that is written as a stream.
+void check_output(const std::string& path, const Inputs& inputs, bool is_model);
+
+// An output other than a model: a regular file, written by the library's AtomicFile, or a stream.
+class OutputFile {
+ public:
+  // Throws a Failure for a terminal or an input. replace: false to fail if the path exists.
+  OutputFile(const std::string& path, const Inputs& inputs, bool replace = true);
+
+  void write(const void* data, std::size_t size);
+  void finish();
+
+ private:
+  std::optional<InterruptGuard> guard_;  // the temporary file may have a name that must be removed
+  st::io::AtomicFile file_;
+  std::uint64_t position_ = 0;
+};
+
+// The files of a new model, which appear one after another. Unless keep() is called, the destructor removes those that
+// make() has made, and the folder if it is new.
+class NewFiles {
+ public:
+  // Creates the folder if necessary. Throws a Failure if one of the files exists. Names may contain slashes.
+  NewFiles(const std::string& folder, const std::vector<std::string>& names);
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+  ~NewFiles();
+
+  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process.
+  void make_next(const std::function<void()>& write);
+  void keep();
+
+ private:
+  const InterruptGuard guard_;
+  const std::string folder_;
+  std::vector<std::string> paths_;
+  std::size_t made_ = 0;
+  bool new_folder_ = false;
+};
+
+// Returns the path of a file in a folder.
+std::string in_folder(const std::string& folder, const std::string& name);
 
 }  // namespace cli

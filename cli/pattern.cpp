@@ -3,24 +3,47 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstddef>
+#include <optional>
 
-#include "formatted.hpp"
 #include "text.hpp"
 
 namespace cli {
 namespace {
 
-constexpr std::array<std::string_view, 12> kClasses{"alnum", "alpha", "blank", "cntrl", "digit", "graph",
-                                                    "lower", "print", "punct", "space", "upper", "xdigit"};
+struct Class {
+  std::string_view name;
+  int (*holds)(int);
+};
+constexpr std::array<Class, 12> kClasses{{{"alnum", std::isalnum},
+                                          {"alpha", std::isalpha},
+                                          {"blank", std::isblank},
+                                          {"cntrl", std::iscntrl},
+                                          {"digit", std::isdigit},
+                                          {"graph", std::isgraph},
+                                          {"lower", std::islower},
+                                          {"print", std::isprint},
+                                          {"punct", std::ispunct},
+                                          {"space", std::isspace},
+                                          {"upper", std::isupper},
+                                          {"xdigit", std::isxdigit}}};
+
+// Returns null for an unknown name.
+const Class* class_of(std::string_view name) {
+  const auto found = std::find_if(kClasses.begin(), kClasses.end(), [&](const Class& c) { return c.name == name; });
+  return found == kClasses.end() ? nullptr : &*found;
+}
+
+// ---- checking
 
 // One member of a bracket expression.
 struct Member {
-  std::size_t end = std::string_view::npos;  // where the next one begins; npos: it is not closed
-  bool known = true;                         // a [:class:] may be unknown
+  std::size_t end;  // where the next one begins
+  bool known;       // false for an unknown [:class:]
 };
 
-// A character, or the [:class:], [=c=] or [.c.] that begins at `at`.
+// Returns the character, [:class:], [=c=] or [.c.] that begins at `at`.
 Member member_at(std::string_view pattern, std::size_t at) {
   constexpr std::string_view kKinds = ":=.";
   const bool named = pattern[at] == '[' && at + 1 < pattern.size() && kKinds.find(pattern[at + 1]) != kKinds.npos;
@@ -29,24 +52,116 @@ Member member_at(std::string_view pattern, std::size_t at) {
   const std::size_t close = pattern.find(std::string{kind, ']'}, at + 2);
   if (close == pattern.npos) return {at + 1, true};
   const std::string_view name = pattern.substr(at + 2, close - at - 2);
-  return {close + 2, kind != ':' || std::find(kClasses.begin(), kClasses.end(), name) != kClasses.end()};
+  return {close + 2, kind != ':' || class_of(name) != nullptr};
+}
+
+// ---- matching
+
+// Returns the [:class:], [.c.] or [=c=] at `at`. It is empty if the [ is an ordinary member.
+std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
+  if (pattern.substr(at, 2) != std::string{'[', kind}) return {};
+  const std::size_t close = pattern.find(std::string{kind, ']'}, at + 2);
+  return close == pattern.npos ? std::string_view() : pattern.substr(at, close + 2 - at);
+}
+
+// Returns one byte of a bracket expression, perhaps spelled [.c.], and advances `at`. Returns nullopt for a name of
+// several bytes, which matches no byte.
+std::optional<unsigned char> member(std::string_view pattern, std::size_t& at) {
+  const std::string_view named = named_at(pattern, at, '.');
+  const std::size_t place = named.empty() ? at : at + 2;
+  at += named.empty() ? 1 : named.size();
+  if (!named.empty() && named.size() != 5) return std::nullopt;
+  return static_cast<unsigned char>(pattern[place]);
+}
+
+char byte_at(std::string_view pattern, std::size_t at) { return at < pattern.size() ? pattern[at] : '\0'; }
+
+// Returns whether the member at `at` contains c, and advances `at`.
+std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsigned char c) {
+  if (const std::string_view named = named_at(pattern, at, ':'); !named.empty()) {
+    at += named.size();
+    const Class* const found = class_of(named.substr(2, named.size() - 4));
+    return found != nullptr && found->holds(c) != 0;
+  }
+  if (const std::string_view named = named_at(pattern, at, '='); !named.empty()) {
+    at += named.size();
+    if (named.size() != 5) return std::nullopt;
+    return static_cast<unsigned char>(named[2]) == c;
+  }
+  const auto low = member(pattern, at);
+  if (!low) return std::nullopt;
+  if (byte_at(pattern, at) != '-' || at + 1 >= pattern.size() || pattern[at + 1] == ']') return *low == c;
+  const auto high = member(pattern, ++at);
+  if (!high) return std::nullopt;
+  return *low <= c && c <= *high;
+}
+
+// Matches a bracket expression, and advances `at` from after the [ to after the ]. Returns nullopt without a ].
+std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
+  const bool inverted = byte_at(pattern, at) == '!' || byte_at(pattern, at) == '^';
+  if (inverted) ++at;
+  bool found = false;
+  bool impossible = false;
+  for (bool first = true; first || byte_at(pattern, at) != ']'; first = false) {
+    if (at >= pattern.size()) return std::nullopt;
+    const auto holds = member_holds(pattern, at, c);
+    impossible |= !holds;
+    found |= holds.value_or(false);
+  }
+  ++at;
+  return !impossible && found != inverted;
+}
+
+bool matches_one(std::string_view pattern, std::size_t& at, char c) {
+  const char wanted = pattern[at++];
+  if (wanted == '?') return true;
+  if (wanted != '[') return wanted == c;
+  std::size_t end = at;
+  const auto result = matches_bracket(pattern, end, static_cast<unsigned char>(c));
+  if (!result) return c == '[';  // an ordinary character
+  at = end;
+  return *result;
 }
 
 }  // namespace
+
+bool matches(std::string_view pattern, std::string_view text) {
+  constexpr std::size_t kNone = std::string::npos;
+  std::size_t at = 0;
+  std::size_t begin = 0;
+  std::size_t star = kNone;  // after the last *, and the bytes that it has consumed so far
+  std::size_t taken = 0;
+  while (begin < text.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = ++at;
+      taken = begin;
+      continue;
+    }
+    if (at < pattern.size() && matches_one(pattern, at, text[begin])) {
+      ++begin;
+      continue;
+    }
+    if (star == kNone) return false;
+    at = star;  // let the * consume one more byte
+    begin = ++taken;
+  }
+  while (at < pattern.size() && pattern[at] == '*') ++at;
+  return at == pattern.size();
+}
 
 std::string fault_of_pattern(std::string_view pattern) {
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     if (pattern[at] != '[') continue;
     const std::size_t open = at++;
     if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;
-    bool first = true;  // a ] that comes first is an ordinary member
+    bool first = true;  // a leading ] is an ordinary member
     while (at < pattern.size() && (first || pattern[at] != ']')) {
       const Member member = member_at(pattern, at);
-      if (!member.known) return formatted("there is no class {}", shown(pattern.substr(at, member.end - at), 40));
+      if (!member.known) return formatted("unknown class {}", shown(pattern.substr(at, member.end - at), 40));
       first = false;
       at = member.end;
     }
-    if (at >= pattern.size()) return formatted("the [ at byte {} is not closed, for a [ itself write [[]", open);
+    if (at >= pattern.size()) return formatted("the [ at byte {} is not closed; write [[] to match a [", open);
   }
   return {};
 }

@@ -1,3 +1,4 @@
+// Shell patterns: *, ?, [a-z], [!a-z] and [[:digit:]], in the locale "C". A backslash is an ordinary character.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,11 +7,10 @@
 
 namespace cli {
 
-// Whether the whole text fits a shell pattern in which a backslash stands for itself: *, ?, [a-z], [!a-z], [[:digit:]].
-// Each system has its own: cli/SYSTEM/matches.cpp.
-bool matches(const std::string& pattern, const std::string& text);
+// Returns whether the whole text matches a valid pattern, as fnmatch() with FNM_NOESCAPE does.
+bool matches(std::string_view pattern, std::string_view text);
 
-// Returns what is wrong with a shell pattern, or nothing. An invalid pattern just matches no name.
+// Returns what is wrong with a pattern, or nothing.
 std::string fault_of_pattern(std::string_view pattern);
 
 }  // namespace cli

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "formatted.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -36,6 +35,7 @@ Progress::~Progress() {
 }
 
 void Progress::show(std::uint64_t done, std::uint64_t total) {
+  stop_if_interrupted();
   const Clock::time_point now = Clock::now();
   if (!terminal_ || now - begun_ < kPatience || now - drawn_ < kFrame || total == 0) return;
   drawn_ = now;
@@ -48,7 +48,7 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
       formatted(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
   if (share > 0) numbers += ", " + time_left(seconds / share - seconds);
   const std::string bar = formatted(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
-  // A line that is too long would move the terminal on with each drawing: first the bar goes, then the rest is cut.
+  // Drop the bar from a line that is too long, and then cut it. A wrapped line would scroll the terminal.
   const std::size_t room = error_columns() - 1;
   std::string line = what_ + bar + numbers;
   if (width_of(line) > room) line = what_ + numbers;

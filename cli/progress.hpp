@@ -1,4 +1,4 @@
-// A progress bar on a terminal, for work that takes long; prints nothing if there is no terminal.
+// A progress bar on standard error, if that is a terminal and the work takes long.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,12 @@ namespace cli {
 
 class Progress {
  public:
-  explicit Progress(std::string what);  // empty: shows nothing
+  explicit Progress(std::string what);  // shows no bar if empty
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // Throws an Interruption.
   void show(std::uint64_t done, std::uint64_t total);
 
  private:

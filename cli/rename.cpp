@@ -1,7 +1,7 @@
-// `safetensors rename FILE PATTERN REPLACEMENT OUT`: the same tensors under other names.
+// `safetensors rename FILE PATTERN REPLACEMENT OUT`: writes the same tensors under other names.
 //
-// Patterns are regular expressions of ECMAScript. The library's engine calls itself for each step of a match, so that it
-// runs on a stack that is as large as the longest match can need, and what would need too large a one is refused.
+// Patterns are ECMAScript regular expressions. std::regex recurses for each step of a match. So it runs on a stack large
+// enough for the longest possible match, and patterns that need too large a stack are rejected.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
@@ -9,29 +9,29 @@
 #include <regex>
 #include <system_error>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "name_filter.hpp"
-#include "new_model.hpp"
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
 
-// Measured: a match takes up to 250 bytes of stack for each byte of a name and of PATTERN, and PATTERN itself 3 KiB for
-// each of its bytes if all are brackets. A sanitizer takes five times as much.
+// Measured: a match takes at most 250 bytes of stack per byte of a name and per byte of PATTERN. PATTERN itself takes
+// 3 KiB per byte if all are parentheses. Sanitizers take five times as much.
 constexpr std::size_t kStackPerStep = 2048;
 constexpr std::size_t kStackPerByte = 16 << 10;
 constexpr std::size_t kLongestPattern = 1000;
 constexpr std::size_t kMostSteps = std::size_t{1} << 18;
 
 constexpr const char* kNotes =
-    "PATTERN is a regular expression; each place of a name where it fits is replaced. In REPLACEMENT, $1 is what the\n"
-    "first group fits, $& all of it, and $$ a dollar sign. A PATTERN that can fit in very many ways, such as (a+)+b, may\n"
-    "take longer than anybody waits: Ctrl-C ends it, and nothing has been written.\n"
+    "Replaces every match of PATTERN, an ECMAScript regular expression. In REPLACEMENT, $1 is the first group, $& the\n"
+    "whole match and $$ a dollar sign. Some patterns, such as (a+)+b, can take exponential time. Nothing is written\n"
+    "before all names are known.\n"
     "\n"
     "Examples:\n"
     "  safetensors rename model.safetensors '^model\\.' '' plain.safetensors\n"
@@ -53,7 +53,7 @@ std::regex expression_of(const std::string& pattern) {
   }
 }
 
-// How long PATTERN is if what is repeated {n} times is written so often; at most kMostSteps + 1.
+// Returns the length of PATTERN if repetitions {n} are written out; at most kMostSteps + 1.
 std::size_t length_of(const std::string& pattern) {
   std::size_t length = pattern.size();
   bool in_braces = false;
@@ -65,7 +65,7 @@ std::size_t length_of(const std::string& pattern) {
     const auto read = std::from_chars(pattern.data() + i + 1, end, times);
     if (read.ec == std::errc::result_out_of_range) times = kMostSteps;
     times = std::clamp<std::size_t>(times, 1, kMostSteps);
-    length = length > kMostSteps / times ? kMostSteps + 1 : length * times;  // the product may not fit 32 bits
+    length = length > kMostSteps / times ? kMostSteps + 1 : length * times;  // the product may overflow 32 bits
   }
   return length;
 }
@@ -73,7 +73,7 @@ std::size_t length_of(const std::string& pattern) {
 std::size_t steps_of(const std::string& name, std::size_t pattern_length) {
   const std::size_t most = kMostSteps / std::max<std::size_t>(pattern_length, 1);
   if (name.size() <= most) return name.size() * pattern_length;
-  throw Failure{kUsage, formatted("tensor {}: its name has {} bytes, and this PATTERN takes names of {} at most",
+  throw Failure{kUsage, formatted("tensor {}: the name has {} bytes, and this PATTERN allows at most {}",
                                   shown(name, 40), name.size(), most)};
 }
 
@@ -81,8 +81,8 @@ std::string new_name(const std::string& name, const std::regex& pattern, const s
   try {
     std::string changed = std::regex_replace(name, pattern, replacement);
     if (is_utf8(changed)) return changed;
-    throw Failure{kUsage, formatted("tensor {}: its new name {} would not be UTF-8: a character has several bytes, and "
-                                    "PATTERN fits some of them",
+    throw Failure{kUsage, formatted("tensor {}: new name {} is not valid UTF-8: PATTERN matched part of a multi-byte "
+                                    "character",
                                     shown(name, 40), shown(changed, 40))};
   } catch (const std::regex_error& error) {
     throw Failure{kUsage, formatted("tensor {}: {}", shown(name, 40), error.what())};
@@ -94,7 +94,7 @@ std::vector<NewTensor> renamed(const safetensors::SafeOpen& file, const RenameOp
   std::vector<NewTensor> tensors = all_tensors(file);
   std::size_t changed = 0;
   for (NewTensor& tensor : tensors) {
-    if (!options.filter.fits(tensor.name)) continue;
+    if (!options.filter.matches(tensor.name)) continue;
     std::string name = new_name(tensor.name, pattern, options.replacement);
     if (name == tensor.name) continue;
     ++changed;
@@ -105,12 +105,12 @@ std::vector<NewTensor> renamed(const safetensors::SafeOpen& file, const RenameOp
   return tensors;
 }
 
-// Throws a Failure where no stack would be large enough.
+// Returns the stack size for all names. Throws a Failure if it would be too large.
 std::size_t stack_for(const safetensors::SafeOpen& file, const RenameOptions& options) {
   const std::size_t length = length_of(options.pattern);
   std::size_t steps = 0;
   for (const safetensors::Tensor& tensor : file) {
-    if (options.filter.fits(tensor.name)) steps = std::max(steps, steps_of(std::string(tensor.name), length));
+    if (options.filter.matches(tensor.name)) steps = std::max(steps, steps_of(std::string(tensor.name), length));
   }
   return (std::size_t{1} << 20) + kStackPerByte * options.pattern.size() + kStackPerStep * steps;
 }
@@ -141,12 +141,12 @@ void rename(const RenameOptions& options) {
 
 void add_rename(Command& app) {
   const auto options = std::make_shared<RenameOptions>();
-  Command command = app.add_command("rename", "Write the same tensors under other names");
-  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
-  command.add_option("PATTERN", options->pattern, "What of a name to replace").required();
-  command.add_option("REPLACEMENT", options->replacement, "By what; may be empty").required();
+  Command command = app.add_command("rename", "Rename tensors");
+  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("PATTERN", options->pattern, "The regular expression to replace").required();
+  command.add_option("REPLACEMENT", options->replacement, "The new text; may be empty").required();
   command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
-  options->filter.declare(command, "Only rename tensors whose name fits this pattern; repeatable");
+  options->filter.declare(command, "Rename only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kNotes);
   command.on_run([options] { rename(*options); });

@@ -1,4 +1,4 @@
-// `safetensors show FILE`: what is in a file.
+// `safetensors show FILE`: lists tensors, metadata and totals.
 // SPDX-License-Identifier: Apache-2.0
 #include "show.hpp"
 
@@ -7,12 +7,10 @@
 #include <memory>
 #include <utility>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "inputs.hpp"
-#include "map.hpp"
-#include "output_file.hpp"
-#include "text.hpp"
+#include "output.hpp"
 
 namespace cli {
 namespace {
@@ -47,13 +45,13 @@ struct NamedOrder {
 };
 constexpr std::array<NamedOrder, 4> kOrders{
     {{"name", [](auto& a, auto& b) { return a.name < b.name; }},
-     {"size", [](auto& a, auto& b) { return a.nbytes() > b.nbytes(); }},  // the largest first
+     {"size", [](auto& a, auto& b) { return a.nbytes() > b.nbytes(); }},  // largest first
      {"dtype", [](auto& a, auto& b) { return a.dtype_name() < b.dtype_name(); }},
      {"shape", [](auto& a, auto& b) {
         return std::lexicographical_compare(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
       }}}};
 
-// Tensors that are equal in this order stay in that of the data.
+// Equal tensors stay in data order.
 void sort(std::vector<safetensors::Tensor>& tensors, const std::string& by) {
   const auto order = std::find_if(kOrders.begin(), kOrders.end(), [&](auto& known) { return known.name == by; });
   std::stable_sort(tensors.begin(), tensors.end(), order->before);
@@ -62,7 +60,7 @@ void sort(std::vector<safetensors::Tensor>& tensors, const std::string& by) {
 Listing list(const ShowOptions& options) {
   Listing listing{safetensors::SafeOpen(options.path), options.path, {}, options.sort.empty(), {}, {}};
   for (safetensors::Tensor tensor : listing.file) {
-    if (!options.filter.fits(tensor.name)) continue;
+    if (!options.filter.matches(tensor.name)) continue;
     add(listing.all, tensor);
     add(total_of(listing.dtypes, tensor.dtype_name()), tensor);
     const bool kept = !listing.in_data_order || listing.tensors.size() < options.limit;
@@ -78,19 +76,20 @@ Listing list(const ShowOptions& options) {
 }
 
 void write_svg(const Listing& listing, const std::string& path) {
-  OutputFile file(path, Inputs(listing.path, listing.file));
+  const Inputs inputs(listing.path, listing.file);
+  OutputFile file(path, inputs);
   Output text([&](std::string_view part) { file.write(part.data(), part.size()); });
   print_svg(listing, text);
   text.flush();
   file.finish();
 }
 
-// The parser gives --map the word that follows it, which may be FILE.
+// Corrects the words: the parser takes the word after --map for OUT.svg, even if it is FILE.
 void sort_out_words(ShowOptions& options) {
   if (options.path.empty() && !options.map_file.ends_with(".svg")) std::swap(options.path, options.map_file);
   if (options.path.empty()) throw Failure{kUsage, "FILE is required (safetensors show --help)"};
   if (!options.map_file.empty() && !options.map_file.ends_with(".svg")) {
-    throw Failure{kUsage, options.map_file + ": --map writes .svg"};
+    throw Failure{kUsage, options.map_file + ": --map needs a name that ends in .svg"};
   }
 }
 
@@ -119,16 +118,17 @@ void show(const ShowOptions& options) {
 void add_show(Command& app) {
   const auto options = std::make_shared<ShowOptions>();
   Command command = app.add_command("show", "List the tensors and the metadata of a file");
-  command.add_option("FILE", options->path, "A file, an index of shards, or their folder");
-  options->filter.declare(command, "Only tensors whose name fits this pattern (*, ?, [a-z]); repeatable");
-  command.add_number("--limit", options->limit, "List at most this many tensors; totals still count all").shown_as("N");
-  command.add_flag("--exact", options->exact, "Bytes and counts in full, not as 548.1 MB");
-  const Option sort = command.add_option("--sort", options->sort, "By name, size, dtype or shape")
+  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model");
+  options->filter.declare(command, "List only tensors whose name matches this pattern (*, ?, [a-z]); repeatable");
+  command.add_number("--limit", options->limit, "List at most N tensors; totals still count all").shown_as("N");
+  command.add_flag("--exact", options->exact, "Print bytes and counts in full, not as 548.1 MB");
+  const Option sort = command.add_option("--sort", options->sort, "Sort by name, size (largest first), dtype or shape")
                           .shown_as("KEY")
                           .one_of({"name", "size", "dtype", "shape"});
-  const Option json = command.add_flag("--json", options->json, "One JSON object; its keys are in docs/command.md");
-  Option tree = command.add_flag("--tree", options->tree, "By the parts of names; blocks that are alike once");
-  Option map = command.add_option("--map", options->map_file, "Draw where the bytes lie, or write it to a file");
+  const Option json = command.add_flag("--json", options->json, "Print one JSON object instead of the table");
+  Option tree = command.add_flag("--tree", options->tree, "Print names as a tree, and identical numbered blocks once");
+  Option map = command.add_option("--map", options->map_file,
+                                  "Draw which bytes belong to which tensor, or write the picture to a file");
   map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
   tree.excludes(json).excludes(sort);
   command.footer(kExamples);

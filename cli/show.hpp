@@ -1,4 +1,4 @@
-// What `safetensors show` prints about a file, as a table or as JSON.
+// The tensors that `safetensors show` has selected, and the ways to print them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +19,8 @@ struct ShowOptions {
   std::string path;
   NameFilter filter;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
-  std::string sort;      // "name", "size", "dtype" or "shape"; empty: the order of the data
-  std::string map_file;  // of --map; empty: the terminal
+  std::string sort;      // name, size, dtype or shape; empty for data order
+  std::string map_file;  // of --map; empty: standard output
   bool json = false;
   bool exact = false;
   bool tree = false;
@@ -37,14 +37,16 @@ struct Total {
 struct Listing {
   safetensors::SafeOpen file;
   std::string path;
-  std::vector<safetensors::Tensor> tensors;  // at most as many as the limit
+  std::vector<safetensors::Tensor> tensors;  // no more than the limit
   bool in_data_order;
-  std::vector<Total> dtypes;  // of all tensors that match the filters, most bytes first
+  std::vector<Total> dtypes;  // of all tensors that match the filter, most bytes first
   Total all;
 };
 
 void print_table(const Listing& listing, bool exact, Output& out);
 void print_tree(const Listing& listing, bool exact, Output& out);
 void print_json(const Listing& listing, Output& out);
+void print_map(const Listing& listing, Output& out);
+void print_svg(const Listing& listing, Output& out);
 
 }  // namespace cli

@@ -1,8 +1,8 @@
-// The JSON of `safetensors show --json`. Keys are only ever added; docs/command.md lists them.
+// The JSON of `safetensors show --json`. docs/command.md lists its keys. New versions only add keys.
 //
-// All characters beyond ASCII are \u escapes: a parser gets the exact name, and a terminal never a control character.
-// Tensors and metadata are printed one by one, because there may be millions: one tree of all would take gigabytes, and
-// nlohmann's ordered objects compare each new key with all others.
+// Characters beyond ASCII are \u escapes. A parser gets the exact name, and a terminal no control characters.
+// Tensors and metadata are printed one by one. A single tree of millions would take gigabytes, and nlohmann's ordered
+// objects compare each new key with all others.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A path that is not UTF-8 cannot be expressed in JSON: its invalid bytes become U+FFFD.
+// Invalid UTF-8, for example in a path, becomes U+FFFD. JSON cannot express it.
 std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
-// Most names need no escape, and there may be a hundred thousand.
+// Fast path: most names need no escape, and there may be a hundred thousand.
 void write_text(std::string_view text, Output& out) {
   const auto is_plain = [](char c) { return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\'; };
   if (!std::all_of(text.begin(), text.end(), is_plain)) return out.write(text_of(text));
@@ -27,7 +27,7 @@ void write_text(std::string_view text, Output& out) {
   out.write("\"");
 }
 
-// Writes `"key":` after the members before it.
+// Writes the keys of an object, with commas between the members.
 class Members {
  public:
   explicit Members(Output& out) : out_(out) { out_.write("{"); }

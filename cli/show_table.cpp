@@ -1,7 +1,6 @@
 // The table of `safetensors show`.
 //
-// The name is the last column, as in `ls -l`: names have any length and, with wide characters, any width, and would
-// push the columns after them out of line.
+// The name is the last column, as in `ls -l`, because names have any length and may have wide characters.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -18,7 +17,7 @@ constexpr std::size_t kLongestKey = 40;
 constexpr std::size_t kLongestValue = 100;
 constexpr std::size_t kLongestDtype = 20;
 
-// The texts of cells. A model has few dtypes, shapes and sizes: of each slot the last text is kept.
+// Texts of cells. Caches recent ones, because a model has few different dtypes, shapes and sizes.
 class Cells {
  public:
   explicit Cells(bool exact) : exact_(exact) {}
@@ -58,7 +57,7 @@ class Cells {
 };
 
 struct Widths {
-  std::size_t dtype = 5;  // these are the widths of the headings
+  std::size_t dtype = 5;  // widths of the headings
   std::size_t shape = 5;
   std::size_t size = 4;
   std::size_t offset = 6;
@@ -77,7 +76,7 @@ Widths measure(const Listing& listing, Cells& cells) {
   return widths;
 }
 
-// Rows are put together by hand: there may be a hundred thousand, and to format five padded values takes a microsecond.
+// Rows are built by hand: formatting five padded values takes a microsecond, and there may be a hundred thousand rows.
 void add_left(std::string& row, const std::string& text, std::size_t width) {
   row += text;
   row.append(width - std::min(width, width_of(text)) + 2, ' ');

@@ -1,6 +1,6 @@
-// The tree of `safetensors show --tree`: names split at their dots, and blocks that are alike shown once.
+// The tree of `safetensors show --tree`: names split at dots, and identical numbered blocks shown once.
 //
-// A name may have thousands of dots, so that levels beyond a limit stay in one piece: nothing here calls itself deeper.
+// A name may have thousands of dots. Levels beyond a limit stay in one piece, which bounds the recursion.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 
-#include "formatted.hpp"
 #include "show.hpp"
 #include "text.hpp"
 
@@ -20,11 +19,11 @@ constexpr std::size_t kLongestName = 200;
 
 struct Node {
   std::string name;
-  std::vector<std::unique_ptr<Node>> children;  // in the order of the data
+  std::vector<std::unique_ptr<Node>> children;  // in data order
   std::map<std::string_view, Node*> by_name;
   const safetensors::Tensor* tensor = nullptr;
   std::uint64_t bytes = 0;
-  std::size_t kind = 0;  // nodes that look alike have the same
+  std::size_t kind = 0;  // equal for identical nodes
 };
 
 Node& child_of(Node& node, std::string_view name) {
@@ -52,7 +51,7 @@ void insert(Node& root, const safetensors::Tensor& tensor) {
   leaf.tensor = &tensor;
 }
 
-// Numbers the kinds of nodes: by dtype and shape, and by the names and kinds of what is below them.
+// Numbers the kinds of nodes. Dtype, shape, and names and kinds of children make a kind.
 class Kinds {
  public:
   void set(Node& node) {
@@ -82,16 +81,16 @@ std::optional<std::uint64_t> number_of(const Node& node) {
   return number;
 }
 
-// Siblings that are shown as one line.
+// Siblings in one line of the tree.
 struct Group {
   const Node* first;
-  std::vector<std::uint64_t> numbers;  // empty: a single one, whatever it is called
+  std::vector<std::uint64_t> numbers;  // empty for a node whose name is not a number
   std::uint64_t bytes = 0;
 };
 
 std::vector<Group> groups_of(const Node& node) {
   std::vector<Group> groups;
-  std::map<std::size_t, std::size_t> places;  // of the group of a kind
+  std::map<std::size_t, std::size_t> places;  // the group of each kind
   for (const auto& child : node.children) {
     const auto number = number_of(*child);
     if (!number) {

@@ -1,13 +1,12 @@
-// `safetensors split FILE FOLDER`: a model in shards of a bounded size, with an index.
+// `safetensors split FILE FOLDER`: writes a model as shards of limited size, with an index.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
-#include "model_names.hpp"
-#include "new_model.hpp"
 #include "text.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
@@ -24,10 +23,10 @@ struct SplitOptions {
   WriteSettings settings;
 };
 
-// The names of files in the folder, and in the index, which is JSON.
+// Checks the base name of the shards. The index is JSON, so it must be UTF-8.
 void check_name(const std::string& name) {
   if (name.find_first_of(std::string_view("/\\\0", 3)) != name.npos || name == "." || name == "..") {
-    throw Failure{kUsage, formatted("--name {}: not the name of a file", shown(name, 100))};
+    throw Failure{kUsage, formatted("--name {}: not a file name", shown(name, 100))};
   }
   if (!is_utf8(name)) throw Failure{kUsage, formatted("--name {}: not UTF-8", shown(name, 100))};
 }
@@ -36,7 +35,7 @@ void split(const SplitOptions& options) {
   check_name(options.name);
   if (options.settings.out.empty()) throw Failure{kUsage, "FOLDER is empty"};
   if (is_one_file(options.settings.out))
-    throw Failure{kUsage, options.settings.out + ": shards are written to a folder"};
+    throw Failure{kUsage, options.settings.out + ": split writes to a folder, not to a file"};
   try {
     const Input input{options.path, safetensors::SafeOpen(options.path)};
     const std::string name = options.name.empty() ? stem_of_model(options.path, input.file) : options.name;
@@ -50,14 +49,15 @@ void split(const SplitOptions& options) {
 
 void add_split(Command& app) {
   const auto options = std::make_shared<SplitOptions>();
-  Command command = app.add_command("split", "Write a model in shards, with an index");
-  command.add_option("FILE", options->path, "A file, or a model in shards to be split anew").required();
-  command.add_option("FOLDER", options->settings.out, "Where the shards go; made if it is not there").required();
-  command.add_size("--max-size", options->most_bytes, "Data in a shard at most: 5GB (the default), 500MB, 4GiB")
+  Command command = app.add_command("split", "Split a model into shards with an index");
+  command.add_option("FILE", options->path, "A file or a sharded model").required();
+  command.add_option("FOLDER", options->settings.out, "The folder for the shards; created if necessary").required();
+  command
+      .add_size("--max-size", options->most_bytes, "Maximum data per shard, such as 5GB (the default), 500MB or 4GiB")
       .shown_as("SIZE");
-  command.add_option("--name", options->name, "What the shards are called: NAME-00001-of-00003.safetensors")
+  command.add_option("--name", options->name, "Base name of the shards: NAME-00001-of-00003.safetensors")
       .shown_as("NAME");
-  command.add_flag("--dry-run", options->settings.dry_run, "Only print what would be written");
+  command.add_flag("--dry-run", options->settings.dry_run, "Print what would be written, and write nothing");
   command.footer(kExamples);
   command.on_run([options] { split(*options); });
 }

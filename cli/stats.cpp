@@ -1,4 +1,4 @@
-// `safetensors stats FILE`: the smallest and the largest value of each tensor, the mean, zeros and NaN; and of all.
+// `safetensors stats FILE`: minimum, maximum and mean of each tensor, and how many zeros, NaN and infinities it has.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -6,10 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app.hpp"
+#include "arguments.hpp"
 #include "blocks.hpp"
-#include "commands.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
 #include "text.hpp"
@@ -21,8 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kNotes =
-    "NaN and infinity do not count in MIN, MAX and MEAN. Of C64, both parts of each number count. Types below a byte\n"
-    "have no values here.\n"
+    "MIN, MAX and MEAN ignore NaN and infinity. Both parts of a C64 number count. Sub-byte types are not scanned.\n"
     "\n"
     "Examples:\n"
     "  safetensors stats model.safetensors\n"
@@ -86,7 +85,7 @@ void print_table(const std::vector<Row>& rows, Output& out) {
   }
 }
 
-// Numbers that double holds exactly; JSON has neither NaN nor infinity.
+// Omits the limits and the mean without a finite value, because JSON has neither NaN nor infinity.
 Json json_of(const Values& values) {
   Json json{{"count", values.count}};
   if (values.finite != 0) {
@@ -117,16 +116,16 @@ void stats(const StatsOptions& options) {
     options.filter.require_one(options.path, {file});
     std::vector<safetensors::Tensor> tensors;
     std::vector<Source> sources;
-    std::vector<std::size_t> numbers;  // of the sources among the tensors
+    std::vector<std::size_t> numbers;  // by source: its number among the tensors
     for (const safetensors::Tensor& tensor : file) {
-      if (!options.filter.fits(tensor.name)) continue;
+      if (!options.filter.matches(tensor.name)) continue;
       tensors.push_back(tensor);
       if (!has_values(tensor.dtype)) continue;
       sources.push_back({file, tensor});
       numbers.push_back(tensors.size() - 1);
     }
     std::vector<Values> values(tensors.size());
-    for_each_part(sources, "looking at values", [&](const Part& part) {
+    for_each_part(sources, "scanning values", [&](const Part& part) {
       add_values(sources[part.source].tensor.dtype, part.bytes, values[numbers[part.source]]);
     });
     Values all;
@@ -154,10 +153,10 @@ void stats(const StatsOptions& options) {
 
 void add_stats(Command& app) {
   const auto options = std::make_shared<StatsOptions>();
-  Command command = app.add_command("stats", "Print the range and the mean of each tensor's values");
-  command.add_option("FILE", options->path, "A file, an index of shards, or their folder").required();
-  options->filter.declare(command, "Only tensors whose name fits this pattern; repeatable");
-  command.add_flag("--json", options->json, "One JSON object for each tensor");
+  Command command = app.add_command("stats", "Print minimum, maximum and mean of each tensor");
+  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model").required();
+  options->filter.declare(command, "Read only tensors whose name matches this pattern; repeatable");
+  command.add_flag("--json", options->json, "Print one JSON object for each tensor");
   command.footer(kNotes);
   command.on_run([options] { stats(*options); });
 }

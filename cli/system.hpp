@@ -1,4 +1,5 @@
-// What the command asks the system outside of files; cli/SYSTEM has it, and with it output_file.hpp and inputs.hpp.
+// The system, as far as the library does not hide it: terminals, paths, interruptions and digests.
+// cli/SYSTEM/system.cpp implements it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,40 +11,90 @@
 
 namespace cli {
 
-// Standard descriptors, signals, the text of a terminal. Called once, first of all.
+// ---- the process ----------------------------------------------------------------------------------------------------
+
+// Prepares standard descriptors, signals and text output. Called once, before everything else.
 void prepare_process();
 
-// The program's name and its arguments in UTF-8, or as the bytes that were given.
+// Returns the program's name and its arguments: UTF-8 on Windows, any bytes elsewhere.
 std::vector<std::string> arguments(int argc, char** argv);
+
+// Runs `work` on a thread with a stack of this many bytes, and rethrows its exceptions. Throws a Failure if the system
+// has no room for the stack.
+void on_stack_of(std::size_t bytes, const std::function<void()>& work);
+
+// ---- terminals and pipes --------------------------------------------------------------------------------------------
 
 bool output_is_terminal();
 bool error_is_terminal();
 
-// The width of the terminal, or what COLUMNS says; 80 where neither is known.
+// Return the width in columns: COLUMNS, else the terminal's width, else 80.
 std::size_t output_columns();
 std::size_t error_columns();
 
-// Whether standard output is a terminal that shows colors, and NO_COLOR does not ask for none.
+// Returns whether standard output is a terminal with colors, and NO_COLOR does not turn them off.
 bool output_has_colors();
 
-// Whether an error of the system means that the reader of a pipe has closed its end.
+// Returns whether this error means that the reader of a pipe has closed it.
 bool is_closed_pipe(int os_error);
 
-// Whether a reader that does so means to: false where the caller ignores SIGPIPE, to be told of output that is lost.
+// Returns whether a closed pipe ends the command silently. It is an error if the caller ignores SIGPIPE.
 bool readers_may_leave();
+
+// ---- paths ----------------------------------------------------------------------------------------------------------
 
 bool is_folder(const std::string& path);
 
-// The last part of a path.
+// Returns the last part of a path.
 std::string file_name(const std::string& path);
 
-// Runs it on a thread of its own that has a stack of this many bytes, and throws what it throws, or a Failure where the
-// system has no such stack.
-void on_stack_of(std::size_t bytes, const std::function<void()>& work);
+// Returns whether the paths lead to one file, through links of either kind or as an open descriptor ("/dev/stdout").
+bool is_same_file(const std::string& a, const std::string& b);
+
+// Returns whether output to this path is written in order, without replacing a file: pipes, devices, and descriptors.
+bool is_stream(const std::string& path);
+
+bool is_terminal(const std::string& path);
+
+// Returns whether the path exists. A link to nothing exists.
+bool exists(const std::string& path);
+
+// Returns whether the folder is new; false if there is one already. Throws a Failure.
+bool make_folder(const std::string& path);
+
+// Ignore errors.
+void remove_file(const std::string& path);
+void remove_folder(const std::string& path);
+
+// ---- interruptions --------------------------------------------------------------------------------------------------
+
+// While an object of this class exists, Ctrl-C and signals that end a process only set a flag. The command then leaves
+// through stop_if_interrupted(), and destructors remove what it has begun. A second interruption ends the process.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  ~InterruptGuard();
+};
+
+bool is_interrupted();
+
+struct Interruption {};
+
+// Throws an Interruption.
+inline void stop_if_interrupted() {
+  if (is_interrupted()) throw Interruption{};
+}
+
+// Ends the process as the interruption would have.
+void end_if_interrupted();
+
+// ---- digests --------------------------------------------------------------------------------------------------------
 
 enum class DigestKind : unsigned char { sha1, sha256 };
 
-// Throws a Failure.
+// A digest by OpenSSL or by Windows. All functions throw a Failure.
 class Digest {
  public:
   explicit Digest(DigestKind kind);

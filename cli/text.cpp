@@ -1,12 +1,10 @@
-// Numbers and names as a person reads them on a terminal.
 // SPDX-License-Identifier: Apache-2.0
 #include "text.hpp"
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
-
-#include "formatted.hpp"
 
 namespace cli {
 namespace {
@@ -16,10 +14,10 @@ struct Range {
   char32_t last;
 };
 
-// The control characters, format characters and line separators of Unicode that a terminal may act on.
+// Control characters, format characters and line separators that a terminal may act on.
 constexpr std::array<Range, 13> kUnsafe{{
     {0x00, 0x1F},
-    {0x7F, 0x9F},  // with 9B, the one-byte start of an escape sequence
+    {0x7F, 0x9F},  // 9B alone begins an escape sequence
     {0xAD, 0xAD},
     {0x061C, 0x061C},
     {0x180E, 0x180E},
@@ -48,7 +46,7 @@ struct Character {
 
 unsigned byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// Names are known to be UTF-8; paths and arguments may be anything.
+// Names in files are UTF-8. Paths and arguments may be any bytes.
 Character first_character(std::string_view text) {
   const unsigned lead = byte_at(text, 0);
   if (lead < 0x80) return {lead, 1, true};
@@ -73,7 +71,7 @@ std::string escaped(const Character& c, std::string_view raw) {
   return code > 0xFFFF ? formatted("\\U{:08x}", code) : formatted("\\u{:04x}", code);
 }
 
-// Most names are so, and there may be a hundred thousand.
+// Fast path: most names are plain, and a file may have a hundred thousand.
 bool is_plain_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
 }
@@ -108,13 +106,36 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
   if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // In integers: where the x87 computes, doubles have more digits, and the limits lie elsewhere.
+  // Uses integers: with the x87, doubles have more digits and would round elsewhere.
   while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;
   }
   const std::uint64_t tenths = value / in_unit * 10 + (value % in_unit + in_unit / 20) / (in_unit / 10);
   return formatted("{}.{}{}", tenths / 10, tenths % 10, units[unit]);
+}
+
+// Returns the edit distance: bytes inserted, removed or replaced, and neighbors swapped. Returns a number above `most`
+// if the distance is larger.
+std::size_t distance(std::string_view a, std::string_view b, std::size_t most) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > most) return most + 1;
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
+  std::vector<std::size_t> now(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t other = a[i - 1] == b[j - 1] ? 0 : 1;
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + other});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], before[j - 2] + 1);
+    }
+    if (*std::min_element(now.begin(), now.end()) > most) return most + 1;
+    std::swap(before, last);
+    std::swap(last, now);
+  }
+  return last[b.size()];
 }
 
 }  // namespace
@@ -185,6 +206,20 @@ std::string hex(const std::vector<unsigned char>& bytes) {
   std::string digits;
   for (const unsigned char byte : bytes) digits += formatted("{:02x}", byte);
   return digits;
+}
+
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words) {
+  constexpr std::size_t kLongest = 300;  // the time grows with the square of the length
+  if (typed.empty() || typed.size() > kLongest) return {};
+  std::size_t nearest = std::clamp<std::size_t>(typed.size() / 3, 1, 4) + 1;
+  const std::string* found = nullptr;
+  for (const std::string& word : words) {
+    const std::size_t d = distance(typed, word, nearest - 1);
+    if (d >= nearest) continue;
+    nearest = d;
+    found = &word;
+  }
+  return found == nullptr ? "" : formatted(", did you mean '{}'?", printable(*found));
 }
 
 }  // namespace cli

@@ -1,40 +1,64 @@
-// Numbers and names as a person reads them on a terminal.
+// Text for messages and terminals: formatting, escapes, numbers, suggestions, and paths.
 //
-// Names come from files that nobody trusts. Characters that act on a terminal (control characters, escape sequences,
-// marks that change the direction of writing) become visible text.
+// Names come from untrusted files. Characters that act on a terminal (control characters, escape sequences, marks of
+// writing direction) become visible escapes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <safetensors/safetensors.hpp>
 
+#include "base/text.hpp"
+
 namespace cli {
+
+using st::formatted;
+
+// ---- names and values from files ------------------------------------------------------------------------------------
 
 // Returns the text with control characters as \n, \t, \u001b and bytes that are not UTF-8 as \xff.
 std::string printable(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
-// Returns a name or value, in quotes and with escapes if it is not safe or not clear without. At most `limit`
-// characters of it, and then its length.
+// Returns at most `limit` characters of a name or value, followed by its length if it is cut. The result has quotes if
+// it has escapes or would be ambiguous without them.
 std::string shown(std::string_view text, std::size_t limit);
 
 // Returns the width in columns that fmt assumes when it pads the text; less than 1000.
 std::size_t width_of(std::string_view text);
 
-// "[50257, 768]"; a shape that is too wide for a column is cut, and its rank is added.
+// ---- numbers --------------------------------------------------------------------------------------------------------
+
+// Returns "[50257, 768]". A shape that is too wide for a column is cut and followed by its rank.
 std::string shape_text(safetensors::View<std::uint64_t> shape);
 
-std::string human_bytes(std::uint64_t bytes);  // "548.1 MB": decimal, as file managers and download pages count
+std::string human_bytes(std::uint64_t bytes);  // "548.1 MB", in decimal units as file managers use them
 std::string human_count(std::uint64_t count);  // "137.0 M"
 std::string grouped(std::uint64_t count);      // "100,000"
 std::string counted(std::uint64_t count, std::string_view thing);  // "1 tensor", "100,000 tensors"
 
 std::string hex(const std::vector<unsigned char>& bytes);
+
+// ---- suggestions ----------------------------------------------------------------------------------------------------
+
+// Returns ", did you mean 'WORD'?" with the most similar of these words, or nothing if none is similar.
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words);
+
+// ---- paths ----------------------------------------------------------------------------------------------------------
+
+// Convert between paths of the standard library and the command's texts: UTF-8 on Windows, any bytes elsewhere.
+inline std::filesystem::path path_of(const std::string& text) { return std::u8string(text.begin(), text.end()); }
+
+inline std::string text_of(const std::filesystem::path& path) {
+  const std::u8string text = path.u8string();
+  return {text.begin(), text.end()};
+}
 
 }  // namespace cli

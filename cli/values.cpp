@@ -1,4 +1,4 @@
-// The loops keep a value for each lane, so that compilers make vector code of them without changing the order of sums.
+// The loops have one accumulator per lane, so compilers can vectorize them without reordering sums.
 // SPDX-License-Identifier: Apache-2.0
 #include "values.hpp"
 
@@ -6,9 +6,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
-#include "dtypes.hpp"
+#include "base/dtype.hpp"
 
 namespace cli {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using safetensors::Dtype;
 
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kChunk = 4096;  // elements, which stay in the nearest cache
+constexpr std::size_t kChunk = 4096;  // elements; they fit into the L1 cache
 
 template <class T>
 using Lanes = std::array<T, kLanes>;
@@ -46,7 +47,7 @@ Integer integer_of(T value) {
   return {std::cmp_less(value, 0), static_cast<std::uint64_t>(value)};  // NOLINT(bugprone-signed-char-misuse): a number
 }
 
-// n is at most kChunk. Values below `tiny` are denormal.
+// Scans at most kChunk values. Values below `tiny` are denormal.
 template <class T>
 void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -92,8 +93,7 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   values.add(found);
 }
 
-// The library has such a choice in base/compiler.hpp, which is not public: the command sees <safetensors/...> only.
-// Not on Windows, where GCC does not align the stack for such vectors (its bug 54412).
+// Not on Windows: GCC does not align the stack for these vectors there (GCC bug 54412).
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)
 bool has_long_vectors() { return __builtin_cpu_supports("avx2") != 0; }
 #define CLI_LONG_VECTORS __attribute__((target("avx2"), flatten))
@@ -102,7 +102,7 @@ bool has_long_vectors() { return false; }
 #define CLI_LONG_VECTORS
 #endif
 
-// The same loop, compiled for processors whose vectors are twice as long. It gives the same, since each lane is the same.
+// The same loop for AVX2. Each lane computes the same, and so does the sum.
 template <class T>
 CLI_LONG_VECTORS void scan_floats_by_long_vectors(const T* x, std::size_t n, T tiny, Values& values) {
   scan_floats(x, n, tiny, values);
@@ -137,19 +137,7 @@ void scan_integers(std::span<const std::byte> bytes, Values& values) {
   }
 }
 
-// Zero for F8_E8M0, which has no denormal values.
-float least_normal(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F16: return 0x1p-14F;
-    case Dtype::BF16:
-    case Dtype::F32: return 0x1p-126F;
-    case Dtype::F8_E4M3: return 0x1p-6F;
-    case Dtype::F8_E5M2: return 0x1p-14F;
-    case Dtype::F8_E4M3FNUZ: return 0x1p-7F;
-    case Dtype::F8_E5M2FNUZ: return 0x1p-15F;
-    default: return 0;
-  }
-}
+const st::DtypeInfo& info_of(Dtype dtype) { return st::info(static_cast<st::Dtype>(dtype)); }
 
 template <class T>
 void scan_converted(Dtype from, std::span<const std::byte> bytes, T tiny, Values& values) {
@@ -187,11 +175,30 @@ double Values::mean() const {
   return std::clamp(std::isfinite(sum) ? sum / n : scaled_sum / n / kScale, min, max);
 }
 
+bool is_convertible(Dtype dtype) { return info_of(dtype).convertible; }
+
+std::vector<std::string> convertible_names() {
+  std::vector<st::DtypeInfo> found;
+  std::copy_if(st::kDtypes.begin(), st::kDtypes.end(), std::back_inserter(found),
+               [](const st::DtypeInfo& dtype) { return dtype.convertible; });
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.bits > b.bits; });
+  std::vector<std::string> names;
+  for (const st::DtypeInfo& dtype : found) names.emplace_back(dtype.name);
+  return names;
+}
+
+std::string names_of_convertible() {
+  std::string all;
+  for (const std::string& name : convertible_names()) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64; }
 
 bool has_values(Dtype dtype) { return dtype != Dtype::UNKNOWN && safetensors::bits(dtype) >= 8; }
 
 void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
+  const auto tiny = static_cast<float>(info_of(dtype).smallest_normal);
   switch (dtype) {
     case Dtype::BOOL:
     case Dtype::U8: return scan_integers<std::uint8_t>(bytes, values);
@@ -202,9 +209,9 @@ void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
     case Dtype::I32: return scan_integers<std::int32_t>(bytes, values);
     case Dtype::U64: return scan_integers<std::uint64_t>(bytes, values);
     case Dtype::I64: return scan_integers<std::int64_t>(bytes, values);
-    case Dtype::F64: return scan_converted<double>(dtype, bytes, 0x1p-1022, values);
-    case Dtype::C64: return scan_converted<float>(Dtype::F32, bytes, 0x1p-126F, values);  // both parts of each
-    default: return scan_converted<float>(dtype, bytes, least_normal(dtype), values);
+    case Dtype::F64: return scan_converted(dtype, bytes, info_of(dtype).smallest_normal, values);
+    case Dtype::C64: return scan_converted(Dtype::F32, bytes, tiny, values);  // both parts of each number
+    default: return scan_converted(dtype, bytes, tiny, values);
   }
 }
 

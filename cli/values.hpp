@@ -1,4 +1,4 @@
-// What the values of tensors are like: the smallest, the largest, their mean, and how many are of a special kind.
+// Statistics of tensor values, and the dtypes that have them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,12 +7,13 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <safetensors/safetensors.hpp>
 
 namespace cli {
 
-// One of I64 or of U64, which have no common type.
+// A number of I64 or U64, which have no common type.
 struct Integer {
   bool negative;
   std::uint64_t bits;  // in two's complement
@@ -28,27 +29,32 @@ struct Values {
   std::uint64_t nans = 0;
   std::uint64_t infinities = 0;
   std::uint64_t denormals = 0;
-  std::uint64_t finite = 0;  // that the next three are about
-  double sum = 0;
+  std::uint64_t finite = 0;
+  double sum = 0;  // this, min and max are of finite values
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
-  double scaled_sum = 0;  // times kScale, for where `sum` is too large
-  // Of integers, which double cannot hold exactly.
+  double scaled_sum = 0;  // sum times kScale, in case `sum` overflows
+  // Exact limits of integers.
   Integer least{false, std::numeric_limits<std::uint64_t>::max()};
   Integer largest{true, 0};
-  bool integers = true;  // all of them
+  bool integers = true;  // there are no others
 
-  static constexpr double kScale = 0x1p-64;  // as there are fewer values than that
+  static constexpr double kScale = 0x1p-64;  // a tensor has fewer than 2^64 values
 
   void add(const Values& other);
   double mean() const;
 };
 
-// Whether the values of this dtype can be looked at: not those of types below a byte.
+// Returns whether values of this dtype can be scanned. Sub-byte types cannot.
 bool has_values(safetensors::Dtype dtype);
 bool is_float(safetensors::Dtype dtype);
 
-// Adds the elements in these bytes.
+// The float types that the library converts.
+bool is_convertible(safetensors::Dtype dtype);
+std::vector<std::string> convertible_names();
+std::string names_of_convertible();  // "F64, F32, ..."
+
+// Adds whole elements to the statistics.
 void add_values(safetensors::Dtype dtype, std::span<const std::byte> bytes, Values& values);
 
 }  // namespace cli

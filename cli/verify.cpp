@@ -1,30 +1,35 @@
-// `safetensors verify PATH...`: everything that is wrong with files and models, and what is only unusual.
+// `safetensors verify PATH...`: reports every fault of files and models, and notes about valid ones.
 // SPDX-License-Identifier: Apache-2.0
-#include "verify.hpp"
-
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "app.hpp"
+#include "arguments.hpp"
+#include "blocks.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
 #include "output.hpp"
+#include "system.hpp"
 #include "text.hpp"
+#include "values.hpp"
 
 namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "Notes are about valid files: less alignment, another order or another spelling than writers have.\n"
+    "A note is a finding about a valid file, for example unusual alignment, order or spelling.\n"
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or has another digest than the list says\n"
+    "  1  a file breaks the format, or its digest is not the listed one\n"
     "  3  a file cannot be read\n"
-    "  5  valid, but --values has found NaN or infinity\n"
+    "  5  valid, but --values found NaN or infinity\n"
     "\n"
     "Examples:\n"
     "  safetensors verify model.safetensors\n"
@@ -38,6 +43,118 @@ struct VerifyOptions {
   bool strict = false;
   bool json = false;
 };
+
+// ---- values and digests
+
+namespace fs = std::filesystem;
+
+// Returns the one path by which files are compared.
+fs::path real_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(path, error);
+  return error ? path : real;
+}
+
+// Undoes sha256sum's escapes of line breaks and backslashes. It marks such lines with a backslash before the digest.
+std::string unescaped(const std::string& name) {
+  std::string text;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool escapes = name[i] == '\\' && i + 1 < name.size();
+    const char next = escapes ? name[++i] : name[i];
+    text += !escapes ? next : next == 'n' ? '\n' : next == 'r' ? '\r' : next;
+  }
+  return text;
+}
+
+bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+// A float tensor with NaN, infinite or denormal values.
+struct OddValues {
+  std::string path;
+  std::string tensor;
+  std::uint64_t count, nans, infinities, denormals;
+};
+
+// A list of digests from sha256sum.
+class Sums {
+ public:
+  // Throws a Failure.
+  explicit Sums(const std::string& path);
+
+  // Returns what is wrong with a file, or nothing.
+  std::string fault_of(const safetensors::SafeOpen& file, std::size_t shard) const;
+
+ private:
+  struct Line {
+    std::string digest;
+    std::string path;
+  };
+  std::string shown_;
+  std::vector<Line> lines_;
+};
+
+std::vector<OddValues> odd_values(const safetensors::SafeOpen& file) {
+  std::vector<Source> sources;
+  for (const safetensors::Tensor& tensor : file) {
+    if (is_float(tensor.dtype)) sources.push_back({file, tensor});
+  }
+  std::vector<Values> values(sources.size());
+  for_each_part(sources, "scanning values", [&](const Part& part) {
+    add_values(sources[part.source].tensor.dtype, part.bytes, values[part.source]);
+  });
+  std::vector<OddValues> odd;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Values& found = values[i];
+    if (found.nans + found.infinities + found.denormals == 0) continue;
+    const safetensors::Tensor& tensor = sources[i].tensor;
+    odd.push_back({std::string(file.shard_path(tensor.shard())), std::string(tensor.name), found.count, found.nans,
+                   found.infinities, found.denormals});
+  }
+  return odd;
+}
+
+Sums::Sums(const std::string& path) : shown_(path) {
+  constexpr std::size_t kDigits = 64;
+  std::ifstream in(path_of(path));
+  if (!in) throw Failure{kUnreadable, path + ": cannot be read"};
+  const fs::path folder = path_of(path).parent_path();
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();  // line ends of Windows
+    if (line.empty()) continue;
+    const bool escaped = line.front() == '\\';
+    if (escaped) line.erase(0, 1);
+    const bool good =
+        line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
+    if (!good) throw Failure{kUsage, formatted("{}: not a line of sha256sum: {}", path, shown(line, 60))};
+    std::string digest = line.substr(0, kDigits);
+    std::transform(digest.begin(), digest.end(), digest.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
+    lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
+    if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
+  }
+  if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // a folder opens without an error
+}
+
+std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
+  const std::string path = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
+  const auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.path == path; });
+  if (line == lines_.end()) return formatted("is not listed in {}", printable(shown_));
+  const auto digest_from = [&](std::uint64_t begin) {
+    Digest digest(DigestKind::sha256);
+    for_each_part(file, shard, begin, "hashing",
+                  [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
+    return hex(digest.finish());
+  };
+  const std::string found = digest_from(0);
+  if (found == line->digest) return "";
+  // For the older bintensors layout, `hash` prints the digest of the data only.
+  const bool is_old = file.format() == ST_FORMAT_BINTENSORS_OLD;
+  return is_old && digest_from(8 + file.header(shard).size()) == line->digest
+             ? ""
+             : formatted("has the digest {}, expected {}", found, line->digest);
+}
+
+// ---- the report
 
 // One line of the output.
 struct Row {
@@ -103,7 +220,7 @@ class Verifier {
 
   void look_inside(const std::string& path) {
     st_open_options reading = ST_INIT(st_open_options);
-    reading.io = ST_IO_READ;  // so that a truncated file is an error and not a signal
+    reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
     const safetensors::SafeOpen file(path, reading);
     if (sums_) check_sums(file);
     if (options_.values) {
@@ -132,7 +249,7 @@ class Verifier {
   const VerifyOptions& options_;
   Output& out_;
   std::optional<Sums> sums_;
-  std::size_t errors_ = 0;  // of the last path
+  std::size_t errors_ = 0;  // of the current path
   ExitCode code_ = kSuccess;
 };
 
@@ -140,13 +257,12 @@ class Verifier {
 
 void add_verify(Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
-  Command command = app.add_command("verify", "Tell everything that is wrong with files and models");
-  command.add_option("PATH", options->paths, "Files, indexes of shards, or their folders").required();
-  command.add_flag("--values", options->values, "Read all tensors, and count NaN, infinities and denormal numbers");
-  command.add_option("--against", options->sums, "Compare digests with a list as sha256sum writes it")
-      .shown_as("SHA256SUMS");
-  command.add_flag("--strict", options->strict, "Notes are errors, too");
-  command.add_flag("--json", options->json, "One JSON object for each finding");
+  Command command = app.add_command("verify", "Check files and models completely and report every fault");
+  command.add_option("PATH", options->paths, "Files, indexes of shards, or folders of models").required();
+  command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
+  command.add_option("--against", options->sums, "Compare digests with a list from sha256sum").shown_as("SHA256SUMS");
+  command.add_flag("--strict", options->strict, "Treat notes as errors");
+  command.add_flag("--json", options->json, "Print one JSON object for each finding");
   command.footer(kNotes);
   command.on_run([options] {
     Output out;

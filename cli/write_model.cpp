@@ -1,19 +1,16 @@
-// Writing the files of a new model by the library's writer: what is not converted is copied by the kernel.
+// The library's writer writes the files. Unchanged tensors are copied by the kernel if possible.
 // SPDX-License-Identifier: Apache-2.0
+#include "write_model.hpp"
+
 #include <algorithm>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "arguments.hpp"
 #include "blocks.hpp"
 #include "failure.hpp"
-#include "formatted.hpp"
-#include "inputs.hpp"
-#include "model_names.hpp"
-#include "new_files.hpp"
-#include "new_model.hpp"
 #include "output.hpp"
-#include "output_file.hpp"
-#include "parser.hpp"
 #include "progress.hpp"
 #include "text.hpp"
 
@@ -23,7 +20,7 @@ namespace {
 using safetensors::Writer;
 
 struct Conversion {
-  std::size_t index;  // of the writer
+  std::size_t index;  // the writer's number of the tensor
   const NewTensor* tensor;
 };
 
@@ -34,7 +31,7 @@ class ModelProgress {
     for (const NewFile& file : model.files) total_ += file.bytes();
   }
 
-  // What a writer reports of a file with this much data. The header, which it counts, too, is written first.
+  // Shows the progress of a file with `bytes` of data. The writer's total also counts the header, which it writes first.
   void show(std::uint64_t bytes, std::uint64_t done, std::uint64_t total) {
     progress_.show(before_ + done - (total - bytes), total_);
   }
@@ -42,11 +39,11 @@ class ModelProgress {
 
  private:
   Progress progress_{"writing"};
-  std::uint64_t before_ = 0;  // bytes of the files that are there
+  std::uint64_t before_ = 0;  // bytes of complete files
   std::uint64_t total_ = 0;
 };
 
-// Values go through a buffer of their own: st_convert() works on whole elements, and a block holds whole ones.
+// Blocks hold whole elements, as st_convert() needs them.
 void convert_all(const Writer& writer, const std::vector<Conversion>& conversions) {
   std::vector<Source> sources;
   sources.reserve(conversions.size());
@@ -54,7 +51,7 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
     sources.push_back({conversion.tensor->file, conversion.tensor->source});
   }
   std::vector<std::byte> values;
-  const std::string no_bar;  // the writer's is enough
+  const std::string no_bar;  // the writer reports progress
   for_each_part(sources, no_bar, [&](const Part& part) {
     const Conversion& conversion = conversions[part.source];
     const safetensors::Dtype from = conversion.tensor->source.dtype;
@@ -87,7 +84,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
     return true;
   };
   writer.begin(path, show, options);
-  // In the order of the new file, which a stream must get: all are of one dtype, so that names decide.
+  // A stream needs its bytes in file order. All converted tensors have one dtype, so they are sorted by name.
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions);
@@ -117,10 +114,6 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-std::string in_folder(const std::string& folder, const std::string& name) {
-  return folder.empty() || folder.back() == '/' ? folder + name : folder + "/" + name;
-}
-
 void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
@@ -131,14 +124,14 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
     files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE, progress); });
   }
   if (!model.index.empty()) {
-    OutputFile index(in_folder(settings.out, model.index), inputs, /*may_replace=*/false);
+    OutputFile index(in_folder(settings.out, model.index), inputs, /*replace=*/false);
     write_index(model, index);
     files.make_next([&] { index.finish(); });
   }
   files.keep();
 }
 
-// Two names that became one are the fault of the command line, and are found before anything is written.
+// Rejects equal names before anything is written.
 void require_different_names(const NewModel& model) {
   std::vector<const NewTensor*> tensors;
   for (const NewFile& file : model.files) {
@@ -148,21 +141,21 @@ void require_different_names(const NewModel& model) {
   const auto same =
       std::adjacent_find(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->name == b->name; });
   if (same == tensors.end()) return;
-  throw Failure{kUsage, formatted("two tensors would be called {}: {} and {}", shown((*same)->name, 100),
+  throw Failure{kUsage, formatted("two tensors would be named {}: {} and {}", shown((*same)->name, 100),
                                   shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
 }
 
-// An index is JSON, which has no other names.
+// Rejects names of shards that are not UTF-8. The index is JSON and cannot contain them.
 void require_names_for_index(const NewModel& model) {
   if (model.index.empty()) return;
   for (const NewFile& file : model.files) {
     if (is_utf8(file.name)) continue;
-    throw Failure{kUsage,
-                  formatted("shard {}: its name is not UTF-8, and no index can hold it", shown(file.name, 100))};
+    throw Failure{kUsage, formatted("shard {}: an index cannot contain this name, because it is not UTF-8",
+                                    shown(file.name, 100))};
   }
 }
 
-void tell(const NewModel& model, const std::string& path) {
+void print_files(const NewModel& model, const std::string& path) {
   Output out;
   for (const NewFile& file : model.files) {
     out.print("{}: {}, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
@@ -175,8 +168,8 @@ void tell(const NewModel& model, const std::string& path) {
 }  // namespace
 
 void WriteSettings::declare(Command& command) {
-  command.add_flag("--no-replace", no_replace, "An existing OUT is an error");
-  command.add_flag("--dry-run", dry_run, "Only print what would be written");
+  command.add_flag("--no-replace", no_replace, "Fail if OUT exists");
+  command.add_flag("--dry-run", dry_run, "Print what would be written, and write nothing");
 }
 
 void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {
@@ -184,13 +177,15 @@ void write_model(const NewModel& model, const WriteSettings& settings, const std
   require_names_for_index(model);
   const bool one = is_one_file(settings.out);
   const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
-  if (settings.dry_run) return tell(model, path);
+  if (settings.dry_run) return print_files(model, path);
   const auto inputs_of = [](const Input& input) { return Inputs(input.path, input.file); };
   if (!one) return write_folder(model, settings, inputs_of(inputs.front()));
   for (const Input& input : inputs) {
     const bool is_whole = inputs.size() == 1 && input.file.count_shards() == 1 && is_one_file(input.path);
     check_output(path, inputs_of(input), !is_whole);
   }
+  std::optional<InterruptGuard> guard;
+  if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
   write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U, progress);
 }
@@ -199,7 +194,7 @@ void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteS
   const bool one = is_one_file(settings.out);
   if (settings.out.empty()) throw Failure{kUsage, "OUT is empty"};
   if (!one && is_other_file(settings.out)) {
-    throw Failure{kUsage, settings.out + ": not .safetensors, .bt or .bintensors, and no name of a folder"};
+    throw Failure{kUsage, settings.out + ": the extension is not .safetensors, .bt or .bintensors"};
   }
   write_model(
       one ? in_one_file(std::move(tensors), input.file) : in_same_files(std::move(tensors), input.path, input.file),

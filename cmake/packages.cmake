@@ -21,7 +21,6 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})  # where the command's library is
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libsafetensors-c${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
@@ -38,7 +37,6 @@ What programs need that are compiled with the library: the headers for C and
 C++, the archive, and the files by which pkg-config and CMake find it.")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME safetensors-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS ${this_library})
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION "command that shows, checks and changes safetensors files
 Shows, verifies, compares, splits, merges, renames, casts and converts the
 files in which the weights of most models are published.")

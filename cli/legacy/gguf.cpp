@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "cursor.hpp"
-#include "formatted.hpp"
 #include "refusal.hpp"
+#include "text.hpp"
 
 namespace cli::legacy {
 namespace {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "formatted.hpp"
 #include "refusal.hpp"
 #include "shared.hpp"
 #include "text.hpp"

@@ -10,12 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formatted.hpp"
-#include "inputs.hpp"
 #include "legacy.hpp"
-#include "new_files.hpp"
-#include "output_file.hpp"
+#include "output.hpp"
 #include "refusal.hpp"
+#include "text.hpp"
 
 namespace cli::legacy {
 namespace {
@@ -135,9 +133,9 @@ void Shards::check(const Target& target) const {
     }
   }
   for (const fs::path& path : outputs) {
-    struct stat status {};
-    if (stat(path.c_str(), &status) != 0) continue;
-    if (inputs.contain(status)) throw Failure{kUsage, path.string() + ": is a file that is read"};
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    if (inputs.contain(path.string())) throw Failure{kUsage, path.string() + ": is a file that is read"};
     if ((conversion_.write.flags & ST_WRITE_NO_REPLACE) != 0) {
       throw Failure{kUnreadable, path.string() + ": " + std::strerror(EEXIST)};
     }
@@ -199,7 +197,7 @@ void Shards::write_index(const fs::path& path) {
   const std::string text = index_.dump(4) + "\n";
   const Inputs inputs(paths());
   const std::string name = path.filename().string();
-  OutputFile output(path.string(), inputs, /*may_replace=*/!is_new(name));
+  OutputFile output(path.string(), inputs, /*replace=*/!is_new(name));
   output.write(text.data(), text.size());
   make(name, [&] { output.finish(); });
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "write.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -12,13 +10,13 @@
 
 #include <xxhash.h>
 
-#include "formatted.hpp"
 #include "gather.hpp"
-#include "inputs.hpp"
 #include "progress.hpp"
 #include "refusal.hpp"
 #include "source.hpp"
 #include "storage_reader.hpp"
+#include "system.hpp"
+#include "text.hpp"
 
 namespace cli::legacy {
 namespace {
@@ -54,13 +52,6 @@ std::vector<Output> in_order(const Checkpoint& checkpoint) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a.tensor->name < b.tensor->name;
   });
   return outputs;
-}
-
-// A descriptor is written where it stands, also that of a regular file.
-bool is_stream(const std::string& path) {
-  if (descriptor_of(path) >= 0) return true;
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
 }
 
 // ---- the bytes ------------------------------------------------------------------------------------------------------------

@@ -2,25 +2,27 @@
 #include "system.hpp"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "failure.hpp"
 
 namespace cli {
 namespace {
 
-// If a standard descriptor is closed, the next file that is opened would get its number, and the messages meant for it.
+// If a standard descriptor is closed, the next open file would get its number, and output meant for the descriptor.
 void keep_standard_descriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -51,10 +53,38 @@ void* run_job(void* given) {
   return nullptr;
 }
 
+constexpr std::array kSignals{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
+
+std::atomic<int> caught_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+int guards = 0;
+
+extern "C" void catch_signal(int signal) { caught_signal = signal; }
+
+// Returns the N of /dev/fd/N and its other names, or -1.
+int descriptor_of(const std::string& path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    const std::string number = path.substr(folder.size());
+    const bool digits = number.find_first_not_of("0123456789") == std::string::npos;
+    if (digits && !number.empty() && number.size() <= 7) return std::stoi(number);
+  }
+  return -1;
+}
+
+bool find_status(const std::string& path, struct stat& status) {
+  const int descriptor = descriptor_of(path);
+  return (descriptor >= 0 ? fstat(descriptor, &status) : stat(path.c_str(), &status)) == 0;
+}
+
 }  // namespace
 
+// ---- the process ----------------------------------------------------------------------------------------------------
+
 void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
-  constexpr std::size_t kPages = std::size_t{64} << 10;  // some systems want whole pages, and none has larger ones
+  constexpr std::size_t kPages = std::size_t{64} << 10;  // some systems need whole pages; none has larger ones
   Job job{work, nullptr};
   pthread_t thread{};
   pthread_attr_t attributes;
@@ -62,17 +92,19 @@ void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
   int error = pthread_attr_setstacksize(&attributes, (bytes / kPages + 1) * kPages);
   if (error == 0) error = pthread_create(&thread, &attributes, run_job, &job);
   pthread_attr_destroy(&attributes);
-  if (error != 0) throw Failure{kUnreadable, std::string("a thread: ") + std::strerror(error)};
+  if (error != 0) throw Failure{kUnreadable, std::string("cannot start a thread: ") + std::strerror(error)};
   pthread_join(thread, nullptr);
   if (job.thrown) std::rethrow_exception(job.thrown);
 }
 
 void prepare_process() {
   keep_standard_descriptors();
-  signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the limit of file sizes is an error and does not end the process
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes is an error, and does not end the process
 }
 
 std::vector<std::string> arguments(int argc, char** argv) { return {argv, argv + argc}; }
+
+// ---- terminals and pipes --------------------------------------------------------------------------------------------
 
 bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool error_is_terminal() { return isatty(STDERR_FILENO) == 1; }
@@ -94,11 +126,116 @@ bool readers_may_leave() {
   return sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_IGN;
 }
 
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+// ---- paths ----------------------------------------------------------------------------------------------------------
 
 bool is_folder(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  return find_status(a, first) && find_status(b, second) && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+bool is_stream(const std::string& path) {
+  struct stat status {};
+  if (descriptor_of(path) >= 0) return true;
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+bool is_terminal(const std::string& path) {
+  struct stat status {};
+  if (const int descriptor = descriptor_of(path); descriptor >= 0) return isatty(descriptor) == 1;
+  if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
+  const int opened = open(path.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  const bool terminal = opened >= 0 && isatty(opened) == 1;
+  if (opened >= 0) close(opened);
+  return terminal;
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+bool make_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0) return true;
+  if (errno != EEXIST) throw Failure{kUnreadable, path + ": " + std::strerror(errno)};
+  return false;
+}
+
+void remove_file(const std::string& path) { unlink(path.c_str()); }
+void remove_folder(const std::string& path) { rmdir(path.c_str()); }
+
+// ---- interruptions --------------------------------------------------------------------------------------------------
+
+// Signals that the caller ignores stay ignored, for example SIGHUP under nohup.
+InterruptGuard::InterruptGuard() {
+  if (guards++ > 0) return;
+  for (const int signal : kSignals) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = catch_signal;
+    action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (--guards > 0) return;
+  for (const int signal : kSignals) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == catch_signal) std::signal(signal, SIG_DFL);
+  }
+}
+
+bool is_interrupted() { return caught_signal != 0; }
+
+void end_if_interrupted() {
+  if (caught_signal == 0) return;
+  std::signal(caught_signal, SIG_DFL);
+  raise(caught_signal);
+}
+
+// ---- digests --------------------------------------------------------------------------------------------------------
+
+struct Digest::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+namespace {
+
+void expect(bool good) {
+  if (!good) throw Failure{kDefect, "OpenSSL cannot compute this digest"};  // for example, a policy forbids SHA-1
+}
+
+}  // namespace
+
+Digest::Digest(DigestKind kind) : state_(std::make_unique<State>()) {
+  const EVP_MD* const algorithm = kind == DigestKind::sha1 ? EVP_sha1() : EVP_sha256();
+  expect(state_->context != nullptr && EVP_DigestInit_ex(state_->context, algorithm, nullptr) == 1);
+}
+
+Digest::~Digest() = default;
+
+void Digest::add(const void* bytes, std::size_t n) { expect(EVP_DigestUpdate(state_->context, bytes, n) == 1); }
+
+std::vector<unsigned char> Digest::finish() {
+  std::vector<unsigned char> bytes(EVP_MAX_MD_SIZE);
+  unsigned size = 0;
+  expect(EVP_DigestFinal_ex(state_->context, bytes.data(), &size) == 1);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace cli

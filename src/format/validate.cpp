@@ -78,6 +78,9 @@ void check_place(const Tensor& tensor, std::uint64_t expected, std::uint64_t off
   }
   std::uint64_t whole = 0;
   if (!checked_add(data_begin, data_size, whole)) whole = UINT64_MAX;
+  if (whole < 1000) {
+    fail_at(Status::coverage, file_size, "truncated download? the file has {} of {} bytes", file_size, whole);
+  }
   fail_at(Status::coverage, file_size, "truncated download? the file has {} of {} ({} of {} bytes)",
           human_bytes(file_size), human_bytes(whole), file_size, whole);
 }

@@ -1,5 +1,5 @@
-"""`cast` beside ml_dtypes and torch, bit by bit, over every pattern of the float types of 8 and 16 bits and the borders of
-rounding of the longer ones; and beside what ml_dtypes answered when casts.json was recorded, which needs only Python.
+"""Compares `cast` with ml_dtypes and torch, bit by bit: all values of 8 and 16 bits, and the rounding limits of longer types.
+Without them, compares with the answers of ml_dtypes in casts.json, which needs only Python.
 
     ST_COMMAND=... cast_test.py --record     writes casts.json anew, with ml_dtypes
 
@@ -43,7 +43,7 @@ PAIRS = [(source, target) for source in BITS for target in BITS if source != tar
 
 
 def patterns(dtype):
-    """All of them, or of a long type those around the borders of rounding of the short ones."""
+    """Returns all patterns of a short type. For a long type, returns those around the rounding limits of the short types."""
     bits = BITS[dtype]
     if bits <= 16:
         return list(range(2**bits))
@@ -68,7 +68,7 @@ def unpacked(data, dtype):
 
 
 def without_nan_bits(values, dtype):
-    """All NaN of a sign as one of them."""
+    """Replaces all NaN of a sign by one of them."""
     mantissa, ieee, only = LAYOUTS[dtype]
     if only is not None:
         return list(values)
@@ -79,7 +79,7 @@ def without_nan_bits(values, dtype):
 
 
 def with_one_nan(values, dtype):
-    """All NaN as one: torch drops their signs."""
+    """Replaces all NaN by one, because torch drops their signs."""
     if LAYOUTS[dtype][2] is not None:
         return list(values)
     nan = 2**BITS[dtype] - 1
@@ -112,7 +112,7 @@ def by_torch(values, source, target):
 class Cast(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """The command's answers for all pairs: one run for each target, on a file with a tensor of each other type."""
+        """Returns the command's answers for all pairs. One run per target casts a file with a tensor of each other type."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_cast_"))
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.given = {dtype: patterns(dtype) for dtype in BITS}
@@ -165,7 +165,7 @@ class Cast(unittest.TestCase):
 
 
 class Chosen(unittest.TestCase):
-    """Which tensors are converted, and where they go."""
+    """Which tensors are converted, and where the output is written."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_cast_"))
@@ -183,7 +183,7 @@ class Chosen(unittest.TestCase):
 
     def test_floats_only(self):
         result = run("cast", self.path, self.out, "--to", "BF16")
-        self.assertEqual((result.returncode, result.stderr), (0, b"safetensors: note: of F4, F6 or C64, and left as it is: 1 tensor\n"))
+        self.assertEqual((result.returncode, result.stderr), (0, b"safetensors: note: F4, F6 and C64 are not converted: 1 tensor\n"))
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "BF16", "v": "BF16", "q": "F4", "e": "BF16"})
         self.assertEqual(run("cat", self.out, "w").stdout, bytes.fromhex("803f20c04a71"))
         self.assertEqual(run("cat", self.out, "i").stdout, struct.pack("<q", -5))

@@ -1,4 +1,4 @@
-"""`safetensors convert` and `safetensors hash`: there and back over the whole corpus, digests, and what is refused.
+"""Tests `safetensors convert`, there and back over the whole corpus, and `safetensors hash`.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -53,7 +53,7 @@ class Convert(Case):
             self.assertEqual(self.content("a.safetensors"), (WORKED / "worked_two_tensors.safetensors").read_bytes())
 
     def test_there_and_back_is_the_same_file(self):
-        """Every file of the corpus that is as the reference's writer spells it; the others become such a file first."""
+        """Converts every file of the corpus, in the form that the reference's writer produces."""
         same = plain = refused = 0
         for path in sorted([*(CORPUS / "files").iterdir(), *(CORPUS / "writer").glob("*.safetensors")]):
             if path.stat().st_size > 200_000 or run("show", str(path), "--json").returncode != 0:

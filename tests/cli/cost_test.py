@@ -1,4 +1,4 @@
-"""Twice the input is at most about twice the work and the memory of the command, as counted by count_work.c.
+"""Doubling the input at most doubles the work and the memory of the command. count_work.c counts them.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -1,7 +1,6 @@
-// Counts what a process does: bytes moved and compared, the most memory that was allocated at once, and bytes read from
-// files by position.
+// Counts bytes moved and compared, peak memory, and bytes read from files by position.
 //
-// Loaded before the C library by cost_test.py, so that cost is a number that is the same in every run, and no time.
+// cost_test.py loads this before the C library. Unlike time, the counts are the same in every run.
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-"""`safetensors cat` and `extract`: the bytes, the .npy files, slices as text, and what is refused.
+"""Tests `safetensors cat` and `extract`: bytes, .npy files, slices, and rejected arguments.
 
 SPDX-License-Identifier: Apache-2.0
 """

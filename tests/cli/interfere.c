@@ -1,22 +1,21 @@
-// Does what others may do while the command runs, as ST_INTERFERENCE says:
-//   reads    a byte of the data that is read by position from *.safetensors is another one, as from a damaged disk
-//   index    where a new *.index.json is going to appear, there is one of somebody else's
-//   shard    where the second *.safetensors is going to appear, likewise
-//   signal   SIGINT comes as soon as the second *.safetensors has appeared
-//   shard+signal  both: it comes when the second one could not appear
-//   names    no file is made without a name, as on NFS
-//   time     the monotonic clock is a fifth of a second later each time it is read
-//   threads  no thread can be begun
-//   defect   the library opens no file, for a defect of its own
+// Disturbs the command. ST_INTERFERENCE says how:
+//   reads    data read by position from *.safetensors has a wrong byte, as from a damaged disk
+//   index    another process creates the new *.index.json first
+//   shard    another process creates the second *.safetensors first
+//   signal   SIGINT arrives as soon as the second *.safetensors has appeared
+//   shard+signal  SIGINT arrives when another process has created the second *.safetensors
+//   names    O_TMPFILE is not supported, as on NFS
+//   time     the monotonic clock advances by a fifth of a second at each reading
+//   threads  no thread can be started
+//   defect   OpenSSL computes no digest
 //
-// Loaded before the C library and libsafetensors.
+// Loaded before the C library and OpenSSL.
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <safetensors/safetensors.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,11 +121,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
   return asked_for("threads") ? EAGAIN : next(thread, attributes, run, argument);
 }
 
-st_status st_open(const char *path, const st_open_options *options, st_file **out, st_error *err) {
-  static st_status (*next)(const char *, const st_open_options *, st_file **, st_error *);
-  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "st_open");
-  if (!asked_for("defect")) return next(path, options, out, err);
-  *out = NULL;
-  if (err != NULL) snprintf(err->message, sizeof err->message, "two and two are five");
-  return ST_ERR_INTERNAL;
+int EVP_DigestInit_ex(void *context, const void *algorithm, void *engine) {
+  static int (*next)(void *, const void *, void *);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "EVP_DigestInit_ex");
+  return asked_for("defect") ? 0 : next(context, algorithm, engine);
 }

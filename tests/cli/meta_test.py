@@ -1,4 +1,4 @@
-"""`safetensors meta`: listing, getting, setting and removing, and that the tensors stay what they were.
+"""Tests `safetensors meta`: list, get, set and remove. The bytes of tensors never change.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -94,7 +94,7 @@ class Meta(unittest.TestCase):
         self.path.chmod(0o444)
         result = run_as_nobody("meta", str(self.path), "set", "a=1")
         self.assertEqual(result.returncode, 3)
-        message = result.stderr.splitlines()[0]  # gcov adds that it cannot write its counts either
+        message = result.stderr.splitlines()[0]  # gcov adds a message that it cannot write its counts
         self.assertIn(b"Permission denied", message)
         self.assertNotIn(b"again", message)
         self.assertEqual(self.listed(), {})
@@ -109,7 +109,7 @@ class Meta(unittest.TestCase):
             for change in (["set", "a=1"], ["rm", "a"]):
                 result = run("meta", str(path), *change)
                 self.assertEqual((result.returncode, result.stderr.decode()),
-                                 (2, f"safetensors: {path}: set and rm change one file: name one of the model's\n"))
+                                 (2, f"safetensors: {path}: set and rm change one file; name one of the model's files\n"))
         self.path.unlink()
         for change in (["set", "a=1"], ["rm", "a"]):
             self.assertEqual(run("meta", str(index), *change).returncode, 3)

@@ -1,4 +1,4 @@
-// The matcher for systems without fnmatch(), beside the fnmatch() of this one.
+// The command's shell patterns, compared with the system's fnmatch().
 // SPDX-License-Identifier: Apache-2.0
 #include "pattern.hpp"
 
@@ -12,7 +12,7 @@
 namespace cli {
 namespace {
 
-// "[", "[:" and the like are made whole only: where they are not closed, systems differ.
+// "[:" and its like are always closed, because systems differ where they are not.
 constexpr std::array<const char*, 19> kParts{"[",     "]",  "[", "]",        "[:alpha:]", "[:digit:]", "[=a=]",
                                              "[.b.]", "-",  "!", "^",        "*",         "?",         "a",
                                              "b",     "\\", "/", "\xC3\xA9", "0"};
@@ -39,7 +39,7 @@ TEST(Matches, AsFnmatchDoes) {
   EXPECT_GT(fitting, 1000);
 }
 
-// They made it run on behind the pattern's end, or for ever.
+// These once read past the pattern's end, or never returned.
 TEST(Matches, AlsoPatternsWhoseBracketsAreHalfANameOfAClass) {
   EXPECT_TRUE(matches("x[x[:]", "x["));
   EXPECT_FALSE(matches("x[x[:]", "xy"));

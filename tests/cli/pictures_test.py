@@ -1,4 +1,4 @@
-"""`show --tree`, `--sort` and `--map`; and the pages that are made from the parser.
+"""Tests `show --tree`, `--sort` and `--map`, and the generated manual pages and completions.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -24,7 +24,7 @@ LAYERS = [("embed.weight", "F16", [10, 4], 80)] + [
 
 
 def terminal_output(arguments, columns, **environment):
-    """What the command writes to a terminal of this width."""
+    """Returns the output on a terminal of this width."""
     parent, child = open_terminal()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     environment = {**{k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}, "TERM": "xterm", **environment}

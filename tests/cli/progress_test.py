@@ -1,6 +1,6 @@
-"""The progress bar: on a terminal alone, after half a second, never wider than the terminal, and gone in the end.
+"""Tests the progress bar: only on a terminal, after half a second, never wider than the terminal, and erased at the end.
 
-A bar depends on the clock, which interfere.c moves on by a fifth of a second whenever it is read.
+interfere.c advances the clock by a fifth of a second at each reading.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -17,7 +17,7 @@ import unittest
 
 from sample import COMMAND, file_bytes, interfered, needs_interference, open_terminal, read_terminal
 
-BYTES = 40 << 20  # ten blocks of what is read at once
+BYTES = 40 << 20  # ten blocks
 ERASE = "\r\x1b[K"
 FULL = re.compile(r"hashing \[(=*)( *)\] +(\d+)% (\S+) MB of 41\.9 MB, (\S+) MB/s, (\d+) s left")
 NO_BAR = re.compile(r"hashing +(\d+)% \S+ MB of 41\.9 MB, \S+ MB/s, \d+ s left")
@@ -37,7 +37,7 @@ class ProgressBar(unittest.TestCase):
         cls.small.write_bytes(file_bytes([("a", "U8", [1], 1)]))
 
     def run_on_terminal(self, columns, *arguments):
-        """What the terminal is sent on standard error, and what is in the pipe that is standard output."""
+        """Returns the terminal's standard error and the pipe's standard output."""
         environment = {name: value for name, value in interfered("time").items() if name != "COLUMNS"}
         controller, terminal = open_terminal()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -53,7 +53,7 @@ class ProgressBar(unittest.TestCase):
         return self.run_on_terminal(columns, "hash", model)
 
     def frames(self, columns):
-        """The lines that were drawn over each other. The last thing drawn erases them."""
+        """Returns the lines drawn over each other. The last output erases them."""
         drawn, printed = self.hash(columns, self.model)
         self.assertRegex(printed, rb"\A[0-9a-f]{64}  [^\n]+\n\Z")
         self.assertTrue(drawn.endswith(ERASE), drawn)

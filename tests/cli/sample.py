@@ -1,4 +1,4 @@
-"""Small safetensors files, spelled byte by byte, for the tests of the command.
+"""Small safetensors files, byte by byte, and ways to run the command.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,12 +19,12 @@ needs_interference = unittest.skipUnless(INTERFERE, "interfere is not built here
 
 
 def interfered(what):
-    """The environment in which others do what interfere.c says."""
+    """Returns the environment for a disturbance of interfere.c."""
     return {**os.environ, "LD_PRELOAD": INTERFERE, "ST_INTERFERENCE": what}
 
 
 def file_bytes(tensors, metadata=None, data=None):
-    """tensors: (name, dtype, shape, bytes of data), in the order of the data."""
+    """tensors: (name, dtype, shape, bytes of data), in data order."""
     header, end = {}, 0
     if metadata is not None:
         header["__metadata__"] = metadata
@@ -44,7 +44,7 @@ def run(*arguments, **options):
 
 
 def open_terminal():
-    """Both sides of a pseudoterminal, the controlling one first. Skips the test if the system has none to give."""
+    """Returns both sides of a pseudoterminal, the controlling one first. Skips the test if the system has none."""
     try:
         return os.openpty()
     except OSError as error:
@@ -52,12 +52,12 @@ def open_terminal():
 
 
 def read_terminal(controller):
-    """All that is written to the other side of a pseudoterminal until nobody has it open any more. Closes this side."""
+    """Returns all output to the other side of a pseudoterminal until it is closed. Closes this side."""
     written = b""
     while True:
         try:
             piece = os.read(controller, 65536)
-        except OSError:  # how Linux says that the other side has closed
+        except OSError:  # on Linux: the other side is closed
             piece = b""
         if not piece:
             os.close(controller)
@@ -66,13 +66,9 @@ def read_terminal(controller):
 
 
 def run_as_nobody(*arguments):
-    """Needs root. The command and its library are copied: others may not enter the folder they were built in."""
+    """Runs a copy of the command as another user, who may not enter the build directory. Needs root."""
     with tempfile.TemporaryDirectory(prefix="safetensors_nobody_") as folder:
         os.chmod(folder, 0o755)
         command = shutil.copy(COMMAND, folder)
-        needed = subprocess.run(["ldd", COMMAND], capture_output=True, text=True, check=True).stdout
-        for line in needed.splitlines():
-            if "libsafetensors" in line:
-                shutil.copy(line.split("=>")[1].split()[0], folder)
         return subprocess.run([command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-                              env={**os.environ, "LD_LIBRARY_PATH": folder}, user=NOBODY, group=NOBODY, extra_groups=[])
+                              user=NOBODY, group=NOBODY, extra_groups=[])

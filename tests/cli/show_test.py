@@ -1,4 +1,4 @@
-"""`safetensors show`: what it prints, what it answers to the shell, and what it never lets through to a terminal.
+"""Tests `safetensors show`: its output, its exit codes, and the escapes on a terminal.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -45,7 +45,7 @@ class Case(unittest.TestCase):
         return result.stdout.decode()
 
     def fault(self, code, *arguments, **options):
-        """Runs the command, which has to end with `code`, one line of error and nothing else. Returns the line."""
+        """Runs the command and expects this code and one line on standard error. Returns the line."""
         result = run(*arguments, **options)
         line = result.stderr.decode()
         self.assertEqual(result.returncode, code, line)
@@ -195,7 +195,15 @@ class Shell(Case):
             line = self.fault(1, "show", self.file(content, "bad.safetensors"))
             for word in ["bad.safetensors': ", *words]:
                 self.assertIn(word, line)
-            self.assertLessEqual(len(re.findall(r"byte 9\b", line)), 1)  # the place is not said twice
+            self.assertLessEqual(len(re.findall(r"byte 9\b", line)), 1)  # the offset occurs once
+
+    def test_a_truncated_file_is_told_its_sizes_once(self):
+        path = self.file(SMALL[:-1])
+        self.assertEqual(self.fault(1, "show", path), f"safetensors: {path}: truncated download? the file has "
+                         f"{len(SMALL) - 1} of {len(SMALL)} bytes (ST_ERR_COVERAGE)\n")
+        whole = file_bytes([("a", "U8", [5000], 5000)])
+        path = self.file(whole[:-1000])
+        self.assertIn(f" ({len(whole) - 1000} of {len(whole)} bytes) (ST_ERR_COVERAGE)", self.fault(1, "show", path))
 
     def test_files_that_cannot_be_read_are_3(self):
         os.mkfifo(self.folder / "pipe")
@@ -279,7 +287,7 @@ class Shell(Case):
 
 
 class Terminal(Case):
-    """What a person sees: the same as in a pipe, and nothing that a terminal would obey."""
+    """The output on a terminal equals the output in a pipe, and has no control sequences."""
 
     def on_a_terminal(self, *arguments):
         controller, terminal = open_terminal()

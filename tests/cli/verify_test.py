@@ -1,4 +1,4 @@
-"""`verify`, `diff` and `stats`: what they print and how they end.
+"""Tests the output and exit codes of `verify`, `diff` and `stats`.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -43,7 +43,7 @@ class Case(unittest.TestCase):
 
 class Verify(Case):
     def test_the_exit_code_is_that_of_opening(self):
-        """Every file of the corpus: one that can be opened has no error, and any other has the error of opening it first."""
+        """For every file of the corpus, the first error is the error of opening it."""
         refused = 0
         for path in sorted([*CORPUS.iterdir(), *(CORPUS.parent / "bintensors").iterdir()]):
             if path.stat().st_size > 500_000:
@@ -130,7 +130,7 @@ class Verify(Case):
         self.assertIn("more than 1000 findings", lines[-1])
 
     def test_notes_hide_no_error(self):
-        """Of its metadata key each value but the last is a note, and its tensor is in the other shard, too."""
+        """A file with 1499 notes about a metadata key, and one error: its tensor is also in the other shard."""
         pairs = b"\1\xfb" + (1500).to_bytes(2, "little") + b"\1k\1v" * 1500
         self.file("m/model-00001-of-00002.safetensors", [("x", "U8", [1], 1)])
         self.write("m/model-00002-of-00002.safetensors", pairs + b"\1\1x\1\1\1\0\1", 1)
@@ -159,7 +159,7 @@ class Verify(Case):
         digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
         sums = self.folder / "SHA256SUMS"
         for text, code, words in [(f"{digest}  w.safetensors\n", 0, "valid"), (f"{digest.upper()} *w.safetensors\n", 0, "valid"),
-                                  (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, not 000"),
+                                  (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, expected 000"),
                                   (f"{digest}  other.safetensors\n", 1, "is not listed in")]:
             sums.write_text(text)
             self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
@@ -208,7 +208,7 @@ class Diff(Case):
                          ["~ metadata k: 1 -> 1 | 2", "~ metadata other: 1 -> 2"])
         result = run("merge", self.path("b"), self.path("one.safetensors"))
         self.assertEqual(result.stderr.decode(),
-                         "safetensors: note: metadata for k is not the same in all shards, the first value is kept\n")
+                         "safetensors: note: shards have different values for metadata key k; the first one is kept\n")
         self.assertEqual(json.loads(run("meta", self.path("one.safetensors"), "--json").stdout), {"k": "1", "same": "s", "other": "2"})
 
     def test_a_filter_that_no_name_fits(self):
@@ -217,7 +217,7 @@ class Diff(Case):
         for arguments in (("diff", path, path), ("stats", path), ("cast", path, self.path("o.safetensors"), "--to", "f16")):
             result = run(*arguments, "--filter", "x*")
             self.assertEqual((result.returncode, result.stdout), (2, b""), arguments)
-            self.assertIn(b"no tensor's name fits --filter", result.stderr)
+            self.assertIn(b"no tensor matches --filter", result.stderr)
         self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
         self.ends(5, "diff", path, other, "--filter", "v")
 
@@ -264,7 +264,7 @@ class Stats(Case):
         self.assertAlmostEqual(rows[0]["mean"], 3 / 6)
 
     def test_every_small_float(self):
-        """All patterns of the types of 8 and 16 bits, beside what the casts to F64 hold."""
+        """Compares all values of 8 and 16 bits with their casts to F64."""
         for dtype, bits in [("F8_E4M3", 8), ("F8_E5M2", 8), ("F8_E4M3FNUZ", 8), ("F8_E5M2FNUZ", 8), ("F8_E8M0", 8), ("F16", 16), ("BF16", 16)]:
             data = b"".join(i.to_bytes(bits // 8, "little") for i in range(2**bits))
             path = self.file(f"{dtype}.safetensors", [("w", dtype, [2**bits], len(data))], None, data)
@@ -274,7 +274,7 @@ class Stats(Case):
             row = self.rows(path)[0]
             self.assertEqual((row["min"], row["max"], row["zeros"]), (min(finite), max(finite), sum(x == 0 for x in wide)), dtype)
             self.assertEqual((row["nan"], row["infinite"]), (sum(map(math.isnan, wide)), sum(map(math.isinf, wide))), dtype)
-            if dtype != "BF16":  # whose sum of both signs cancels
+            if dtype != "BF16":  # its positive and negative values cancel
                 self.assertAlmostEqual(row["mean"], math.fsum(finite) / len(finite), 6)
 
     def test_integers_are_exact(self):

@@ -1,4 +1,4 @@
-"""The command on Windows, where its own code differs: arguments, standard output, paths, files that it makes.
+"""Tests the parts of the command that are specific to Windows: arguments, standard output, paths, new files.
 
 usage: windows_command.py WINE COMMAND
 
@@ -16,7 +16,7 @@ import unittest
 
 WINE, COMMAND = sys.argv[1:3]
 USAGE, UNREADABLE = 2, 3
-DATA = bytes(range(256))  # with what a text stream would change: 10, 13, 26
+DATA = bytes(range(256))  # a text stream would change 10, 13 and 26
 HEADER = b'{"w":{"dtype":"U8","shape":[256],"data_offsets":[0,256]}}'
 MODEL = len(HEADER).to_bytes(8, "little") + HEADER + DATA
 NAME = "\u043c\u043e\u0434\u0435\u043b\u044c \u6a21\u578b \U0001f917.safetensors"
@@ -116,7 +116,7 @@ class Command(unittest.TestCase):
         self.succeeds("merge", "shards", "again.safetensors")
         self.assertEqual((self.folder / "again.safetensors").read_bytes(), (self.folder / "two.safetensors").read_bytes())
         self.assertEqual(self.succeeds("diff", "shards", "two.safetensors"), b"")
-        self.fails(UNREADABLE, "exists already", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
+        self.fails(UNREADABLE, "already exists", "split", "two.safetensors", "shards", "--max-size", "256", "--name", NAME[:6])
 
     def test_ctrl_c_leaves_no_shard(self):
         """The first shard is done at once, the second takes a while."""

@@ -1,19 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parser.hpp"
+#include "arguments.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
-#include "whole_number.hpp"
+#include "text.hpp"
 
 namespace cli {
 namespace {
 
-// Texts that the function changes, or whose fault it returns.
+struct Unit {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array<Unit, 10> kUnits{{{"", 1},
+                                       {"B", 1},
+                                       {"KB", 1000},
+                                       {"MB", 1'000'000},
+                                       {"GB", 1'000'000'000},
+                                       {"TB", 1'000'000'000'000},
+                                       {"KIB", 1ULL << 10},
+                                       {"MIB", 1ULL << 20},
+                                       {"GIB", 1ULL << 30},
+                                       {"TIB", 1ULL << 40}}};
+
+std::uint64_t bytes_of(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return 0;
+  std::string name(end, text.data() + text.size());
+  name.erase(0, name.find_first_not_of(' '));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  const auto unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == name; });
+  return unit == kUnits.end() || value > UINT64_MAX / unit->bytes ? 0 : value * unit->bytes;
+}
+
+// The next two check the text of an option. They return what is wrong with it, or rewrite it and return nothing.
+
+// Writes the number without leading zeros. The parser's own checks use floating point, print limits of 309 digits, and
+// read 010 as 8.
+std::string to_whole_number(std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return formatted("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
+  }
+  text = std::to_string(value);
+  return {};
+}
+
+std::string to_bytes(std::string& text) {
+  const std::uint64_t bytes = bytes_of(text);
+  if (bytes == 0) return formatted("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
+  text = std::to_string(bytes);
+  return {};
+}
+
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
-// Goes first of all that is done to a value: the last transform() of an option is the first to run.
+// Runs before every other check of the value: the last transform() of an option is the first to run.
 CLI::Option* unmarked(CLI::Option* option) {
   return option->transform(checked_by([](std::string& value) {
     unmark(value);
@@ -73,7 +123,7 @@ Option Command::add_option(const char* name, std::vector<std::string>& values, c
   return Option(unmarked(command_->add_option(name, values, what)));
 }
 
-// An option of the parser that takes several values takes all the words that follow.
+// CLI11's options that take a vector are greedy, so this one takes one value at a time.
 Option Command::add_repeated(const char* name, std::vector<std::string>& values, const char* what) {
   const auto add = [&values](std::string value) {
     unmark(value);
