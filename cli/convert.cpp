@@ -1,14 +1,14 @@
-// `safetensors convert A B`: the same tensors and metadata in the other format.
+// `safetensors convert A B`: writes the same tensors and metadata in another format.
 //
-// The library's writer does the work: it refuses what the format cannot hold before it touches B, copies the bytes
-// inside the kernel where that is possible, and B appears whole or not at all.
+// The library's writer rejects what the format cannot hold before it touches B, copies the bytes inside the kernel if
+// possible, and writes atomically. cli/import reads the formats of other programs.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "import/import.hpp"
 #include "inputs.hpp"
-#include "legacy/conversion.hpp"
 #include "model_names.hpp"
 #include "progress.hpp"
 #include "system.hpp"
@@ -36,8 +36,8 @@ struct ConvertOptions {
 st_format format_of(const ConvertOptions& options) {
   const auto format = format_of_extension(options.format.empty() ? options.into : "B." + options.format);
   if (format) return *format;
-  throw Failure{kUsage,
-                shown(options.into, 1000) + ": not .safetensors, .bt or .bintensors: say which format with --to"};
+  throw Failure{kUsage, shown(options.into, 1000) +
+                            ": the extension is not .safetensors, .bt or .bintensors: choose a format with --to"};
 }
 
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
@@ -54,18 +54,19 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
 }
 
 void run(const ConvertOptions& options) {
-  const bool is_index = legacy::is_legacy_index(options.from);
+  const bool is_index = importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index) write.format = format_of(options);
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   std::string at = options.from;
   try {
-    if (is_index && options.format == "bintensors") throw Failure{kUsage, "--to bintensors: shards become safetensors"};
-    if (is_index) return legacy::convert_index({options.from, options.into, write, options.keep_shared});
-    if (legacy::is_legacy(options.from)) {
+    if (is_index && options.format == "bintensors")
+      throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
+    if (is_index) return importer::import_index({options.from, options.into, write, options.keep_shared});
+    if (importer::is_importable(options.from)) {
       at = options.into == "-" ? "/dev/stdout" : options.into;
       check_output(at, Inputs({options.from}), /*is_model=*/true);
-      legacy::convert_file({options.from, at, write, options.keep_shared});
+      importer::import_file({options.from, at, write, options.keep_shared});
       return;
     }
     const safetensors::SafeOpen file(options.from);
@@ -87,14 +88,14 @@ void add_convert(Command& app) {
       .required();
   command
       .add_option("B", options->into,
-                  "What to write: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
+                  "The output: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
       .required();
-  command.add_option("--to", options->format, "The format, whatever B is called")
+  command.add_option("--to", options->format, "The output format (default: by the extension of B)")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
-  command.add_flag("--no-replace", options->no_replace, "An existing B is an error");
+  command.add_flag("--no-replace", options->no_replace, "Fail if B exists");
   command.add_flag("--keep-shared", options->keep_shared,
-                   "Of a torch file, write also the tensors that share their elements with others");
+                   "For torch files: also write tensors that share elements with others");
   command.footer(kExamples);
   command.on_run([options] { run(*options); });
 }
