@@ -1,7 +1,7 @@
 // `safetensors convert A B`: writes the same tensors and metadata in another format.
 //
-// The library's writer rejects everything that the format cannot hold before it touches B. It copies data in the kernel
-// if possible, and replaces B atomically.
+// The library's writer rejects what the format cannot hold before it touches B, copies the bytes inside the kernel if
+// possible, and writes atomically. cli/import reads the formats of other programs.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "app.hpp"
 #include "arguments.hpp"
 #include "failure.hpp"
-#include "legacy/conversion.hpp"
+#include "import/import.hpp"
 #include "new_model.hpp"
 #include "output.hpp"
 #include "progress.hpp"
@@ -58,19 +58,19 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
 }
 
 void run(const ConvertOptions& options) {
-  const bool is_index = legacy::is_legacy_index(options.from);
+  const bool is_index = importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index) write.format = format_of(options);
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   std::string at = options.from;
   try {
     if (is_index && options.format == "bintensors")
-      throw Failure{kUsage, "--to bintensors: the shards of a converted index are always safetensors"};
-    if (is_index) return legacy::convert_index({options.from, options.into, write, options.keep_shared});
-    if (legacy::is_legacy(options.from)) {
+      throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
+    if (is_index) return importer::import_index({options.from, options.into, write, options.keep_shared});
+    if (importer::is_importable(options.from)) {
       at = options.into == "-" ? "/dev/stdout" : options.into;
       check_output(at, Inputs({options.from}), /*is_model=*/true);
-      legacy::convert_file({options.from, at, write, options.keep_shared});
+      importer::import_file({options.from, at, write, options.keep_shared});
       return;
     }
     const safetensors::SafeOpen file(options.from);
@@ -94,9 +94,9 @@ void add_convert(Command& app) {
       .required();
   command
       .add_option("B", options->into,
-                  "The output: .safetensors, .bt or .bintensors; - for standard output; a folder for torch shards")
+                  "The output: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
       .required();
-  command.add_option("--to", options->format, "The format of B; by default its extension decides")
+  command.add_option("--to", options->format, "The format of B (default: by the extension of B)")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
   command.add_flag("--no-replace", options->no_replace, "Fail if B exists");

@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "legacy/legacy.hpp"
-#include "legacy/refusal.hpp"
-#include "legacy/storage_reader.hpp"
+#include "import/error.hpp"
+#include "import/formats.hpp"
+#include "import/storage.hpp"
 
 namespace {
 
-using namespace cli::legacy;
+using namespace cli::importer;
 
 constexpr std::uint64_t kMostToRead = 1 << 20;
 
@@ -59,10 +59,10 @@ void check(std::string file) {
     if (is_zip) check_directory(copy);
     for (const Tensor& tensor : checkpoint.tensors) check_tensor(checkpoint, tensor);
     check_growth(checkpoint);
-  } catch (const Refusal& refusal) {
+  } catch (const ImportError& error) {
     // In a packed entry it points into what that unpacks to.
-    require(refusal.offset <= size || refusal.offset == kNowhere || is_zip, "a refusal points into the file");
-    require(!refusal.message.empty(), "a refusal has words");
+    require(error.offset <= size || error.offset == kNoOffset || is_zip, "an error points into the file");
+    require(!error.message.empty(), "an error has a message");
   }
 }
 

@@ -3,18 +3,18 @@
 // Whatever is accepted is checked again here: every value refers to values that exist, and every tensor lies in its
 // storage. Whatever is refused must be explained by one place and one line.
 // SPDX-License-Identifier: Apache-2.0
-#include "legacy/pickle.hpp"
+#include "import/pickle.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "legacy/refusal.hpp"
-#include "legacy/torch.hpp"
+#include "import/error.hpp"
+#include "import/torch_tensors.hpp"
 
 namespace {
 
-using namespace cli::legacy;
+using namespace cli::importer;
 
 __extension__ using Wide = unsigned __int128;
 
@@ -79,9 +79,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
         },
         checkpoint);
     for (const Tensor& tensor : checkpoint.tensors) check_tensor(tensor, checkpoint.storages[tensor.storage]);
-  } catch (const Refusal& refusal) {
-    require(refusal.offset <= size || refusal.offset == kNowhere, "a refusal points into the pickle");
-    require(!refusal.message.empty(), "a refusal has words");
+  } catch (const ImportError& error) {
+    require(error.offset <= size || error.offset == kNoOffset, "an error points into the pickle");
+    require(!error.message.empty(), "an error has a message");
   }
   return 0;
 }

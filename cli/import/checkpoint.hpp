@@ -1,0 +1,81 @@
+// The contents of a checkpoint in any format: tensors, the storages that hold their elements, metadata.
+//
+// Storages stay in the file. A tensor is a view of a storage as in torch: it has strides, and several tensors may view
+// the same storage.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <safetensors/safetensors.h>
+
+#include "input.hpp"
+
+namespace cli::importer {
+
+constexpr std::size_t kMostTensors = 1'000'000;  // no header has room for more
+
+struct Storage {
+  std::string name;          // for messages
+  std::uint64_t begin = 0;   // in the input
+  std::uint64_t packed = 0;  // bytes in the input; differs from `bytes` only if deflated
+  std::uint64_t bytes = 0;
+  bool deflated = false;
+  std::optional<std::uint32_t> crc;  // of all its bytes
+};
+
+struct Tensor {
+  std::string name;
+  st_dtype dtype = ST_DTYPE_UNKNOWN;
+  unsigned element = 0;  // in bytes; in torch's F4, two values are one element
+  std::vector<std::uint64_t> shape;
+  std::vector<std::uint64_t> strides;  // in elements
+  std::uint64_t bytes = 0;             // of all elements
+  std::size_t storage = 0;
+  std::uint64_t begin = 0;  // offset of the first element in the storage
+  std::uint64_t end = 0;    // after the last element
+};
+
+struct Checkpoint {
+  std::unique_ptr<const Input> input;
+  std::vector<Storage> storages;
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  std::uint64_t left_out = 0;  // values that are not tensors
+  std::string first_left_out;
+};
+
+// Sets bytes, begin and end of a tensor whose other members are set. first: the index of its first element in the
+// storage. Throws an ImportError for the offset `at` if the tensor exceeds the storage or its size overflows.
+void place(Tensor& tensor, std::uint64_t first, const Storage& storage, std::uint64_t at);
+
+bool is_contiguous(const Tensor& tensor);
+
+std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape);
+
+// Rejects two tensors with the same name, which nested dictionaries can produce.
+void check_names(const Checkpoint& checkpoint);
+
+// Rejects a file whose tensors, or unpacked storages, are so much larger than the file that it must be meant to fill
+// the disk.
+void check_growth(const Checkpoint& checkpoint);
+
+struct Dropped {
+  std::set<std::string> names;
+  std::uint64_t views = 0;  // dropped tensors with other elements or another shape than the kept one
+  std::string first_view;
+};
+
+// Keeps one of several tensors that share elements, since safetensors cannot express sharing. Metadata maps each
+// dropped name to the kept one. As in the reference's converter, the kept one is the first by name that covers the
+// whole storage. A tensor that repeats elements never counts as the whole storage, because elements would be lost.
+// Throws an ImportError if no tensor covers the storage.
+Dropped drop_shared(Checkpoint& checkpoint);
+
+}  // namespace cli::importer

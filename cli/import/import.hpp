@@ -1,0 +1,41 @@
+// `safetensors convert` for files of other programs: torch's .pt, .bin, .pth and .ckpt, numpy's .npz and .npy, GGUF.
+//
+// Reading a checkpoint never executes any part of it. The first bytes of a file decide its format.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <safetensors/safetensors.h>
+
+namespace cli::importer {
+
+struct Import {
+  std::string from;
+  std::string into;
+  st_write_options write = ST_INIT(st_write_options);
+  bool keep_shared = false;
+};
+
+// Returns whether the file has one of these formats. Returns false if it cannot be read: the library reports that.
+bool is_importable(const std::string& path);
+
+// Returns whether the path is an index with at least one shard in one of these formats.
+bool is_importable_index(const std::string& path);
+
+struct Imported {
+  std::vector<std::string> names;
+  std::set<std::string> dropped;  // tensors that share their elements with a written one
+  std::uint64_t bytes = 0;
+};
+
+// Converts one file, and prints on standard error what it leaves out. Throws a Failure.
+Imported import_file(const Import& request);
+
+// Converts every shard of an index, and then writes the new index. `into` is a directory or the new index's path.
+void import_index(const Import& request);
+
+}  // namespace cli::importer

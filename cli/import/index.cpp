@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "error.hpp"
+#include "import.hpp"
+#include "input.hpp"
+#include "output.hpp"
+
+namespace cli::importer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;  // sorted: ordered_json would search each name from the first
+
+constexpr std::string_view kIndex = ".index.json";
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::uint64_t kLongestIndex = 100'000'000;
+constexpr int kDeepest = 100;  // dump() is recursive
+
+void check_readable(const std::string& path) {
+  try {
+    Input{path};
+  } catch (const ImportError& error) {
+    throw failure_in(path, error);
+  }
+}
+
+std::string read_text(const std::string& path) {
+  try {
+    const Input file(path);
+    if (file.size() > kLongestIndex) fail(kNoOffset, "index of {} bytes (limit: {})", file.size(), kLongestIndex);
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, text.data(), text.size());
+    return text;
+  } catch (const ImportError& error) {
+    throw failure_in(path, error);
+  }
+}
+
+// Rejects deep nesting, and keys that occur twice in an object: nlohmann_json would silently keep the last value.
+class Check {
+ public:
+  explicit Check(const std::string& path) : path_(path) {}
+
+  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
+    if (depth > kDeepest) {
+      throw Failure{kBadFile, formatted("{}: arrays and objects are nested deeper than {}", path_, kDeepest)};
+    }
+    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys_.pop_back();
+    if (event == Json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second) {
+      throw Failure{kBadFile, formatted("{}: key '{}' occurs twice", path_, value.get<std::string>())};
+    }
+    return true;
+  }
+
+ private:
+  const std::string& path_;
+  std::vector<std::set<std::string>> keys_;  // of the objects around the current value
+};
+
+// Returns null if the file is not an index.
+Json read_index(const std::string& path) {
+  Check check(path);
+  const auto callback = [&](int depth, Json::parse_event_t event, const Json& value) {
+    return check(depth, event, value);
+  };
+  Json index = Json::parse(read_text(path), callback, /*allow_exceptions=*/false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return nullptr;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string()) return nullptr;
+  }
+  return index;
+}
+
+// Returns the names of the shards.
+std::set<std::string> files_of(const Json& index) {
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
+  return files;
+}
+
+// Renames a shard like the reference's converter: pytorch_model-00001-of-00002.bin becomes
+// model-00001-of-00002.safetensors.
+std::string written_name(const std::string& file) {
+  constexpr std::string_view kOld = "pytorch_model";
+  std::string name = fs::path(file).stem().string() + std::string(kExtension);
+  const std::size_t at = name.find(kOld);
+  if (at != name.npos) name.replace(at, kOld.size(), "model");
+  return name;
+}
+
+struct Target {
+  fs::path folder;
+  fs::path index;
+};
+
+Target target_of(const Import& request) {
+  const std::string& into = request.into;
+  if (into.ends_with(kIndex)) return {fs::path(into).parent_path(), into};
+  if (into == "-" || into.ends_with(kExtension)) {
+    throw Failure{kUsage, into + ": A has several files, so B must be a folder or end in .index.json"};
+  }
+  std::string name = fs::path(request.from).filename().string();
+  name.resize(name.size() - kIndex.size());
+  return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+class Shards {
+ public:
+  explicit Shards(const Import& request)
+      : request_(request), index_(read_index(request.from)), source_(fs::path(request.from).parent_path()) {}
+
+  void convert();
+
+ private:
+  std::vector<std::string> paths() const;
+  void check(const Target& target) const;
+  std::vector<std::string> new_names(const Target& target) const;
+  bool is_new(const std::string& name) const;
+  void make(const std::string& name, const std::function<void()>& write) const;
+  void convert_shard(const std::string& file, const Target& target);
+  void check_listed(const std::string& file, const Imported& written) const;
+  void write_index(const fs::path& path);
+
+  const Import& request_;
+  Json index_;
+  fs::path source_;
+  std::map<std::string, std::string> places_;  // by tensor
+  std::uint64_t bytes_ = 0;
+  std::vector<std::string> new_names_;
+  std::unique_ptr<NewFiles> new_files_;
+};
+
+std::vector<std::string> Shards::paths() const {
+  std::vector<std::string> paths{request_.from};
+  for (const std::string& file : files_of(index_)) paths.push_back((source_ / file).string());
+  return paths;
+}
+
+// Runs before anything is written.
+void Shards::check(const Target& target) const {
+  const Inputs inputs(paths());
+  std::set<fs::path> outputs{target.index};
+  for (const std::string& file : files_of(index_)) {
+    if (file.empty() || fs::path(file).filename() != file || file.find('\0') != file.npos) {
+      throw Failure{kBadFile, formatted("{}: shard '{}' is not in the same folder", request_.from, file)};
+    }
+    check_readable((source_ / file).string());
+    if (!outputs.insert(target.folder / written_name(file)).second) {
+      throw Failure{kBadFile, formatted("{}: two shards would be named {}", request_.from, written_name(file))};
+    }
+  }
+  for (const fs::path& path : outputs) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    if (inputs.contain(path.string())) throw Failure{kUsage, path.string() + ": is also an input"};
+    if ((request_.write.flags & ST_WRITE_NO_REPLACE) != 0) {
+      throw Failure{kUnreadable, path.string() + ": " + std::strerror(EEXIST)};
+    }
+  }
+}
+
+void Shards::check_listed(const std::string& file, const Imported& written) const {
+  const std::set<std::string> names(written.names.begin(), written.names.end());
+  for (const auto& [tensor, shard] : index_["weight_map"].items()) {
+    if (shard != file || names.count(tensor) != 0 || written.dropped.count(tensor) != 0) continue;
+    throw Failure{kBadFile, formatted("{}: tensor '{}' is not in {}", request_.from, tensor, file)};
+  }
+}
+
+// Returns the files to create, in writing order. Existing files are not listed: they are replaced, and stay.
+std::vector<std::string> Shards::new_names(const Target& target) const {
+  std::vector<std::string> names;
+  for (const std::string& file : files_of(index_)) names.push_back(written_name(file));
+  names.push_back(target.index.filename().string());
+  std::erase_if(names, [&](const std::string& name) { return is_there(target.folder / name); });
+  return names;
+}
+
+bool Shards::is_new(const std::string& name) const {
+  return std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
+}
+
+void Shards::make(const std::string& name, const std::function<void()>& write) const {
+  is_new(name) ? new_files_->make_next(write) : write();
+}
+
+void Shards::convert_shard(const std::string& file, const Target& target) {
+  Import shard = request_;
+  shard.from = (source_ / file).string();
+  shard.into = (target.folder / written_name(file)).string();
+  if (is_new(written_name(file))) shard.write.flags |= ST_WRITE_NO_REPLACE;
+  Imported written;
+  make(written_name(file), [&] { written = import_file(shard); });
+  check_listed(file, written);
+  bytes_ += written.bytes;
+  for (const std::string& name : written.names) {
+    if (places_.emplace(name, written_name(file)).second) continue;
+    throw Failure{kBadFile, formatted("{}: tensor '{}' is in two shards", request_.from, name)};
+  }
+}
+
+void Shards::write_index(const fs::path& path) {
+  Json map = Json::object();
+  for (const auto& [tensor, file] : index_["weight_map"].items()) {
+    const auto place = places_.find(tensor);
+    if (place != places_.end()) map[tensor] = place->second;
+  }
+  for (const auto& [tensor, file] : places_) {
+    if (!index_["weight_map"].contains(tensor)) map[tensor] = file;
+  }
+  index_["weight_map"] = std::move(map);
+  if (!index_["metadata"].is_object()) index_["metadata"] = Json::object();
+  index_["metadata"]["total_size"] = bytes_;
+  const std::string text = index_.dump(4) + "\n";
+  const Inputs inputs(paths());
+  const std::string name = path.filename().string();
+  OutputFile output(path.string(), inputs, /*replace=*/!is_new(name));
+  output.write(text.data(), text.size());
+  make(name, [&] { output.finish(); });
+}
+
+void Shards::convert() {
+  const Target target = target_of(request_);
+  check(target);
+  const std::string folder = target.folder.empty() ? "." : target.folder.string();
+  new_names_ = new_names(target);
+  new_files_ = std::make_unique<NewFiles>(folder, new_names_);
+  for (const std::string& file : files_of(index_)) convert_shard(file, target);
+  write_index(target.index);
+  new_files_->keep();
+}
+
+}  // namespace
+
+bool is_importable_index(const std::string& path) {
+  std::error_code ignored;
+  if (!path.ends_with(kIndex) || !fs::is_regular_file(path, ignored)) return false;
+  const Json index = read_index(path);
+  if (index.is_null()) return false;
+  const fs::path folder = fs::path(path).parent_path();
+  const std::set<std::string> files = files_of(index);
+  return std::any_of(files.begin(), files.end(),
+                     [&](const std::string& file) { return is_importable((folder / file).string()); });
+}
+
+void import_index(const Import& request) { Shards(request).convert(); }
+
+}  // namespace cli::importer

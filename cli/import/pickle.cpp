@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pickle.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "error.hpp"
+
+namespace cli::importer {
+namespace {
+
+// ---- opcodes ----------------------------------------------------------------------------------------------------------------
+
+namespace op {
+
+constexpr std::uint8_t kMark = '(', kStop = '.', kPop = '0', kPopMark = '1';
+constexpr std::uint8_t kBinFloat = 'G', kInt = 'I', kBinInt = 'J', kBinInt1 = 'K', kLong = 'L', kBinInt2 = 'M';
+constexpr std::uint8_t kNone = 'N', kBinPersid = 'Q', kReduce = 'R', kBinString = 'T', kShortBinString = 'U';
+constexpr std::uint8_t kBinUnicode = 'X', kAppend = 'a', kBuild = 'b', kGlobal = 'c', kAppends = 'e', kBinGet = 'h';
+constexpr std::uint8_t kLongBinGet = 'j', kBinPut = 'q', kLongBinPut = 'r', kSetItem = 's', kTuple = 't';
+constexpr std::uint8_t kSetItems = 'u', kEmptyTuple = ')', kEmptyList = ']', kEmptyDict = '}', kBinBytes = 'B';
+constexpr std::uint8_t kShortBinBytes = 'C';
+constexpr std::uint8_t kProto = 0x80, kTuple1 = 0x85, kTuple2 = 0x86, kTuple3 = 0x87, kNewTrue = 0x88;
+constexpr std::uint8_t kNewFalse = 0x89, kLong1 = 0x8A, kLong4 = 0x8B, kShortBinUnicode = 0x8C, kBinUnicode8 = 0x8D;
+constexpr std::uint8_t kBinBytes8 = 0x8E, kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95;
+
+struct Name {
+  std::uint8_t code;
+  std::string_view name;
+};
+
+// Known opcodes that are rejected: the text forms of protocol 0, sets, and those that create objects.
+constexpr Name kRejected[] = {
+    {'2', "DUP"},          {'F', "FLOAT"},
+    {'P', "PERSID"},       {'S', "STRING"},
+    {'V', "UNICODE"},      {'d', "DICT"},
+    {'g', "GET"},          {'i', "INST"},
+    {'l', "LIST"},         {'o', "OBJ"},
+    {'p', "PUT"},          {0x81, "NEWOBJ"},
+    {0x82, "EXT1"},        {0x83, "EXT2"},
+    {0x84, "EXT4"},        {0x8F, "EMPTY_SET"},
+    {0x90, "ADDITEMS"},    {0x91, "FROZENSET"},
+    {0x92, "NEWOBJ_EX"},   {0x96, "BYTEARRAY8"},
+    {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
+};
+
+}  // namespace op
+
+constexpr unsigned kOldest = 2;  // of those that state their number
+constexpr unsigned kNewest = 5;
+constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
+constexpr std::size_t kMostMarks = 10'000;  // Python sets one for each level of nesting
+constexpr std::size_t kMostDigits = 100;    // conversion takes quadratic time
+
+class Machine {
+ public:
+  Machine(Cursor& cursor, std::span<const Global> globals) : cursor_(cursor), globals_(globals) {}
+
+  Pickle run();
+
+ private:
+  void read_protocol();
+  bool step();
+  bool step_scalar(std::uint8_t code);
+  bool step_container(std::uint8_t code);
+  bool step_memo(std::uint8_t code);
+  bool step_name(std::uint8_t code);
+  [[noreturn]] void reject_opcode(std::uint8_t code) const;
+
+  ValueId add(Kind kind, std::int64_t integer = 0, std::vector<ValueId> items = {});
+  void push(ValueId id);
+  void mark();
+  void push_number(std::int64_t value) { push(add(Kind::integer, value)); }
+  void push_text(Kind kind, std::string text);
+  void push_text(Kind kind, std::uint64_t bytes) { push_text(kind, cursor_.text(bytes)); }
+  void push_long(std::uint64_t bytes);
+  void push_int();
+  void push_long_int();
+  void push_decimal(std::string_view text);
+  ValueId pop();
+  ValueId top() const;
+  std::vector<ValueId> pop_to_mark();
+  std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+
+  void put(std::uint64_t index);
+  void get(std::uint64_t index);
+  void name(std::string_view module, std::string_view name);
+  void name_from_stack();
+  void reduce();
+  void make_dict(const std::vector<ValueId>& arguments);
+  void build();
+  void append(std::vector<ValueId> items);
+  void set_items(std::vector<ValueId> items);
+
+  Cursor& cursor_;
+  std::span<const Global> globals_;
+  Pickle pickle_;
+  std::vector<ValueId> stack_;
+  std::vector<std::size_t> marks_;
+  std::vector<ValueId> memo_;
+  std::uint64_t memoized_ = 0;
+  std::size_t copied_ = 0;    // pairs copied from lists into dictionaries
+  std::uint64_t opcode_ = 0;  // offset of the current opcode
+};
+
+// ---- the loop -----------------------------------------------------------------------------------------------------------
+
+// Protocol 1 has no opcode for the protocol.
+void Machine::read_protocol() {
+  if (cursor_.peek() != op::kProto) return;
+  cursor_.skip(1);
+  const unsigned protocol = cursor_.u8();
+  if (protocol < kOldest || protocol > kNewest)
+    fail(opcode_, "unsupported pickle protocol {} (supported: 1 to 5)", protocol);
+}
+
+Pickle Machine::run() {
+  opcode_ = cursor_.offset();
+  const std::uint64_t begin = cursor_.position();
+  read_protocol();
+  do {
+    opcode_ = cursor_.offset();
+    if (cursor_.position() - begin > kLongestPickle) {
+      fail(opcode_, "pickle of more than {} bytes", kLongestPickle);
+    }
+  } while (step());
+  if (stack_.size() != 1 || !marks_.empty())
+    fail(opcode_, "pickle ends with {} values on its stack, expected 1", stack_.size());
+  pickle_.root = stack_.front();
+  return std::move(pickle_);
+}
+
+bool Machine::step() {
+  const std::uint8_t code = cursor_.u8();
+  if (code == op::kStop) return false;
+  if (!step_scalar(code) && !step_container(code) && !step_memo(code) && !step_name(code)) reject_opcode(code);
+  return true;
+}
+
+bool Machine::step_scalar(std::uint8_t code) {
+  switch (code) {
+    case op::kNone: push(add(Kind::none)); return true;
+    case op::kNewTrue: push(add(Kind::boolean, 1)); return true;
+    case op::kNewFalse: push(add(Kind::boolean, 0)); return true;
+    case op::kBinInt: push_number(static_cast<std::int32_t>(cursor_.u32())); return true;
+    case op::kBinInt1: push_number(cursor_.u8()); return true;
+    case op::kBinInt2: push_number(cursor_.u16()); return true;
+    case op::kInt: push_int(); return true;
+    case op::kLong: push_long_int(); return true;
+    case op::kLong1: push_long(cursor_.u8()); return true;
+    case op::kLong4: push_long(cursor_.u32()); return true;
+    case op::kBinFloat:
+      cursor_.skip(8);
+      push(add(Kind::real));
+      return true;
+    case op::kShortBinString:
+    case op::kShortBinUnicode: push_text(Kind::text, cursor_.u8()); return true;
+    case op::kBinString:
+    case op::kBinUnicode: push_text(Kind::text, cursor_.u32()); return true;
+    case op::kBinUnicode8: push_text(Kind::text, cursor_.u64()); return true;
+    case op::kShortBinBytes: push_text(Kind::bytes, cursor_.u8()); return true;
+    case op::kBinBytes: push_text(Kind::bytes, cursor_.u32()); return true;
+    case op::kBinBytes8: push_text(Kind::bytes, cursor_.u64()); return true;
+    default: return false;
+  }
+}
+
+bool Machine::step_container(std::uint8_t code) {
+  switch (code) {
+    case op::kMark: mark(); return true;
+    case op::kPop: pop(); return true;
+    case op::kPopMark: pop_to_mark(); return true;
+    case op::kEmptyList: push(add(Kind::list)); return true;
+    case op::kEmptyDict: push(add(Kind::dict)); return true;
+    case op::kEmptyTuple: push(add(Kind::tuple)); return true;
+    case op::kTuple: push(add(Kind::tuple, 0, pop_to_mark())); return true;
+    case op::kTuple1:
+    case op::kTuple2:
+    case op::kTuple3: {
+      std::vector<ValueId> items(static_cast<std::size_t>(code - op::kTuple1) + 1);
+      for (auto item = items.rbegin(); item != items.rend(); ++item) *item = pop();
+      push(add(Kind::tuple, 0, std::move(items)));
+      return true;
+    }
+    case op::kAppend: append({pop()}); return true;
+    case op::kAppends: append(pop_to_mark()); return true;
+    case op::kSetItem: {
+      const ValueId value = pop();
+      set_items({pop(), value});
+      return true;
+    }
+    case op::kSetItems: set_items(pop_to_mark()); return true;
+    default: return false;
+  }
+}
+
+bool Machine::step_memo(std::uint8_t code) {
+  switch (code) {
+    case op::kBinPut: put(cursor_.u8()); return true;
+    case op::kLongBinPut: put(cursor_.u32()); return true;
+    case op::kMemoize: put(memoized_); return true;
+    case op::kBinGet: get(cursor_.u8()); return true;
+    case op::kLongBinGet: get(cursor_.u32()); return true;
+    default: return false;
+  }
+}
+
+bool Machine::step_name(std::uint8_t code) {
+  switch (code) {
+    case op::kGlobal: {
+      const std::string module = cursor_.line();
+      name(module, cursor_.line());
+      return true;
+    }
+    case op::kStackGlobal: name_from_stack(); return true;
+    case op::kReduce: reduce(); return true;
+    case op::kBuild: build(); return true;
+    case op::kBinPersid: push(add(Kind::persistent, 0, {pop()})); return true;
+    case op::kFrame:
+      if (const std::uint64_t bytes = cursor_.u64(); bytes > cursor_.left()) {
+        fail(opcode_, "pickle has a frame of {} bytes, but {} are left", bytes, cursor_.left());
+      }
+      return true;
+    default: return false;
+  }
+}
+
+void Machine::reject_opcode(std::uint8_t code) const {
+  const auto* known = std::ranges::find(op::kRejected, code, &op::Name::code);
+  if (known == std::end(op::kRejected)) fail(opcode_, "pickle has the byte 0x{:02x}, which is not an opcode", code);
+  fail(opcode_, "pickle has the opcode {}, which no checkpoint needs", known->name);
+}
+
+// Returns a decimal number in two's complement, like LONG1.
+std::string bytes_of_decimal(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  std::string bytes;
+  for (const char digit : text.substr(negative ? 1 : 0)) {
+    unsigned carry = static_cast<unsigned>(digit - '0');
+    for (char& byte : bytes) {
+      carry += 10U * static_cast<unsigned char>(byte);
+      byte = static_cast<char>(carry & 0xFF);
+      carry >>= 8;
+    }
+    if (carry != 0) bytes.push_back(static_cast<char>(carry));
+  }
+  if (static_cast<unsigned char>(bytes.back()) > 0x7F) bytes.push_back('\0');
+  unsigned carry = 1;
+  for (char& byte : bytes) {
+    if (!negative) break;
+    carry += static_cast<unsigned char>(~byte);
+    byte = static_cast<char>(carry & 0xFF);
+    carry >>= 8;
+  }
+  return bytes;
+}
+
+// ---- values and the stack -------------------------------------------------------------------------------------------------
+
+ValueId Machine::add(Kind kind, std::int64_t integer, std::vector<ValueId> items) {
+  if (pickle_.values.size() == kMostValues) fail(opcode_, "pickle makes more than {} values", kMostValues);
+  pickle_.values.push_back({kind, opcode_, integer, {}, std::move(items)});
+  return static_cast<ValueId>(pickle_.values.size() - 1);
+}
+
+void Machine::push_text(Kind kind, std::string text) {
+  const std::string& kept = pickle_.texts.emplace_back(std::move(text));
+  const ValueId id = add(kind);
+  pickle_.values[id].text = kept;
+  push(id);
+}
+
+void Machine::push_long(std::uint64_t bytes) {
+  if (bytes > sizeof(std::int64_t)) return push_text(Kind::big, bytes);
+  std::uint64_t value = 0;
+  for (unsigned i = 0; i < bytes; ++i) value |= std::uint64_t{cursor_.u8()} << (8 * i);
+  const auto unused = static_cast<unsigned>(64 - 8 * bytes);
+  push_number(bytes == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+void Machine::push_int() {
+  const std::string text = cursor_.line();
+  if (text == "00" || text == "01") return push(add(Kind::boolean, text == "01" ? 1 : 0));
+  push_decimal(text);
+}
+
+void Machine::push_long_int() {
+  std::string text = cursor_.line();
+  if (text.ends_with('L')) text.pop_back();
+  push_decimal(text);
+}
+
+// Rejects a leading 0, on which Python's two implementations disagree: for INT 010 one returns 8, the other fails.
+void Machine::push_decimal(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool has_base = digits.size() > 1 && digits.front() == '0';
+  std::int64_t value = 0;
+  const char* const behind = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), behind, value);
+  if (end != behind || error == std::errc::invalid_argument || has_base || text.size() > kMostDigits) {
+    fail(opcode_, "pickle has an invalid number '{}'", text);
+  }
+  error == std::errc{} ? push_number(value) : push_text(Kind::big, bytes_of_decimal(text));
+}
+
+void Machine::push(ValueId id) {
+  if (stack_.size() == kMostValues) fail(opcode_, "pickle more than {} values on its stack", kMostValues);
+  stack_.push_back(id);
+}
+
+void Machine::mark() {
+  if (marks_.size() == kMostMarks) fail(opcode_, "pickle sets more than {} marks", kMostMarks);
+  marks_.push_back(stack_.size());
+}
+
+ValueId Machine::pop() {
+  const ValueId id = top();
+  stack_.pop_back();
+  return id;
+}
+
+ValueId Machine::top() const {
+  if (stack_.size() <= floor()) fail(opcode_, "pickle takes a value from an empty stack");
+  return stack_.back();
+}
+
+std::vector<ValueId> Machine::pop_to_mark() {
+  if (marks_.empty()) fail(opcode_, "pickle goes back to a mark, but has set none");
+  const auto mark = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  std::vector<ValueId> items(mark, stack_.end());
+  stack_.erase(mark, stack_.end());
+  marks_.pop_back();
+  return items;
+}
+
+// ---- the memo -------------------------------------------------------------------------------------------------------------
+
+void Machine::put(std::uint64_t index) {
+  if (index >= kMostValues) fail(opcode_, "pickle memoizes number {} (limit: {})", index, kMostValues);
+  if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, kUnset);
+  ValueId& slot = memo_[static_cast<std::size_t>(index)];
+  if (slot == kUnset) ++memoized_;
+  slot = top();
+}
+
+void Machine::get(std::uint64_t index) {
+  if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == kUnset) {
+    fail(opcode_, "pickle recalls number {}, which it did not memoize", index);
+  }
+  push(memo_[static_cast<std::size_t>(index)]);
+}
+
+// ---- names and calls ----------------------------------------------------------------------------------------------------------
+
+void Machine::name(std::string_view module, std::string_view name) {
+  const auto known = std::ranges::find_if(
+      globals_, [&](const Global& global) { return global.module == module && global.name == name; });
+  if (known == globals_.end()) {
+    fail(opcode_, "pickle names {}.{}, which is not part of a state_dict(); nothing was imported or executed", module,
+         name);
+  }
+  push(add(Kind::global, known - globals_.begin()));
+}
+
+void Machine::name_from_stack() {
+  const Value& function = pickle_.values[pop()];
+  const Value& module = pickle_.values[pop()];
+  if (function.kind != Kind::text || module.kind != Kind::text) {
+    fail(opcode_, "pickle names a global by types {} and {}", name_of(module.kind), name_of(function.kind));
+  }
+  name(module.text.substr(0, Cursor::kLongestLine), function.text.substr(0, Cursor::kLongestLine));
+}
+
+void Machine::reduce() {
+  const ValueId arguments = pop();
+  const Value& function = pickle_.values[pop()];
+  if (function.kind != Kind::global) fail(opcode_, "pickle calls a {}", name_of(function.kind));
+  const Global& global = globals_[static_cast<std::size_t>(function.integer)];
+  if (global.role == Role::constant) fail(opcode_, "pickle calls {}.{}", global.module, global.name);
+  if (pickle_.values[arguments].kind != Kind::tuple) {
+    fail(opcode_, "pickle calls {}.{} with a {}", global.module, global.name, name_of(pickle_.values[arguments].kind));
+  }
+  if (global.role != Role::dict) return push(add(Kind::call, function.integer, {arguments}));
+  make_dict(pickle_.values[arguments].items);
+}
+
+// A pickle can use the same list many times, so the copied items are counted.
+void Machine::make_dict(const std::vector<ValueId>& arguments) {
+  std::vector<ValueId> items;
+  if (!arguments.empty()) {
+    const Value& list = pickle_.values[arguments.front()];
+    if (arguments.size() > 1 || list.kind != Kind::list) {
+      fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
+    }
+    copied_ += list.items.size();
+    if (copied_ > kMostValues) fail(opcode_, "pickle copies more than {} values", kMostValues);
+    for (const ValueId id : list.items) {
+      const Value& pair = pickle_.values[id];
+      const bool is_pair = (pair.kind == Kind::list || pair.kind == Kind::tuple) && pair.items.size() == 2;
+      if (!is_pair) fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
+      items.insert(items.end(), pair.items.begin(), pair.items.end());
+    }
+  }
+  push(add(Kind::dict, 0, std::move(items)));
+}
+
+// Drops the attributes of a dictionary, such as those of a state dict, and the state that torch 0.3 gives a parameter.
+void Machine::build() {
+  const Value& state = pickle_.values[pop()];
+  const Value& object = pickle_.values[top()];
+  if (object.kind == Kind::dict && state.kind == Kind::dict) return;
+  const bool has_state =
+      object.kind == Kind::call && globals_[static_cast<std::size_t>(object.integer)].role == Role::object;
+  if (has_state && state.kind == Kind::tuple) return;
+  fail(opcode_, "pickle sets the state of a {} by a {}", name_of(object.kind), name_of(state.kind));
+}
+
+void Machine::append(std::vector<ValueId> items) {
+  Value& list = pickle_.values[top()];
+  if (list.kind != Kind::list) fail(opcode_, "pickle appends to a {}", name_of(list.kind));
+  list.items.insert(list.items.end(), items.begin(), items.end());
+}
+
+void Machine::set_items(std::vector<ValueId> items) {
+  Value& dict = pickle_.values[top()];
+  if (dict.kind != Kind::dict) fail(opcode_, "pickle sets items of a {}", name_of(dict.kind));
+  if (items.size() % 2 != 0) fail(opcode_, "pickle sets a key without a value");
+  dict.items.insert(dict.items.end(), items.begin(), items.end());
+}
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::none: return "None";
+    case Kind::boolean: return "boolean";
+    case Kind::integer:
+    case Kind::big: return "integer";
+    case Kind::real: return "float";
+    case Kind::text: return "string";
+    case Kind::bytes: return "bytes object";
+    case Kind::list: return "list";
+    case Kind::tuple: return "tuple";
+    case Kind::dict: return "dictionary";
+    case Kind::global: return "global";
+    case Kind::call: return "call";
+    case Kind::persistent: return "storage";
+  }
+  return "value";
+}
+
+Pickle read_pickle(Cursor& cursor, std::span<const Global> globals) { return Machine(cursor, globals).run(); }
+
+}  // namespace cli::importer

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#ifdef ST_ZIP
+#include <zlib.h>
+#endif
+
+#include "error.hpp"
+
+namespace cli::importer {
+
+#ifdef ST_ZIP
+
+bool reads_zip() { return true; }
+
+struct StorageReader::Inflater {
+  Inflater() {
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() { inflateEnd(&stream); }
+
+  z_stream stream{};
+  bool ended = false;
+  std::array<unsigned char, 1 << 16> packed;
+};
+
+// Loads the next compressed bytes, none at the end.
+void StorageReader::load() {
+  const std::uint64_t left = storage_.packed - packed_at_;
+  const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, inflater_->packed.size()));
+  input_.read(storage_.begin + packed_at_, inflater_->packed.data(), bytes);
+  packed_at_ += bytes;
+  inflater_->stream.next_in = inflater_->packed.data();
+  inflater_->stream.avail_in = static_cast<uInt>(bytes);
+}
+
+// Returns the number of bytes unpacked: n, or fewer at the end of the compressed bytes.
+std::size_t StorageReader::unpack(void* to, std::size_t n) {
+  z_stream& stream = inflater_->stream;
+  stream.next_out = static_cast<Bytef*>(to);
+  stream.avail_out = static_cast<uInt>(n);
+  bool is_last = false;
+  while (stream.avail_out > 0 && !inflater_->ended && !is_last) {
+    if (stream.avail_in == 0) load();
+    is_last = stream.avail_in == 0;  // the inflater may still have some bits
+    const int result = ::inflate(&stream, Z_NO_FLUSH);
+    inflater_->ended = result == Z_STREAM_END;
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
+      fail(storage_.begin, "zip: compressed data of '{}' is damaged", storage_.name);
+    }
+  }
+  return n - stream.avail_out;
+}
+
+void StorageReader::inflate(void* to, std::size_t n) {
+  const std::size_t unpacked = unpack(to, n);
+  if (unpacked == n) return;
+  fail(storage_.begin, "zip: '{}' unpacks to {} bytes, expected {}", storage_.name, at_ + unpacked, storage_.bytes);
+}
+
+// The end mark may be in compressed bytes that are not loaded yet.
+void StorageReader::check_end() {
+  unsigned char extra = 0;
+  if (inflater_ && unpack(&extra, 1) > 0) {
+    fail(storage_.begin, "zip: '{}' unpacks to more than the expected {} bytes", storage_.name, storage_.bytes);
+  }
+  if (inflater_ && !inflater_->ended) {
+    fail(storage_.begin, "zip: compressed data of '{}' has no end", storage_.name);
+  }
+  if (!storage_.crc || *storage_.crc == crc_) return;
+  fail(storage_.begin, "zip: '{}' has CRC {:08x}, expected {:08x}", storage_.name, crc_, *storage_.crc);
+}
+
+#else
+
+bool reads_zip() { return false; }
+struct StorageReader::Inflater {};
+void StorageReader::inflate(void*, std::size_t) {}
+void StorageReader::check_end() {}
+
+#endif
+
+StorageReader::StorageReader(const Input& input, const Storage& storage, std::uint64_t begin, std::uint64_t end)
+    : input_(input), storage_(storage), at_(begin), end_(end) {
+  if (storage.crc || storage.deflated) {
+    at_ = 0;
+    end_ = storage.bytes;
+  }
+  if (storage.deflated) inflater_ = std::make_unique<Inflater>();
+  if (at_ == end_) check_end();
+}
+
+StorageReader::~StorageReader() = default;
+
+std::size_t StorageReader::read(void* to, std::size_t n) {
+  n = static_cast<std::size_t>(std::min<std::uint64_t>(n, end_ - at_));
+  if (n == 0) return 0;
+  storage_.deflated ? inflate(to, n) : input_.read(storage_.begin + at_, to, n);
+#ifdef ST_ZIP
+  if (storage_.crc) crc_ = static_cast<std::uint32_t>(crc32_z(crc_, static_cast<const Bytef*>(to), n));
+#endif
+  at_ += n;
+  if (at_ == end_) check_end();
+  return n;
+}
+
+std::string read_whole(const Input& input, const Storage& storage, std::uint64_t limit) {
+  if (storage.bytes > limit) {
+    fail(storage.begin, "'{}' has {} bytes (limit: {})", storage.name, storage.bytes, limit);
+  }
+  std::string bytes(static_cast<std::size_t>(storage.bytes), '\0');
+  StorageReader reader(input, storage, 0, storage.bytes);
+  reader.read(bytes.data(), bytes.size());
+  return bytes;
+}
+
+namespace {
+
+// ---- unpacking into a temporary file --------------------------------------------------------------------------------------
+
+constexpr std::size_t kBlock = std::size_t{4} << 20;
+
+std::string temporary_folder() {
+  const char* const given = std::getenv("TMPDIR");
+  return given == nullptr || *given == '\0' ? "/tmp" : given;
+}
+
+[[noreturn]] void fail_temporary() { fail_os(temporary_folder() + ": temporary file"); }
+
+// Creates a file without a name, so a crash leaves nothing behind. Without O_TMPFILE it briefly has a name, and a signal
+// in that moment leaves an empty file.
+Descriptor temporary_file() {
+  const std::string folder = temporary_folder();
+#ifdef O_TMPFILE
+  if (Descriptor file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600)); file) return file;
+#endif
+  std::string path = folder + "/safetensors-XXXXXX";
+  Descriptor file(mkstemp(path.data()));
+  if (!file || unlink(path.c_str()) != 0 || fcntl(file.get(), F_SETFD, FD_CLOEXEC) != 0) fail_temporary();
+  return file;
+}
+
+void write_all(int file, const char* at, std::size_t n) {
+  while (n > 0) {
+    const ssize_t written = write(file, at, n);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_temporary();
+    at += written;
+    n -= static_cast<std::size_t>(written);
+  }
+}
+
+// Verifies a storage, and copies it to `file` unless that is null.
+void read_all(StorageReader& reader, const Descriptor* file) {
+  std::vector<char> block(kBlock);
+  while (const std::size_t n = reader.read(block.data(), block.size())) {
+    if (file != nullptr) write_all(file->get(), block.data(), n);
+  }
+}
+
+// ---- elements with strides --------------------------------------------------------------------------------------------
+
+class Mapping {
+ public:
+  Mapping(int descriptor, std::uint64_t begin, std::uint64_t end) {
+    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t start = begin / page * page;
+    size_ = static_cast<std::size_t>(end - start);
+    memory_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(start));
+    if (memory_ == MAP_FAILED) fail_os("mapping a storage");
+    bytes_ = static_cast<const char*>(memory_) + (begin - start);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(memory_, size_); }
+
+  const char* bytes() const { return bytes_; }
+
+ private:
+  void* memory_;
+  std::size_t size_;
+  const char* bytes_;
+};
+
+// Collects elements in a block, and passes each full block to `take`.
+class Packer {
+ public:
+  Packer(const Tensor& tensor, const TakeBytes& take) : element_(tensor.element), take_(take) {
+    block_.resize(kBlock / element_ * element_);
+  }
+
+  // Adds n elements that are `stride` bytes apart.
+  void add(const char* from, std::uint64_t n, std::uint64_t stride) {
+    while (n > 0) {
+      const std::uint64_t some = std::min<std::uint64_t>(n, (block_.size() - used_) / element_);
+      copy(from, static_cast<std::size_t>(some), static_cast<std::size_t>(stride));
+      used_ += static_cast<std::size_t>(some) * element_;
+      from += some * stride;
+      n -= some;
+      if (used_ == block_.size()) flush();
+    }
+  }
+
+  void flush() {
+    if (used_ > 0) take_(block_.data(), used_);
+    used_ = 0;
+  }
+
+ private:
+  template <std::size_t Bytes>
+  static void copy_each(char* to, const char* from, std::size_t n, std::size_t stride) {
+    for (std::size_t i = 0; i < n; ++i) std::memcpy(to + i * Bytes, from + i * stride, Bytes);
+  }
+
+  void copy(const char* from, std::size_t n, std::size_t stride) {
+    char* to = block_.data() + used_;
+    if (stride == element_) {
+      std::memcpy(to, from, n * element_);
+      return;
+    }
+    switch (element_) {
+      case 1: return copy_each<1>(to, from, n, stride);
+      case 2: return copy_each<2>(to, from, n, stride);
+      case 4: return copy_each<4>(to, from, n, stride);
+      default: return copy_each<8>(to, from, n, stride);
+    }
+  }
+
+  std::size_t element_;
+  const TakeBytes& take_;
+  std::vector<char> block_;
+  std::size_t used_ = 0;
+};
+
+void pack(const char* first, const Tensor& tensor, const TakeBytes& take) {
+  Packer packer(tensor, take);
+  const std::size_t outer = tensor.shape.size() - 1;
+  std::vector<std::uint64_t> index(outer, 0);
+  std::uint64_t at = 0;  // offset of the row, in elements
+  for (;;) {
+    packer.add(first + at * tensor.element, tensor.shape[outer], tensor.strides[outer] * tensor.element);
+    std::size_t i = outer;
+    for (; i-- > 0;) {
+      at += tensor.strides[i];
+      if (++index[i] < tensor.shape[i]) break;
+      at -= index[i] * tensor.strides[i];
+      index[i] = 0;
+    }
+    if (i == static_cast<std::size_t>(-1)) break;
+  }
+  packer.flush();
+}
+
+}  // namespace
+
+VerifiedStorage verified(const Input& input, const Storage& storage) {
+  StorageReader reader(input, storage, 0, storage.bytes);
+  if (!storage.deflated) {
+    if (storage.crc) read_all(reader, nullptr);
+    return {&input, {storage.name, storage.begin, storage.bytes, storage.bytes, false, {}}, nullptr};
+  }
+  Descriptor file = temporary_file();
+  read_all(reader, &file);
+  auto unpacked = std::make_unique<const Input>(std::move(file), storage.bytes);
+  const Input* const from = unpacked.get();
+  return {from, {storage.name, 0, storage.bytes, storage.bytes, false, {}}, std::move(unpacked)};
+}
+
+void gather(const Input& input, const Storage& storage, const Tensor& tensor, const TakeBytes& take) {
+  if (tensor.bytes == 0) return;
+  const Mapping mapping(input.descriptor(), storage.begin + tensor.begin, storage.begin + tensor.end);
+  pack(mapping.bytes(), tensor, take);
+}
+
+}  // namespace cli::importer

@@ -1,0 +1,17 @@
+// Writes a checkpoint in one of the library's formats.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <safetensors/safetensors.hpp>
+
+#include "checkpoint.hpp"
+
+namespace cli::importer {
+
+// Reads each storage once, in blocks. Reads a regular output file back and compares it with what was written. Throws an
+// ImportError, and then writes nothing, if a storage is damaged. Throws a Failure if the output differs when read back.
+void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options);
+
+}  // namespace cli::importer

@@ -1,0 +1,687 @@
+"""`safetensors convert` of torch's, numpy's and llama.cpp's files, which are spelled here: torch is not needed.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import bisect
+import io
+import json
+import os
+import pathlib
+import pickle as python_pickle
+import random
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+import zipfile
+import zlib
+
+from pickles import (NONE, ORDERED, archive, call, dict_of, gguf, gguf_text, list_of, name, npy, number, pickle, stacked, storage,
+                     tensor, text, tuple_of)
+from sample import COMMAND, READS_ZIP, interfered, needs_interference, run
+
+
+needs_zip = unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def read(path):
+    """Returns tensors by name as (dtype, shape, bytes), and the metadata."""
+    raw = pathlib.Path(path).read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    metadata = header.pop("__metadata__", None)
+    data = raw[8 + length :]
+    return {key: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for key, entry in header.items()}, metadata
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_import_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.out = str(self.folder / "out.safetensors")
+
+    def file(self, called, content):
+        path = self.folder / called
+        path.write_bytes(content)
+        return str(path)
+
+    def convert(self, content, *options, called="a.bin", said=b""):
+        result = run("convert", self.file(called, content), self.out, *options)
+        self.assertEqual((result.returncode, result.stdout), (0, b""), result.stderr)
+        if said is not None:
+            self.assertEqual(result.stderr, said)
+        return read(self.out)
+
+    def refused(self, content, code, *words, options=()):
+        result = run("convert", self.file("a.bin", content), self.out, *options)
+        line = result.stderr.decode()
+        self.assertEqual((result.returncode, result.stdout), (code, b""), line)
+        self.assertRegex(line, r"\Asafetensors: [^\n]*a\.bin: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, line)
+        self.assertEqual(os.listdir(self.folder), ["a.bin"])
+
+
+@unittest.skipIf(READS_ZIP, "the command was built with ST_ZIP")
+class WithoutZip(Case):
+    def test_archives_are_refused_by_name_and_the_older_form_is_read(self):
+        self.refused(archive(b"}", {}), 2, "zip archive, which this build cannot read")
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1]))])
+        self.assertEqual(self.convert(stacked(body, {"0": ABC}))[0], {"w": ("F32", [6], ABC)})
+
+
+ABC = floats(0, 1, 2, 3, 4, 5)
+SHARED = dict_of([("b", tensor(storage("0", 6), [2, 3], [3, 1])), ("a", tensor(storage("0", 6), [6], [1]))])
+
+
+@needs_zip
+class Torch(Case):
+    def both(self, body, storages, *options, **more):
+        """Converts the zip form and the stacked one, which must give the same file."""
+        first = self.convert(archive(body, storages), *options, **more)
+        content = pathlib.Path(self.out).read_bytes()
+        self.convert(stacked(body, storages), *options, **more)
+        self.assertEqual(pathlib.Path(self.out).read_bytes(), content)
+        return first
+
+    def test_a_state_dict(self):
+        body = dict_of([("w", tensor(storage("0", 6), [2, 3], [3, 1])), ("x.y", tensor(storage("1", 1), [], []))])
+        tensors, metadata = self.both(body, {"0": ABC, "1": floats(7)})
+        self.assertEqual(tensors, {"w": ("F32", [2, 3], ABC), "x.y": ("F32", [], floats(7))})
+        self.assertEqual(metadata, {"format": "pt"})
+
+    def test_the_file_is_the_reference_writers(self):
+        """Sorted by dtype and name, the header padded to 8."""
+        body = dict_of([("b", tensor(storage("0", 1), [1], [1])), ("a", tensor(storage("1", 1), [1], [1])),
+                        ("c", tensor(storage("2", 1, "LongStorage"), [1], [1]))])
+        self.convert(archive(body, {"0": floats(1), "1": floats(2), "2": struct.pack("<q", 3)}))
+        header = (b'{"__metadata__":{"format":"pt"},"c":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},'
+                  b'"a":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}')
+        header += b" " * (-len(header) % 8)
+        self.assertEqual(pathlib.Path(self.out).read_bytes(),
+                         struct.pack("<Q", len(header)) + header + struct.pack("<q", 3) + floats(2, 1))
+
+    def test_strides_are_written_out(self):
+        body = dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3])), ("e", tensor(storage("1", 1), [2, 2], [0, 0])),
+                        ("s", tensor(storage("2", 6), [2], [3], first=1))])
+        tensors, _ = self.both(body, {"0": ABC, "1": floats(9), "2": ABC})
+        self.assertEqual(tensors["t"], ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5)))
+        self.assertEqual(tensors["e"], ("F32", [2, 2], floats(9, 9, 9, 9)))
+        self.assertEqual(tensors["s"], ("F32", [2], floats(1, 4)))
+
+    def test_a_part_of_a_storage_is_written_alone(self):
+        body = dict_of([("p", tensor(storage("0", 6), [2], [1], first=3))])
+        tensors, metadata = self.both(body, {"0": ABC})
+        self.assertEqual(tensors, {"p": ("F32", [2], floats(3, 4))})
+        self.assertEqual(metadata, {"format": "pt"})
+
+    def test_of_shared_tensors_the_first_name_is_kept(self):
+        tensors, metadata = self.both(SHARED, {"0": ABC}, said=None)
+        self.assertEqual(tensors, {"a": ("F32", [6], ABC)})
+        self.assertEqual(metadata, {"format": "pt", "b": "a"})
+
+    def test_a_dropped_part_of_another_tensor_is_said(self):
+        result = run("convert", self.file("a.bin", archive(SHARED, {"0": ABC})), self.out)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("left out parts of other tensors and views of another shape: 1 (first: 'b'); --keep-shared",
+                      result.stderr.decode())
+
+    def test_equal_views_are_dropped_without_a_word(self):
+        body = dict_of([("b", tensor(storage("0", 6), [6], [1])), ("a", tensor(storage("0", 6), [6], [1]))])
+        _, metadata = self.both(body, {"0": ABC}, said=b"")
+        self.assertEqual(metadata, {"format": "pt", "b": "a"})
+
+    def test_a_dropped_tensor_that_metadata_cannot_name_is_said(self):
+        """Metadata has a key "format" of its own."""
+        body = dict_of([("format", tensor(storage("0", 6), [6], [1])), ("a", tensor(storage("0", 6), [6], [1]))])
+        result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("1 (first: 'format'); --keep-shared", result.stderr.decode())
+        self.assertEqual(read(self.out)[1], {"format": "pt"})
+
+    def test_keep_shared_copies(self):
+        tensors, metadata = self.both(SHARED, {"0": ABC}, "--keep-shared")
+        self.assertEqual(tensors, {"a": ("F32", [6], ABC), "b": ("F32", [2, 3], ABC)})
+        self.assertEqual(metadata, {"format": "pt"})
+
+    def test_parts_that_do_not_overlap_are_all_written(self):
+        body = dict_of([("a", tensor(storage("0", 6), [3], [1])), ("b", tensor(storage("0", 6), [3], [1], first=3))])
+        tensors, metadata = self.both(body, {"0": ABC})
+        self.assertEqual({key: value[2] for key, value in tensors.items()}, {"a": floats(0, 1, 2), "b": floats(3, 4, 5)})
+        self.assertEqual(metadata, {"format": "pt"})
+
+    def test_overlapping_parts_of_which_none_is_whole(self):
+        body = dict_of([("a", tensor(storage("0", 6), [4], [1])), ("b", tensor(storage("0", 6), [4], [1], first=2))])
+        self.refused(archive(body, {"0": ABC}), 2, "'a' and 'b' share elements", "--keep-shared")
+        os.remove(self.folder / "a.bin")
+        self.both(body, {"0": ABC}, "--keep-shared")
+
+    def test_state_dict_is_unwrapped(self):
+        inner = dict_of([("w", tensor(storage("0", 6), [6], [1]))])
+        body = dict_of([("epoch", number(3)), ("state_dict", inner), ("lr", b"G" + struct.pack(">d", 0.1))])
+        tensors, _ = self.both(body, {"0": ABC})
+        self.assertEqual(list(tensors), ["w"])
+
+    def test_other_dictionaries_and_lists_are_flattened(self):
+        leaf = tensor(storage("0", 6), [6], [1])
+        body = dict_of([("model", dict_of([("w", leaf)])), ("epoch", number(3)),
+                        ("list", list_of(tensor(storage("1", 1), [1], [1]), NONE))])
+        tensors, _ = self.convert(archive(body, {"0": ABC, "1": floats(1)}), said=None)
+        self.assertEqual(list(tensors), ["list.0", "model.w"])
+
+    def test_what_is_no_tensor_is_left_out_and_said(self):
+        body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
+        result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
+        self.assertEqual((result.returncode, result.stderr.decode().split("a.bin: ")[1]),
+                         (0, "left out values that are not tensors: 1 (first: 'epoch')\n"))
+
+    def test_a_parameter_and_the_attributes_of_a_state_dict(self):
+        parameter = call("torch._utils", "_rebuild_parameter", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED)
+        body = ORDERED + b"(" + text("w") + parameter + b"u" + dict_of([("_metadata", ORDERED)]) + b"b"
+        tensors, _ = self.both(body, {"0": ABC})
+        self.assertEqual(list(tensors), ["w"])
+
+    def test_a_parameter_with_attributes(self):
+        """Of which torch keeps the state as a fourth argument."""
+        parameter = call("torch._utils", "_rebuild_parameter_with_state", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED,
+                         dict_of([("tag", number(1))]))
+        self.assertEqual(self.both(dict_of([("w", parameter)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_checkpoint_of_python_2_and_torch_0_3(self):
+        """As torchvision's first ones: parameters are called and given a state, and dictionaries are made of lists of pairs."""
+        source = tuple_of(b"U\x07storage", name("torch", "FloatStorage"), b"U\x010", b"U\x03cpu", b"K\x06", NONE) + b"Q"
+        plain = call("torch._utils", "_rebuild_tensor", source, b"K\x00", b"K\x02K\x03\x86", b"K\x03K\x01\x86")
+        parameter = call("torch.nn.parameter", "Parameter", plain) + tuple_of(b"\x88", b"\x89", call("collections", "OrderedDict", b"]")) + b"b"
+        body = call("collections", "OrderedDict", list_of(list_of(b"U\x01w", parameter)))
+        self.assertEqual(self.both(body, {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+        more = call("torch.nn.parameter", "Parameter", plain, b"\x89")
+        self.assertEqual(self.both(dict_of([("w", more)]), {"0": ABC})[0], {"w": ("F32", [2, 3], ABC)})
+
+    def test_a_tensor_with_attributes(self):
+        for module, called in (("_rebuild_from_type_v2", "Tensor"), ("_rebuild_from_type", "Tensor")):
+            inner = tensor(storage("0", 6), [6], [1])
+            arguments = inner[inner.index(b"\n", inner.index(b"\n") + 1) + 1 : -1]
+            value = call("torch._tensor", module, name("torch._utils", "_rebuild_tensor_v2"), name("torch", called), arguments,
+                         dict_of([("tag", number(1))]))
+            self.assertEqual(self.both(dict_of([("w", value)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_keys_that_are_no_names(self):
+        """They matter only where a tensor would need one."""
+        odd = b"}(" + tuple_of(number(1)) + number(2) + NONE + number(3) + b"\x88" + number(4) + b"u"
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("odd", odd)])
+        self.assertEqual(self.both(body, {"0": ABC}, said=None)[0], {"w": ("F32", [6], ABC)})
+        self.refused_last(body=dict_of([("w", b"}(" + NONE + tensor(storage("0", 6), [6], [1]) + b"u")]))
+
+    def refused_last(self, body):
+        for file in self.folder.iterdir():
+            file.unlink()
+        self.refused(archive(body, {"0": ABC}), 1, "the key of a tensor is a None, expected a string or an integer")
+
+    def test_a_tensor_that_repeats_elements_is_not_kept_for_all_of_them(self):
+        """It is as long as the storage, and comes first by name."""
+        body = dict_of([("a", tensor(storage("0", 6), [2, 3], [0, 1])), ("b", tensor(storage("0", 6), [6], [1]))])
+        tensors, metadata = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual((tensors, metadata), ({"b": ("F32", [6], ABC)}, {"format": "pt", "a": "b"}))
+        for file in self.folder.iterdir():
+            file.unlink()
+        body = dict_of([("a", tensor(storage("0", 4), [2, 2], [0, 3])), ("b", tensor(storage("0", 4), [2, 2], [0, 1]))])
+        self.refused(stacked(body, {"0": ABC[:16]}), 2, "'b' and 'a' share elements")
+
+    def test_a_transposed_tensor_is_all_of_its_storage(self):
+        body = dict_of([("a", tensor(storage("0", 6), [3, 1, 2], [1, 0, 3])), ("b", tensor(storage("0", 6), [2], [1]))])
+        tensors, _ = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual(tensors, {"a": ("F32", [3, 1, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    def test_the_stride_of_a_single_element_says_nothing(self):
+        body = dict_of([("a", tensor(storage("0", 6), [6, 1], [1, 1])), ("b", tensor(storage("0", 6), [6, 1], [1, (1 << 63) - 1]))])
+        _, metadata = self.both(body, {"0": ABC}, said=b"")
+        self.assertEqual(metadata, {"format": "pt", "b": "a"})
+
+    def test_a_name_that_cannot_be_written_is_of_the_file_that_is_read(self):
+        for called, code in ((b"\xff", 1), (b"\xed\xa0\x80", 1), (b"__metadata__", 2)):
+            self.refused(archive(dict_of([(called, tensor(storage("0", 6), [6], [1]))]), {"0": ABC}), code, "a tensor")
+
+    def test_numbers_and_values_that_are_thrown_away(self):
+        """Every spelling of an integer; POP, POP_MARK, SETITEM; a memo that is written twice and then counted on."""
+        first = b"J\x01\x00\x00\x00"
+        item = tensor(storage("0", 6), [], []).replace(number(0), first, 1)
+        thrown = b"J\xff\xff\xff\xff0" + b"(K\x01M\x02\x011" + b"B\x02\x00\x00\x00ab0" + b"\x8e\x02" + bytes(7) + b"ab0"
+        body = b"}" + thrown + text("w") + item + b"s" + text("n") + b"J\xff\xff\xff\xffs"
+        tensors, _ = self.both(body, {"0": ABC}, said=None)
+        self.assertEqual(tensors, {"w": ("F32", [], floats(1))})
+        body = b"}" + text("w") + b"\x94\x94" + text("v") + b"q\x000" + text("u") + b"\x940h\x00" + b"0h\x020" + NONE + b"s"
+        body += text("w") + item + b"s"
+        self.assertEqual(self.convert(archive(body, {"0": ABC}), said=None)[0], {"w": ("F32", [], floats(1))})
+
+    def test_protocol_1_and_numbers_as_text(self):
+        """Python 2 writes numbers beyond 32 bits as text in every protocol."""
+        item = tensor(storage("0", 6), [6], [1]).replace(b"\x89", b"I00\n")
+        body = b"}(I4294967296\n" + item + b"I-4294967297\n" + item + b"L7L\n" + item + b"L-9223372036854775808L\n" + item
+        body += b"L9223372036854775808L\nI01\nL-" + b"9" * 99 + b"L\nNu"
+        expected = {key: ("F32", [6], ABC) for key in ("4294967296", "-4294967297", "7", "-9223372036854775808")}
+        headers = {"magic": python_pickle.dumps(0x1950A86A20F9469CFC6C, 1), "version": python_pickle.dumps(1001, 1),
+                   "machine": python_pickle.dumps({"little_endian": True, "protocol_version": 1001}, 1),
+                   "keys": python_pickle.dumps(["0"], 1)}
+        for whole in (archive(body, {"0": ABC}, protocol=1) if READS_ZIP else None, stacked(body, {"0": ABC}, protocol=1, **headers),
+                      stacked(body, {"0": ABC}, magic=pickle(b"L119547037146038801333356L\n"))):
+            if whole is not None:
+                tensors, _ = self.convert(whole, "--keep-shared", said=None)
+                self.assertEqual(tensors, expected)
+        self.file("a.bin", stacked(body, {"0": ABC}, protocol=1, **{**headers, "magic": python_pickle.dumps(-0x1950A86A20F9469CFC6C, 1)}))
+        result = run("convert", str(self.folder / "a.bin"), self.out)
+        self.assertEqual(result.returncode, 1)
+
+    def test_protocol_4_with_frames_and_names_from_the_stack(self):
+        def short(value):
+            return b"\x8c" + bytes([len(value)]) + value.encode()
+
+        def stack_name(module, attribute):
+            return short(module) + short(attribute) + b"\x93"
+        source = tuple_of(short("storage"), stack_name("torch", "FloatStorage"), short("0"), short("cpu"), b"K\x06") + b"Q"
+        body = b"\x95" + struct.pack("<Q", 20) + b"}\x94" + short("w") + stack_name("torch._utils", "_rebuild_tensor_v2")
+        body += tuple_of(source, b"K\x00", b"K\x06\x85", b"K\x01\x85", b"\x89", stack_name("collections", "OrderedDict") + b")R")
+        tensors, _ = self.convert(archive(body + b"Rs", {"0": ABC}, protocol=4))
+        self.assertEqual(tensors, {"w": ("F32", [6], ABC)})
+
+    def test_empty_things(self):
+        self.assertEqual(self.both(b"}", {}), ({}, {"format": "pt"}))
+        body = dict_of([("z", tensor(storage("0", 0), [0, 3], [3, 1])), ("y", tensor(storage("0", 0), [0], [1]))])
+        tensors, metadata = self.both(body, {"0": b""})
+        self.assertEqual(tensors, {"z": ("F32", [0, 3], b""), "y": ("F32", [0], b"")})
+        self.assertEqual(metadata, {"format": "pt"})
+
+    def test_packed_entries(self):
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("t", tensor(storage("1", 6), [3, 2], [1, 3]))])
+        tensors, _ = self.convert(archive(body, {"0": ABC, "1": ABC}, zipfile.ZIP_DEFLATED))
+        self.assertEqual((tensors["w"][2], tensors["t"][2]), (ABC, floats(0, 3, 1, 4, 2, 5)))
+
+    def test_a_packed_storage_without_elements(self):
+        body = dict_of([("w", tensor(storage("0", 0), [0], [1]))])
+        self.assertEqual(self.convert(archive(body, {"0": b""}, zipfile.ZIP_DEFLATED))[0], {"w": ("F32", [0], b"")})
+
+    def test_views_of_a_packed_storage_in_a_stream(self):
+        body = dict_of([("c", tensor(storage("0", 6), [2], [1], first=4)), ("a", tensor(storage("0", 6), [2], [2])),
+                        ("b", tensor(storage("0", 6), [2], [1], first=3))])
+        for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            tensors, _ = self.convert(archive(body, {"0": ABC}, compression), "--keep-shared")
+            self.assertEqual({key: value[2] for key, value in tensors.items()}, {"a": floats(0, 2), "b": floats(3, 4), "c": floats(4, 5)})
+            result = run("convert", str(self.folder / "a.bin"), "-", "--to", "safetensors", "--keep-shared")
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
+
+    def test_an_unpacked_storage_lies_where_tmpdir_says(self):
+        path = self.file("a.bin", archive(dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3]))]), {"0": ABC}, zipfile.ZIP_DEFLATED))
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "none")})
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn(f"{self.folder}/none: temporary file: No such file", result.stderr.decode())
+        self.assertFalse(os.path.exists(self.out))
+        (self.folder / "some").mkdir()
+        result = run("convert", path, self.out, env={**os.environ, "TMPDIR": str(self.folder / "some")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "some"), [])
+        self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @needs_interference
+    def test_an_unpacked_storage_without_files_without_names(self):
+        path = self.file("a.bin", archive(dict_of([("t", tensor(storage("0", 6), [3, 2], [1, 3]))]), {"0": ABC}, zipfile.ZIP_DEFLATED))
+        (self.folder / "some").mkdir()
+        result = run("convert", path, self.out, env={**interfered("names"), "TMPDIR": str(self.folder / "some")})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(os.listdir(self.folder / "some"), [])
+        self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @needs_interference
+    def test_what_is_not_as_it_was_written_does_not_stay(self):
+        path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
+        result = run("convert", path, self.out, env=interfered("reads"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("tensor 'w' differs from what was written", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["a.bin"])
+
+    def test_an_archive_with_a_comment(self):
+        content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
+        comment = b"PK\x05\x06 and words"
+        self.assertEqual(self.convert(content[:-2] + struct.pack("<H", len(comment)) + comment)[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_type_that_safetensors_lacks(self):
+        body = dict_of([("w", tensor(storage("0", 1, "ComplexDoubleStorage"), [1], [1]))])
+        self.refused(archive(body, {"0": bytes(16)}), 2, "tensor 'w': safetensors has no dtype for torch's ComplexDoubleStorage")
+        body = dict_of([("w", tensor(storage("0", 1, "QUInt8Storage"), [1], [1]))])
+        self.refused(archive(body, {"0": bytes(1)}), 2, "QUInt8Storage")
+
+    def test_a_stream_gets_the_same_bytes(self):
+        body = dict_of([("b", tensor(storage("0", 6), [2], [1], first=4)), ("a", tensor(storage("0", 6), [3], [1])),
+                        ("i", tensor(storage("1", 2, "LongStorage"), [2], [1]))])
+        content = archive(body, {"0": ABC, "1": struct.pack("<qq", 1, 2)})
+        self.convert(content)
+        result = run("convert", str(self.folder / "a.bin"), "-", "--to", "safetensors")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
+
+    def test_standard_output_in_a_file_is_written_in_order(self):
+        """It is a regular file, and yet a stream."""
+        content = archive(dict_of([("f", tensor(storage("0", 6), [6], [1])), ("i", tensor(storage("1", 1, "LongStorage"), [1], [1]))]),
+                          {"0": ABC, "1": struct.pack("<q", 1)})
+        self.convert(content)
+        with open(self.folder / "redirected", "wb") as file:
+            subprocess.run([COMMAND, "convert", str(self.folder / "a.bin"), "-", "--to", "safetensors"], stdout=file, check=True, timeout=60)
+        self.assertEqual((self.folder / "redirected").read_bytes(), pathlib.Path(self.out).read_bytes())
+
+    def test_to_bintensors(self):
+        self.file("a.bin", archive(SHARED, {"0": ABC}))
+        self.assertEqual(run("convert", str(self.folder / "a.bin"), str(self.folder / "a.bt")).returncode, 0)
+        self.assertEqual(run("convert", str(self.folder / "a.bt"), self.out).returncode, 0)
+        self.assertEqual(read(self.out)[0], {"a": ("F32", [6], ABC)})
+
+    def test_an_output_that_is_the_input(self):
+        path = self.file("a.bin", archive(SHARED, {"0": ABC}))
+        os.link(path, self.folder / "b.safetensors")
+        result = run("convert", path, str(self.folder / "b.safetensors"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is the file that is read", result.stderr.decode())
+
+    def test_a_header_of_640_bytes_is_no_pickle(self):
+        """Its first two bytes are those of a pickle of protocol 2."""
+        header = b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'.ljust(640)
+        tensors, _ = self.convert(struct.pack("<Q", 640) + header)
+        self.assertEqual(tensors, {"a": ("U8", [0], b"")})
+
+
+@needs_zip
+class LargeArchive(Case):
+    def test_an_archive_beyond_4_gib(self):
+        """The storage is a hole, so that the file takes no room; its CRC is that of zeros. Only the small one is used."""
+        hole = (4 << 30) + 64
+        body = dict_of([("w", tensor(storage("1", 6), [6], [1]))])
+        path = self.folder / "a.bin"
+        with open(path, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as target:
+                target.writestr("archive/data.pkl", pickle(body))
+            small = path.read_bytes()
+        # By hand: local header of the hole, the hole, the small storage, a directory with 64-bit numbers.
+        def local(called, size, crc):
+            extra = struct.pack("<HHQQ", 1, 16, size, size)
+            return struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(called),
+                               len(extra)) + called + extra
+        def entry(called, size, crc, at):
+            extra = struct.pack("<HHQQQ", 1, 24, size, size, at)
+            return struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(called),
+                               len(extra), 0, 0, 0, 0, 0xFFFFFFFF) + called + extra
+        pickled = pickle(body)
+        self.assertIn(pickled, small)
+        parts = [(b"archive/data/0", hole, None), (b"archive/data.pkl", len(pickled), pickled),
+                 (b"archive/data/1", len(ABC), ABC)]
+        directory = b""
+        with open(path, "wb") as file:
+            for called, size, data in parts:
+                at = file.tell()
+                crc = 0 if data is None else zlib.crc32(data)
+                file.write(local(called, size, crc))
+                file.seek(hole, os.SEEK_CUR) if data is None else file.write(data)
+                directory += entry(called, size, crc, at)
+            begin = file.tell()
+            file.write(directory)
+            end = file.tell()
+            file.write(struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 3, 3, len(directory), begin))
+            file.write(struct.pack("<IIQI", 0x07064B50, 0, end, 1))
+            file.write(struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0))
+        with zipfile.ZipFile(path) as check:
+            self.assertEqual(check.read("archive/data/1"), ABC)
+        result = run("convert", str(path), self.out)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(read(self.out)[0], {"w": ("F32", [6], ABC)})
+
+
+@needs_zip
+class Shards(Case):
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "old"
+        self.source.mkdir()
+        one = archive(dict_of([("a", tensor(storage("0", 6), [6], [1])), ("b", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
+        two = stacked(dict_of([("c", tensor(storage("9", 1), [1], [1]))]), {"9": floats(1)})
+        self.index = {"metadata": {"total_size": 1, "kept": "yes"},
+                      "weight_map": {"c": "pytorch_model-00002-of-00002.bin", "a": "pytorch_model-00001-of-00002.bin",
+                                     "b": "pytorch_model-00001-of-00002.bin"}}
+        (self.source / "pytorch_model-00001-of-00002.bin").write_bytes(one)
+        (self.source / "pytorch_model-00002-of-00002.bin").write_bytes(two)
+        self.write_index()
+
+    def write_index(self):
+        self.path = self.source / "pytorch_model.bin.index.json"
+        self.path.write_text(json.dumps(self.index))
+
+    def test_a_model_in_shards(self):
+        into = self.folder / "new"
+        result = run("convert", str(self.path), str(into))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                                    "model.safetensors.index.json"])
+        index = json.loads((into / "model.safetensors.index.json").read_text())
+        self.assertEqual(index, {"metadata": {"total_size": 28, "kept": "yes"},
+                                 "weight_map": {"c": "model-00002-of-00002.safetensors", "a": "model-00001-of-00002.safetensors"}})
+        self.assertEqual(read(into / "model-00001-of-00002.safetensors"),
+                         ({"a": ("F32", [6], ABC)}, {"format": "pt", "b": "a"}))
+        shown = json.loads(run("show", str(into), "--json").stdout)
+        self.assertEqual(shown["total"], {"tensors": 2, "parameters": 7, "bytes": 28})
+
+    def test_a_tensor_that_its_shard_does_not_hold(self):
+        for ghost in ("ghost", "format"):  # the shard's metadata has a key "format"
+            with self.subTest(ghost):
+                self.index["weight_map"] = {**self.index["weight_map"], ghost: "pytorch_model-00002-of-00002.bin"}
+                self.write_index()
+                result = run("convert", str(self.path), str(self.folder / "new"))
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(f"'{ghost}' is not in pytorch_model-00002-of-00002.bin", result.stderr.decode())
+                self.assertEqual(os.listdir(self.folder), ["old"])
+                del self.index["weight_map"][ghost]
+
+    def test_a_tensor_that_the_index_has_twice(self):
+        """The last entry alone would leave out the shard of the first."""
+        names = '"c": "pytorch_model-00001-of-00002.bin", "c": "pytorch_model-00002-of-00002.bin"'
+        self.path.write_text('{"metadata": {}, "weight_map": {' + names + "}}")
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("key 'c' occurs twice", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["old"])
+
+    def test_of_a_model_that_fails_nothing_new_stays(self):
+        bad = self.source / "pytorch_model-00002-of-00002.bin"
+        good = bad.read_bytes()
+        bad.write_bytes(good[:-1])
+        self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 1)
+        self.assertEqual(os.listdir(self.folder), ["old"])
+        into = self.folder / "mine"
+        into.mkdir()
+        (into / "model-00002-of-00002.safetensors").write_text("mine")
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 1)
+        self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
+        bad.write_bytes(good)
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+        self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                                    "model.safetensors.index.json"])
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+
+    @needs_interference
+    def test_a_file_of_somebody_who_was_faster_stays(self):
+        for what, theirs in (("index", "model.safetensors.index.json"), ("shard", "model-00002-of-00002.safetensors")):
+            with self.subTest(what):
+                into = self.folder / what
+                result = run("convert", str(self.path), str(into), env=interfered(what))
+                self.assertEqual(result.returncode, 3, result.stderr)
+                self.assertIn("File exists", result.stderr.decode())
+                self.assertEqual(os.listdir(into), [theirs])
+                self.assertEqual((into / theirs).read_text(), "theirs")
+
+    def test_an_index_that_is_the_output(self):
+        os.mkdir(self.folder / "new")
+        for _ in range(2):
+            result = run("convert", str(self.path), "new/x.safetensors.index.json", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("x.safetensors.index.json", os.listdir(self.folder / "new"))
+        result = run("convert", str(self.path), "x.safetensors.index.json", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn("model-00001-of-00002.safetensors", os.listdir(self.folder))
+
+    def test_an_index_with_other_metadata(self):
+        for metadata in (None, "text", [1]):
+            self.index["metadata"] = metadata
+            self.write_index()
+            self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 0)
+            index = json.loads((self.folder / "new" / "model.safetensors.index.json").read_text())
+            self.assertEqual(index["metadata"], {"total_size": 28})
+
+    def test_a_shard_outside_of_the_folder(self):
+        (self.folder / "evil.bin").write_bytes((self.source / "pytorch_model-00002-of-00002.bin").read_bytes())
+        self.index["weight_map"] = {"c": "../evil.bin"}
+        self.write_index()
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("'../evil.bin' does not lie beside it", result.stderr.decode())
+
+    def test_a_missing_shard_is_named_before_anything_is_written(self):
+        for missing in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"):
+            os.rename(self.source / missing, self.source / "elsewhere")
+            result = run("convert", str(self.path), str(self.folder / "new"))
+            self.assertEqual(result.returncode, 3)
+            self.assertIn(f"{missing}: No such file", result.stderr.decode())
+            self.assertFalse((self.folder / "new").exists())
+            os.rename(self.source / "elsewhere", self.source / missing)
+
+    def test_a_shard_with_a_zero_byte_in_its_name(self):
+        """The system would cut the name there, both that which is read and that which is written."""
+        self.index["weight_map"] = {"c": "pytorch_model-00002-of-00002.bin\0.bin"}
+        self.write_index()
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("does not lie beside it", result.stderr.decode())
+
+    def test_an_index_as_deep_as_the_stack(self):
+        self.path.write_text(json.dumps(self.index)[:-1] + ', "more": ' + "[" * 200_000 + "]" * 200_000 + "}")
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("more than 100 arrays and objects in each other", result.stderr.decode())
+        self.assertFalse((self.folder / "new").exists())
+
+    def test_a_file_as_the_output(self):
+        self.assertEqual(run("convert", str(self.path), self.out).returncode, 2)
+
+    def test_no_replace(self):
+        into = self.folder / "new"
+        into.mkdir()
+        (into / "model.safetensors.index.json").write_text("mine")
+        result = run("convert", str(self.path), str(into), "--no-replace")
+        self.assertEqual(result.returncode, 3)
+        self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
+
+
+NUMPY_TYPES = [("|b1", "BOOL", 1), ("|u1", "U8", 1), ("|i1", "I8", 1), ("<u2", "U16", 2), ("<i2", "I16", 2), ("<u4", "U32", 4),
+               ("<i4", "I32", 4), ("<u8", "U64", 8), ("<i8", "I64", 8), ("<f2", "F16", 2), ("<f4", "F32", 4), ("<f8", "F64", 8),
+               ("<c8", "C64", 8)]
+
+
+class Numpy(Case):
+    def test_every_type(self):
+        for descr, dtype, size in NUMPY_TYPES:
+            with self.subTest(descr):
+                data = bytes(i % 2 for i in range(6 * size))
+                tensors, _ = self.convert(npy(descr, (2, 3), data), called="weights.npy")
+                self.assertEqual(tensors, {"weights": (dtype, [2, 3], data)})
+
+    def test_fortran_order_and_versions(self):
+        for version in (1, 2, 3):
+            tensors, _ = self.convert(npy("<f4", (3, 2), ABC, fortran=True, version=version), called="w.npy")
+            self.assertEqual(tensors, {"w": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
+
+    @needs_zip
+    def test_npz_plain_and_packed(self):
+        for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", compression) as target:
+                target.writestr("a.npy", npy("<f4", (6,), ABC))
+                target.writestr("b.npy", npy("<f4", (3, 2), ABC, fortran=True))
+                target.writestr("s.npy", npy("<i8", (), struct.pack("<q", 5)))
+            tensors, _ = self.convert(file.getvalue(), called="a.npz")
+            self.assertEqual(tensors, {"a": ("F32", [6], ABC), "b": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5)),
+                                       "s": ("I64", [], struct.pack("<q", 5))})
+
+    @needs_zip
+    def test_npz_whose_packed_bytes_are_a_little_more_than_a_block(self):
+        """The last element comes out of the first 64 KiB, and the mark of the end lies behind them."""
+        values = random.Random(1).choices(b"abcdefghijklmnop", k=120_000)
+
+        def packed(n):
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+                target.writestr("a.npy", npy("|u1", (n,), bytes(values[:n])))
+                return file, target.infolist()[0].compress_size
+        first = bisect.bisect_left(range(120_000), (1 << 16) + 1, key=lambda n: packed(n)[1])
+        for n in range(first - 3, first + 3):
+            file, size = packed(n)
+            with self.subTest(size):
+                self.assertEqual(self.convert(file.getvalue(), called="a.npz")[0], {"a": ("U8", [n], bytes(values[:n]))})
+
+    @needs_zip
+    def test_65535_entries_need_no_64_bit_end(self):
+        """All but one are folders."""
+        entries = [(f"{i}/".encode(), b"") for i in range(65534)] + [(b"w.npy", npy("<f4", (6,), ABC))]
+        files, directory = [], []
+        at = 0
+        for called, data in entries:
+            sizes = struct.pack("<IIIHH", zlib.crc32(data), len(data), len(data), len(called), 0)
+            directory.append(struct.pack("<IHHHHHH", 0x02014B50, 20, 20, 0, 0, 0, 0) + sizes + bytes(10) + struct.pack("<I", at) + called)
+            files.append(struct.pack("<IHHHHH", 0x04034B50, 20, 0, 0, 0, 0) + sizes + called + data)
+            at += len(files[-1])
+        directory = b"".join(directory)
+        content = b"".join(files) + directory + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 65535, 65535, len(directory), at, 0)
+        self.assertEqual(self.convert(content, called="a.npz")[0], {"w": ("F32", [6], ABC)})
+
+    def test_types_that_safetensors_lacks(self):
+        for descr in ("<c16", "|V2", "<U3", "<M8[ns]", "<f16"):
+            self.refused(npy(descr, (1,), bytes(16)), 2, f"safetensors has no dtype for numpy's {descr}")
+        self.refused(npy(">f4", (1,), bytes(4)), 2, "unsupported byte order 'big'")
+        self.refused(npy("|O", (1,), pickle(call("os", "system", text("true")))), 1, "Python objects")
+
+
+def pair(key, kind, value):
+    return gguf_text(key) + struct.pack("<I", kind) + value
+
+
+class Gguf(Case):
+    TYPES = [(0, "F32", 4), (1, "F16", 2), (24, "I8", 1), (25, "I16", 2), (26, "I32", 4), (27, "I64", 8), (28, "F64", 8),
+             (30, "BF16", 2)]
+
+    def test_every_type(self):
+        for version in (2, 3):
+            infos, data, expected = [], b"", {}
+            for kind, dtype, size in self.TYPES:
+                values = bytes(range(6 * size))
+                infos.append((dtype.lower(), [3, 2], kind, len(data)))
+                data += values + bytes(-len(values) % 32)
+                expected[dtype.lower()] = (dtype, [2, 3], values)
+            tensors, metadata = self.convert(gguf((infos, data), version=version))
+            self.assertEqual((tensors, metadata), (expected, {"format": "pt"}))
+
+    def test_metadata_and_alignment(self):
+        pairs = [pair("general.alignment", 4, struct.pack("<I", 64)), pair("general.name", 8, gguf_text("model")),
+                 pair("half", 6, struct.pack("<f", 0.5)), pair("yes", 7, b"\x01"), pair("less", 11, struct.pack("<q", -7)),
+                 pair("list", 9, struct.pack("<IQ", 8, 2) + gguf_text("a") + gguf_text("b")),
+                 pair("numbers", 9, struct.pack("<IQ", 5, 3) + bytes(12))]
+        tensors, metadata = self.convert(gguf(([("w", [6], 0, 0)], ABC), pairs, alignment=64))
+        self.assertEqual(tensors, {"w": ("F32", [6], ABC)})
+        self.assertEqual({key: metadata[key] for key in ("general.alignment", "half", "yes", "less", "format")},
+                         {"general.alignment": "64", "half": "0.5", "yes": "true", "less": "-7", "format": "pt"})
+        self.assertNotIn("list", metadata)
+
+    def test_quantised_types_are_named(self):
+        for kind, called in ((2, "Q4_0"), (8, "Q8_0"), (12, "Q4_K"), (39, "MXFP4"), (99, "an unknown type")):
+            self.refused(gguf(([("blk.0", [32], kind, 0)], bytes(64))), 2, f"tensor 'blk.0' has the quantized type {called}")
+
+
+if __name__ == "__main__":
+    unittest.main()
