@@ -45,9 +45,9 @@ class ReadExecutorTest : public testing::Test {
     unlink(path.c_str());
   }
   ReadListener counting() {
-    ReadListener listener;
-    listener.arrived = [this](std::size_t entry, std::uint64_t bytes) { came.at(entry) += bytes; };
-    return listener;
+    ReadListener result;
+    result.arrived = [this](std::size_t entry, std::uint64_t bytes) { came.at(entry) += bytes; };
+    return result;
   }
 
   // The ranges' bytes arrive with so many reads, and with them nothing else.
