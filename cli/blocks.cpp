@@ -7,6 +7,7 @@
 #include <future>
 
 #include "progress.hpp"
+#include "system.hpp"
 
 namespace cli {
 namespace {
@@ -110,6 +111,7 @@ void for_each_part_of(const std::vector<Range>& ranges, const std::string& what,
     }
     done += now.bytes;
     progress.show(done, total);
+    stop_if_interrupted();
     if (reading.valid()) reading.get();
     std::swap(now, then);
   }

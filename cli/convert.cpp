@@ -48,7 +48,7 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   Progress progress("converting");
   const auto show = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total);
-    return true;
+    return !is_interrupted();
   };
   safetensors::Writer writer;
   writer.copy_metadata(file);
@@ -62,6 +62,7 @@ void run(const ConvertOptions& options) {
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index) write.format = format_of(options);
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
+  write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
   try {
     if (is_index && options.format == "bintensors")

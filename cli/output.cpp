@@ -27,12 +27,18 @@ void refuse_terminal(const std::string& path) {
 
 [[noreturn]] void fail_as_input(const std::string& path) { throw Failure{kUsage, path + ": is the file that is read"}; }
 
+[[noreturn]] void fail_on_standard_output(int os_error) {
+  if (is_closed_pipe(os_error) && readers_may_leave()) throw Failure{kSuccess, ""};
+  throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
+}
+
 // Runs a call of the library's internals, which throw errors of their own type.
 template <class Call>
 auto translated(const Call& call) {
   try {
     return call();
   } catch (const st::Error& error) {
+    if (error.os_error != 0 && error.message.starts_with("'/dev/stdout'")) fail_on_standard_output(error.os_error);
     throw safetensors::Error(static_cast<st_status>(error.status), error.message, error.offset, error.os_error);
   }
 }

@@ -35,7 +35,6 @@ Progress::~Progress() {
 }
 
 void Progress::show(std::uint64_t done, std::uint64_t total) {
-  stop_if_interrupted();
   const Clock::time_point now = Clock::now();
   if (!terminal_ || now - begun_ < kPatience || now - drawn_ < kFrame || total == 0) return;
   drawn_ = now;

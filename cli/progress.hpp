@@ -15,7 +15,6 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Throws an Interruption.
   void show(std::uint64_t done, std::uint64_t total);
 
  private:

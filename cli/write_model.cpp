@@ -81,7 +81,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   const std::uint64_t data = file.bytes();
   const auto show = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(data, done, total);
-    return true;
+    return !is_interrupted();
   };
   writer.begin(path, show, options);
   // A stream needs its bytes in file order. All converted tensors have one dtype, so they are sorted by name.

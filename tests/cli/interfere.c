@@ -78,6 +78,19 @@ int open(const char *path, int flags, ...) {
   return -1;
 }
 
+int openat(int folder, const char *path, int flags, ...) {
+  static int (*next)(int, const char *, int, ...);
+  const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "openat");
+  if (!is_nameless || !asked_for("names")) return next(folder, path, flags, mode);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 static void be_first(int folder, const char *name) {
   if (!is_wanted(name)) return;
   const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL, 0666);

@@ -199,7 +199,7 @@ class Shell(Case):
 
     def test_a_truncated_file_is_told_its_sizes_once(self):
         path = self.file(SMALL[:-1])
-        self.assertEqual(self.fault(1, "show", path), f"safetensors: {path}: truncated download? the file has "
+        self.assertEqual(self.fault(1, "show", path), f"safetensors: '{path}': truncated download? the file has "
                          f"{len(SMALL) - 1} of {len(SMALL)} bytes (ST_ERR_COVERAGE)\n")
         whole = file_bytes([("a", "U8", [5000], 5000)])
         path = self.file(whole[:-1000])
