@@ -163,7 +163,7 @@ std::shared_ptr<const void> FileSource::lock_out_edits() const {
 
 // ---- bulk reads ----------------------------------------------------------------------------------------------------
 
-// A descriptor for the length of one read.
+// A descriptor for the length of one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
 class FileReader::Borrowed {
  public:
   explicit Borrowed(FileReader& file) : file_(file) {
@@ -175,10 +175,15 @@ class FileReader::Borrowed {
         return;
       }
     }
-    own_ = file_.open_descriptor();
+    try {
+      own_ = file_.open_descriptor();
+    } catch (const Error&) {
+      return;
+    }
   }
   Borrowed(Borrowed&&) = delete;
   ~Borrowed() {
+    if (!own_) return;
     const std::lock_guard lock(file_.mutex_);
     file_.idle_.push_back(std::move(own_));
   }
@@ -236,13 +241,11 @@ bool FileReader::can_read_directly() {
 
 bool FileReader::is_cached(std::uint64_t begin, std::uint64_t end) {
   if (cache_ == Cache::around || source_.file().remote()) return false;
-  try {
-    const auto known = residency(Borrowed(*this).descriptor(), begin, end - begin);
-    // Direct reads of dirty pages would wait until the disk has them.
-    return known && (known->dirty || known->resident >= (end - begin) / kCachedOneIn);
-  } catch (const Error&) {
-    return false;  // no descriptor to ask with
-  }
+  const Borrowed borrowed(*this);
+  if (borrowed.descriptor() < 0) return false;
+  const auto known = residency(borrowed.descriptor(), begin, end - begin);
+  // Direct reads of dirty pages would wait until the disk has them.
+  return known && (known->dirty || known->resident >= (end - begin) / kCachedOneIn);
 }
 
 ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
@@ -255,13 +258,10 @@ bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint
   if (path == ReadPath::direct) {
     return read_descriptor(direct_.get(), reads, needed_end, true);
   }
-  std::optional<Borrowed> borrowed;
-  try {
-    borrowed.emplace(*this);
-  } catch (const Error&) {
-    // No descriptor is free, or the path leads elsewhere by now. The source may still have a mapping.
+  if (const Borrowed borrowed(*this); borrowed.descriptor() >= 0) {
+    return read_descriptor(borrowed.descriptor(), reads, needed_end, false);
   }
-  if (borrowed) return read_descriptor(borrowed->descriptor(), reads, needed_end, false);
+  // The source may still have a mapping.
   for (const Read& read : reads) {
     if (read.offset < needed_end) source_.read_at(read.offset - source_.base(), read.dst, read.bytes);
   }
