@@ -163,7 +163,7 @@ std::shared_ptr<const void> FileSource::lock_out_edits() const {
 
 // ---- bulk reads ----------------------------------------------------------------------------------------------------
 
-// A descriptor for the length of one read: -1 if none is free, or if the path leads elsewhere by now.
+// A descriptor for the length of one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
 class FileReader::Borrowed {
  public:
   explicit Borrowed(FileReader& file) : file_(file) {
@@ -178,6 +178,7 @@ class FileReader::Borrowed {
     try {
       own_ = file_.open_descriptor();
     } catch (const Error&) {
+      return;
     }
   }
   Borrowed(Borrowed&&) = delete;
@@ -257,8 +258,9 @@ bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint
   if (path == ReadPath::direct) {
     return read_descriptor(direct_.get(), reads, needed_end, true);
   }
-  const Borrowed borrowed(*this);
-  if (borrowed.descriptor() >= 0) return read_descriptor(borrowed.descriptor(), reads, needed_end, false);
+  if (const Borrowed borrowed(*this); borrowed.descriptor() >= 0) {
+    return read_descriptor(borrowed.descriptor(), reads, needed_end, false);
+  }
   // The source may still have a mapping.
   for (const Read& read : reads) {
     if (read.offset < needed_end) source_.read_at(read.offset - source_.base(), read.dst, read.bytes);
