@@ -15,7 +15,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/compiler.hpp"
 #include "base/parallel_for.hpp"
 #include "base/text.hpp"
 #include "io/directory.hpp"
@@ -159,14 +158,6 @@ void add_metadata(ModelTable& table, const std::pmr::vector<MetadataPair>& of_in
 
 // ---- tensors of a shard, in the order of an index -------------------------------------------------------------------
 
-constexpr std::size_t kAhead = 8;  // names are prefetched this far ahead
-
-// Most names are longer than the rest of their first cache line.
-void prefetch_name(std::string_view name) {
-  prefetch(name.data());
-  prefetch(name.data() + name.size());
-}
-
 // Finds the tensors of a shard by name. An index mostly names them in the order of the shard, or in two such sequences
 // that alternate, sometimes backwards. So the next tensor of each sequence is compared before a name is hashed.
 class TensorsOfShard {
@@ -179,9 +170,7 @@ class TensorsOfShard {
   std::uint32_t find(std::string_view name) {
     const auto& tensors = shard_.table.tensors;
     for (std::uint32_t& next : next_) {
-      if (next >= tensors.size() || tensors[next].name() != name) continue;
-      if (next + kAhead < tensors.size()) prefetch_name(tensors[next + kAhead].name());
-      return next++;
+      if (next < tensors.size() && tensors[next].name() == name) return next++;
     }
     // 0 - 2 is beyond every table.
     if (const std::uint32_t before = next_[0] - 2; before < tensors.size() && tensors[before].name() == name) {
@@ -311,20 +300,17 @@ class Opening {
   // Only the index knows the shards, but reading it takes as long as reading some of them. So the files that look like
   // its shards are read at the same time, and dropped if the index names others.
   void read_headers() {
-    const auto load_named = [&](Names names, bool exist, const std::function<void()>& meanwhile) {
+    const auto load_named = [&](Names names, const std::function<void()>& meanwhile) {
       shards_.clear();
-      Pool& memory = pool_.emplace(likely_bytes(names.size()), &memory_);
-      // Allocates the first block here: the heap of a thread that is about to end would not keep it for the next opening.
-      if (exist) static_cast<void>(memory.allocate(1));
-      return load_all(names, memory, meanwhile);
+      return load_all(names, pool_.emplace(likely_bytes(names.size()), &memory_), meanwhile);
     };
     const std::vector<std::string_view> found(files_.files.begin(), files_.files.end());
-    auto fault = load_named(found, !found.empty(), [&] {
+    auto fault = load_named(found, [&] {
       if (has_index()) read_index();
     });
     auto& named = index_.shards;
     if (!has_index()) named.assign(found.begin(), found.end());
-    if (!std::equal(found.begin(), found.end(), named.begin(), named.end())) fault = load_named(named, false, [] {});
+    if (!std::equal(found.begin(), found.end(), named.begin(), named.end())) fault = load_named(named, [] {});
     if (!fault) return;
     if (fault->shard == kWholeModel) throw Error(std::move(fault->error));
     for (std::size_t i = 0; i < fault->shard; ++i) {
@@ -448,7 +434,6 @@ std::vector<bool> listed_tensors(const Shard& shard, const ShardClaims& claims, 
   TensorsOfShard tensors(shard, table);
   for (const EntryRun& run : claims.of_shard(shard.number)) {
     for (std::size_t i = run.first; i < run.end; ++i) {
-      if (i + kAhead < run.end) prefetch_name(index.entries[i + kAhead].tensor);
       const std::string_view name = index.entries[i].tensor;
       const std::uint32_t number = tensors.find(name);
       const bool is_there = number != TensorsOfShard::kNone;
