@@ -1095,7 +1095,7 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  *
  * ST_ERR_RANGE      there is no such tensor, or it has no such bytes.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
- *                   source of data.
+ *                   source of data, or the process was forked after st_writer_begin.
  * ST_ERR_WRITE      the system could not write.
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
@@ -1111,7 +1111,8 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  *
  * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
- *                   that called st_writer_begin can finish the file.
+ *                   that called st_writer_begin can write the file.
+ * ST_ERR_OPEN       another user's file has taken the place of the target in a sticky directory.
  * ST_ERR_WRITE      the system could not write, or could not put the file in its place. EMFILE if
  *                   no descriptor is available to lock the replaced file (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
@@ -1140,8 +1141,9 @@ ST_API void st_writer_free(st_writer *writer);
  * header until two reads are equal. st_open_memory and st_open_source cannot do that. If another
  * process saves the file during the edit, its file is not overwritten. The edit is then repeated on
  * that file, at most 5 times. The last check before the rename is made with the file locked. A save
- * that cannot get this lock within two seconds continues without it, and is lost if it renames its
- * file between that check and the rename of the edit.
+ * continues without this lock if it cannot get it within two seconds, or if another process has
+ * removed the file. Such a save is lost if it renames its file between that check and the rename of
+ * the edit.
  *
  * keys and values may be NULL if n is 0. options may be NULL; only ST_WRITE_SYNC, data_alignment
  * and header_reserve are used. header_reserve is the space in a new file. Other flags are
@@ -1156,7 +1158,8 @@ ST_API void st_writer_free(st_writer *writer);
  * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
  * ST_ERR_UNSUPPORTED  it is a bintensors file.
  * ST_ERR_READ, ST_ERR_WRITE  the system could not read, write or lock. Without its lock an edit
- *                     fails, except on filesystems without locks.
+ *                     fails, except on filesystems without locks. If an error of syncing or closing
+ *                     comes after a change in place, the message says that the change is made.
  * 3xx                 the content of the file is invalid. */
 ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
                                   const char *const *values, size_t n,

@@ -53,7 +53,8 @@ class AtomicFile {
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
   // Throws with the old file in place, except if the message says that the new one is: then only the directory could
-  // not be synced. After a failure the file is given up. Status::state in a process that was forked after create().
+  // not be synced. After a failure the file is given up. As all writing, Status::state in a process that was forked after
+  // create().
   void commit();
   // The same, but only if the target is in this state. Status::state if it was edited, replaced or removed since.
   void commit_over(const Identity& seen);

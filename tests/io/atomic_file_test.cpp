@@ -624,6 +624,30 @@ TEST_P(AtomicFileTest, a_forked_child_cannot_finish_what_its_parent_began) {
   EXPECT_EQ(names(), (Names{"new", "old"}));
 }
 
+// The child's descriptor leads to the file that the parent has published.
+TEST_P(AtomicFileTest, a_forked_child_cannot_write_what_its_parent_finished) {
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  file.write_at(0, "bytes", 5);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[1]);
+    char end;
+    static_cast<void>(read(ends[0], &end, 1));
+    const Error written = error_of([&] { file.write_at(0, "other", 5); });
+    const Error sized = error_of([&] { file.set_size(9); });
+    _exit(written.status == Status::state && sized.status == Status::state ? 0 : 1);
+  }
+  close(ends[0]);
+  file.commit();
+  close(ends[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(contents(path()), "bytes");
+}
+
 TEST_P(AtomicFileTest, many_writers_of_one_target_leave_one_whole_file) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {

@@ -53,6 +53,7 @@ class AtomicFile::State {
 
   void open(const char* path, const CreateOptions& options);
   bool in_order() const { return in_order_; }
+  void require_own_process() const;
   void set_size(std::uint64_t size) const;
   void reserve(std::uint64_t size) const;
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
@@ -147,7 +148,14 @@ uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteu
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
+// A forked child shares the file, which the parent may have published by now.
+void AtomicFile::State::require_own_process() const {
+  if (process_ == getpid()) return;
+  fail(Status::state, "{} was begun by process {}, which alone can write it", target_.shown, process_);
+}
+
 void AtomicFile::State::set_size(std::uint64_t size) const {
+  require_own_process();
   if (in_order_) return;
   rlimit most{};
   if (size > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &most) == 0 && size > most.rlim_cur)) {
@@ -164,6 +172,7 @@ void AtomicFile::State::reserve(std::uint64_t size) const {
 }
 
 void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::size_t n) const {
+  require_own_process();
   int error = 0;
   if (!in_order_) {
     error = write_all_at(file_.get(), offset, data, n);
@@ -181,6 +190,7 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
 }
 
 void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
+  require_own_process();
   const auto* const of_file = dynamic_cast<const FileSource*>(&source);
   if (of_file == nullptr && source.view() != nullptr)
     return write_at(offset, source.view() + from, static_cast<std::size_t>(n));
@@ -221,9 +231,7 @@ void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source,
 // ---- committing ----------------------------------------------------------------------------------------------------
 
 void AtomicFile::State::commit() {
-  if (process_ != getpid()) {
-    fail(Status::state, "{} was begun by process {}, which alone can finish it", target_.shown, process_);
-  }
+  require_own_process();
   if (in_order_) return finish_stream();
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
@@ -282,14 +290,21 @@ void AtomicFile::State::publish() {
   // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock.
   // A save that cannot have the lock within two seconds goes ahead: it replaces whatever is there. An edit that renames
   // in that instant then undoes the save. Without a descriptor to lock, a save fails.
-  const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
-  require_unchanged();
-  const bool no_descriptor = lock.error() == EMFILE || lock.error() == ENFILE;
-  if (only_over_ || no_descriptor) lock.require(target_.shown);
-  take_over_access();   // once more, for the syncing may have taken long
-  require_unchanged();  // as late as possible: a save without the lock may have come in between
-  const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, options_.replace);
-  if (error != 0) fail_os(Status::write, error, "{}", target_.shown);
+  //
+  // If there is no file to lock, the first try replaces none: another save may have made one meanwhile, which an edit may
+  // have locked.
+  for (const bool first : {true, false}) {
+    const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
+    require_unchanged();
+    const bool no_descriptor = lock.error() == EMFILE || lock.error() == ENFILE;
+    if (only_over_ || no_descriptor) lock.require(target_.shown);
+    take_over_access();   // once more, for the syncing may have taken long
+    require_unchanged();  // as late as possible: a save without the lock may have come in between
+    const bool replace = options_.replace && !(first && lock.error() == ENOENT);
+    const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, replace);
+    if (error == 0) return;
+    if (replace == options_.replace) fail_os(Status::write, error, "{}", target_.shown);
+  }
 }
 
 // If the temporary file cannot be named, copies its bytes to another one that has a name.
