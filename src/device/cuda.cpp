@@ -32,7 +32,9 @@ class Cuda final : public Gpu {
   explicit Cuda(const DriverOptions& options) {
     const DriverLibrary library(kDriver, options.library, kNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #cuda);
+#include "device/calls.def"
 #define ST_CUDA_CALL(name, function, parameters) library.find(cuda_.name, #function);
+#include "device/calls.def"
     start();
     choose_device(options.ordinal);
     context_ = options.context;

@@ -30,7 +30,9 @@ class Hip final : public Gpu {
     if (options.context != nullptr) fail(Status::argument, "HIP: st_device_options.context is for CUDA only");
     const DriverLibrary library(kDriver, options.library, kNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #hip);
+#include "device/calls.def"
 #define ST_HIP_CALL(type, name, function, parameters) library.find(hip_.name, #function);
+#include "device/calls.def"
     int count = 0;
     int code = hip_.init(0);
     if (code == 0) code = hip_.device_count(&count);

@@ -12,6 +12,7 @@ namespace st::device {
 #include "device/calls.def"
 #define ST_CUDA_CALL(name, driver, parameters) \
   static_assert(kSamePrototype<int(*) parameters, decltype(&::driver)>, #driver);
+#include "device/calls.def"
 
 static_assert(CUDA_ERROR_STUB_LIBRARY == 34 && CUDA_ERROR_NO_DEVICE == 100);
 static_assert(CUDA_ERROR_OUT_OF_MEMORY == 2);

@@ -34,6 +34,7 @@ static_assert(kSamePrototype<hipHostMalloc_type, HostMalloc> && static_cast<Host
 
 #define ST_HIP_CALL(type, name, runtime, parameters) \
   static_assert(kSamePrototype<type(*) parameters, decltype(&::runtime)>, #runtime);
+#include "device/calls.def"
 
 static_assert(hipErrorNoDevice == 100 && hipErrorOutOfMemory == 2);
 static_assert(hipStreamNonBlocking == 1 && hipEventBlockingSync == 1 && hipEventDisableTiming == 2);
