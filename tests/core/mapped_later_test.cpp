@@ -10,7 +10,7 @@
 namespace st::core {
 namespace {
 
-class MappedLaterTest : public io::DirectoryTest {};
+class MappedLaterTest : public io::FolderTest {};
 
 TEST_F(MappedLaterTest, keeps_its_descriptor_until_then) {
   io::put(path(), format::file_front(R"({"t":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})") +

@@ -104,12 +104,6 @@ std::int32_t read_callback(void* ctx, std::uint64_t offset, void* dst, std::size
 
 void close_callback(void* ctx) { ++static_cast<Given*>(ctx)->closed; }
 
-std::string read(const Source& source, std::uint64_t offset, std::size_t n) {
-  std::string bytes(n, '?');
-  source.read_at(offset, bytes.data(), n);
-  return bytes;
-}
-
 TEST(CallbackSource, AreAskedAndClosed) {
   Given given{"0123456789", 0, 0};
   {
