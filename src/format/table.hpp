@@ -66,7 +66,8 @@ class NameIndex {
     return slots_.empty() ? kNone : slots_[probe(items, name, hash(name))].number;
   }
 
-  // ---- for several threads: make_room(), then all parts at the same time, then insert_hashed() for the names they rej
+  // ---- for several threads: make_room(), then all parts at the same time, then insert_hashed() for the
+  // names that they reject
 
   static constexpr std::size_t kParts = 8;
   static std::size_t part_of(std::uint32_t hash) { return hash >> 29; }

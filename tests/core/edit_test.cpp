@@ -403,6 +403,8 @@ TEST_F(EditTest, an_open_descriptor_is_refused) {
        {formatted("/dev/fd/{}", file.get()), formatted("/proc/self/fd/{}", file.get()),
         formatted("/proc/thread-self/fd/{}", file.get()), link, formatted("/proc/{}/fd/{}", getpid(), file.get()),
         formatted("/dev/../dev/fd/{}", file.get())}) {
+    // Only Linux has this spelling, and only its part of the library knows which links lead to open files.
+    if (!io::has_linux_io() && name.starts_with(formatted("/proc/{}", getpid()))) continue;
     for (const std::string& value : {std::string("short"), std::string(100'000, 'n')}) {
       const MetadataChange change{"note", value};
       try {

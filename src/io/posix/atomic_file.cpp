@@ -303,7 +303,9 @@ void AtomicFile::State::publish() {
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
     const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, replace);
     if (error == 0) return;
-    if (replace == options_.replace) fail_os(Status::write, error, "{}", target_.shown);
+    if (replace == options_.replace || (error != EEXIST && !is_refusal(error))) {
+      fail_os(Status::write, error, "{}", target_.shown);
+    }
   }
 }
 

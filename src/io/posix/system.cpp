@@ -79,7 +79,7 @@ void advise_pages(void* begin, std::size_t bytes, Advice advice) {
   posix_madvise(begin, bytes, advice == Advice::will_need ? POSIX_MADV_WILLNEED : POSIX_MADV_DONTNEED);
 }
 
-bool copy_from_pages(const void* /*from*/, void* /*to*/, std::size_t /*n*/) { return false; }
+bool copy_from_pages(const void* from, void* to, std::size_t n) { return copy_through_pipe(from, to, n); }
 
 // ---- names in a directory ------------------------------------------------------------------------------------------
 

@@ -75,8 +75,12 @@ int map_without_reserve();
 
 void advise_pages(void* begin, std::size_t bytes, Advice advice);
 
-// Copies from mapped pages. Returns false instead of raising SIGBUS if they are gone, or if the system cannot do that.
+// Copies from mapped pages. Returns false instead of raising SIGBUS if they are gone: the kernel copies, so a missing page
+// is an error (EFAULT) and not a signal.
 bool copy_from_pages(const void* from, void* to, std::size_t n);
+// The same by write(2) into a pipe. Systems without a better call need it, and so do sandboxes that refuse that call: a
+// model that was saved over its own open file exists in the mapping only.
+bool copy_through_pipe(const void* from, void* to, std::size_t n);
 
 // ---- names in a directory ----------------------------------------------------------------------------------------
 
