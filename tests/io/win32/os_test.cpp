@@ -43,7 +43,7 @@ TEST(Path, IsSplitAtEitherSeparatorAndAfterADrive) {
                         {"/x", "/", "x"},         {"\\x", "\\", "x"},      {"C:x", "C:", "x"}, {"C:\\x", "C:\\", "x"},
                         {"C:/a\\x", "C:/a", "x"}, {"C:\\a\\", "C:\\a", ""}};
   for (const Case& one : cases) {
-    EXPECT_EQ(split_path(one.path).folder, one.folder) << one.path;
+    EXPECT_EQ(split_path(one.path).directory, one.folder) << one.path;
     EXPECT_EQ(split_path(one.path).name, one.name) << one.path;
   }
 }
