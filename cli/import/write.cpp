@@ -2,7 +2,6 @@
 #include "write.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <numeric>

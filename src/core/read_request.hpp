@@ -19,7 +19,7 @@ class Device;
 // To read a range of a source to `dst`, or the runs of a slice inside that range.
 struct ReadRequest {
   std::size_t source = 0;   // a shard's number; the scheduler's are indices into its readers
-  std::uint64_t begin = 0;  // an offset; the scheduler's are positions (io/source_reader.hpp)
+  std::uint64_t begin = 0;  // an offset; the scheduler's are positions (io/source.hpp)
   std::uint64_t bytes = 0;
   std::byte* dst = nullptr;
   std::size_t entry = 0;                 // number in the plan

@@ -36,14 +36,14 @@ TEST(Path, IsAbsoluteAndWithoutALimit) {
 TEST(Path, IsSplitAtEitherSeparatorAndAfterADrive) {
   struct Case {
     const char* path;
-    const char* folder;
+    const char* directory;
     const char* name;
   };
   const Case cases[] = {{"x", ".", "x"},          {"a/x", "a", "x"},       {"a\\x", "a", "x"}, {"a/b\\x", "a/b", "x"},
                         {"/x", "/", "x"},         {"\\x", "\\", "x"},      {"C:x", "C:", "x"}, {"C:\\x", "C:\\", "x"},
                         {"C:/a\\x", "C:/a", "x"}, {"C:\\a\\", "C:\\a", ""}};
   for (const Case& one : cases) {
-    EXPECT_EQ(split_path(one.path).directory, one.folder) << one.path;
+    EXPECT_EQ(split_path(one.path).directory, one.directory) << one.path;
     EXPECT_EQ(split_path(one.path).name, one.name) << one.path;
   }
 }
