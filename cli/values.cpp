@@ -183,6 +183,7 @@ std::vector<std::string> convertible_names() {
                [](const st::DtypeInfo& dtype) { return dtype.convertible; });
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.bits > b.bits; });
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (const st::DtypeInfo& dtype : found) names.emplace_back(dtype.name);
   return names;
 }

@@ -57,15 +57,21 @@ class OccupiedStreams {
   OccupiedStreams(OccupiedStreams&&) = delete;
   ~OccupiedStreams() {
     const int error = errno;
-    while (count_ > 0) ::close(numbers_[--count_]);
+    while (count_ > 0) {
+      const int number = numbers_[--count_];
+      if (is_ours(number)) ::close(number);
+    }
     errno = error;
   }
 
  private:
 #if defined(O_PATH)
   static constexpr int kUnwritable = O_PATH;
+  // The host may have put its own file there by dup2(), while a FIFO waited for its reader.
+  static bool is_ours(int number) { return (::fcntl(number, F_GETFL) & O_PATH) != 0; }
 #else
   static constexpr int kUnwritable = O_RDONLY;
+  static bool is_ours(int /*number*/) { return true; }
 #endif
 
   int numbers_[kFirstDescriptor] = {};
