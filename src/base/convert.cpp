@@ -256,7 +256,8 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   const Loop to_float = loops_of(from, long_vectors).to_float;
   const Loop from_float = loops_of(to, long_vectors).from_float;
   const bool from_double = from == Dtype::F64;
-  if (!info(from).convertible || !info(to).convertible) {
+  const bool has_loops = (from == Dtype::F32 || to_float != nullptr) && (to == Dtype::F32 || from_float != nullptr);
+  if (!info(from).convertible || !info(to).convertible || !has_loops) {
     fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);
   }
   if (from == to) {

@@ -50,7 +50,7 @@ std::size_t expected_bytes(const NewHeader& header) {
 
 // A file that no container recognizes gets the errors of safetensors.
 const Container& read_as(const Container* recognized) {
-  return recognized == nullptr ? *container_of(Format::safetensors) : *recognized;
+  return recognized == nullptr ? safetensors::kContainer : *recognized;
 }
 
 [[noreturn]] void fail_text(std::string_view text, std::string_view what) {
