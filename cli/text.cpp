@@ -102,19 +102,6 @@ Shown show_characters(std::string_view text, std::size_t limit, bool in_quotes) 
   return out;
 }
 
-std::string scaled(std::uint64_t value, std::span<const std::string_view> units) {
-  if (value < 1000) return formatted("{}{}", value, units[0]);
-  std::uint64_t in_unit = 1000;
-  std::size_t unit = 1;
-  // Uses integers: with the x87, doubles have more digits and would round elsewhere.
-  while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
-    in_unit *= 1000;
-    ++unit;
-  }
-  const std::uint64_t tenths = value / in_unit * 10 + (value % in_unit + in_unit / 20) / (in_unit / 10);
-  return formatted("{}.{}{}", tenths / 10, tenths % 10, units[unit]);
-}
-
 // Returns the edit distance: bytes inserted, removed or replaced, and neighbors swapped. Returns a number above `most`
 // if the distance is larger.
 std::size_t distance(std::string_view a, std::string_view b, std::size_t most) {
@@ -184,12 +171,12 @@ std::string shape_text(safetensors::View<std::uint64_t> shape) {
 
 std::string human_bytes(std::uint64_t bytes) {
   static constexpr std::array<std::string_view, 7> kUnits{" B", " kB", " MB", " GB", " TB", " PB", " EB"};
-  return scaled(bytes, kUnits);
+  return st::scaled(bytes, kUnits);
 }
 
 std::string human_count(std::uint64_t count) {
   static constexpr std::array<std::string_view, 5> kUnits{"", " K", " M", " B", " T"};
-  return scaled(count, kUnits);
+  return st::scaled(count, kUnits);
 }
 
 std::string grouped(std::uint64_t count) {

@@ -46,6 +46,8 @@
  *     not check: NULL crashes the process.
  *  5. Threads. Any number of threads may use the same const handle at the same time. While a
  *     function with a non-const handle or a free function runs, no other call may use the handle.
+ *     On Linux, all threads that use a handle must share one table of descriptors: none of them may
+ *     have called unshare(CLONE_FILES) after the handle was made.
  *  6. Text. Strings are UTF-8, including paths. On POSIX systems the library passes the bytes of a
  *     path on unchecked. Lengths are in bytes. Returned strings end with a NUL, which is not
  *     counted in their length. Tensor names and metadata may also contain NULs; other strings never

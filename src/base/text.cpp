@@ -89,18 +89,22 @@ std::string in_quotes(std::string_view name) {
   return "'" + beginning_of(name, kEndBytes, shown) + "..." + end_of(name, kEndBytes) + "'";
 }
 
-std::string human_bytes(std::uint64_t bytes) {
-  constexpr std::array kUnits{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-  if (bytes < 1000) return formatted("{} {}", bytes, kUnits[0]);
+std::string scaled(std::uint64_t value, std::span<const std::string_view> units) {
+  if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
   // In integers, because the x87 computes doubles with more digits, which moves the limits.
-  while (unit + 1 < kUnits.size() && bytes >= 1000 * in_unit - in_unit / 20) {
+  while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;
   }
-  const std::uint64_t tenths = bytes / in_unit * 10 + (bytes % in_unit + in_unit / 20) / (in_unit / 10);
-  return formatted("{}.{} {}", tenths / 10, tenths % 10, kUnits[unit]);
+  const std::uint64_t tenths = value / in_unit * 10 + (value % in_unit + in_unit / 20) / (in_unit / 10);
+  return formatted("{}.{}{}", tenths / 10, tenths % 10, units[unit]);
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  static constexpr std::array<std::string_view, 7> kUnits{" bytes", " kB", " MB", " GB", " TB", " PB", " EB"};
+  return scaled(bytes, kUnits);
 }
 
 }  // namespace st

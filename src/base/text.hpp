@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory_resource>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
 // Returns a name from a file for one line of a message: quoted, control bytes escaped, at most about 80 bytes. Longer
 // names lose their middle. The name is not quoted(), which std:: has for strings.
 std::string in_quotes(std::string_view name);
+
+// Returns a number below 1000 and its unit. units: for 1, 1000, 1000^2 and so on, each with its space.
+std::string scaled(std::uint64_t value, std::span<const std::string_view> units);
 
 // Returns a size such as "1.2 GB", in decimal units as file managers use them.
 std::string human_bytes(std::uint64_t bytes);

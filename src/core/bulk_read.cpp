@@ -107,7 +107,8 @@ class Worker {
     const Clock::time_point begin = Clock::now();
     const std::uint64_t copies = executor_.counts().copies;
     executor_.execute(batch_);
-    // A batch for a device may have waited for a slot, and a cancel ends that wait.
+    // Smaller batches notice a cancel sooner. A batch for a device may have waited for a slot, where a cancel is noticed
+    // anyway.
     const bool for_device = executor_.counts().copies != copies;
     if (!for_device && Clock::now() - begin > kPromptly) reading_.scheduler.slow_down();
     if (reports_) reading_.listener.report();

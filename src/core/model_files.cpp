@@ -80,7 +80,7 @@ void sort_set(Names& shards, std::string_view directory) {
   for (const std::string& file : shards) {
     const NumberedShard shard = *numbered_shard(file);
     if (shard.set != first.set || shard.count != first.count) {
-      // No path names a set without an index: opening a shard by its path opens this file alone.
+      // The caller cannot choose a set without an index: the path of a shard opens that file alone.
       fail(Status::open,
            "folder {} holds shards of several models, {} and {}: write an index for one, or move one to another folder",
            in_quotes(directory), in_quotes(shards.front()), in_quotes(file));

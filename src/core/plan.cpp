@@ -139,7 +139,7 @@ void Plan::run(const ReadOptions& options) {
   struct EndOfRun {
     Plan& plan;
     ~EndOfRun() {
-      // A cancel ends this run or, if none is running, the next. Never two.
+      // A cancel ends this run or, if none is running, the next one. It never ends two.
       plan.cancelled_.store(false, std::memory_order_relaxed);
       for (const Stream& one : plan.streams_) {
         if (one.stream == nullptr) plan.staging_bytes_ += one.device->staging_bytes();

@@ -123,7 +123,7 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   std::vector<std::uint32_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), 0U);
   if (options.keep_order) return order;
-  // By dtype, whose ranks are counted, and by name among tensors of one dtype.
+  // Sorts by dtype, by counting its ranks, and then the tensors of each dtype by name.
   const auto rank = [&](const Declared& tensor) { return format::dtype_order(options.format, tensor.dtype); };
   std::array<std::size_t, 257> places{};  // of the next tensor of each rank; ranks are at most 255
   for (const Declared& tensor : tensors_) ++places[rank(tensor) + 1];
@@ -138,7 +138,7 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   return order;
 }
 
-// Returns the length and the header of the file, and sets Declared::begin of every tensor.
+// Returns the length prefix and the header in one string, and sets Declared::begin of every tensor.
 std::string Writer::lay_out(const WriteOptions& options) {
   std::vector<format::NewTensor> list;
   list.reserve(order_.size());

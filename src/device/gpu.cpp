@@ -55,7 +55,7 @@ void* DriverLibrary::address(const char* name) const {
 // Keeps the GPU current on this thread while it exists.
 class Gpu::Current {
  public:
-  // Tries twice: copies in flight must be waited for even if one call fails.
+  // Tries twice, because the destructors that wait for copies in flight need the context even if one call fails.
   explicit Current(Gpu& gpu) : gpu_(gpu), first_(gpu.enter(&before_)) {
     entered_ = first_ == 0 || gpu.enter(&before_) == 0;
     if (first_ != 0) gpu.forget_error();
@@ -158,8 +158,8 @@ void Gpu::give_back(void* event) noexcept {
   events_.push_back(event);
 }
 
-// Returns how many of the copies are one: adjacent in both memories and in one allocation of the device. A driver's copy
-// cannot cross allocations.
+// Returns how many of the first copies can be made as one: they are adjacent in both memories and inside one allocation of
+// the device, because a driver's copy cannot cross allocations.
 std::size_t Gpu::count_adjacent(std::span<const Copy> copies) {
   const auto end_of = [](const Copy& copy) { return reinterpret_cast<DeviceAddress>(copy.dst) + copy.bytes; };
   DeviceAddress limit = 0;

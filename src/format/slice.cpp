@@ -60,8 +60,8 @@ Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t 
   return range;
 }
 
-// Adds a level. Folds it into the run, or into the level inside it, if it continues that without a gap. In the
-// destination there are no gaps.
+// Adds a level. If it continues the run, or the level inside it, without a gap, it becomes a part of that. The destination
+// has no gaps.
 void add_level(Slice& slice, const SliceLevel& level) {
   if (slice.levels.empty() && level.src_stride == slice.run_bytes && !level.backwards) {
     slice.run_bytes *= level.count;

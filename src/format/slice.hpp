@@ -50,8 +50,8 @@ struct Run {
 
 Run run_at(const Slice& slice, std::uint64_t number);
 
-// Returns the largest n such that gaps inside each group of n runs have at most `max_gap` bytes. Groups begin at
-// multiples of n.
+// Returns the size of the largest groups of runs without a gap of more than `max_gap` bytes inside a group. A group of n
+// runs begins at a multiple of n.
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);
 
 // Returns how many runs from `first` on are within `room` bytes: at least 1, at most `most`.
@@ -62,7 +62,7 @@ std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64
 void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst,
             std::uint64_t dst_begin = 0);
 
-// Contiguous runs in the destination, from `first` on and at most `most`, and the position of their first byte there.
+// At most `most` runs from `first` on that are contiguous in the destination. dst: the position of their first byte there.
 struct Row {
   std::uint64_t runs;
   std::uint64_t dst;

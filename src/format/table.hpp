@@ -81,8 +81,8 @@ class NameIndex {
 
   class Part {
    public:
-    // For a hash of this part. Returns false if insert_hashed() must decide: the name may be there already, or its slot
-    // is after the end of the part.
+    // Inserts a name whose hash belongs to this part. Returns false if the name may be there already, or if its slot is
+    // after the end of the part. insert_hashed() must then decide.
     bool insert(std::uint32_t hash, std::uint32_t number) {
       for (std::size_t at = index_->first_slot(hash); at < end_; ++at) {
         Slot& slot = index_->slots_[at];

@@ -1,10 +1,10 @@
-// A file that is written atomically: the complete file replaces the old one, or nothing changes.
+// Writes a file atomically: the complete file replaces the old one, or nothing changes.
 //
 // The bytes go to a temporary file in the target's directory, without a name if the system has such files. commit()
 // gives it the target's name with one link or rename. Until then the old file is untouched, even if the process is
-// killed. A process that is killed between naming the temporary file and renaming it leaves it behind. So does any
-// killed process on a system without such files. Its random name begins with ".NAME.st-new-". Its lock ends with the
-// process, so the next writer of the target recognizes it as stale and removes it.
+// killed. A process killed between naming the temporary file and renaming it leaves the file behind. So does any killed
+// process on a system without unnamed files. The random name of the file begins with ".NAME.st-new-". Its lock ends with
+// the process, so the next writer of the target recognizes the file as stale and removes it.
 //
 // A new file gets its mode from the umask. A replacement takes over the access of the old file: owner, mode, access
 // control lists. Until then only its owner can open it. A symbolic link is followed. Other hard links, mappings and
@@ -53,8 +53,8 @@ class AtomicFile {
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
   // Throws with the old file in place, except if the message says that the new one is: then only the directory could
-  // not be synced. After a failure the file is given up. As all writing, Status::state in a process that was forked after
-  // create().
+  // not be synced. After a failure the file is given up. Like every write, throws Status::state in a process
+  // forked after create().
   void commit();
   // The same, but only if the target is in this state. Status::state if it was edited, replaced or removed since.
   void commit_over(const Identity& seen);

@@ -38,7 +38,7 @@ enum class Mode : std::uint8_t {
   read,           // no mapping
 };
 
-// What a bulk read does with the system's page cache: buffered (through) or direct (around) reads.
+// How a bulk read uses the page cache. through: buffered reads. around: direct reads.
 enum class Cache : std::uint8_t { automatic, through, around };
 
 // One read: where its bytes are in the source, and where they go.
@@ -113,7 +113,8 @@ class Source {
   const std::uint64_t size_;
 };
 
-// How the bytes of a bulk read travel. Direct reads cost a tenth of the processor time, and no page cache.
+// How the bytes of a bulk read travel. A direct read takes a tenth of the processor time of a buffered one, and leaves the
+// page cache as it is.
 enum class ReadPath : std::uint8_t {
   cached,    // copied out of the page cache, or of memory
   buffered,  // from a disk through the page cache, or from a network or callback: slow, and worth many readers
@@ -136,11 +137,12 @@ class SourceReader {
   // As of now. ReadPath::direct takes whole multiples of alignment() only.
   virtual ReadPath path_for(std::uint64_t begin, std::uint64_t end) = 0;
 
-  // Positions, lengths and addresses of direct reads are multiples of this, once path_for() has returned direct.
+  // Positions, lengths and addresses of direct reads must be multiples of this. Valid after path_for() has returned
+  // direct.
   virtual std::uint64_t alignment() const { return 1; }
 
-  // Does reads in ascending order. Neighbours are one request. Only the bytes before `needed_end` must exist. Returns
-  // false if direct reads turn out not to work for this source or this memory; another path does.
+  // Does reads in ascending order. Adjacent reads are one request. Only the bytes before `needed_end` must exist. Returns
+  // false if direct reads do not work for this source or this memory. The caller then reads by another path.
   [[nodiscard]] virtual bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) = 0;
 
   // Closes descriptors. No thread is reading, and none will.

@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,6 +106,30 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
     EXPECT_EQ(result, 0) << error;
   }
   munmap(gone, 4096);
+}
+
+// The pipe never has the number of a standard stream that the host has closed: what the host prints is not copied.
+TEST_F(RefusedCallsTest, mapped_pages_are_copied_without_what_the_host_prints) {
+  const std::string text(5'000, 't');
+  const int result = in_child([&] {
+    if (!refuse({SYS_process_vm_readv}, EPERM)) return 255;
+    for (const int stream : {0, 1, 2}) close(stream);
+    alarm(30);
+    std::atomic<bool> stop = false;
+    std::thread host([&] {
+      while (!stop) static_cast<void>(::write(1, "HOST", 4));
+    });
+    int copied = 0;
+    std::string copy(text.size(), '-');
+    for (int i = 0; i < 20'000; ++i) {
+      copied += copy_from_pages(text.data(), copy.data(), copy.size()) && copy == text ? 1 : 0;
+    }
+    stop = true;
+    host.join();
+    return copied == 20'000 ? 0 : 1;
+  });
+  if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(result, 0);
 }
 
 // As those behind the end of a file that has become shorter.
@@ -440,6 +466,44 @@ TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
     looked = read_faults::calls() > looks;
     EXPECT_EQ(error.status, looked ? Status::state : Status::ok) << error.message;
     EXPECT_EQ(contents(path()), looked ? "saved" : "edited");
+  }
+  EXPECT_GT(looks, 2U);
+}
+
+// The save finds no file to lock. Before its rename another save makes one, which an edit then locks.
+TEST_F(RefusedCallsTest, a_save_waits_for_the_lock_of_a_file_that_appears) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of edits in this build";
+  std::size_t looks = 0;
+  for (bool looked = true; looked; ++looks) {
+    SCOPED_TRACE(looks);
+    put(path(), "old");
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "new", 3);
+    fs::remove(path());
+    std::atomic<bool> unlocked = false;
+    std::thread edit;
+    read_faults::Plan plan;
+    plan.call = "stat";
+    plan.before = [&](std::size_t number) {
+      if (number != looks || edit.joinable()) return;
+      put(path(), "theirs");
+      auto lock = std::make_shared<EditLock>(EditLock::of_name(AT_FDCWD, path()));
+      EXPECT_TRUE(lock->held());
+      edit = std::thread([&unlocked, lock = std::move(lock)]() mutable {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        unlocked = true;
+        lock.reset();
+      });
+    };
+    read_faults::arm(plan);
+    const Error error = error_of([&] { file.commit(); });
+    const bool in_time = unlocked;
+    read_faults::disarm();
+    looked = edit.joinable();
+    if (looked) edit.join();
+    EXPECT_EQ(error.message, "");
+    EXPECT_EQ(contents(path()), "new");
+    EXPECT_TRUE(in_time || !looked);
   }
   EXPECT_GT(looks, 2U);
 }

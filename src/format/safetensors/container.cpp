@@ -98,8 +98,7 @@ void restore(std::span<const char>, const Table&, std::span<char> copy) {
 
 void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// A name given twice is reported before an error of the offsets. So after such an error, reads the header again with an
-// index.
+// Reads the header again with an index after an error of the offsets, because a duplicate name is reported first.
 void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
   FaultSink first;
   sort_by_data(table);

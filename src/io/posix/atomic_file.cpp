@@ -121,7 +121,8 @@ void AtomicFile::State::open_temp_file() {
     directory_to_sync_ = open_file(target_.directory.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!directory_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
   }
-  // An unnamed file that replaces nothing gets its target's name at once. If it cannot, name_temp_file() sweeps.
+  // commit() gives an unnamed file that replaces nothing its target's name, without a temporary one. If that fails,
+  // name_temp_file() sweeps.
   file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || access_) sweep_temp_files(target_.directory.get(), target_.name, owner());
@@ -286,13 +287,14 @@ void AtomicFile::State::publish() {
     }
     name_temp_file();
   }
-  // The lock keeps saves out between an edit's last look at its target and its rename. It is exclusive among saves too:
-  // of two saves with a shared lock on the old file, the second would rename over an edit's file without its lock.
-  // A save that cannot have the lock within two seconds goes ahead: it replaces whatever is there. An edit that renames
-  // in that instant then undoes the save. Without a descriptor to lock, a save fails.
+  // The lock keeps saves out between an edit's last look at its target and its rename. Two saves exclude each other as
+  // well. With a shared lock, the first could replace the old file, an edit could lock the new one, and the second save
+  // would rename over it while the edit works.
+  // A save that does not get the lock within two seconds renames without it. If an edit renames right after, the save is
+  // lost. A save that has no descriptor for the lock fails.
   //
-  // If there is no file to lock, the first try replaces none: another save may have made one meanwhile, which an edit may
-  // have locked.
+  // If there is no file to lock, the first rename replaces no file. If another process has made one in the meantime, an
+  // edit may have locked it, so the second try takes its lock.
   for (const bool first : {true, false}) {
     const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();

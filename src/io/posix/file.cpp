@@ -143,6 +143,19 @@ Descriptor open_file(int directory, const char* path, int flags, mode_t mode) {
   }
 }
 
+bool open_pipe(Descriptor& reads, Descriptor& writes) {
+  const OccupiedStreams occupied;
+  int ends[2];
+  if (::pipe(ends) != 0) return false;
+  reads = Descriptor(ends[0]);
+  writes = Descriptor(ends[1]);
+  if (!reads || !writes) return false;
+  for (const int end : {reads.get(), writes.get()}) {
+    if (::fcntl(end, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(end, F_SETFL, O_NONBLOCK) != 0) return false;
+  }
+  return true;
+}
+
 // The first attempt has asked the holder to give up its lease. No signal reports when it has.
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;

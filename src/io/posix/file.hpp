@@ -61,6 +61,10 @@ Descriptor open_file(int directory, const char* path, int flags, mode_t mode = 0
 constexpr std::chrono::seconds kLeasePatience(120);
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience = kLeasePatience);
 
+// Both ends of a new pipe, for reading and for writing: not blocking, and as files that are opened for writing, above the
+// standard streams. Returns false, and sets errno, if there is none.
+bool open_pipe(Descriptor& reads, Descriptor& writes);
+
 // Another descriptor of the same open file description.
 Descriptor duplicate(int descriptor);
 

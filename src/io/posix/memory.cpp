@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/memory.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,12 +45,9 @@ bool copy_through_pipe(const void* from, void* to, std::size_t n) {
 #else
   constexpr std::size_t kAtOnce = _POSIX_PIPE_BUF;
 #endif
-  int ends[2];
-  if (pipe(ends) != 0) return false;
-  const Descriptor out(ends[0]);
-  const Descriptor in(ends[1]);
-  if (!out || !in) return false;
-  for (const int end : {out.get(), in.get()}) fcntl(end, F_SETFD, FD_CLOEXEC);
+  Descriptor out;
+  Descriptor in;
+  if (!open_pipe(out, in)) return false;
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
   while (n > 0) {

@@ -112,7 +112,7 @@ void require_at_end(int file, const std::string& shown) {
 constexpr mode_t kModeBits = 07777;
 constexpr int kMostLooks = 3;  // at a file whose access another process is changing
 
-// Only a missing file has no access. Any other error must not end in the access that the umask leaves.
+// Returns nothing only if the file is missing. With any other error the new file would get the mode of the umask.
 std::optional<struct stat> look_at(int directory, const std::string& name) {
   struct stat status {};
   if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
@@ -125,7 +125,7 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
          a.st_gid == b.st_gid;
 }
 
-// Without the right to change the owner, the owner stays. Returns false if the group could not be set either.
+// Keeps the owner if the process may not change it. Returns false if it could not set the group either.
 bool give_owner(int file, const struct stat& now, const Access& access) {
   if (now.st_uid == access.owner && now.st_gid == access.group) return true;
   if (fchown(file, access.owner, access.group) == 0) return true;

@@ -66,7 +66,7 @@ void sweep(int directory, const char* name, uid_t owner) {
   if (name_error(file.get(), directory, name) == 0) unlinkat(directory, name, 0);  // else another process was sweeping
 }
 
-// Returns true without locks: no process removes temporary files then.
+// Returns true on a filesystem without locks. There no process removes temporary files.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 }  // namespace

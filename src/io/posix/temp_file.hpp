@@ -13,9 +13,8 @@
 
 namespace st::io {
 
-// Removes stale temporary files of this target that belong to this process's user or to `owner`, the owner of the
-// target: a writer gives its file to that owner shortly before the rename. Looks at the first 4096 names of the
-// directory only.
+// Removes stale temporary files of this target. They belong to this process's user or to `owner`, the owner of the target:
+// a writer gives its file to that owner shortly before the rename. Looks at the first 4096 names of the directory only.
 void sweep_temp_files(int directory, const std::string& target, uid_t owner);
 
 // Create or name a temporary file, and lock it. If that fails, they return no descriptor or an empty name, and set
