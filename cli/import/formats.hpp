@@ -11,6 +11,9 @@
 
 namespace cli::importer {
 
+// Whether read_checkpoint knows the first bytes.
+bool is_checkpoint(const Input& input);
+
 // Detects the format by the first bytes and calls one of the readers below. name: for the tensor of a .npy, which has
 // no name.
 Checkpoint read_checkpoint(std::unique_ptr<const Input> input, const std::string& name);
