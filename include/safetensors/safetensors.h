@@ -320,13 +320,13 @@ enum {
 /* One finding. Its strings belong to the report and end with a NUL. */
 typedef struct st_finding {
   uint32_t struct_size;
-  st_status status;    /* The status that opening the file would return for this finding.       */
-  uint32_t flags;      /* ST_FINDING_NOTE, or 0.                                                */
-  int32_t os_error;    /* As in st_error.                                                       */
-  uint64_t offset;     /* As in st_error, for the file at path.                                 */
-  const char *path;    /* The file with the finding: the index, or one of its shards.           */
+  st_status status; /* The status that opening the file would return for this finding.       */
+  uint32_t flags;   /* ST_FINDING_NOTE, or 0.                                                */
+  int32_t os_error; /* As in st_error.                                                       */
+  uint64_t offset;  /* As in st_error, for the file at path.                                 */
+  const char *path; /* The file with the finding: the index, or one of its shards.           */
   size_t path_len;
-  const char *tensor;  /* The name of the tensor with the finding; NULL if there is none.       */
+  const char *tensor; /* The name of the tensor with the finding; NULL if there is none.       */
   size_t tensor_len;
   const char *message; /* One line.                                                             */
   size_t message_len;
@@ -473,19 +473,19 @@ ST_API const void *st_tensor_data(const st_tensor *tensor);
  * are valid until the list is freed, even if the file is freed first. Since version 0.2.0. */
 typedef struct st_tensor_list {
   uint32_t struct_size;
-  uint32_t flags;               /* The flags passed to st_list_tensors.                       */
-  uint64_t count;               /* The number of tensors, and of rows.                        */
-  const char *names;            /* All names, each followed by a NUL.                         */
-  const uint64_t *name_offsets; /* count + 1 values. Name i begins at names[name_offsets[i]] and
+  uint32_t flags;                  /* The flags passed to st_list_tensors.                       */
+  uint64_t count;                  /* The number of tensors, and of rows.                        */
+  const char *names;               /* All names, each followed by a NUL.                         */
+  const uint64_t *name_offsets;    /* count + 1 values. Name i begins at names[name_offsets[i]] and
                                    has name_offsets[i + 1] - name_offsets[i] - 1 bytes.       */
-  const st_dtype *dtypes;       /* As st_tensor_dtype.                                        */
-  const uint32_t *ranks;        /* As st_tensor_rank.                                         */
-  const uint64_t *dims;         /* All shapes, one after another.                             */
-  const uint64_t *dim_offsets;  /* count + 1 values. Shape i begins at dims[dim_offsets[i]].  */
-  const uint64_t *offsets;      /* As st_tensor_offset.                                       */
-  const uint64_t *sizes;        /* As st_tensor_bytes.                                        */
-  const uint32_t *shards;       /* As st_tensor_shard.                                        */
-  const void *const *data;      /* With ST_LIST_DATA: as st_tensor_data. Otherwise NULL.      */
+  const st_dtype *dtypes;          /* As st_tensor_dtype.                                        */
+  const uint32_t *ranks;           /* As st_tensor_rank.                                         */
+  const uint64_t *dims;            /* All shapes, one after another.                             */
+  const uint64_t *dim_offsets;     /* count + 1 values. Shape i begins at dims[dim_offsets[i]].  */
+  const uint64_t *offsets;         /* As st_tensor_offset.                                       */
+  const uint64_t *sizes;           /* As st_tensor_bytes.                                        */
+  const uint32_t *shards;          /* As st_tensor_shard.                                        */
+  const void *const *data;         /* With ST_LIST_DATA: as st_tensor_data. Otherwise NULL.      */
   const st_tensor *const *tensors; /* As st_get_tensor_at.                                    */
   const void *reserved;            /* NULL                                                    */
 } st_tensor_list;
@@ -1097,7 +1097,8 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  *
  * ST_ERR_RANGE      there is no such tensor, or it has no such bytes.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
- *                   source of data, or the process was forked after st_writer_begin.
+ *                   source of data, or the process was forked after st_writer_begin (a small put
+ *                   is only collected: then st_writer_finish says so).
  * ST_ERR_WRITE      the system could not write.
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
@@ -1114,9 +1115,11 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
  *                   that called st_writer_begin can write the file.
- * ST_ERR_OPEN       another user's file has taken the place of the target in a sticky directory.
- * ST_ERR_WRITE      the system could not write, or could not put the file in its place. EMFILE if
- *                   no descriptor is available to lock the replaced file (since 0.3).
+ * ST_ERR_OPEN       another user's file, link or FIFO has taken the place of the target in a sticky
+ *                   directory.
+ * ST_ERR_WRITE      the system could not write, or could not put the file in its place. EMFILE or
+ *                   ENOMEM if there is no descriptor or memory to lock the replaced file (since
+ *                   0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor of an open file could not be
  *                   read. */
@@ -1136,7 +1139,8 @@ ST_API void st_writer_free(st_writer *writer);
  * write, which a killed process has done completely or not at all. Other hard links also show the
  * change. In all other cases a new file replaces the old one, as st_writer_finish does, and the
  * kernel copies the data. With ST_WRITE_SYNC the file is also complete after a power failure; a
- * change in place must then be inside one block of 512 bytes.
+ * change in place must then be inside one block of 512 bytes. If nothing has to be changed, the file
+ * and its directory are still synced (since 0.3), so a call that failed to sync can be repeated.
  *
  * Several processes may use the file. st_open and st_open_fd never see half of a change: they wait
  * up to two seconds for an edit to end. After that, and on filesystems without locks, they read the

@@ -107,7 +107,10 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;
   const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;
-  if (is_unchanged(shard.table, pairs) && stays) return true;
+  if (is_unchanged(shard.table, pairs) && stays) {
+    if (options.sync) file.sync();  // the edit that made it so may have failed to, or was not asked to
+    return true;
+  }
 
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();

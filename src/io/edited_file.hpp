@@ -39,6 +39,9 @@ class EditedFile {
   // Status::state if another process has held the lock for two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
+  // Syncs the file and the directory that has its name. Throws Status::write.
+  void sync() const;
+
  private:
   struct State;
   explicit EditedFile(std::unique_ptr<State> state);

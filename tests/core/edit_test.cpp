@@ -21,6 +21,7 @@
 #include <random>
 #include <thread>
 
+#include "../io/faults.hpp"
 #include "../io/read_faults.hpp"
 #include "../io/system.hpp"
 #include "base/text.hpp"
@@ -221,6 +222,34 @@ TEST_F(EditTest, without_a_change_nothing_is_written) {
   set("format", "pt");
   remove("absent");
   EXPECT_EQ(fs::last_write_time(path), before);
+}
+
+// The edit before may have failed to sync, or was not asked to.
+TEST_F(EditTest, without_a_change_the_file_and_its_folder_are_synced_if_asked) {
+  make({});
+  faults::arm({});
+  set("format", "pt", {true, 0, 0});
+  const std::vector<std::string> calls = faults::calls();
+  faults::disarm();
+  for (const char* const call : {"fsync", "fsync folder"}) {
+    SCOPED_TRACE(call);
+    const auto found = std::find(calls.begin(), calls.end(), call);
+    ASSERT_NE(found, calls.end());
+    faults::Plan plan;
+    plan.at = static_cast<std::size_t>(found - calls.begin());
+    plan.action = faults::Action::fail;
+    plan.error = EIO;
+    faults::arm(plan);
+    try {
+      set("format", "pt", {true, 0, 0});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status, Status::write) << error.message;
+      EXPECT_EQ(error.os_error, EIO);
+    }
+    faults::disarm();
+  }
+  expect_tensors();
 }
 
 // A header that is spelled as no writer of ours spells it stays as it is when nothing changes, also without room.

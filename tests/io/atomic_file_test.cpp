@@ -783,6 +783,7 @@ TEST_P(AtomicFileTest, what_is_no_number_of_a_descriptor) {
   for (const char* const name : {"/dev/stdoutx", "/dev/stderrx", "/dev/fdx/1"}) {
     EXPECT_NE(error_of([&] { write(path(name + 1), "bytes"); }).os_error, 0) << name;
   }
+  EXPECT_NE(error_of([&] { write("/dev/fd/02", ""); }).os_error, 0);  // the kernel knows no such name
 }
 
 // ---- limits --------------------------------------------------------------------------------------------------------

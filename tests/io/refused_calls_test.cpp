@@ -431,6 +431,52 @@ TEST_F(RefusedCallsTest, a_file_is_finished_without_a_free_descriptor) {
 }
 
 // An error after the write would deny a change that every reader sees.
+// A save is not lost to an edit because memory was short.
+TEST_F(RefusedCallsTest, a_save_without_memory_for_its_lock_fails) {
+  put(path(), "old");
+  bool failed = true;
+  for (std::size_t at = 0; failed; ++at) {
+    SCOPED_TRACE(at);
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "new", 3);
+    read_faults::arm({"open", at, 1, ENOMEM});
+    const Error error = error_of([&] { file.commit(); });
+    read_faults::disarm();
+    failed = read_faults::calls() > at;
+    EXPECT_EQ(error.os_error, failed ? ENOMEM : 0) << error.message;
+    EXPECT_EQ(contents(path()), failed ? "old" : "new");
+  }
+}
+
+// Another process removes the old file between two looks at it.
+TEST_F(RefusedCallsTest, a_file_that_is_removed_meanwhile_is_saved) {
+  for (const char* const call : {"stat", "fstat"}) {
+    std::size_t looks = 0;
+    for (bool looked = true; looked; ++looks) {
+      SCOPED_TRACE(formatted("{} {}", call, looks));
+      put(path(), "old");
+      read_faults::Plan plan;
+      plan.call = call;
+      plan.before = [&](std::size_t number) {
+        if (number == looks) unlink(path().c_str());
+      };
+      read_faults::arm(plan);
+      const Error error = error_of([&] {
+        AtomicFile file = AtomicFile::create(path().c_str(), {});
+        file.write_at(0, "new", 3);
+        file.commit();
+      });
+      read_faults::disarm();
+      looked = read_faults::calls() > looks;
+      // The file may be the new one by then.
+      const bool is_new = error.status == Status::ok && looked && !fs::exists(path());
+      EXPECT_EQ(error.message, "");
+      EXPECT_TRUE(is_new || contents(path()) == "new");
+    }
+    EXPECT_GT(looks, 2U);
+  }
+}
+
 TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_nothing) {
   if (!has_linux_io()) GTEST_SKIP() << "no edits in place in this build";
   put(path(), "old");
@@ -617,12 +663,18 @@ TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
   EXPECT_EQ(in_child([&] { return seteuid(12345) != 0 ? 99 : both(); }), 0);
 }
 
-// The new file would have been given to that user.
-TEST_F(RefusedCallsTest, a_file_that_another_user_puts_into_a_sticky_folder_meanwhile_is_not_replaced) {
+// The new file would have been given to the user of that file.
+TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_is_not_replaced) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
-  for (const bool nameless : {true, false}) {
-    SCOPED_TRACE(nameless);
+  enum Kind { file_of_bytes, link_to_nothing, fifo };
+  for (const auto& [kind, nameless] : {std::pair{file_of_bytes, true},
+                                       {file_of_bytes, false},
+                                       {link_to_nothing, true},
+                                       {link_to_nothing, false},
+                                       {fifo, true},
+                                       {fifo, false}}) {
+    SCOPED_TRACE(formatted("{} {}", static_cast<int>(kind), nameless));
     faults::Plan kernel;
     kernel.no_nameless_files = !nameless;
     kernel.only_refusals = true;
@@ -630,12 +682,17 @@ TEST_F(RefusedCallsTest, a_file_that_another_user_puts_into_a_sticky_folder_mean
     fs::remove(path());
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.write_at(0, "secret", 6);
-    put(path(), "theirs");
-    ASSERT_EQ(chown(path().c_str(), 12345, 12345), 0);
+    if (kind == file_of_bytes) put(path(), "theirs");
+    if (kind == link_to_nothing) fs::create_symlink("nothing", path());
+    const bool made = kind != fifo || mkfifo(path().c_str(), 0666) == 0;
+    ASSERT_TRUE(made);
+    ASSERT_EQ(lchown(path().c_str(), 12345, 12345), 0);
     const Error error = error_of([&] { file.commit(); });
     EXPECT_EQ(error.status, Status::open);
     EXPECT_EQ(error.os_error, EACCES) << error.message;
-    EXPECT_EQ(contents(path()), "theirs");
+    struct stat there {};
+    ASSERT_EQ(lstat(path().c_str(), &there), 0);
+    EXPECT_EQ(there.st_uid, 12345U);
     file = {};
     EXPECT_EQ(files(), 1U);
   }

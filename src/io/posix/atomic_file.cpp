@@ -137,8 +137,13 @@ void AtomicFile::State::open_temp_file() {
 // A replacement is 0600 until commit(). A new file is 0666, minus the umask.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
 
-// Another user may have put a file there since find_target(). Its access, above all its owner, must not be taken over.
+// Another user may have put a file, link or FIFO there since find_target(). It is not replaced, and its access, above all
+// its owner, must not be taken over.
 std::optional<Access> AtomicFile::State::access_now() const {
+  struct stat there {};
+  if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
+    require_own(target_, there.st_uid);
+  }
   std::optional<Access> now = access_of(target_.directory.get(), target_.name);
   if (now) require_own(target_, now->owner);
   return now;
@@ -291,15 +296,15 @@ void AtomicFile::State::publish() {
   // well. With a shared lock, the first could replace the old file, an edit could lock the new one, and the second save
   // would rename over it while the edit works.
   // A save that does not get the lock within two seconds renames without it. If an edit renames right after, the save is
-  // lost. A save that has no descriptor for the lock fails.
+  // lost. A save that has no descriptor or memory for the lock fails.
   //
   // If there is no file to lock, the first rename replaces no file. If another process has made one in the meantime, an
   // edit may have locked it, so the second try takes its lock.
   for (const bool first : {true, false}) {
     const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
-    const bool no_descriptor = lock.error() == EMFILE || lock.error() == ENFILE;
-    if (only_over_ || no_descriptor) lock.require(target_.shown);
+    const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
+    if (only_over_ || is_exhausted) lock.require(target_.shown);
     take_over_access();   // once more, for the syncing may have taken long
     require_unchanged();  // as late as possible: a save without the lock may have come in between
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);

@@ -177,6 +177,7 @@ void EditLock::unlock() {
 struct EditedFile::State {
   std::string shown;
   std::unique_ptr<Source> source;
+  Descriptor directory;
   Descriptor file;
   Identity seen;
 
@@ -194,7 +195,7 @@ struct EditedFile::State {
 const char* EditedFile::State::try_open(const char* path, bool again) {
   constexpr const char* kReplaced = "is replaced by another process each time that it is opened";
   shown = in_quotes(path);
-  const std::optional<Target> target = target_of_edit(path, again);
+  std::optional<Target> target = target_of_edit(path, again);
   if (!target) return kReplaced;
   // For writing first: another process then gives up its lease on the file once, and not once for each kind of access.
   file = open_regular(target->directory.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
@@ -215,6 +216,7 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   if (!reading) return kReplaced;
   const std::uint64_t size = reading->size();
   source = std::make_unique<FileSource>(std::move(*reading), 0, size);
+  directory = std::move(target->directory);
   return nullptr;
 }
 
@@ -261,6 +263,15 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
     fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", state_->shown);
   }
   return Patch::done;
+}
+
+void EditedFile::sync() const {
+  int error = sync_now(state_->file.get());
+  if (error == 0) {
+    const Descriptor directory = open_file(state_->directory.get(), ".", O_RDONLY | O_DIRECTORY);
+    error = directory ? sync_now(directory.get()) : errno;
+  }
+  if (error != 0) fail_os(Status::write, error, "{} has this metadata but may not be on the disk", state_->shown);
 }
 
 }  // namespace st::io

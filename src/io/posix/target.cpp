@@ -27,7 +27,9 @@ bool is_descriptor(std::string_view path, std::string& number) {
   for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
     if (path.starts_with(directory)) number = path.substr(directory.size());
   }
-  return !number.empty() && number.size() <= 7 && number.find_first_not_of("0123456789") == std::string::npos;
+  const bool leading_zero = number.size() > 1 && number[0] == '0';  // the kernel has no such name
+  return !number.empty() && !leading_zero && number.size() <= 7 &&
+         number.find_first_not_of("0123456789") == std::string::npos;
 }
 
 // Opens the directory of `path`, relative to `target.directory`, and sets the name in it.
@@ -171,7 +173,9 @@ void require_own(const Target& target, uid_t owner) {
 
 void require_replaceable(const Target& target) {
   require_own(target, target.status.st_uid);
-  if (const int error = write_error(target); error != 0) fail_os(Status::open, error, "{}", target.shown);
+  const int error = write_error(target);
+  if (error == ENOENT) return;  // removed a moment ago: its name is free
+  if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {
     fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
   }

@@ -97,6 +97,7 @@ void EditLock::require(const std::string& shown) const {
 // time that is set before the bytes change. Windows has no such time.
 
 struct EditedFile::State {
+  std::string shown;
   std::unique_ptr<Source> source;
   Handle file;  // holds the lock
   Identity seen;
@@ -126,12 +127,18 @@ EditedFile EditedFile::open(const char* path) {
   const auto seen = identity_of(edited->file.get());
   if (!seen) fail_os(Status::open, last_error(), "{}", plain->shown());
   edited->seen = *seen;
+  edited->shown = plain->shown();
   edited->source = std::make_unique<FileSource>(std::move(*plain), 0, seen->size);
   return EditedFile(std::move(edited));
 }
 
 EditedFile::Patch EditedFile::patch(std::uint64_t /*offset*/, const void* /*data*/, std::size_t /*n*/, bool /*sync*/) {
   return Patch::refused;
+}
+
+void EditedFile::sync() const {
+  if (FlushFileBuffers(state_->file.get()) != 0) return;
+  fail_os(Status::write, last_error(), "{} has this metadata but may not be on the disk", state_->shown);
 }
 
 }  // namespace st::io
