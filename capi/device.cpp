@@ -70,7 +70,7 @@ void require_functions(const st_device_ops& ops) {
 
 void refuse_drivers_options(const st_device_options& options) {
   if (options.ordinal == 0 && options.context == nullptr && options.library == nullptr) return;
-  fail(Status::argument, "ordinal, context and library of st_device_options are for drivers that the library opens");
+  fail(Status::argument, "st_device_options.ordinal, .context and .library are for CUDA and HIP devices only");
 }
 
 using OpenDriver = device::OwnedOps (*)(const device::DriverOptions& options);
@@ -146,7 +146,7 @@ st_status st_plan_add_device(st_plan* plan, const st_device* device, void* strea
     require(device, "device");
     require(tensor, "tensor");
     if (stream != nullptr && !device_of(device)->takes_streams())
-      fail(Status::unsupported, "this device takes no streams");
+      fail(Status::unsupported, "this device does not support streams");
     plan_of(plan).add(tensor_of(tensor), begin, end, step, dst, dst_size, device_of(device), stream);
   });
 }

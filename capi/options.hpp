@@ -52,7 +52,8 @@ Struct known_members(const Struct* given, const char* name) {
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
   if (!is_possible_size<Struct>(size)) {
-    fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
+    fail(Status::struct_size, "{}.struct_size is {}, which no version of the struct has: initialize it with ST_INIT",
+         name, size);
   }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));
   return known;

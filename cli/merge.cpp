@@ -87,7 +87,7 @@ void add_merge(Command& app) {
   options->settings.declare(command);
   command.footer(kExamples);
   command.on_run([options] {
-    if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL and, last, OUT"};
+    if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL, followed by OUT"};
     options->settings.out = options->paths.back();
     options->paths.pop_back();
     merge(*options);

@@ -73,7 +73,7 @@ std::size_t length_of(const std::string& pattern) {
 std::size_t steps_of(const std::string& name, std::size_t pattern_length) {
   const std::size_t most = kMostSteps / std::max<std::size_t>(pattern_length, 1);
   if (name.size() <= most) return name.size() * pattern_length;
-  throw Failure{kUsage, formatted("tensor {}: the name has {} bytes, and this PATTERN allows at most {}",
+  throw Failure{kUsage, formatted("tensor {}: the name has {} bytes, but this PATTERN allows at most {}",
                                   shown(name, 40), name.size(), most)};
 }
 
@@ -118,8 +118,8 @@ std::size_t stack_for(const safetensors::SafeOpen& file, const RenameOptions& op
 void check_pattern(const std::string& pattern) {
   const std::size_t length = length_of(pattern);
   if (pattern.size() <= kLongestPattern && length <= kMostSteps) return;
-  throw Failure{kUsage, formatted("PATTERN {}: longer than {} bytes, or repeated too often", shown(pattern, 40),
-                                  kLongestPattern)};
+  throw Failure{
+      kUsage, formatted("PATTERN {}: longer than {} bytes, counting repetitions", shown(pattern, 40), kLongestPattern)};
 }
 
 void rename(const RenameOptions& options) {

@@ -97,7 +97,7 @@ class Checker {
     if (++file.findings > format::kMostFindings && !is_first_error) {
       file.full = true;
       finding.fault.offset = kNowhere;
-      finding.fault.message = formatted("more than {} findings, the others are not told", format::kMostFindings);
+      finding.fault.message = formatted("more than {} findings; the rest is omitted", format::kMostFindings);
       finding.tensor.reset();
     }
     report_.push_back({std::move(finding), file.path});
@@ -274,7 +274,7 @@ class Checker {
       add_of_tensor(checked.file,
                     {Status::shard, 0, kNowhere,
                      is_first && !is_note ? describe_unlisted(checked.shard, listed)
-                                          : formatted("tensor {} is not listed by the index", in_quotes(name))},
+                                          : formatted("tensor {} is not listed in the index", in_quotes(name))},
                     name, is_note);
       is_first = false;
     }
@@ -290,7 +290,7 @@ class Checker {
       if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
       add(model_,
           {Status::shard, 0, kNowhere,
-           formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
+           formatted("index: total_size is {}, but the tensors have {} bytes", in_quotes(pair.value), sum)},
           /*is_note=*/true);
     }
   }

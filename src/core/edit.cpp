@@ -131,7 +131,7 @@ void edit_metadata(const char* path, std::span<const MetadataChange> changes, co
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     if (try_edit(path, changes, options)) return;
   }
-  fail(Status::state, "{} was changed by somebody else each of {} times that it was edited", in_quotes(path),
+  fail(Status::state, "{} was changed by another process during each of {} attempts to edit it", in_quotes(path),
        kMostAttempts);
 }
 

@@ -63,14 +63,14 @@ void Writer::begin(const char* path, const WriteOptions& options) {
 void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const {
   require_state(State::begun, "put");
   if (number >= tensors_.size())
-    fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
+    fail(Status::range, "no tensor has index {}; the writer has {} tensors", number, tensors_.size());
   const Declared& tensor = tensors_[number];
   if (at > tensor.bytes || n > tensor.bytes - at) {
-    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", in_quotes(tensor.text), n, at,
-         tensor.bytes);
+    fail(Status::range, "tensor {}: {} bytes at {} exceed its {} bytes", in_quotes(tensor.text), n, at, tensor.bytes);
   }
   if (n == 0) return;
-  if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", in_quotes(tensor.text));
+  if (tensor.given)
+    fail(Status::state, "tensor {}: its data was already passed when it was added", in_quotes(tensor.text));
   or_give_up([&] {
     const std::uint64_t offset = tensor.begin + at;
     if (file_.in_order()) return put_in_order(number, offset, data, n);
@@ -138,7 +138,7 @@ void Writer::require_complete() const {
     first_missing = missing;
   }
   if (first == nullptr) return;
-  const std::string more = others == 0 ? "" : formatted(", nor all bytes of {} other tensors", others);
+  const std::string more = others == 0 ? "" : formatted("; other incomplete tensors: {}", others);
   fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", in_quotes(first->text), first_missing,
        first->bytes, more);
 }

@@ -121,7 +121,7 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
-      fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know",
+      fail(Status::unsupported, "tensor {}: cannot slice dtype {}, which this build does not know",
            in_quotes(tensor.name()), in_quotes(tensor.dtype_name()));
     }
   }

@@ -151,7 +151,7 @@ PICKLES = [
     ("a list as a key", b"}(]Nu", "dictionary key is a list"),
     ("a stack that is empty", b"0", "empty stack"),
     ("a value from below the mark", b"}(0", "empty stack"),
-    ("a mark that was not set", b"t", "goes back to a mark, but has set none"),
+    ("a mark that was not set", b"t", "refers to a mark, but has set none"),
     ("a mark that is left", b"}(", "ends with 1 values"),
     ("two values at the end", b"}}", "ends with 2 values"),
     ("no value", b"", "ends with 0 values"),

@@ -383,7 +383,7 @@ class Torch(Case):
         os.link(path, self.folder / "b.safetensors")
         result = run("convert", path, str(self.folder / "b.safetensors"))
         self.assertEqual(result.returncode, 2)
-        self.assertIn("is the file that is read", result.stderr.decode())
+        self.assertIn("is also an input", result.stderr.decode())
 
     def test_a_header_of_640_bytes_is_no_pickle(self):
         """Its first two bytes are those of a pickle of protocol 2."""

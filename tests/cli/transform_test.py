@@ -156,7 +156,7 @@ class SplitAndMerge(Case):
         self.ok("split", self.model(), self.path("s"), "--max-size", "2KB")
         shard = self.path("s/" + self.names("s")[0])
         before = pathlib.Path(shard).read_bytes()
-        self.assertIn("is the file that is read", self.refused(2, "merge", self.path("s"), shard))
+        self.assertIn("is also an input", self.refused(2, "merge", self.path("s"), shard))
         self.assertEqual(pathlib.Path(shard).read_bytes(), before)
 
     def test_a_dry_run_writes_nothing(self):
@@ -199,7 +199,7 @@ class SplitAndMerge(Case):
 
     def test_an_output_that_cannot_be_made_is_named_alone(self):
         line = self.refused(3, "rename", self.model(), "a", "c", "/proc/x.safetensors")
-        self.assertTrue(line.startswith("safetensors: a file beside '/proc/x.safetensors': "), line)
+        self.assertTrue(line.startswith("safetensors: a file next to '/proc/x.safetensors': "), line)
 
     @needs_interference
     def test_an_index_of_somebody_who_was_faster_stays(self):
@@ -289,7 +289,7 @@ class Rename(Case):
         self.assertIn("PATTERN (model", self.refused(2, "rename", path, "(model", "x", out))
         self.assertIn("__metadata__", self.refused(2, "rename", path, "model.layers.0.weight", "__metadata__", out))
         for pattern in ("(n{1000}){1000}", "n{99999999999999999999}", "(" * 501 + ")" * 501):
-            self.assertIn("repeated too often", self.refused(2, "rename", path, pattern, "x", out))
+            self.assertIn("counting repetitions", self.refused(2, "rename", path, pattern, "x", out))
         self.assertFalse(os.path.exists(out))
 
     def test_long_names_do_not_overflow_the_stack(self):

@@ -195,7 +195,7 @@ int child(const Scenario& scenario, const fs::path& folder, const Plan& plan,
       scenario.run(folder);
     } catch (const st::Error& error) {
       const auto says = [&](const char* words) { return error.message.find(words) != std::string::npos; };
-      code = says("in its place") || says("new header is written") ? kNewInPlace : kReported;
+      code = says("and in place") || says("new header was written") ? kNewInPlace : kReported;
     }
     faults::disarm();
     for (const std::string& call : faults::calls()) {

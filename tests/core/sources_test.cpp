@@ -309,7 +309,7 @@ TEST(Folders, OneWithoutAModelIsNamed) {
   Requests requests;
   const Error error = error_of(
       [&] { Checkpoint::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
-  EXPECT_EQ(error.message, "folder 'store://bucket/model' holds no safetensors file");
+  EXPECT_EQ(error.message, "directory 'store://bucket/model' contains no safetensors file");
 }
 
 // A source that implements as little as may be, somewhere in a larger file, whose bytes fail from `bad` on.

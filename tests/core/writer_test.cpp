@@ -228,13 +228,13 @@ TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   const std::array<std::uint64_t, 1> four{4};
   Writer writer;
   writer.add("a", Dtype::F32, four, nullptr);
-  EXPECT_FAILS(Status::duplicate, "tensor 'a' is given twice", writer.add("a", Dtype::U8, four, nullptr));
+  EXPECT_FAILS(Status::duplicate, "tensor 'a' occurs twice", writer.add("a", Dtype::U8, four, nullptr));
   EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes",
                writer.add("b\xFF", Dtype::U8, four, nullptr));
-  EXPECT_FAILS(Status::state, "put comes before begin", writer.put(0, 0, "", 0));
-  EXPECT_FAILS(Status::state, "finish comes before begin", writer.finish());
+  EXPECT_FAILS(Status::state, "put was called before begin", writer.put(0, 0, "", 0));
+  EXPECT_FAILS(Status::state, "finish was called before begin", writer.finish());
   writer.add("__metadata__", Dtype::U8, four, nullptr);
-  EXPECT_FAILS(Status::argument, "a tensor cannot be called '__metadata__'", writer.begin(path().c_str(), {}));
+  EXPECT_FAILS(Status::argument, "a tensor cannot be named '__metadata__'", writer.begin(path().c_str(), {}));
   EXPECT_EQ(count(), 0U);
 }
 
@@ -381,7 +381,7 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
   const std::size_t b = writer.add("b", Dtype::U8, ten, nullptr);
   writer.begin(path().c_str(), {});
-  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put, nor all bytes of 1 other tensors",
+  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put; other incomplete tensors: 1",
                writer.finish());
   writer.put(a, 2, "23", 2);
   writer.put(a, 6, "6789", 4);
@@ -414,13 +414,13 @@ TEST_F(WriterTest, refuses_ranges_outside_the_tensor) {
   Writer writer;
   const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
   writer.begin(path().c_str(), {});
-  EXPECT_FAILS(Status::range, "tensor 'a': 2 bytes at 9 do not lie inside its 10 bytes", writer.put(a, 9, "ab", 2));
+  EXPECT_FAILS(Status::range, "tensor 'a': 2 bytes at 9 exceed its 10 bytes", writer.put(a, 9, "ab", 2));
   EXPECT_EQ(error_of([&] { writer.put(a, UINT64_MAX, "ab", 2); }).status, Status::range);
   EXPECT_EQ(error_of([&] { writer.put(a, 1, "ab", SIZE_MAX); }).status, Status::range);
   EXPECT_EQ(error_of([&] { writer.put(7, 0, "ab", 2); }).status, Status::range);
   writer.put(a, 0, "0123456789", 10);
   writer.finish();
-  EXPECT_FAILS(Status::state, "finish comes after finish", writer.finish());
+  EXPECT_FAILS(Status::state, "finish was called after finish", writer.finish());
 }
 
 TEST_F(WriterTest, many_threads_put_at_once) {

@@ -144,7 +144,7 @@ TEST(Bintensors, OfTwoNamesGivenTwiceTheFirstIsTold) {
   const std::string header = "\0\4\1a\1\1\1\0\1\1b\1\1\1\1\2\1b\1\1\1\2\3\1a\1\1\1\3\4  "s;
   const Error error = error_of(header, 4);
   EXPECT_EQ(error.status, Status::duplicate);
-  EXPECT_NE(error.message.find("'b' is given twice"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("'b' occurs twice"), std::string::npos) << error.message;
   EXPECT_EQ(error.offset, kLengthBytes + 16);
 }
 
