@@ -255,10 +255,10 @@ void diff(const DiffOptions& options) {
 void add_diff(Command& app) {
   const auto options = std::make_shared<DiffOptions>();
   Command command = app.add_command("diff", "Compare two models");
-  command.add_option("A", options->a, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("A", options->a, "A file, an index of shards, or a model folder").required();
   command.add_option("B", options->b, "The model to compare with").required();
   options->filter.declare(command, "Compare only tensors whose name matches this pattern; repeatable");
-  const Option headers = command.add_flag("--headers", options->headers, "Do not compare the data");
+  const Option headers = command.add_flag("--headers", options->headers, "Do not compare tensor data");
   command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);
   command.footer(kNotes);
   command.on_run([options] { diff(*options); });

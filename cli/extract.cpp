@@ -287,9 +287,10 @@ constexpr const char* kExtractExamples =
 
 Command add(Command& app, const char* name, const char* what, const char* tensor, Options& options) {
   Command command = app.add_command(name, what);
-  command.add_option("FILE", options.path, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("FILE", options.path, "A file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options.tensor, tensor).required();
-  command.add_option("--slice", options.slice, "Write a part, as in Python: '1:3, :, -1, ::2'").shown_as("SLICE");
+  command.add_option("--slice", options.slice, "Write only a slice, in Python syntax: '1:3, :, -1, ::2'")
+      .shown_as("SLICE");
   command.add_flag("--npy", options.npy, "Write numpy's .npy format instead of raw bytes");
   return command;
 }

@@ -81,7 +81,7 @@ void add_merge(Command& app) {
   // The parser gives all words to this option, even OUT.
   command
       .add_option("MODEL", options->paths,
-                  "Files, indexes of shards or folders of models; last the file to write, or -")
+                  "Files, indexes of shards or model folders, followed by the output file or -")
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);

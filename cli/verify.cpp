@@ -1,4 +1,4 @@
-// `safetensors verify PATH...`: reports every fault of files and models, and notes about valid ones.
+// `safetensors verify PATH...`: reports every error of files and models, and notes about valid ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>
@@ -27,7 +27,7 @@ constexpr const char* kNotes =
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or its digest is not the listed one\n"
+    "  1  a file breaks the format, or does not match its listed digest\n"
     "  3  a file cannot be read\n"
     "  5  valid, but --values found NaN or infinity\n"
     "\n"
@@ -257,10 +257,11 @@ class Verifier {
 
 void add_verify(Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
-  Command command = app.add_command("verify", "Check files and models completely and report every fault");
-  command.add_option("PATH", options->paths, "Files, indexes of shards, or folders of models").required();
+  Command command = app.add_command("verify", "Check files and models completely and report every error");
+  command.add_option("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
-  command.add_option("--against", options->sums, "Compare digests with a list from sha256sum").shown_as("SHA256SUMS");
+  command.add_option("--against", options->sums, "Compare digests with a list in the format of sha256sum")
+      .shown_as("SHA256SUMS");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");
   command.footer(kNotes);
