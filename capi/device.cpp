@@ -30,8 +30,8 @@ core::DeviceLimits limits_of(const st_device_options& options) {
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
 
-// Wraps the caller's functions; ctx is a copy of the caller's struct. `copy` cannot be the caller's function itself,
-// because the two structs of a copy are different types.
+// Wraps the caller's functions; ctx points to a copy of the caller's struct. `copy` cannot be the caller's function
+// itself, because the two structs of a copy are different types.
 device::OwnedOps callers_ops(const st_device_ops& given) {
   device::Ops ops;
   ops.ctx = new st_device_ops(given);

@@ -74,7 +74,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
-  // After an interruption, the failure is its consequence.
+  // After an interruption, the failure is only a consequence, and is not printed.
   if (!failure.line.empty() && !is_interrupted())
     std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;

@@ -119,7 +119,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
   if (!in) throw Failure{kUnreadable, path + ": cannot be read"};
   const fs::path folder = path_of(path).parent_path();
   for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();  // line ends of Windows
+    if (line.ends_with('\r')) line.pop_back();  // Windows line ends
     if (line.empty()) continue;
     const bool escaped = line.front() == '\\';
     if (escaped) line.erase(0, 1);

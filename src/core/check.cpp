@@ -22,7 +22,7 @@ namespace {
 
 using format::Findings;
 
-// Most findings of a model. A finding takes 64 times as much memory as the bytes of the header that it concerns.
+// Maximum number of findings per model. A finding takes 64 times as much memory as the header bytes that cause it.
 constexpr std::size_t kMostOfModel = 10 * format::kMostFindings;
 
 struct CheckedFile {
@@ -252,7 +252,7 @@ class Checker {
       std::vector<bool> listed;
       try {
         listed = listed_tensors(checked.shard, claims, none, collects);
-      } catch (const Error&) {  // there are more than a report has
+      } catch (const Error&) {  // more than the report can hold
       }
       for (format::Finding& fault : faults) {
         fault.fault =
@@ -299,7 +299,7 @@ class Checker {
   HeaderSum headers_;
   std::deque<CheckedShard> shards_;
   CheckedFile model_;       // its index, or else its directory
-  bool has_error_ = false;  // the report has a finding that is not a note
+  bool has_error_ = false;  // whether the report has a finding other than notes
   Report report_;
 };
 

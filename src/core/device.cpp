@@ -31,7 +31,7 @@ constexpr auto kPollInterval = std::chrono::milliseconds(5);
 // A thread reads into one slot while its other slot is copied. More would only use memory.
 constexpr std::ptrdiff_t kSlotsOfThread = 2;
 
-// A thread's place among the waiting ones while this exists. The device is locked when it begins and ends.
+// A thread's place in the queue while this object exists. Constructed and destroyed with the device locked.
 class Place {
  public:
   Place(std::deque<const void*>& all, std::condition_variable& changed) : all_(all), changed_(changed) {
@@ -74,7 +74,7 @@ Device::~Device() {
   }
 }
 
-// The codes of a caller's device have any value.
+// A caller's device may return any error code.
 void Device::check(std::int32_t code, const char* what) const {
   if (code == 0) return;
   const char* const name = ops_->error_name == nullptr ? nullptr : ops_->error_name(ops_->ctx, code);
@@ -124,7 +124,7 @@ std::byte* Device::take_idle(Lock& lock) {
   return may_ask ? new_slot(lock) : nullptr;
 }
 
-// Returns nullptr if the device refuses, and other slots exist.
+// Returns nullptr if the device has no memory for another slot, but other slots exist.
 std::byte* Device::new_slot(Lock& lock) {
   idle_.reserve(slots_ + 1);  // give_back() and begin_copies() must not allocate
   flights_.reserve(slots_ + 1);

@@ -287,7 +287,7 @@ class Opening {
           errors[i] = error;
         }
       });
-      // Before the faults of shards: once the sum is exceeded, it depends on the threads which shards were read.
+      // Before the errors of shards: once the sum is exceeded, thread timing decides which shards were read.
       if (sum.exceeded()) {
         return Fault{kWholeModel,
                      error_of_header_sum(has_index() ? files_.index : files_.directory->path(), shards_.size(), sum)};

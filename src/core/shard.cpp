@@ -82,7 +82,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-// A header that has changed lately may be partly written by an edit.
+// A header that changed recently may have been read during an edit, and be half new.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {

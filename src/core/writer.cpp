@@ -89,7 +89,7 @@ std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
   return number;
 }
 
-// Everything that can fail comes first, so that a tensor is in the table whole or not at all.
+// Everything that can fail comes first, so a tensor is added completely or not at all.
 std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   require_state(State::declaring, "add");
   const std::uint64_t bytes = format::check_tensor(name, dtype, shape);
@@ -108,7 +108,7 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   fail(Status::duplicate, "tensor {} occurs twice", in_quotes(name));
 }
 
-// Makes room for four times as many tensors whenever there is none left.
+// Grows the capacity by a factor of four when the table is full.
 void Writer::make_room() {
   if (tensors_.size() < index_room_) return;
   const std::size_t room = std::max<std::size_t>(64, 4 * index_room_);

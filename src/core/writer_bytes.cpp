@@ -1,5 +1,5 @@
 // Writing the bytes of tensors. A regular file takes them in any order; a stream (FIFO, device, standard output) takes
-// them from front to back, so that given tensors are written between those that are put.
+// them in order, so tensors with known data are written between the puts.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -99,7 +99,7 @@ void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* 
   });
 }
 
-// Writes the given tensors that begin before `stop` and are not written yet.
+// Writes the tensors with known data that begin before `stop` and are not written yet.
 void Writer::write_given(std::uint64_t stop) const {
   Gathering small(file_);
   for (; next_given_ < order_.size() && tensors_[order_[next_given_]].begin < stop; ++next_given_) {

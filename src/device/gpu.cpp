@@ -76,7 +76,7 @@ class Gpu::Current {
   bool entered_ = false;
 };
 
-// HIP keeps the last error of a thread. The caller's program would take it for the error of one of its own calls.
+// HIP keeps the last error of a thread. The caller's program would mistake it for an error of its own calls.
 int Gpu::noted(int code) {
   if (code != 0) forget_error();
   return code;

@@ -19,7 +19,7 @@ namespace st::format {
 struct Finding {
   Error fault;
   std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none, or not UTF-8
-  bool is_note = false;                       // the file is valid all the same
+  bool is_note = false;                       // the file is valid nevertheless
 };
 
 using Findings = std::vector<Finding>;

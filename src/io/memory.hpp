@@ -35,7 +35,7 @@ std::byte* reserve_buffer(std::uint64_t bytes);
 bool populate_buffer(std::byte* begin, std::size_t bytes);
 
 // Leaves the buffer out of processes that are forked later, if the system can. Otherwise the first write to a page
-// after a fork copies it, and a device that was given the address of a page can go on with the other copy.
+// after a fork copies it, and a device that holds the address of the page may keep using the other copy.
 void keep_from_children(std::byte* begin, std::size_t bytes) noexcept;
 
 // Asks the system to take pages that have not been touched from the memory of this NUMA node. A hint.

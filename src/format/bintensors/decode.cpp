@@ -1,6 +1,6 @@
 // Decodes in one pass, because every number and string gives its own length. Lengths and counts are untrusted. Nothing
-// is allocated for a count larger than the remaining bytes allow, and an entry with a name given before is checked but
-// not kept. So the table takes at most about ten bytes for each byte of the header.
+// is allocated for a count larger than the remaining bytes allow, and an entry with a repeated name is checked but not
+// kept. So the table takes at most about ten bytes for each byte of the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
@@ -237,7 +237,7 @@ class Decoder {
     for (std::uint64_t i = 0; i < n; ++i) pair();
   }
 
-  // A key given twice has its last value, as in the original.
+  // If a key occurs twice, the last value counts, as in the original.
   void pair() {
     const std::uint64_t place = in_.offset();
     auto& pairs = table_.metadata;

@@ -58,7 +58,7 @@ void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
   std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
     const int order = compare_paths(a, b);
     if (order != 0) return order < 0;
-    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest is the one without such parts
+    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest spelling has no such parts
   });
   const auto same = std::adjacent_find(names.begin(), names.end(),
                                        [](std::string_view a, std::string_view b) { return compare_paths(a, b) == 0; });

@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 
-// Two seconds for another process to finish. The calls that wait by themselves are not used: a process that may read
-// the file could make them wait for ever.
+// Two seconds for another process to finish. Polls instead of blocking, because any process that may read the file
+// could block the caller forever.
 class Patience {
  public:
   // Sleeps for a moment. Returns false once the time is over.
@@ -196,7 +196,7 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   shown = in_quotes(path);
   const std::optional<Target> target = target_of_edit(path, again);
   if (!target) return kReplaced;
-  // For writing first: another process then gives up its lease on the file once, and not once for each kind of access.
+  // Opens for writing first, so another process has to release its lease only once, not once per kind of access.
   file = open_regular(target->directory.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
   if (!file && errno == ENOENT) return kReplaced;
   if (!file) fail_os(Status::open, errno, "{}", shown);

@@ -67,7 +67,7 @@ class OccupiedStreams {
  private:
 #if defined(O_PATH)
   static constexpr int kUnwritable = O_PATH;
-  // The host may have put its own file there by dup2(), while a FIFO waited for its reader.
+  // While a FIFO waited for its reader, the host may have put its own file there with dup2().
   static bool is_ours(int number) { return (::fcntl(number, F_GETFL) & O_PATH) != 0; }
 #else
   static constexpr int kUnwritable = O_RDONLY;
@@ -233,7 +233,7 @@ RegularFile RegularFile::duplicate(std::intptr_t descriptor) {
   const bool possible = descriptor >= 0 && descriptor <= INT_MAX;
   Descriptor copy = possible ? io::duplicate(static_cast<int>(descriptor)) : Descriptor();
   if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
-  // Our reads begin and end anywhere, which one for direct reads refuses. Its flags are the caller's to change.
+  // Our reads are not aligned, so a descriptor with O_DIRECT rejects them. Only the caller may change its flags.
   if (direct_flag() != 0 && (fcntl(copy.get(), F_GETFL) & direct_flag()) != 0) {
     copy = io::reopen(copy.get(), kOpenFlags);
     if (!copy) fail_os(Status::open, errno, "descriptor {} cannot be reopened without O_DIRECT", descriptor);
@@ -242,7 +242,7 @@ RegularFile RegularFile::duplicate(std::intptr_t descriptor) {
 }
 
 void RegularFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
-  if (!descriptor_ || n == 0) return;  // to the system, no bytes are all up to the end of the file
+  if (!descriptor_ || n == 0) return;  // 0 bytes means to the end of the file for the system
 #if defined(POSIX_FADV_WILLNEED)       // an option of POSIX
   posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(n),
                 advice == Advice::will_need ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
@@ -380,7 +380,7 @@ int set_length(int descriptor, std::uint64_t size) {
   return 0;
 }
 
-// Not a retry of a failed sync: an interrupted one has not failed yet.
+// This does not retry a failed sync: an interrupted sync has not failed.
 int sync_now(int descriptor) {
 #if defined(F_FULLFSYNC)  // macOS, where fsync() leaves the bytes in the disk's cache. Not every filesystem has this.
   if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;

@@ -87,7 +87,7 @@ int write_error(const Target& target) {
   if (faccessat(target.directory.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
   const bool opened(open_file(target.directory.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
-  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: permitted, but another process has a lease
+  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: permitted, but another process holds a lease
 }
 
 bool is_held_by_sticky_directory(const Target& target) {

@@ -55,10 +55,11 @@ Descriptor open_stream(const Target& target);
 // The access of a file, which its replacement takes over: owner, group, mode, access control lists, and the extended
 // attributes that do not describe the bytes.
 //
-// The group bits in the mode of a file with an access control list are the most that the list may grant. A group that
-// the list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
+// In a file with an access control list, the group bits of the mode are the maximum that the list may grant. Without
+// the list, they would admit a group that the list excludes. If a list cannot be read or copied, only the owner keeps
+// access.
 //
-// Rights to run the program in the file as another user (set-user-id, capabilities) end with its bytes.
+// Rights to run the file as another user (set-user-id, capabilities) are lost with its old bytes.
 struct Access {
   uid_t owner = 0;
   gid_t group = 0;
@@ -69,8 +70,8 @@ struct Access {
 // Returns nothing if there is no regular file of this name. Throws Status::open when its owner and mode cannot be read.
 std::optional<Access> access_of(int directory, const std::string& name);
 
-// Gives a file this access, or less if a part cannot be given. Before, at most its owner may open it. Returns 0, or the
-// errno of a mode that could not be set.
+// Gives a file this access, or less if a part cannot be given. Until then, at most its owner may open it. Returns 0, or
+// the errno of a mode that could not be set.
 int give_access(int file, const Access& access);
 
 }  // namespace st::io
