@@ -171,7 +171,7 @@ TEST_F(CheckModel, ReportsATensorThatTheIndexListsTwiceOnce) {
   }
 }
 
-// Every kind of error, in models that have several.
+// Every kind of error, in models with several errors.
 TEST_F(CheckModel, AgreesWithOpeningOnModelsWithSeveralErrors) {
   std::mt19937 random(1);
   const auto one_of = [&random](std::size_t n) { return random() % n; };

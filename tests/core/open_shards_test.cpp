@@ -317,7 +317,8 @@ Allocator counting(Counted& counted) {
   return {&counted, add, take};
 }
 
-// A byte of text and four of numbers for each byte of such a header: not the numbers twice when it is read again.
+// Each byte of such a header takes one byte of text and four of numbers. A second parse must not allocate the numbers
+// again.
 TEST_F(OpenShards, ALongHeaderThatIsReadAgainTakesNoMoreMemory) {
 #if defined(_LIBCPP_VERSION)
   constexpr std::size_t kTimes = 14;  // the next block of an arena is twice as large as the last one
@@ -550,7 +551,7 @@ TEST_F(OpenModel, AnEmptyMapIsMetadataAndNoneIsNot) {
   EXPECT_TRUE(open(folder)->has_metadata());
 }
 
-// Of an index and its shards together: a pair anywhere is metadata.
+// For an index and its shards together: one pair anywhere counts as metadata.
 TEST_F(OpenModel, HasMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   const std::string tensors = R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
   const auto file_of = [](const std::string& header) {
@@ -572,7 +573,7 @@ TEST_F(OpenModel, HasMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   }
 }
 
-// Names are refused before a file is opened.
+// Invalid names are rejected before any file is opened.
 TEST_F(OpenModel, AThousandSpellingsOfOneShardOpenNoFile) {
   std::string map;
   for (std::size_t i = 0; i < 1000; ++i) {
@@ -636,7 +637,7 @@ TEST_F(OpenModel, TheIndexOfOneShardCounts) {
   EXPECT_EQ(error_of(folder / "one/m.safetensors.index.json").status, Status::shard);
 }
 
-// There are more shards than the index has room for at first, and each occurs again later in the list.
+// More shards than the index has room for initially, and each occurs again later in the list.
 TEST_F(OpenModel, AShardIsKnownAgainHoweverManyCameBetween) {
   constexpr std::size_t kMany = 150;
   std::string map;
@@ -668,7 +669,7 @@ TEST_F(OpenModel, OfManyShardsTheFirstMissingOneIsTold) {
   CheckpointPtr file = open(index());
   ASSERT_EQ(file->count_shards(), kMany);
   for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i);
-  file.reset();  // on Windows a name may stay until nobody has the file open
+  file.reset();  // on Windows a name may persist until the file's last handle is closed
   for (const char* const name : {"part-0599.safetensors", "part-0300.safetensors", "part-0299.safetensors"}) {
     fs::remove(folder / name);
     const std::string message = error_of(index()).message;

@@ -35,7 +35,7 @@ TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
   fs::create_symlink("../outside.safetensors", folder / "link.safetensors");
   fs::create_directory_symlink("..", folder / "elsewhere");
-  fs::create_directory(root / "model-of-another");  // begins with the folder's name, and is not in it
+  fs::create_directory(root / "model-of-another");  // begins with the directory's name, but is not in it
   fs::copy_file(root / "outside.safetensors", root / "model-of-another" / "outside.safetensors");
   fs::create_symlink("../model-of-another/outside.safetensors", folder / "beside.safetensors");
   ASSERT_EQ(mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
