@@ -1,4 +1,4 @@
-// Sources that need no system: memory, callbacks, and what every source does by default.
+// Sources that make no system calls: memory, callbacks, and the defaults of every source.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/source.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kOrigin = 1000;
 
-// Lies somewhere in a larger file; no byte of it can be read.
+// A part of a larger file; no byte of it can be read.
 class BadSource final : public Source {
  public:
   explicit BadSource(bool knows_where) : Source(100), knows_where_(knows_where) {}
