@@ -57,7 +57,7 @@ int hipGetDevice(int* device) {
 }
 
 int hipSetDevice(int device) {
-  // A call that gives the caller's device back does so whatever it returns.
+  // A call that restores the caller's device does so regardless of its result.
   const int code = device == 0 ? giving_back("hipSetDevice") : enter("hipSetDevice");
   if (code != kOk && device != 0) return kept(code);
   if (device < 0 || device >= device_count()) return kept(kInvalidDevice);

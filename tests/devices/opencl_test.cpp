@@ -1,4 +1,4 @@
-// The example docs/examples/opencl.c fills a device that is nothing like CUDA's: on any OpenCL there is, such as PoCL's.
+// The example docs/examples/opencl.c fills a device very unlike CUDA's, with any installed OpenCL, such as PoCL.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Both layouts of bintensors: headers spelled byte by byte, each with what must come of it.
+// Both layouts of bintensors: headers written byte by byte, each with the expected result.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -93,8 +93,8 @@ TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
   }
 }
 
-// A download that stopped early, or a file that was made and never written, is no model without tensors.
-// Names are looked at eight bytes at a time.
+// An interrupted download, or a file created but never written, is not a model without tensors. Names are checked eight
+// bytes at a time.
 TEST(BintensorsFaults, AByteThatIsNotUtf8AtEveryPlaceOfANameOfEveryLength) {
   for (std::size_t size = 1; size <= 26; ++size) {
     for (std::size_t at = 0; at < size; ++at) {
@@ -127,7 +127,7 @@ std::string raw_header(const HeaderRead& file, std::size_t size) {
   return raw;
 }
 
-// Cut or changed anywhere, a header is refused, or read as what it is.
+// A header truncated or changed at any byte is rejected or read correctly.
 void expect_refused_or_kept(const std::string& header) {
   try {
     EXPECT_EQ(raw_header(*read(header, 6), header.size()), header);
@@ -248,7 +248,7 @@ class FailingAt final : public std::pmr::memory_resource {
   int left_;
 };
 
-// It would be taken for a fault of the bytes, and the other layout tried.
+// It would be mistaken for an error in the bytes, and the other layout would be tried.
 TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   const std::string bytes = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;  // of the older layout
   HeaderOptions options;

@@ -88,7 +88,7 @@ TEST(Diagnose, FindsEveryFault) {
   for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
 }
 
-// By the layout that the first fault is about; "\1" is U8, "\x0b" F32.
+// In the layout of the first error; "\1" is U8, "\x0b" F32.
 TEST(Diagnose, FindsEveryFaultOfBintensors) {
   using namespace std::string_literals;
   EXPECT_EQ(faults("\0\3\1a\x10\1\1\0\1\1b\1\1\2\2\4\1b\1\1\1\4\5"s, 9),
@@ -111,7 +111,7 @@ TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
   for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
   EXPECT_EQ(diagnose(header, 0).size(), kMostFindings + 1);
 
-  header = "\0\xfb\xf5\x01"s;  // 501 tensors, each at a wrong place and of a wrong size, but for the first
+  header = "\0\xfb\xf5\x01"s;  // 501 tensors, each except the first with wrong offsets and a wrong size
   for (int i = 0; i < 501; ++i)
     header += {2, static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26), 1, 1, 2, 0, 1};
   for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(diagnose(header, data).size(), kMostFindings + 1);
@@ -169,7 +169,7 @@ TEST(Diagnose, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   EXPECT_EQ(places("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0), Lines{"302 11"});
 }
 
-// Names that differ only in bytes that are not UTF-8 are different names, and are not handed out.
+// Names that differ only in invalid UTF-8 bytes are different names, and are not returned.
 TEST(Diagnose, ReportsTheFaultsNextToTextThatIsNotUtf8) {
   using Lines = std::vector<std::string>;
   const std::string hole = entry("b", R"("dtype":"U8","shape":[1],"data_offsets":[2,3])");
@@ -217,7 +217,7 @@ TEST(Diagnose, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
   EXPECT_EQ(of_entry("[]"), (Lines{"304 13 a", formatted("311 {}", kLengthBytes + 8)}));
 }
 
-// Wrong values of a shape, of which some hold the bracket by which the number of its dimensions is estimated.
+// Wrong values in a shape. Some contain the bracket that is used to estimate the number of dimensions.
 TEST(Diagnose, ReadsShapesWithBracketsInThem) {
   for (const char* const wrong : {"[1,2]", "\"]\"", "[]", "{\"]\":[[]]}"}) {
     std::string shape = wrong;
@@ -255,7 +255,7 @@ TEST(Diagnose, GoesOnAfterEachFaultyValue) {
   }
 }
 
-// The offsets of a tensor are checked even if something else of it is wrong, and its name even if nothing of it is known.
+// The offsets of a tensor are checked even if its other fields are wrong, and its name even if all fields are.
 TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   using Lines = std::vector<std::string>;
   const auto of = [](const std::string& fields) { return faults("{" + entry("a", fields) + "}", 3); };
@@ -310,7 +310,7 @@ std::vector<HeaderOptions> every_mode() {
   return modes;
 }
 
-// Status::ok where the header is taken. Not error_of(), since there other things come before the header.
+// Status::ok if the header is accepted. Not error_of(), which checks other things before the header.
 Error error_of_opening(const Seed& seed, const HeaderOptions& options) {
   std::vector<char> text(seed.header.begin(), seed.header.end());
   text.resize(seed.header.size() + kPadding);
