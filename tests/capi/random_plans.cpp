@@ -241,7 +241,7 @@ Destination guarded(const Bytes& expected, std::uint64_t offset) {
   return made;
 }
 
-// Adds one destination to the plan. Also reads every third one at once.
+// Adds one destination to the plan. Also reads every third one immediately.
 bool add(st_plan* plan, const st_file* file, const Model::Tensor& from, std::vector<Destination>& destinations,
          st_error* err) {
   const st_tensor* const tensor = st_get_tensor(file, from.name.c_str());

@@ -39,7 +39,7 @@ Error error_of_opening(const std::string& path, const OpenOptions& mode) {
   }
 }
 
-// Returns whether opening refuses it.
+// Returns whether opening rejects it.
 bool agree(const std::string& path, const OpenOptions& mode) {
   const Error error = error_of_opening(path, mode);
   const Report report = check(path.c_str(), mode);
@@ -137,7 +137,7 @@ TEST_F(CheckModel, ReportsClaimsBeforeNamesInTwoShards) {
 
 TEST_F(CheckModel, ReportsTheSumOfTheHeadersFirstAndWithItsNumbers) {
   OpenOptions options;
-  options.max_headers_bytes = 2;  // the length of the bad one
+  options.max_headers_bytes = 2;  // the length of the invalid one
   for (const bool has_index : {false, true}) {
     if (has_index) put("model.safetensors.index.json", kGood);
     for (const bool bad : {false, true}) {

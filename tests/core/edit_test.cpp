@@ -463,7 +463,7 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
         problem = error.message;
       }
     });
-    usleep(20'000);  // so that it fails where nobody waits
+    usleep(20'000);  // so it fails if no process waits
     ASSERT_EQ(pwrite(editor, whole.data(), whole.size(), 0), static_cast<ssize_t>(whole.size()));
     lock.reset();
     reader.join();

@@ -74,7 +74,7 @@ struct Scenario {
   bool synced;
   std::function<void(const fs::path& folder)> prepare;
   std::function<void(const fs::path& folder)> run;
-  Plan kernel{};  // what the kernel lacks
+  Plan kernel{};  // the feature that the kernel lacks
 };
 
 constexpr const char* kTarget = "model.safetensors";

@@ -264,7 +264,7 @@ TEST_F(OpenShards, OfNamesInTwoShardsTheFirstToComeAgainIsTold) {
     EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
     EXPECT_EQ(error.message, formatted("tensor 'layer.20.1.weight' is in two shards, '{}' and '{}'",
                                        (folder / shard_name(20)).string(), (folder / shard_name(29)).string()));
-    std::reverse(entries.begin(), entries.end());  // so that each tensor is looked up
+    std::reverse(entries.begin(), entries.end());  // so each tensor is looked up
   }
 }
 

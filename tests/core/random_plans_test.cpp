@@ -43,7 +43,7 @@ constexpr std::size_t kShards = 3;
 constexpr std::uint64_t kSeeds = 500;
 constexpr std::size_t kGuard = 64;
 constexpr std::size_t kPage = 4096;
-constexpr std::int32_t kRefused = 77;  // what the callback returns
+constexpr std::int32_t kRefused = 77;  // the result of the callback
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -231,7 +231,7 @@ constexpr Fault kFaults[] = {
     {"callback", 0, true},
 };
 
-// Whose reads can be made to fail.
+// A source whose reads can be made to fail.
 struct Caller {
   const std::string* bytes = nullptr;
   std::atomic<std::size_t> left{SIZE_MAX};  // so many succeed

@@ -63,7 +63,7 @@ class ReadExecutorTest : public testing::Test {
     executor.execute(batch);
     read_faults::disarm();
     if (io::has_linux_io()) {
-      EXPECT_EQ(read_faults::calls(), reads);  // elsewhere each range and each gap is one
+      EXPECT_EQ(read_faults::calls(), reads);  // otherwise each range and each gap is one
     }
     for (const ReadRequest& range : ranges) {
       ASSERT_EQ(came.at(range.entry), range.bytes);
@@ -101,7 +101,7 @@ TEST_F(ReadExecutorTest, one_range_from_anywhere_to_anywhere_is_one_read) {
         }
       }
     }
-    EXPECT_EQ(file->path_for(0, kSize), read_path);  // the disk has refused nothing
+    EXPECT_EQ(file->path_for(0, kSize), read_path);  // the disk has rejected nothing
   }
 }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
 
-std::byte place;  // where all bytes would go, if any were read
+std::byte place;  // the destination of all bytes, if any were read
 
 std::int32_t no_bytes(void*, std::uint64_t, void*, std::size_t) { return 0; }
 

@@ -32,7 +32,7 @@
 namespace st::core {
 namespace {
 
-// What a server of objects would count.
+// Counts the requests, as an object store would.
 struct Requests {
   std::atomic<int> single{0};
   std::atomic<int> batches{0};

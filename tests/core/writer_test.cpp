@@ -508,7 +508,7 @@ std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size
   return pieces;
 }
 
-// By pointer where `given`.
+// By pointer if `given`.
 void add_all(Writer& writer, const std::vector<std::string>& data, bool given) {
   for (std::size_t i = 0; i < data.size(); ++i) {
     const std::array<std::uint64_t, 1> shape{data[i].size()};

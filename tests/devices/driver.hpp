@@ -106,7 +106,7 @@ class Driver {
   }
 };
 
-// How a test's name shows which driver it is given.
+// Shows the driver in the names of tests.
 inline void PrintTo(const Driver* driver, std::ostream* out) { *out << driver->name(); }
 
 inline const Driver& cuda() {
@@ -118,7 +118,7 @@ inline const Driver& hip() {
   return only;
 }
 
-// Memory of a device, and what is in it.
+// Memory of a device, and its contents.
 class DeviceMemory {
  public:
   DeviceMemory(const Driver& driver, const st_device* device, std::size_t bytes)

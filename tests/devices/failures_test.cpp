@@ -13,7 +13,7 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 2 * kMiB;
 constexpr int kCode = 4242;  // no number of a driver's
 
-// What happened, by the step at which it ended.
+// The result, by the step at which the run ended.
 struct Outcome {
   st_status opening = ST_OK, allocating = ST_OK, running = ST_OK;
   int os_error = 0;
@@ -49,7 +49,7 @@ class DeviceFailures : public testing::TestWithParam<const Driver*> {
       EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), stream, model.tensor(i), nullptr, nullptr, nullptr, at,
                                    model.size(i), nullptr),
                 ST_OK);
-      at += model.size(i) + (i == 3 ? 0 : 1);  // so that two are one copy
+      at += model.size(i) + (i == 3 ? 0 : 1);  // so two are one copy
     }
     st_read_options options = ST_INIT(st_read_options);
     options.threads = threads;

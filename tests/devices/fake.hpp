@@ -12,8 +12,8 @@ extern "C" {
 
 // Restores the initial state: two devices, no failures, no faults, late copies. Leaks remain counted.
 void fake_reset();
-void fake_set_devices(int count);  // -1: none, of which only the count tells and no error
-void fake_set_init(int code);      // what the first call of all returns
+void fake_set_devices(int count);  // -1: no device; only the count shows it, without an error
+void fake_set_init(int code);      // the result of the very first call
 
 // The nth call from now on, counted from 0, returns this code and has no effect, except that a release is still done.
 void fake_fail_call(std::int64_t nth, int code);

@@ -56,7 +56,7 @@ struct Stream {
   std::deque<Operation> queue;
   std::uint64_t begun = 0;   // operations that were put into the queue
   std::uint64_t done = 0;    // and that were carried out
-  std::uint64_t forced = 0;  // and that somebody waits for
+  std::uint64_t forced = 0;  // and that a thread waits for
   bool ends = false;
   bool failed = false;
   std::thread thread;
@@ -93,8 +93,8 @@ struct Machine {
   std::array<Clock::time_point, kMostDevices> busy_until{};
   std::vector<std::unique_ptr<Context>> contexts;
   const Context* only = nullptr;                                // that may be made current, if it is not null
-  std::array<std::array<Stream*, 2>, kMostDevices> defaults{};  // streams, of which none is given back
-  std::uintptr_t next_memory = 0;  // device memory lies side by side, as that of drivers may
+  std::array<std::array<Stream*, 2>, kMostDevices> defaults{};  // streams, none of them released
+  std::uintptr_t next_memory = 0;                               // allocations are adjacent, as a driver's may be
   std::uintptr_t last_memory = 0;
   std::int64_t copies = 0;
   std::set<Stream*> streams;

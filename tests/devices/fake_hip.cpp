@@ -19,7 +19,7 @@ struct Chosen {
 
 thread_local Chosen chosen;
 
-// Of the calls of this thread, until it is asked for.
+// The last error of this thread, until it is queried.
 thread_local int last_error = kOk;
 
 int kept(int code) {

@@ -138,7 +138,7 @@ TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
   }
 }
 
-// Not one byte behind it.
+// No byte after it may change.
 TEST_P(DevicePlans, AnAllocationEndsWithItsLastByte) {
   const std::size_t page = 4096;
   std::vector<std::uint64_t> sizes;

@@ -21,7 +21,7 @@ struct Table {
   int closed = 0;
   std::size_t allocated = 0;
   std::size_t most = SIZE_MAX;  // slots
-  std::int32_t fails = 0;       // what copy returns
+  std::int32_t fails = 0;       // the result of copy
   int slow = 0;                 // this many waits take longer than a read that should be shorter
   std::mutex mutex;
   std::vector<std::vector<st_device_copy>> copies;
@@ -339,7 +339,7 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
 
 // The system rejects direct reads into it, and would after that not be asked for other reads of the file.
 TEST(DeviceTables, ASlotThatIsNotAlignedLeavesDirectReadsToTheOthers) {
-  const Model model({17 * kMiB, 1'000'000});  // how bytes are read is decided for every 16 MiB
+  const Model model({17 * kMiB, 1'000'000});  // the read path is chosen for every 16 MiB
   std::vector<char> host(1'000'000);
   std::vector<char> got(17 * kMiB);
   st_read_options options = ST_INIT(st_read_options);

@@ -29,7 +29,7 @@ class Text {
   std::optional<Cursor> cursor_;
 };
 
-// Where the error points; nothing when `read` throws none.
+// The position of the error; nothing if `read` does not throw.
 template <class Read>
 std::optional<std::uint64_t> fault_of(const Read& read) {
   try {

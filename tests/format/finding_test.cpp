@@ -95,7 +95,7 @@ TEST(Diagnose, FindsEveryFaultOfBintensors) {
             (std::vector<std::string>{"306 a", "305 b", "307 b", "311"}));
   EXPECT_EQ(faults("\0\1\x0b\1\1\0\4\1\1a\1"s, 6), (std::vector<std::string>{"304 a", "311"}));
   EXPECT_EQ(faults("\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\xff"s, 2),
-            (std::vector<std::string>{"304", "305 a"}));  // the grammar ends, which opening reports first
+            (std::vector<std::string>{"304", "305 a"}));  // the grammar ends here; opening reports this first
   EXPECT_EQ(faults("\0\1\1a\1\1\4\0\4 "s, 4), std::vector<std::string>{});
   EXPECT_EQ(faults("\0\2\1b\1\1\4\4\x8\1a\1\1\4\0\4"s, 8),
             (std::vector<std::string>{"307 b", "307 a"}));  // the header has another order than the data
@@ -117,7 +117,7 @@ TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
   for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(diagnose(header, data).size(), kMostFindings + 1);
 }
 
-// What the caller's options take is no fault.
+// Input that the caller's options accept is not an error.
 TEST(Diagnose, KnowsTheOptions) {
   HeaderOptions options;
   const std::string unknown = "{" + entry("a", R"("dtype":"X","shape":[1],"data_offsets":[0,1])") + "}";
@@ -323,7 +323,7 @@ Error error_of_opening(const Seed& seed, const HeaderOptions& options) {
   }
 }
 
-// Returns whether opening refuses it.
+// Returns whether opening rejects it.
 bool first_is_that_of_opening(const Seed& seed, const HeaderOptions& options) {
   const Error error = error_of_opening(seed, options);
   const Findings found = diagnose(seed.header, seed.data, options);

@@ -24,7 +24,7 @@ std::string with_length(std::uint64_t length, std::string_view rest) {
   return file.append(rest);
 }
 
-// The status, or nothing where it is accepted.
+// The status, or nothing if it is accepted.
 template <class Body>
 std::optional<Status> status_of(const Body& body) {
   try {
@@ -242,7 +242,7 @@ TEST(Header, EveryPlaceAroundABlockOfSixtyFourBytes) {
   }
 }
 
-// Counts what is handed out.
+// Counts the allocated bytes.
 class Counting final : public std::pmr::memory_resource {
  public:
   std::size_t bytes = 0;

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// What the message says it is; empty when nothing is said.
+// The kind that the message names; empty without a message.
 std::string kind_of(std::string_view prefix) {
   try {
     refuse_other_kinds({prefix.data(), prefix.size()}, 5'000'000'000);

@@ -37,7 +37,7 @@ std::vector<char> padded(std::string_view text) {
   return bytes;
 }
 
-// Where tokens begin, the end of the text last.
+// The positions of the tokens, followed by the end of the text.
 std::vector<std::size_t> tokens_of(std::string_view text, std::size_t window_bytes) {
   std::vector<char> bytes = padded(text);
   json::Structure structure({bytes.data(), text.size()}, window_bytes);

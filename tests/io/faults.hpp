@@ -25,7 +25,7 @@ struct Plan {
   std::size_t at = SIZE_MAX;  // which call, counted from 0
   Action action = Action::none;
   int error = 0;
-  bool no_nameless_files = false;  // O_TMPFILE is refused every time
+  bool no_nameless_files = false;  // O_TMPFILE always fails
   bool no_kernel_copies = false;   // so is copy_file_range
   bool no_links = false;           // and linkat
   bool half_a_copy = false;        // copy_file_range copies half at its first call, and fails from then on

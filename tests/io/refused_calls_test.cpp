@@ -185,7 +185,7 @@ TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_ren
   }
 }
 
-// Nothing could name it later.
+// No call could give it a name later.
 TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_of_reach) {
   std::vector<long> calls{SYS_faccessat};
 #if defined(SYS_access)

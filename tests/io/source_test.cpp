@@ -122,7 +122,7 @@ TEST(CallbackSource, AreAskedAndClosed) {
     EXPECT_EQ(error->status, Status::callback);
     EXPECT_EQ(error->offset, 3U);
     EXPECT_NE(error->message.find("-7"), std::string::npos);
-    EXPECT_EQ(read(*source, 5, 0), "");  // nothing is not asked for
+    EXPECT_EQ(read(*source, 5, 0), "");  // an empty read makes no request
   }
   EXPECT_EQ(given.closed, 1);
 }

@@ -214,7 +214,7 @@ TEST_F(StateTest, a_thread_with_a_table_of_descriptors_of_its_own_meets_no_other
   put(path("read"), "read");
   fs::create_directory(path("decoys"));
   put(path("decoys/old"), "decoy");
-  setxattr(path("decoys/old").c_str(), "user.note", "decoy", 5, 0);  // where the filesystem has attributes
+  setxattr(path("decoys/old").c_str(), "user.note", "decoy", 5, 0);  // if the filesystem has attributes
   std::vector<Descriptor> decoys;                                    // of the main thread
   for (int i = 0; i < 20; ++i) {
     const std::string leads_to = i % 2 == 0 ? path("decoys") : path("decoy");
@@ -313,7 +313,7 @@ TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
   }
 }
 
-// Somebody is always faster.
+// Another process is always faster.
 TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
   const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   static fs::path wanted;

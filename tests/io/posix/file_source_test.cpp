@@ -592,7 +592,7 @@ TEST_F(FileReaderTest, a_file_in_memory_is_not_remote) {
   fs::remove(name);
 }
 
-// More of them than one call takes.
+// More of them than one call accepts.
 TEST_F(FileReaderTest, many_neighbours_are_a_few_calls) {
   constexpr std::size_t kReads = 300;
   constexpr std::size_t kBytes = 10;
