@@ -110,7 +110,7 @@ class SplitAndMerge(Case):
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
 
     def test_words_in_brackets_are_not_split(self):
-        """CLI11 takes such words for lists."""
+        """CLI11 would parse such words as lists."""
         a = self.model("[a,b]", LAYERS[:3], {"format": "pt"})
         b = self.model("[b]", LAYERS[3:6])
         (self.folder / "SUMS").write_bytes(subprocess.run(["sha256sum", "[a,b]", "[b]"], cwd=self.folder, capture_output=True, check=True).stdout)
@@ -231,7 +231,7 @@ class SplitAndMerge(Case):
             self.skipTest("it was done before the signal came")
         self.assertEqual(process.returncode, -signal.SIGINT)
         if os.environ.get("ST_LINUX_IO") == "0" and os.path.isdir(self.path("out")):
-            # Without nameless files there is one with a name, which the next writer to the folder removes.
+            # Without O_TMPFILE, a named temporary file remains, which the next writer in the folder removes.
             self.assertTrue(all(name.startswith(".") for name in os.listdir(self.path("out"))))
         else:
             self.assertEqual(os.listdir(self.folder), ["in"])

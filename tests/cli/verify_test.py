@@ -116,7 +116,7 @@ class Verify(Case):
         self.assertIn("note: tensor 'y' is not listed in the index", text)
 
     def test_findings_are_bounded(self):
-        """A file of a few megabytes can hold a million faults."""
+        """A file of a few megabytes can contain a million errors."""
         header = ("{" + ",".join(f'"{i}":0' for i in range(300_000)) + "}").encode()
         (self.folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
         lines = self.ends(1, "verify", self.path("bad.safetensors"))
