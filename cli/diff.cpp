@@ -23,7 +23,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "Prints one line per difference: - for something only in A, + only in B, ~ in both but different. Sharding, format\n"
+    "Prints one line per difference: - only in A, + only in B, ~ in both but different. Sharding, format\n"
     "and order do not matter.\n"
     "\n"
     "Exit codes:\n"
@@ -218,7 +218,8 @@ class Diff {
       return;
     }
     if (difference.values == 0) return;
-    const std::string nans = difference.nans == 0 ? "" : formatted(", {} NaN in one of them", grouped(difference.nans));
+    const std::string nans =
+        difference.nans == 0 ? "" : formatted(", {} of them NaN in one tensor", grouped(difference.nans));
     print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", name, grouped(difference.values),
           grouped(tensor.elements()), difference.absolute, difference.relative, nans);
   }

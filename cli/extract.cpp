@@ -103,7 +103,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
   for (const std::string_view part : parts) ellipses += part == "..." ? 1 : 0;
   if (ellipses > 1) fail_in_slice(text, "more than one '...'");
   if (parts.size() - ellipses > shape.size()) {
-    fail_in_slice(text, formatted("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
+    fail_in_slice(text, formatted("{} indexes for {} dimensions", parts.size() - ellipses, shape.size()));
   }
   if (ellipses == 0) parts.push_back("...");  // unnamed dimensions are whole
   const std::size_t rest = shape.size() - (parts.size() - 1);

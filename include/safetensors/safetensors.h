@@ -785,7 +785,7 @@ typedef struct st_device st_device;
 typedef struct st_device_options {
   uint32_t struct_size;
   uint32_t flags;         /* 0                                                               */
-  int32_t ordinal;        /* The number of the device, as its driver counts.                 */
+  int32_t ordinal;        /* The number of the device, as its driver numbers devices.        */
   uint32_t queues;        /* Copy queues, at most 64; 0: 2.                                  */
   uint64_t staging_bytes; /* Limit of the device's staging memory, at least 4 MiB; 0: 64 MiB. It is
                              allocated slot by slot, when first needed, and kept until the
@@ -1012,7 +1012,7 @@ ST_API st_status st_writer_new(st_writer **out, st_error *err);
 
 /* Sets a pair of metadata. A later value of the same key replaces the earlier one. Pairs are
  * written in the byte order of their keys. Both strings are copied. A NULL key (with key_len 0)
- * sets no pair, but makes the file contain a map of metadata even if it is empty. value may be NULL
+ * sets no pair, but gives the file a map of metadata even if it is empty. value may be NULL
  * if key is, or if value_len is 0. ST_ERR_UTF8 if a string is not UTF-8. */
 ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value,
                                         st_error *err);
@@ -1098,7 +1098,7 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  * Small puts are collected, up to 16 MiB, and written together. So a later put, or
  * st_writer_finish, may return the error of a write.
  *
- * ST_ERR_RANGE      there is no such tensor, or it has no such bytes.
+ * ST_ERR_RANGE      there is no such tensor, or the range exceeds it.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
  *                   source of data, or the process was forked after st_writer_begin.
  * ST_ERR_WRITE      the system could not write.

@@ -664,8 +664,8 @@ class SafeOpen {
     return st_get_shard_size(file_.get(), shard);
   }
   // Copies size bytes of a shard's file, starting at offset, to destination. This includes the
-  // header, for example to compute a digest. Throws ST_ERR_RANGE if there is no such shard, or it
-  // has no such bytes.
+  // header, for example to compute a digest. Throws ST_ERR_RANGE if there is no such shard, or the
+  // range exceeds its file.
   void read_shard(std::size_t shard, std::uint64_t offset, void* destination,
                   std::size_t size) const {
     detail::call(st_read_shard, file_.get(), shard, offset, destination, size);

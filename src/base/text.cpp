@@ -10,7 +10,7 @@ namespace st {
 namespace {
 
 constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
-constexpr std::size_t kEndBytes = 38;     // at either end of a longer name: paths differ at theirs
+constexpr std::size_t kEndBytes = 38;     // kept at each end of a longer name, because paths differ there
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8: a path may be anything.
 std::optional<char32_t> decoded(std::string_view bytes) {

@@ -33,7 +33,7 @@ class WrittenRanges {
   std::uint64_t missing(std::size_t number, ByteRange tensor) const;
 
  private:
-  // Not of one byte, which riscv64 can change atomically only by a library.
+  // Four bytes, because riscv64 changes single bytes atomically only through a library.
   enum class State : std::uint32_t { unwritten, whole, in_ranges };
 
   std::optional<ByteRange> claim_range(ByteRange range);

@@ -24,7 +24,7 @@ const Container* container_of(Format format) {
   return found == kContainers.end() ? nullptr : *found;
 }
 
-// Returns nullptr if no container recognizes the header. The rules of the reference know safetensors only.
+// Returns nullptr if no container recognizes the header. The reference rules accept only safetensors.
 const Container* recognize(char first, Rules rules) {
   for (const Container* const container : kContainers) {
     if (container->recognizes(first)) return container;

@@ -29,8 +29,8 @@ inline constexpr std::size_t kBufferAlignment = std::size_t{2} << 20;
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads);
 void free_buffer(std::byte* buffer) noexcept;  // null is ignored
 
-// The parts of new_buffer() that each system has: zeroed and aligned memory whose pages come when they are touched, and
-// a call that prefaults pages. It returns false if they must be touched instead.
+// The system-specific parts of new_buffer(). The first returns zeroed, aligned memory whose pages are allocated at
+// first touch. The second prefaults pages, or returns false if they must be touched instead.
 std::byte* reserve_buffer(std::uint64_t bytes);
 bool populate_buffer(std::byte* begin, std::size_t bytes);
 

@@ -32,7 +32,7 @@ struct Identity {
 };
 
 enum class Mode : std::uint8_t {
-  automatic,      // map when a view is wanted; read if mapping is refused, or known to be slow (network, FUSE)
+  automatic,      // map at the first view; read if mapping is refused or slow (network, FUSE)
   map,            // read-only mapping
   copy_on_write,  // private writable mapping that reserves no memory
   read,           // no mapping

@@ -240,7 +240,7 @@ static void test_edit_options(const char *path) {
     CHECK_OK(st_open(path, NULL, &file, &err));
     CHECK(st_tensor_offset(st_get_tensor(file, "a")) % 4096 == 0);
     st_free(file);
-    /* In the reserve: in place; with a sync, only inside one sector. */
+    /* The change fits in the reserve, so it is made in place. With a sync it must be inside one sector, and is not. */
     const ino_t before = inode_of(path);
     syncs = 0;
     CHECK_OK(st_edit_metadata(path, &key, &long_value, 1, &options, &err));

@@ -245,7 +245,7 @@ class Diff(Case):
         a = self.floats("a.safetensors", [1.0, 2.0, NAN, 0.0, NAN, 8.0])
         b = self.floats("b.safetensors", [1.0, 2.5, NAN, -0.0, 3.0, 8.0])
         self.assertEqual(self.ends(5, "diff", a, b, "--values"),
-                         ["~ w  2 of 6 values differ, by 0.5 at most, relative 0.2, 1 NaN in one of them"])
+                         ["~ w  2 of 6 values differ, by 0.5 at most, relative 0.2, 1 of them NaN in one tensor"])
         run("cast", a, self.path("c.safetensors"), "--to", "bf16")
         self.assertEqual(self.ends(5, "diff", a, self.path("c.safetensors"), "--values"), ["~ w  F32 [6] -> BF16 [6]"])
         same = self.floats("d.safetensors", [1.0, 2.0, NAN, -0.0, NAN, 8.0])

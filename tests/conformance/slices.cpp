@@ -69,7 +69,7 @@ std::string fnv(const std::string& bytes) {
   return text;
 }
 
-// Ours in the words of the table.
+// Our result in the notation of the table.
 std::string answer(const st_tensor* tensor, const std::string& spec) {
   const Parsed parsed = parse(spec, tensor);
   if (parsed.too_many) return "err TooManySlices";

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kRows = 200;
 constexpr std::uint64_t kColumns = 64;
 
-// U8 [kRows, stride] of zeros, which counts how much of it is read.
+// U8 [kRows, stride] of zeros. Counts the bytes read from it.
 struct Counted {
   std::string front;
   std::atomic<std::uint64_t> bytes{0};

@@ -156,7 +156,7 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
 
 TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
   const std::string tensor = "\1\1a\1\1\1\0\1"s;
-  EXPECT_EQ(error_of("\0"s + tensor, 1).message, "");                        // no padding, no multiple of 8
+  EXPECT_EQ(error_of("\0"s + tensor, 1).message, "");                        // no padding, not a multiple of 8
   EXPECT_EQ(error_of("\0"s + tensor + "\xff\0x"s, 1).message, "");           // any bytes as padding
   EXPECT_EQ(error_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");  // longer numbers than needed
   EXPECT_EQ(error_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");            // also a dtype's

@@ -25,7 +25,7 @@ Findings diagnose(const std::string& header, std::uint64_t data, const HeaderOpt
   return findings;
 }
 
-// "OFFSETS a" for a fault of tensor a.
+// "OFFSETS a" for an error of tensor a.
 std::vector<std::string> faults(const std::string& header, std::uint64_t data) {
   std::vector<std::string> lines;
   for (const Finding& finding : diagnose(header, data)) {

@@ -44,7 +44,7 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
     const char* name;
     std::vector<long> calls;
     int error;
-    mode_t mode;  // of what was 0640
+    mode_t mode;  // of the file with mode 0640
   } cases[] = {
       {"asking for rights", {SYS_faccessat, SYS_faccessat2}, EPERM, 0640},
       {"asking for rights, old kernel", {SYS_faccessat, SYS_faccessat2}, ENOSYS, 0640},

@@ -167,7 +167,7 @@ std::optional<Error> first_fault(std::span<const char> header, std::uint64_t fil
   }
 }
 
-// A decoder that collects errors reports a name given twice where it is. read() reports other errors first.
+// A decoder that collects errors reports a duplicate name at its position. read() reports other errors first.
 void put_first(const Error& first, Findings& findings) {
   const auto same = std::find_if(findings.begin(), findings.end(), [&first](const Finding& finding) {
     return finding.fault.status == first.status && finding.fault.offset == first.offset;

@@ -4,10 +4,10 @@
 // The directory stays open, so the file gets its name there even if the working directory or a directory above changes.
 //
 // In a sticky directory that others can write to, such as /tmp, nothing is written to or through another user's file.
-// The rules are those of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2),
-// whatever the system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user
-// of the process nor the owner of the directory. We do not ask for the filesystem user of Linux: the only call that
-// returns it can also set it, and a sandbox may end the process for that.
+// The rules are the same as Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2), but
+// always apply. A link, file or FIFO is another user's if its owner is neither the effective user of the process nor
+// the owner of the directory. We do not ask for the filesystem user of Linux: the only call that returns it can also
+// set it, and a sandbox may end the process for that.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

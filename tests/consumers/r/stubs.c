@@ -78,8 +78,8 @@ SEXP r_tensor(SEXP file, SEXP i) {
   return row;
 }
 
-/* The same of all tensors, as columns, which R's own vectors are too. An allocation that fails leaves by a jump, and the
- * list would be lost, if R did not hold it as well. */
+/* The same for all tensors, as columns, like R's own vectors. A failed allocation leaves with longjmp, so R also holds
+ * the list: otherwise it would leak. */
 static void finalize_list(SEXP list) { st_tensor_list_free(R_ExternalPtrAddr(list)); }
 
 SEXP r_list(SEXP file) {

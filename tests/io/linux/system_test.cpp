@@ -82,7 +82,7 @@ TEST_F(DirectReadTest, are_aligned_to_a_page_or_to_more_where_the_disk_wants_it)
       {{0, true, 512, 65536}, 65536},
       {{0, true, 512, std::uint32_t{1} << 17}, 0},
       {{0, true, std::uint32_t{1} << 17, 512}, 0},
-      {{0, true, 0, 0}, 0},  // the file has none
+      {{0, true, 0, 0}, 0},  // the file reports none
   };
   for (const auto& [answer, alignment] : cases) {
     chosen = answer;
@@ -134,7 +134,7 @@ class ResidencyTest : public FolderTest {
         {7 * page() - 1, 2, 2},
         {4 * page(), 3 * page(), 0},
         {8 * page(), 4980 * page(), 0},
-        {7 * page(), 4994 * page(), 2 * page()},  // asked in several parts
+        {7 * page(), 4994 * page(), 2 * page()},  // queried in several parts
         {5, 0, 0},
     };
     for (const auto& [first, bytes, resident] : cases) {

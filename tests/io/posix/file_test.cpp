@@ -29,7 +29,7 @@ namespace {
 
 class KeptDescriptorTest : public FolderTest {};
 
-// 1: the source kept the descriptor of this number, 0: it was mapped instead, 2: neither.
+// Returns 1 if the source kept the descriptor of this number, 0 if it was mapped instead, otherwise 2.
 int keeps(const std::string& path, int number, rlim_t most) {
   for (int i = 3; i < 1024; ++i) ::close(i);
   ::close(number);

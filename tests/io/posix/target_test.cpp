@@ -331,7 +331,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
     read_faults::Plan plan;
     plan.call = "stat";
     plan.before = [&](std::size_t number) {
-      if (number != 1) return;  // the second look
+      if (number != 1) return;  // the second check
       EXPECT_EQ(change.apply(path().c_str()), 0);
     };
     read_faults::arm(plan);
