@@ -189,7 +189,7 @@ void add_array(Checkpoint& checkpoint, const Input& input, Storage storage, cons
   elements.bytes -= reader.position();
   place(tensor, 0, elements, storage.begin);
   if (tensor.bytes != elements.bytes) {
-    fail(storage.begin, "array '{}' has {} bytes, its header expects {}", name, elements.bytes, tensor.bytes);
+    fail(storage.begin, "array '{}' has {} bytes, but its header expects {}", name, elements.bytes, tensor.bytes);
   }
   tensor.begin += reader.position();
   tensor.end += reader.position();

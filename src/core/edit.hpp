@@ -28,7 +28,7 @@ struct MetadataChange {
 
 struct EditOptions {
   bool sync = false;
-  std::uint64_t data_alignment = 0;  // 0: that of the file
+  std::uint64_t data_alignment = 0;  // 0: keep the file's alignment
   std::uint64_t header_reserve = 0;  // unused bytes for later edits, if a new file must be written
 };
 

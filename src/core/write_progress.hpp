@@ -23,7 +23,7 @@ class WriteProgress {
   void start(const WriteCallback& callback, std::uint64_t done, std::uint64_t total);
   bool wanted() const { return callback_.progress != nullptr; }
 
-  // From any thread: more bytes are written. Reports at most every 10 ms, and never from two threads at once. Throws
+  // Adds bytes written, from any thread. Reports at most every 10 ms, and never from two threads at once. Throws
   // Status::cancelled if the callback returns non-zero.
   void add(std::uint64_t bytes);
   // The final report, which can no longer cancel the write.

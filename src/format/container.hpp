@@ -45,7 +45,7 @@ struct NewHeader {
   std::uint64_t reserve = 0;         // bytes of white space after the metadata, for edits in place
 };
 
-// New metadata for an existing header. If the header must grow, it is aligned and reserves room as these say.
+// New metadata for an existing header. If the header must grow, these give its alignment and reserved space.
 struct MetadataSplice {
   std::span<const MetadataPair> metadata;
   std::uint64_t data_alignment = 8;

@@ -133,7 +133,7 @@ Outcome open_path(const std::string& path, const std::string&, std::uint32_t fla
 }
 
 inline Outcome open_memory(const std::string&, const std::string& bytes, std::uint32_t flags) {
-  // Exactly as long as the file, so that a sanitizer sees every byte read past its end.
+  // Exactly as long as the file, so a sanitizer detects every read past its end.
   const auto exact = std::make_unique<char[]>(bytes.size());
   std::memcpy(exact.get(), bytes.data(), bytes.size());
   return outcome_of(flags, ST_IO_AUTO, [&](auto options, auto out, auto err) {

@@ -220,7 +220,7 @@ struct Models {
     on_disk = Checkpoint::open(path.c_str(), {});
   }
   ~Models() {
-    on_disk.reset();  // Windows removes nothing that is mapped
+    on_disk.reset();  // Windows does not remove mapped files
     std::filesystem::remove_all(folder);
   }
   Models(const Models&) = delete;

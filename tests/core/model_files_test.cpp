@@ -1,4 +1,4 @@
-// Which files of a directory are its model.
+// Finding the files of a model in a directory.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model_files.hpp"
 

@@ -343,7 +343,7 @@ TEST_F(OpenShards, ALongHeaderThatIsReadAgainTakesNoMoreMemory) {
   }
 }
 
-// ---- what an index may say ------------------------------------------------------------------------------------------
+// ---- valid and invalid indexes --------------------------------------------------------------------------------------
 
 class OpenModel : public ShardsTest {};
 

@@ -1,7 +1,7 @@
-// Random plans while the system fails: the bytes are those of a naive copy, or the error is the one that was injected.
+// Random plans while the system fails: the bytes equal a naive copy, or the error is the injected one.
 //
-// Case N is made from seed N, so that it is the same each time. After a failure, the same plan without faults must read
-// every byte. No descriptor or mapping may leak.
+// Case N uses seed N, so it is the same each time. After a failure, the same plan without faults must read every byte.
+// No descriptor or mapping may leak.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <fcntl.h>

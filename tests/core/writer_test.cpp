@@ -222,7 +222,7 @@ TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
   }
 }
 
-// ---- what is refused -----------------------------------------------------------------------------------------------
+// ---- rejected calls ------------------------------------------------------------------------------------------------
 
 TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   const std::array<std::uint64_t, 1> four{4};
@@ -497,7 +497,7 @@ struct Piece {
   std::size_t n = 0;
 };
 
-// Of any size up to `most`, in no order.
+// Pieces of any size up to `most`, in random order.
 std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size_t most, std::mt19937_64& random) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < data.size(); ++i) {

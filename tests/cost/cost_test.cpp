@@ -49,7 +49,7 @@ std::string file_of_tensors(std::size_t n) {
   return with_length(header + "}", n);
 }
 
-// All at one place, so that only their names order them.
+// All at one offset, so only their names order them.
 std::string file_of_empty_tensors(std::size_t n) {
   std::string header = "{";
   for (std::size_t i = 0; i < n; ++i) {
@@ -330,7 +330,7 @@ const Case kCases[] = {
 
 TEST(Cost, GrowsNoFasterThanTheInput) {
   for (const Case& one : kCases) {
-    one.of(kFew);  // what is made once only
+    one.of(kFew);  // allocations that happen only once
     const Cost few = one.of(kFew);
     const Cost many = one.of(kTimes * kFew);
     const double work = static_cast<double>(many.work) / static_cast<double>(few.work);

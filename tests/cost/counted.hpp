@@ -2,7 +2,7 @@
 //
 // Work is the number of basic blocks that run in src/format and src/core, which this program compiles with
 // -fsanitize-coverage=trace-pc, and the number of cache lines that memcpy and similar functions are called for. Memory
-// is the largest number of bytes that are allocated at once.
+// is the peak number of allocated bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

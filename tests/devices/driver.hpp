@@ -25,7 +25,7 @@ using DevicePtr = std::unique_ptr<st_device, FreeDevice>;
 
 using OpenDevice = st_status (*)(const st_device_options*, st_device**, st_error*);
 
-// One of the fake drivers. Its functions are those of the library of this path, of which the process has one copy.
+// One of the fake drivers. Its functions come from the library at this path, which the process loads once.
 class Driver {
   std::string name_;
   std::string path_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 2 * kMiB;
-constexpr int kCode = 4242;  // no number of a driver's
+constexpr int kCode = 4242;  // not an error code of any driver
 
 // The result, by the step at which the run ended.
 struct Outcome {

@@ -34,7 +34,7 @@ const void* fake_first_pinned();  // memory, or null
 std::size_t fake_most_pinned();   // bytes, the most since fake_reset()
 std::int64_t fake_copies();       // that were begun since fake_reset()
 std::int64_t fake_in_flight();    // copies
-int fake_last_error();            // (HIP) what the last call of this thread that failed left behind, and stays
+int fake_last_error();            // (HIP) the error of this thread's last failed call, which persists
 int fake_depth();                 // contexts that are current on this thread, or (HIP) the current device
 
 // Device memory, which only the device may touch.

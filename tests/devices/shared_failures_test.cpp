@@ -42,7 +42,7 @@ class RandomPlan {
     return st_plan_run(plan_.get(), &options, err);
   }
 
-  // Of the destinations that are complete, which may have to be all.
+  // Checks the complete destinations. If required, all must be complete.
   void expect_bytes(bool all, const std::string& when) const {
     const std::vector<std::byte> got[] = {first_.contents(), second_.contents(), host_};
     for (std::size_t i = 0; i < wanted_.size(); ++i) {

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// ---- what is refused --------------------------------------------------------------------------------------------------
+// ---- rejected headers -------------------------------------------------------------------------------------------------
 
 std::string repeated(const std::string& text, std::size_t times) {
   std::string all;
@@ -152,7 +152,7 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
   }
 }
 
-// ---- what is taken ----------------------------------------------------------------------------------------------------
+// ---- accepted headers -------------------------------------------------------------------------------------------------
 
 TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
   const std::string tensor = "\1\1a\1\1\1\0\1"s;
@@ -267,7 +267,7 @@ TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   EXPECT_GT(failures, 3);
 }
 
-// ---- what is written --------------------------------------------------------------------------------------------------
+// ---- written headers --------------------------------------------------------------------------------------------------
 
 TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
   const std::vector<std::uint64_t> shape{3, 70000, 0, 300};

@@ -199,7 +199,7 @@ TEST(String, Escapes) {
   }
 }
 
-// ---- values that are dropped ---------------------------------------------------------------------------------------------
+// ---- skipped values ------------------------------------------------------------------------------------------------------
 
 // Whether the whole text is one value, with `depth` containers open around it.
 bool is_dropped(std::string_view text, unsigned depth = 0) {

@@ -217,7 +217,7 @@ TEST(Diagnose, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
   EXPECT_EQ(of_entry("[]"), (Lines{"304 13 a", formatted("311 {}", kLengthBytes + 8)}));
 }
 
-// Wrong values in a shape. Some contain the bracket that is used to estimate the number of dimensions.
+// Wrong values in a shape. Some contain the bracket used to estimate the number of dimensions.
 TEST(Diagnose, ReadsShapesWithBracketsInThem) {
   for (const char* const wrong : {"[1,2]", "\"]\"", "[]", "{\"]\":[[]]}"}) {
     std::string shape = wrong;

@@ -18,7 +18,7 @@
 namespace st::format {
 namespace {
 
-// Runs `body` with each kernel, and then again with the one that was chosen.
+// Runs `body` with each kernel, and then again with the initial one.
 template <class Body>
 void with_every_kernel(const Body& body) {
   const auto* const chosen = &*simdjson::get_active_implementation();

@@ -30,7 +30,7 @@ struct Plan {
   bool no_links = false;           // and linkat
   bool half_a_copy = false;        // copy_file_range copies half at its first call, and fails from then on
   bool interrupted_opens = false;  // every other open is interrupted by a signal
-  std::size_t interruptions = 0;   // of fallocate, before it is done
+  std::size_t interruptions = 0;   // of fallocate, before it has an effect
   void (*before_open)(const char* path, int flags) = nullptr;
   void (*before_rename)() = nullptr;
   void (*before_write)() = nullptr;  // to a stream
@@ -42,7 +42,7 @@ void arm(const Plan& plan);
 // The calls since arm() that change something, or that can report a failed change.
 const std::vector<std::string>& calls();
 
-// Of fallocate, that have not happened.
+// Returns the interruptions of fallocate that have not happened yet.
 std::size_t interruptions_left();
 
 void disarm();

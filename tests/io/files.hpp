@@ -49,7 +49,7 @@ inline Error error_of(auto&& body) {
   }
 }
 
-// A fresh folder, open to everybody.
+// A new folder with access for all users.
 class FolderTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -261,7 +261,7 @@ TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
     looks = read_faults::calls();
   }
   ASSERT_GE(looks, 2U);
-  for (std::size_t gone = 1; gone < looks; ++gone) {  // the first is that of the caller's path
+  for (std::size_t gone = 1; gone < looks; ++gone) {  // the first one is for the caller's path
     read_faults::arm({"stat", gone, 1, ENOENT});
     EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).message, "") << gone;
     read_faults::arm({"stat", gone, 1, EACCES});

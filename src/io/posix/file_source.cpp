@@ -163,7 +163,7 @@ std::shared_ptr<const void> FileSource::lock_out_edits() const {
 
 // ---- bulk reads ----------------------------------------------------------------------------------------------------
 
-// A descriptor for the length of one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
+// A descriptor borrowed for one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
 class FileReader::Borrowed {
  public:
   explicit Borrowed(FileReader& file) : file_(file) {

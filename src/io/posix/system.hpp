@@ -52,7 +52,7 @@ void take_pending_signal(int number);
 // Returns the flag that opens a file for direct I/O; 0 if there is none.
 int direct_flag();
 
-// Returns what offsets, lengths and addresses of direct reads are multiples of; 0 if the file has no direct I/O.
+// Returns the alignment of offsets, lengths and addresses of direct reads; 0 if the file has no direct I/O.
 std::uint64_t direct_alignment(int descriptor);
 
 // How much of a range the page cache holds.

@@ -39,9 +39,9 @@ bool is_device(std::string_view part) {
 }
 
 void require_part(std::string_view part, std::string_view whole) {
-  if (part.empty()) refuse(whole, "has an empty part");
-  if (part == "." || part == "..") refuse(whole, "has a part '.' or '..'");
-  if (part.back() == '.' || part.back() == ' ') refuse(whole, "has a part that ends with a dot or a space");
+  if (part.empty()) refuse(whole, "has an empty component");
+  if (part == "." || part == "..") refuse(whole, "has a component '.' or '..'");
+  if (part.back() == '.' || part.back() == ' ') refuse(whole, "has a component that ends with a dot or a space");
   if (is_device(part)) refuse(whole, "is the name of a device");
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;  // some disks report sectors of 512 bytes and have longer ones
 
-// Returns what offsets, lengths and addresses of direct reads must be multiples of.
+// Returns the alignment of offsets, lengths and addresses of direct reads.
 std::uint64_t sector_of(HANDLE file) {
   FILE_STORAGE_INFO storage{};
   if (GetFileInformationByHandleEx(file, FileStorageInfo, &storage, sizeof storage) == FALSE) return kPage;

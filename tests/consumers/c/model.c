@@ -4,7 +4,7 @@
  *     model                  works in the current folder
  *     model --list FILE      times the listing of all tensors
  *
- * It is C11 without extensions, so that every compiler takes it.
+ * It is C11 without extensions, so every compiler accepts it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <safetensors/safetensors.h>

@@ -1,8 +1,8 @@
 /* What model.R calls with .Call: each function turns values of R into arguments of the C API, and an error into an error
  * of R.
  *
- * Rf_error does not return: it is called when nothing of C is held any more. R has neither integers of 64 bits nor floats,
- * so that sizes and values become doubles, and values of a file pass through memory of R_alloc.
+ * Rf_error does not return: it is called when nothing of C is held any more. R has neither 64-bit integers nor floats.
+ * So sizes and values become doubles, and a file's values go through memory from R_alloc.
  * SPDX-License-Identifier: Apache-2.0 */
 #define R_NO_REMAP
 #include <R.h>
@@ -142,7 +142,7 @@ SEXP r_read_backwards(SEXP file, SEXP name, SEXP from, SEXP to) {
   return from_floats(values, (size_t)bytes / sizeof(float));
 }
 
-/* An error of R must not jump over the library: R_tryEvalSilent keeps it inside, and the run is cancelled. */
+/* An R error must not longjmp across the library: R_tryEvalSilent keeps it inside, and the run is cancelled. */
 static int32_t progress(void *ctx, uint64_t done, uint64_t total) {
   SEXP now = PROTECT(Rf_ScalarReal((double)done)), all = PROTECT(Rf_ScalarReal((double)total));
   SEXP call = PROTECT(Rf_lang3(ctx, now, all));

@@ -333,7 +333,7 @@ TEST(FileSource, OnlyACopyWhoseFileIsMappedTwiceGivesItsDescriptorBack) {
   EXPECT_EQ(read(source, 0, bytes.size()), bytes);
 }
 
-// ---- what is no file -----------------------------------------------------------------------------------------------------
+// ---- paths that are not regular files ------------------------------------------------------------------------------------
 
 TEST(RegularFile, OnlyRegularFilesAreOpened) {
   const TestFolder folder;
