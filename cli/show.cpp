@@ -122,7 +122,7 @@ void add_show(Command& app) {
   options->filter.declare(command, "List only tensors whose name matches this pattern (*, ?, [a-z]); repeatable");
   command.add_number("--limit", options->limit, "List at most N tensors; totals still count all matching tensors")
       .shown_as("N");
-  command.add_flag("--exact", options->exact, "Print exact bytes and counts, not 548.1 MB");
+  command.add_flag("--exact", options->exact, "Print exact bytes and counts instead of rounded ones");
   const Option sort = command.add_option("--sort", options->sort, "Sort by name, size (largest first), dtype or shape")
                           .shown_as("KEY")
                           .one_of({"name", "size", "dtype", "shape"});

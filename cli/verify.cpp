@@ -23,7 +23,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "A note is a finding about a valid file, for example unusual alignment, order or spelling.\n"
+    "A note is a finding about a valid file, for example unusual alignment, order or formatting.\n"
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
