@@ -370,7 +370,7 @@ void Machine::name_from_stack() {
   const Value& function = pickle_.values[pop()];
   const Value& module = pickle_.values[pop()];
   if (function.kind != Kind::text || module.kind != Kind::text) {
-    fail(opcode_, "pickle names a global by a {} and a {}, expected two strings", name_of(module.kind),
+    fail(opcode_, "pickle names a global by types {} and {}, expected two strings", name_of(module.kind),
          name_of(function.kind));
   }
   name(module.text.substr(0, Cursor::kLongestLine), function.text.substr(0, Cursor::kLongestLine));

@@ -159,7 +159,7 @@ def test_error_is_an_exception_of_an_importable_module(package):
 
 
 def test_folder_without_a_model(ours, tmp_path):
-    with pytest.raises(ours.SafetensorError, match="holds no"):
+    with pytest.raises(ours.SafetensorError, match="contains no"):
         ours.safe_open(tmp_path, framework="np")
 
 
