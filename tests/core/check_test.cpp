@@ -119,12 +119,12 @@ TEST_F(CheckModel, ReportsClaimsInTheOrderOfTheShards) {
 TEST_F(CheckModel, ReportsUnlistedTensorsInTheWordsOfOpening) {
   put(kShard1, model(entry("a", 0) + entry("b", 4) + entry("d", 8), 12, 'x'));
   put_index(claim("a", kShard1) + "," + claim("c", kShard2));
-  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors that the index does not list"),
+  EXPECT_NE(agree_on(index(), strict()).message.find("contains 2 tensors that the index does not list"),
             std::string::npos);
   const Report report = check(index().c_str(), strict());
   EXPECT_EQ(std::ranges::count_if(report, [](const Finding& finding) { return finding.tensor != nullptr; }), 2);
   put_index(claim("absent", kShard2) + "," + claim("a", kShard1));  // unlisted tensors of a shard, then the next shard
-  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors"), std::string::npos);
+  EXPECT_NE(agree_on(index(), strict()).message.find("contains 2 tensors"), std::string::npos);
 }
 
 TEST_F(CheckModel, ReportsClaimsBeforeNamesInTwoShards) {
