@@ -1,5 +1,5 @@
-// Checks at compile time that the public header and the core have the same numbers, since the core may not include the
-// header. Also checks the layout of public structs.
+// Checks at compile time that the public header and the core have the same constants, because the core may not include
+// the header. Also checks the layout of public structs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 

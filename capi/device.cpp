@@ -30,8 +30,8 @@ core::DeviceLimits limits_of(const st_device_options& options) {
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
 
-// Wraps the caller's functions; ctx is a copy of the caller's struct. `copy` cannot be the caller's function itself,
-// because the two structs of a copy are different types.
+// Wraps the caller's functions; ctx points to a copy of the caller's struct. `copy` cannot be the caller's function
+// itself, because the two structs of a copy are different types.
 device::OwnedOps callers_ops(const st_device_ops& given) {
   device::Ops ops;
   ops.ctx = new st_device_ops(given);
@@ -70,7 +70,7 @@ void require_functions(const st_device_ops& ops) {
 
 void refuse_drivers_options(const st_device_options& options) {
   if (options.ordinal == 0 && options.context == nullptr && options.library == nullptr) return;
-  fail(Status::argument, "ordinal, context and library of st_device_options are for drivers that the library opens");
+  fail(Status::argument, "st_device_options.ordinal, .context and .library are for CUDA and HIP devices only");
 }
 
 using OpenDriver = device::OwnedOps (*)(const device::DriverOptions& options);
@@ -146,7 +146,7 @@ st_status st_plan_add_device(st_plan* plan, const st_device* device, void* strea
     require(device, "device");
     require(tensor, "tensor");
     if (stream != nullptr && !device_of(device)->takes_streams())
-      fail(Status::unsupported, "this device takes no streams");
+      fail(Status::unsupported, "this device does not support streams");
     plan_of(plan).add(tensor_of(tensor), begin, end, step, dst, dst_size, device_of(device), stream);
   });
 }

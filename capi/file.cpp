@@ -1,4 +1,4 @@
-// Opens files and returns what is in them, except the tensors' data.
+// Opens files and returns their contents, except tensor data.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 

@@ -45,7 +45,7 @@ void require(Pointer pointer, const char* name) {
 inline std::string path_of(const char* path, std::size_t len) {
   require(path, "path");
   std::string text(path, len);
-  if (text.find('\0') != text.npos) fail(Status::argument, "path {} holds a NUL", in_quotes(text));
+  if (text.find('\0') != text.npos) fail(Status::argument, "path {} contains a NUL", in_quotes(text));
   return text;
 }
 

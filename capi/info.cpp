@@ -51,7 +51,8 @@ st_status st_convert(st_dtype from, const void* src, st_dtype to, void* dst, siz
   return guard(err, [&] {
     if (n > 0) require(src, "src");
     if (n > 0) require(dst, "dst");
-    if (n > std::numeric_limits<size_t>::max() / sizeof(double)) fail(Status::overflow, "{} elements are too many", n);
+    if (n > std::numeric_limits<size_t>::max() / sizeof(double))
+      fail(Status::overflow, "{} elements do not fit in memory", n);
     convert(dtype_from_number(from), static_cast<const std::byte*>(src), dtype_from_number(to),
             static_cast<std::byte*>(dst), n);
   });

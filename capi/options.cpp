@@ -13,14 +13,14 @@ io::Mode mode_of(st_io io) {
     case ST_IO_MAP: return io::Mode::map;
     case ST_IO_COPY: return io::Mode::copy_on_write;
     case ST_IO_READ: return io::Mode::read;
-    default: fail(Status::unsupported, "options.io is {}, which is no st_io of this version", io);
+    default: fail(Status::unsupported, "options.io is {}, which is not an st_io of this version", io);
   }
 }
 
 format::Rules rules_of(std::uint32_t flags) {
   const bool strict = (flags & ST_OPEN_STRICT) != 0;
   const bool reference = (flags & ST_OPEN_REFERENCE) != 0;
-  if (strict && reference) fail(Status::argument, "ST_OPEN_STRICT and ST_OPEN_REFERENCE exclude each other");
+  if (strict && reference) fail(Status::argument, "ST_OPEN_STRICT and ST_OPEN_REFERENCE are mutually exclusive");
   return strict ? format::Rules::strict : reference ? format::Rules::reference : format::Rules::standard;
 }
 

@@ -1,8 +1,8 @@
 // Reads the option structs of the caller, and checks their values.
 //
 // Structs grow. The shorter struct of an older caller is extended with zeros. The longer struct of a newer caller is
-// accepted if all members that this library does not know are zero. A size that no version of the struct has is rejected
-// before any other member is read, since the size of an uninitialized struct would lead past its end.
+// accepted if all members that this library does not know are zero. A size that no version of the struct has is
+// rejected before any other member is read, because an uninitialized size would lead past its end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -52,7 +52,8 @@ Struct known_members(const Struct* given, const char* name) {
   if (given == nullptr) return known;
   const std::uint32_t size = given->struct_size;
   if (!is_possible_size<Struct>(size)) {
-    fail(Status::struct_size, "{}.struct_size is {}, which no version of it has: set it with ST_INIT", name, size);
+    fail(Status::struct_size, "{}.struct_size is {}, which no version of the struct has: initialize it with ST_INIT",
+         name, size);
   }
   std::memcpy(&known, given, std::min<std::size_t>(size, sizeof(Struct)));
   return known;
@@ -84,7 +85,7 @@ inline void refuse_unknown_flags(std::uint32_t flags, std::uint32_t known, const
 
 // The options may be NULL.
 core::OpenOptions open_options(const st_open_options* given);
-// Checks the flags, and the members that the writer and edits have in common. The options may be NULL.
+// Checks the flags, and the members common to the writer and edits. The options may be NULL.
 st_write_options write_options(const st_write_options* given, std::uint32_t known_flags);
 
 }  // namespace st::capi

@@ -19,7 +19,7 @@ core::dlpack::Copy copy_of(std::uint32_t flags, const char* function) {
   refuse_unknown_flags(flags, ST_DLPACK_COPY | ST_DLPACK_NO_COPY, function);
   const bool always = (flags & ST_DLPACK_COPY) != 0;
   const bool never = (flags & ST_DLPACK_NO_COPY) != 0;
-  if (always && never) fail(Status::argument, "ST_DLPACK_COPY and ST_DLPACK_NO_COPY exclude each other");
+  if (always && never) fail(Status::argument, "ST_DLPACK_COPY and ST_DLPACK_NO_COPY are mutually exclusive");
   return always ? core::dlpack::Copy::always : never ? core::dlpack::Copy::never : core::dlpack::Copy::if_needed;
 }
 

@@ -23,7 +23,7 @@ constexpr const char* kFooter =
     "Exit codes:\n"
     "  0  success\n"
     "  1  the file breaks the format\n"
-    "  2  wrong usage\n"
+    "  2  usage error\n"
     "  3  a file cannot be read, or the output cannot be written\n"
     "  4  internal error\n"
     "  5  `diff` found a difference, or `verify --values` found NaN or infinity\n"

@@ -48,7 +48,7 @@ std::string to_whole_number(std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return formatted("{} is not a whole number from 0 to {}", shown(text, 40), UINT64_MAX);
+    return formatted("{} is not an integer from 0 to {}", shown(text, 40), UINT64_MAX);
   }
   text = std::to_string(value);
   return {};

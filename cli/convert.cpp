@@ -91,17 +91,18 @@ void add_convert(Command& app) {
   Command command = app.add_command("convert", "Convert a model to safetensors or bintensors");
   command
       .add_option("A", options->from,
-                  "A safetensors, bintensors, torch, numpy or GGUF file, an index, or the folder of a model")
+                  "A safetensors, bintensors, torch, numpy or GGUF file, an index of shards, or a model folder")
       .required();
   command
       .add_option("B", options->into,
-                  "The output: .safetensors, .bt or .bintensors; - for standard output; for shards a folder")
+                  "Output file (.safetensors, .bt, .bintensors), - for standard output, or a folder for shards")
       .required();
-  command.add_option("--to", options->format, "The format of B (default: by the extension of B)")
+  command.add_option("--to", options->format, "Format of B (default: from its extension)")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
   command.add_flag("--no-replace", options->no_replace, "Fail if B exists");
-  command.add_flag("--keep-shared", options->keep_shared, "torch: also write tensors that share elements with others");
+  command.add_flag("--keep-shared", options->keep_shared,
+                   "torch: also write tensors that share elements with other tensors");
   command.footer(kExamples);
   command.on_run([options] { run(*options); });
 }

@@ -23,7 +23,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "Prints one line per difference: - for something only in A, + only in B, ~ in both but different. Sharding, format\n"
+    "Prints one line per difference: - only in A, + only in B, ~ in both but different. Sharding, format\n"
     "and order do not matter.\n"
     "\n"
     "Exit codes:\n"
@@ -218,7 +218,8 @@ class Diff {
       return;
     }
     if (difference.values == 0) return;
-    const std::string nans = difference.nans == 0 ? "" : formatted(", {} NaN in one of them", grouped(difference.nans));
+    const std::string nans =
+        difference.nans == 0 ? "" : formatted(", {} of them NaN in one tensor", grouped(difference.nans));
     print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", name, grouped(difference.values),
           grouped(tensor.elements()), difference.absolute, difference.relative, nans);
   }
@@ -255,10 +256,10 @@ void diff(const DiffOptions& options) {
 void add_diff(Command& app) {
   const auto options = std::make_shared<DiffOptions>();
   Command command = app.add_command("diff", "Compare two models");
-  command.add_option("A", options->a, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("A", options->a, "A file, an index of shards, or a model folder").required();
   command.add_option("B", options->b, "The model to compare with").required();
   options->filter.declare(command, "Compare only tensors whose name matches this pattern; repeatable");
-  const Option headers = command.add_flag("--headers", options->headers, "Do not compare the data");
+  const Option headers = command.add_flag("--headers", options->headers, "Do not compare tensor data");
   command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);
   command.footer(kNotes);
   command.on_run([options] { diff(*options); });

@@ -103,7 +103,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
   for (const std::string_view part : parts) ellipses += part == "..." ? 1 : 0;
   if (ellipses > 1) fail_in_slice(text, "more than one '...'");
   if (parts.size() - ellipses > shape.size()) {
-    fail_in_slice(text, formatted("{} parts for {} dimensions", parts.size() - ellipses, shape.size()));
+    fail_in_slice(text, formatted("{} indexes for {} dimensions", parts.size() - ellipses, shape.size()));
   }
   if (ellipses == 0) parts.push_back("...");  // unnamed dimensions are whole
   const std::size_t rest = shape.size() - (parts.size() - 1);
@@ -287,9 +287,10 @@ constexpr const char* kExtractExamples =
 
 Command add(Command& app, const char* name, const char* what, const char* tensor, Options& options) {
   Command command = app.add_command(name, what);
-  command.add_option("FILE", options.path, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("FILE", options.path, "A file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options.tensor, tensor).required();
-  command.add_option("--slice", options.slice, "Write a part, as in Python: '1:3, :, -1, ::2'").shown_as("SLICE");
+  command.add_option("--slice", options.slice, "Write only a slice, in Python syntax: '1:3, :, -1, ::2'")
+      .shown_as("SLICE");
   command.add_flag("--npy", options.npy, "Write numpy's .npy format instead of raw bytes");
   return command;
 }

@@ -23,7 +23,7 @@ bool says_offset(std::string_view message, std::uint64_t offset) {
 // Returns whether a message already names the path. A message about a file begins with the path in quotes, one about a
 // shard contains it. A tensor may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
-  if (message.starts_with("'") || message.starts_with("a file beside '")) return true;
+  if (message.starts_with("'") || message.starts_with("a file next to '")) return true;
   if (message.ends_with(" in " + path)) return true;
   for (const std::string& words : {"'" + path + "'", "'" + path + "/"}) {
     const std::size_t at = message.find(words);
@@ -74,7 +74,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
-  // After an interruption, the failure is its consequence.
+  // After an interruption, the failure is only a consequence, and is not printed.
   if (!failure.line.empty() && !is_interrupted())
     std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;

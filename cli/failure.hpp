@@ -13,7 +13,7 @@ namespace cli {
 enum ExitCode : int {
   kSuccess = 0,
   kBadFile = 1,     // the file breaks the format
-  kUsage = 2,       // wrong usage, or arguments that the library rejects
+  kUsage = 2,       // usage error, or arguments that the library rejects
   kUnreadable = 3,  // no such file, no permission, I/O error, no memory, or output that cannot be written
   kDefect = 4,      // a bug of the command or the library
   kDiffers = 5,     // `diff` found a difference, or `verify --values` found NaN or infinity

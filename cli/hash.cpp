@@ -19,7 +19,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "Prints lines like sha256sum, one for each file of a model. The digest covers the whole file. For the older\n"
+    "Prints one line per file, in the format of sha256sum. The digest covers the whole file. For the older\n"
     "bintensors layout it covers the data only. These are the checksums that bintensors defines.\n"
     "\n"
     "Examples:\n"
@@ -71,9 +71,9 @@ ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
 void add_hash(Command& app) {
   const auto options = std::make_shared<HashOptions>();
   Command command = app.add_command("hash", "Check files and print their digests");
-  command.add_option("FILE", options->paths, "Files or models to digest").required();
-  const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests, 40 digits");
-  command.add_flag("--sha256", "Print SHA-256 digests, 64 digits (the default)").excludes(sha1);
+  command.add_option("FILE", options->paths, "Files or models").required();
+  const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests (40 hex digits)");
+  command.add_flag("--sha256", "Print SHA-256 digests (64 hex digits; the default)").excludes(sha1);
   command.footer(kNotes);
   command.on_run([options] {
     Output out;

@@ -1,4 +1,4 @@
-// `safetensors`: looks into safetensors files from the command line.
+// `safetensors`: works with safetensors files on the command line.
 //
 // To add a command NAME: write cli/NAME.cpp with `void add_NAME(Command& app)` (show.cpp is an example), declare it in
 // app.hpp, and add a line to add_commands() in app.cpp. CMake finds the file. All commands follow these rules:

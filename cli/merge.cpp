@@ -81,13 +81,13 @@ void add_merge(Command& app) {
   // The parser gives all words to this option, even OUT.
   command
       .add_option("MODEL", options->paths,
-                  "Files, indexes of shards or folders of models; last the file to write, or -")
+                  "Files, indexes of shards or model folders, followed by the output file or -")
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);
   command.footer(kExamples);
   command.on_run([options] {
-    if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL and, last, OUT"};
+    if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL, followed by OUT"};
     options->settings.out = options->paths.back();
     options->paths.pop_back();
     merge(*options);

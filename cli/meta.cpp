@@ -96,7 +96,7 @@ void set(const MetaOptions& options) {
   try {
     edit(options, changes);
   } catch (const safetensors::Error& error) {
-    // The file was valid before the edit. So the new metadata breaks the format, which is wrong usage.
+    // The file was valid before the edit. So the new metadata breaks the format, which is a usage error.
     const Failure failure = failure_in(options.path, error);
     throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
   }
@@ -125,10 +125,10 @@ std::function<void()> on_file(const std::shared_ptr<MetaOptions>& options, const
 }
 
 void add_editing(Command& command, MetaOptions& options) {
-  command.add_flag("--sync", options.sync, "Return after the change is on disk and survives a power failure");
+  command.add_flag("--sync", options.sync, "Wait until the change is on disk and survives a power failure");
   command
       .add_number("--reserve", options.reserve,
-                  "If a new file must be written, leave N bytes in its header for later changes")
+                  "Reserve N bytes for later changes in the header, if the file is rewritten")
       .shown_as("N");
 }
 
@@ -144,11 +144,11 @@ void add_meta(Command& app) {
   Command get_one = command.add_command("get", "Print one value");
   get_one.add_option("KEY", options->key).required();
   get_one.add_flag("--json", options->json, "Print a JSON string");
-  Command set_pairs = command.add_command("set", "Set keys, all or none");
+  Command set_pairs = command.add_command("set", "Set keys, all or nothing");
   // CLI11 2.4 and later reject a name with '='.
   set_pairs.add_option("PAIR", options->pairs).shown_as("KEY=VALUE ...").required();
   add_editing(set_pairs, *options);
-  Command remove_keys = command.add_command("rm", "Remove keys, all or none");
+  Command remove_keys = command.add_command("rm", "Remove keys, all or nothing");
   remove_keys.add_option("KEY", options->keys).required();
   add_editing(remove_keys, *options);
 

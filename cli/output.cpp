@@ -22,10 +22,10 @@ namespace {
 
 void refuse_terminal(const std::string& path) {
   if (is_terminal(path))
-    throw Failure{kUsage, "refusing to write raw bytes to a terminal: redirect them, or use | cat"};
+    throw Failure{kUsage, "refusing to write raw bytes to a terminal: redirect the output, or pipe it through cat"};
 }
 
-[[noreturn]] void fail_as_input(const std::string& path) { throw Failure{kUsage, path + ": is the file that is read"}; }
+[[noreturn]] void fail_as_input(const std::string& path) { throw Failure{kUsage, path + ": is also an input"}; }
 
 [[noreturn]] void fail_on_standard_output(int os_error) {
   if (is_closed_pipe(os_error) && readers_may_leave()) throw Failure{kSuccess, ""};

@@ -30,8 +30,8 @@ constexpr std::size_t kMostSteps = std::size_t{1} << 18;
 
 constexpr const char* kNotes =
     "Replaces every match of PATTERN, an ECMAScript regular expression. In REPLACEMENT, $1 is the first group, $& the\n"
-    "whole match and $$ a dollar sign. Some patterns, such as (a+)+b, can take exponential time. Nothing is written\n"
-    "before all names are known.\n"
+    "whole match and $$ a dollar sign. Some patterns, such as (a+)+b, can take exponential time. All new\n"
+    "names are computed before anything is written.\n"
     "\n"
     "Examples:\n"
     "  safetensors rename model.safetensors '^model\\.' '' plain.safetensors\n"
@@ -73,7 +73,7 @@ std::size_t length_of(const std::string& pattern) {
 std::size_t steps_of(const std::string& name, std::size_t pattern_length) {
   const std::size_t most = kMostSteps / std::max<std::size_t>(pattern_length, 1);
   if (name.size() <= most) return name.size() * pattern_length;
-  throw Failure{kUsage, formatted("tensor {}: the name has {} bytes, and this PATTERN allows at most {}",
+  throw Failure{kUsage, formatted("tensor {}: the name has {} bytes, but this PATTERN allows at most {}",
                                   shown(name, 40), name.size(), most)};
 }
 
@@ -118,8 +118,8 @@ std::size_t stack_for(const safetensors::SafeOpen& file, const RenameOptions& op
 void check_pattern(const std::string& pattern) {
   const std::size_t length = length_of(pattern);
   if (pattern.size() <= kLongestPattern && length <= kMostSteps) return;
-  throw Failure{kUsage, formatted("PATTERN {}: longer than {} bytes, or repeated too often", shown(pattern, 40),
-                                  kLongestPattern)};
+  throw Failure{
+      kUsage, formatted("PATTERN {}: longer than {} bytes, counting repetitions", shown(pattern, 40), kLongestPattern)};
 }
 
 void rename(const RenameOptions& options) {
@@ -142,7 +142,7 @@ void rename(const RenameOptions& options) {
 void add_rename(Command& app) {
   const auto options = std::make_shared<RenameOptions>();
   Command command = app.add_command("rename", "Rename tensors");
-  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model").required();
+  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
   command.add_option("PATTERN", options->pattern, "The regular expression to replace").required();
   command.add_option("REPLACEMENT", options->replacement, "The new text; may be empty").required();
   command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();

@@ -118,17 +118,19 @@ void show(const ShowOptions& options) {
 void add_show(Command& app) {
   const auto options = std::make_shared<ShowOptions>();
   Command command = app.add_command("show", "List the tensors and the metadata of a file");
-  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model");
+  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder");
   options->filter.declare(command, "List only tensors whose name matches this pattern (*, ?, [a-z]); repeatable");
-  command.add_number("--limit", options->limit, "List at most N tensors; totals still count all").shown_as("N");
-  command.add_flag("--exact", options->exact, "Print bytes and counts in full, not as 548.1 MB");
+  command.add_number("--limit", options->limit, "List at most N tensors; totals still count all matching tensors")
+      .shown_as("N");
+  command.add_flag("--exact", options->exact, "Print exact bytes and counts instead of rounded ones");
   const Option sort = command.add_option("--sort", options->sort, "Sort by name, size (largest first), dtype or shape")
                           .shown_as("KEY")
                           .one_of({"name", "size", "dtype", "shape"});
   const Option json = command.add_flag("--json", options->json, "Print one JSON object instead of the table");
-  Option tree = command.add_flag("--tree", options->tree, "Print names as a tree, and identical numbered blocks once");
+  Option tree =
+      command.add_flag("--tree", options->tree, "Print names as a tree, with identical numbered blocks merged");
   Option map = command.add_option("--map", options->map_file,
-                                  "Draw which bytes belong to which tensor, or write the picture to a file");
+                                  "Draw a map of each file's bytes by tensor, as text or to an SVG file");
   map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
   tree.excludes(json).excludes(sort);
   command.footer(kExamples);

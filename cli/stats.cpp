@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kNotes =
-    "MIN, MAX and MEAN ignore NaN and infinity. Both parts of a C64 number count. Sub-byte types are not scanned.\n"
+    "MIN, MAX and MEAN ignore NaN and infinity. A C64 number counts as two values. Sub-byte types are not scanned.\n"
     "\n"
     "Examples:\n"
     "  safetensors stats model.safetensors\n"
@@ -153,8 +153,8 @@ void stats(const StatsOptions& options) {
 
 void add_stats(Command& app) {
   const auto options = std::make_shared<StatsOptions>();
-  Command command = app.add_command("stats", "Print minimum, maximum and mean of each tensor");
-  command.add_option("FILE", options->path, "A file, an index of shards, or the folder of a model").required();
+  Command command = app.add_command("stats", "Print the minimum, maximum and mean of each tensor");
+  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
   options->filter.declare(command, "Read only tensors whose name matches this pattern; repeatable");
   command.add_flag("--json", options->json, "Print one JSON object for each tensor");
   command.footer(kNotes);

@@ -1,4 +1,4 @@
-// `safetensors verify PATH...`: reports every fault of files and models, and notes about valid ones.
+// `safetensors verify PATH...`: reports every error of files and models, and notes about valid ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>
@@ -23,11 +23,11 @@ namespace cli {
 namespace {
 
 constexpr const char* kNotes =
-    "A note is a finding about a valid file, for example unusual alignment, order or spelling.\n"
+    "A note is a finding about a valid file, for example unusual alignment, order or formatting.\n"
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or its digest is not the listed one\n"
+    "  1  a file breaks the format, or does not match its listed digest\n"
     "  3  a file cannot be read\n"
     "  5  valid, but --values found NaN or infinity\n"
     "\n"
@@ -119,7 +119,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
   if (!in) throw Failure{kUnreadable, path + ": cannot be read"};
   const fs::path folder = path_of(path).parent_path();
   for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();  // line ends of Windows
+    if (line.ends_with('\r')) line.pop_back();  // Windows line ends
     if (line.empty()) continue;
     const bool escaped = line.front() == '\\';
     if (escaped) line.erase(0, 1);
@@ -257,10 +257,11 @@ class Verifier {
 
 void add_verify(Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
-  Command command = app.add_command("verify", "Check files and models completely and report every fault");
-  command.add_option("PATH", options->paths, "Files, indexes of shards, or folders of models").required();
+  Command command = app.add_command("verify", "Check files and models completely and report every error");
+  command.add_option("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
-  command.add_option("--against", options->sums, "Compare digests with a list from sha256sum").shown_as("SHA256SUMS");
+  command.add_option("--against", options->sums, "Compare digests with a list in the format of sha256sum")
+      .shown_as("SHA256SUMS");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");
   command.footer(kNotes);

@@ -169,7 +169,7 @@ void print_files(const NewModel& model, const std::string& path) {
 
 void WriteSettings::declare(Command& command) {
   command.add_flag("--no-replace", no_replace, "Fail if OUT exists");
-  command.add_flag("--dry-run", dry_run, "Print what would be written, and write nothing");
+  command.add_flag("--dry-run", dry_run, "Print what would be written, but write nothing");
 }
 
 void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {

@@ -134,7 +134,7 @@ constexpr std::array<NumpyType, 13> kTypes{{{"b1", ST_BOOL},
 
 st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64_t at) {
   const std::string_view name = std::string_view(type).substr(std::min<std::size_t>(type.size(), 1));
-  if (name.starts_with('O')) fail(at, "array '{}' has Python objects, which need a pickle", array);
+  if (name.starts_with('O')) fail(at, "array '{}' contains Python objects, which need a pickle", array);
   if (type.starts_with('>'))
     fail_unsupported(at, "array '{}' ({}): unsupported byte order 'big' (supported: little)", array, type);
   const auto known = std::ranges::find(kTypes, name, &NumpyType::name);
@@ -189,7 +189,7 @@ void add_array(Checkpoint& checkpoint, const Input& input, Storage storage, cons
   elements.bytes -= reader.position();
   place(tensor, 0, elements, storage.begin);
   if (tensor.bytes != elements.bytes) {
-    fail(storage.begin, "array '{}' has {} bytes, its header expects {}", name, elements.bytes, tensor.bytes);
+    fail(storage.begin, "array '{}' has {} bytes, but its header expects {}", name, elements.bytes, tensor.bytes);
   }
   tensor.begin += reader.position();
   tensor.end += reader.position();

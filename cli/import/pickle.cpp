@@ -308,7 +308,7 @@ void Machine::push_decimal(std::string_view text) {
 }
 
 void Machine::push(ValueId id) {
-  if (stack_.size() == kMostValues) fail(opcode_, "pickle more than {} values on its stack", kMostValues);
+  if (stack_.size() == kMostValues) fail(opcode_, "pickle puts more than {} values on its stack", kMostValues);
   stack_.push_back(id);
 }
 
@@ -329,7 +329,7 @@ ValueId Machine::top() const {
 }
 
 std::vector<ValueId> Machine::pop_to_mark() {
-  if (marks_.empty()) fail(opcode_, "pickle goes back to a mark, but has set none");
+  if (marks_.empty()) fail(opcode_, "pickle refers to a mark, but has set none");
   const auto mark = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
   std::vector<ValueId> items(mark, stack_.end());
   stack_.erase(mark, stack_.end());
@@ -370,7 +370,8 @@ void Machine::name_from_stack() {
   const Value& function = pickle_.values[pop()];
   const Value& module = pickle_.values[pop()];
   if (function.kind != Kind::text || module.kind != Kind::text) {
-    fail(opcode_, "pickle names a global by types {} and {}", name_of(module.kind), name_of(function.kind));
+    fail(opcode_, "pickle names a global by types {} and {}, expected two strings", name_of(module.kind),
+         name_of(function.kind));
   }
   name(module.text.substr(0, Cursor::kLongestLine), function.text.substr(0, Cursor::kLongestLine));
 }
@@ -416,7 +417,7 @@ void Machine::build() {
   const bool has_state =
       object.kind == Kind::call && globals_[static_cast<std::size_t>(object.integer)].role == Role::object;
   if (has_state && state.kind == Kind::tuple) return;
-  fail(opcode_, "pickle sets the state of a {} by a {}", name_of(object.kind), name_of(state.kind));
+  fail(opcode_, "pickle sets the state of a {} from a {}", name_of(object.kind), name_of(state.kind));
 }
 
 void Machine::append(std::vector<ValueId> items) {

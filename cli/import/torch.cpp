@@ -108,7 +108,7 @@ Checkpoint read_torch_zip(std::unique_ptr<const Input> input, const std::vector<
   Entries by_name;
   for (const ZipEntry& entry : entries) by_name.emplace(entry.name, &entry);
   if (find(by_name, root + "/constants.pkl") != nullptr) {
-    fail(kNoOffset, "TorchScript program, expected a state_dict: save its state_dict()");
+    fail(kNoOffset, "TorchScript program: save its state_dict() instead");
   }
   check_order(*input, find(by_name, root + "/byteorder"));
 

@@ -56,8 +56,8 @@ DWORD WINAPI run_job(void* given) {
 std::atomic<bool> caught_interruption{false};
 int guards = 0;
 
-// The system calls this in a thread of its own. After a closed window or a shutdown it ends the process when this
-// returns, at the latest after five seconds.
+// The system calls this in a thread of its own. When the window is closed or the system shuts down, it ends the process
+// after this returns, or after five seconds.
 BOOL WINAPI catch_interruption(DWORD event) {
   const bool again = caught_interruption.exchange(true);
   if (event != CTRL_C_EVENT && event != CTRL_BREAK_EVENT) Sleep(INFINITE);

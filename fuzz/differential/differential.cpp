@@ -199,8 +199,8 @@ bool lists_nul_in_dtype_no_more(const std::string& text, const Case& given, cons
 // Another one: what an index must not say since version 0.3.
 bool refuses_more_of_an_index(const Case& given, const Verdict& was, const Verdict& is) {
   if (!given.index) return false;
-  if (is.message.starts_with("index: metadata key ")) return is.message.ends_with(" is given twice");
-  return was.status == 0 && (is.message.ends_with("weight_map lists no tensor") || is.message.ends_with(" one file"));
+  if (is.message.starts_with("index: metadata key ")) return is.message.ends_with(" occurs twice");
+  return was.status == 0 && (is.message.ends_with("weight_map lists no tensor") || is.message.ends_with(" same file"));
 }
 
 [[noreturn]] void report(const std::string& text, const Case& given, const Verdict& was, const Verdict& is) {

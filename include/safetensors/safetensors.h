@@ -28,7 +28,7 @@
  *       return 0;
  *     }
  *
- * Conventions. They hold for every function below unless its comment says otherwise.
+ * Conventions. They apply to every function below unless its comment says otherwise.
  *
  *  1. Errors. A function that can fail returns an st_status and takes `st_error *err` last. On
  *     success it returns ST_OK. On failure it fills *err, unless err is NULL, and leaves its other
@@ -39,15 +39,15 @@
  *     NULL or 0 means.
  *  3. Ownership. The caller owns an object that it gets through `T **out`, and frees it with the
  *     function that the comment names. Every other returned pointer is borrowed: the caller does
- *     not free it, and it is valid as long as the object that it was requested from. Arguments stay
- *     the caller's. If the library keeps an argument after the call, the comment says so.
+ *     not free it, and it is valid as long as the object it came from. The caller keeps
+ *     ownership of arguments. If the library keeps one after the call, the comment says so.
  *  4. NULL. A pointer may be NULL only if the comment says so. Functions that return a status
  *     return ST_ERR_ARGUMENT for any other NULL. Free functions ignore NULL. All other functions do
  *     not check: NULL crashes the process.
  *  5. Threads. Any number of threads may use the same const handle at the same time. While a
  *     function with a non-const handle or a free function runs, no other call may use the handle.
- *     On Linux, all threads that use a handle must share one table of descriptors: none of them may
- *     have called unshare(CLONE_FILES) after the handle was made.
+ *     On Linux, all threads that use a handle must share one file descriptor table: none of them
+ *     may have called unshare(CLONE_FILES) after the handle was created.
  *  6. Text. Strings are UTF-8, including paths. On POSIX systems the library passes the bytes of a
  *     path on unchecked. Lengths are in bytes. Returned strings end with a NUL, which is not
  *     counted in their length. Tensor names and metadata may also contain NULs; other strings never
@@ -55,10 +55,10 @@
  *     string, which need not end with a NUL.
  *  7. Structs. Every public struct begins with struct_size, the size of the struct in the header
  *     that the caller was compiled with. ST_INIT sets it. (st_device_copy has no struct_size: it is
- *     used in arrays and never grows.) A member that is zero has its default. Later versions only
+ *     used in arrays and never grows.) A zero member selects its default. Later versions only
  *     append members, up to 1024 bytes in all. ST_ERR_STRUCT_SIZE means that no version of the
- *     struct has this struct_size, or that a longer struct sets a member which this library does
- *     not know. Unknown flags, and unknown values of enumerations, are ST_ERR_UNSUPPORTED. In a
+ *     struct has this struct_size, or that a longer struct sets a member that this library does
+ *     not know. Unknown flags and enumeration values fail with ST_ERR_UNSUPPORTED. In a
  *     struct that the library returns, struct_size is the length of that struct.
  *  8. Process. The library prints nothing, never aborts, reads no environment variable and keeps no
  *     threads. If a function starts threads, its comment says so, and they end before it returns.
@@ -67,7 +67,7 @@
  *     names a later one.
  * 10. Constants are enumerators, because binding generators often ignore macros. Only constants
  *     that cannot be enumerators are macros. Enumerations have the type int32_t. Each has an unused
- *     negative constant that ends in SIGNED_, so that generators choose a signed type, too. Flags
+ *     negative constant that ends in SIGNED_, so that generators choose a signed type. Flags
  *     have the type uint32_t. To clear a flag, write `flags &= ~(uint32_t)ST_OPEN_STRICT`.
  * 11. Callbacks report failure through their return value. Exceptions and longjmp must not leave
  *     them.
@@ -101,7 +101,7 @@ extern "C" {
 #endif
 #endif
 
-/* ---- What every function uses ---------------------------------------------------------------- */
+/* ---- Common definitions ---------------------------------------------------------------------- */
 
 /* ST_INIT(type): a value of a public struct with struct_size set and all other members zero.
  *     st_open_options options = ST_INIT(st_open_options); */
@@ -149,16 +149,16 @@ typedef struct st_tensor st_tensor;
  * memory. For st_open_source, there are no views. */
 typedef int32_t st_io;
 enum {
-  /* Map the file when st_tensor_data or st_tensor_slice first needs a view of it. If the process
-   * has many open descriptors, map it while it is opened. Do not map it on network and FUSE mounts,
-   * nor if the system refuses. */
+  /* Map the file when st_tensor_data or st_tensor_slice first needs a view of it, or at open if the
+   * process has many open descriptors. Do not map it on network and FUSE mounts, nor if the system
+   * refuses. */
   ST_IO_AUTO = 0,
-  /* Map the file read-only while it is opened. ST_ERR_MAP if the system refuses. */
+  /* Map the file read-only at open. ST_ERR_MAP if the system refuses. */
   ST_IO_MAP = 1,
   /* As ST_IO_MAP, but the caller may write to the view (through a cast). Such writes change neither
    * the file nor the results of the reading functions. */
   ST_IO_COPY = 2,
-  /* Do not map the file. There are no views, and reading raises no SIGBUS. */
+  /* Do not map the file. There are no views, and reading never raises SIGBUS. */
   ST_IO_READ = 3,
   ST_IO_SIGNED_ = -1
 };
@@ -169,7 +169,7 @@ enum {
   ST_OPEN_STRICT = 1 << 0,         /* Reject all violations of the rules, even common ones.  */
   ST_OPEN_REFERENCE = 1 << 1,      /* Accept exactly the files that the reference accepts.   */
   ST_OPEN_UNKNOWN_DTYPES = 1 << 2, /* Accept unknown dtypes, as ST_DTYPE_UNKNOWN.            */
-  ST_OPEN_FOLLOW_LINKS = 1 << 3    /* Follow symbolic links of shards to any place.          */
+  ST_OPEN_FOLLOW_LINKS = 1 << 3    /* Follow symbolic links of shards to any target.         */
 };
 
 /* An allocator for the headers, tables and names that an open file keeps. The struct is copied.
@@ -212,15 +212,15 @@ typedef struct st_open_options {
  *       4. the complete set of numbered shards named model, for example
  *          model-00001-of-00003.safetensors. Numbers may have any number of digits;
  *       5. the only file NAME.safetensors, or the only set of numbered shards with another name.
- *     Names that begin with "._" are ignored: in them, macOS stores attributes of other files.
- *     Until version 0.3 an index came before model.safetensors, and a file before a set.
+ *     Names that begin with "._" are ignored: macOS stores attributes of other files in them.
+ *     Before version 0.3, an index took precedence over model.safetensors, and a file over a set.
  *
  * Shards must be in or below the directory of their index. The symbolic link of a shard may lead
  * out of it only from snapshots/ to blobs/ in the cache of a model hub, or with
- * ST_OPEN_FOLLOW_LINKS. Two shards must not be the same file, by two spellings of its path or by
- * links; but several links to one file without tensors are accepted. All headers together may have
- * at most 400,000,000 bytes, which is enough for about 3,000,000 tensors and bounds the memory that
- * opening needs. (Both rules since version 0.3.)
+ * ST_OPEN_FOLLOW_LINKS. Two shards must not be the same file, neither by two spellings of its path
+ * nor by links. (Several links to one file without tensors are accepted.) All headers together may
+ * have at most 400,000,000 bytes, which is enough for about 3,000,000 tensors and bounds the memory
+ * that opening takes. (Both rules since version 0.3.)
  * Starts threads if there are several shards.
  *
  * options may be NULL. *out is freed with st_free.
@@ -252,7 +252,8 @@ ST_API st_status st_open_memory(const void *data, size_t size, void (*release)(v
 
 /* Opens a file embedded in an open descriptor: size bytes starting at offset. An example is a model
  * inside an archive. size 0: to the end of the descriptor's file. fd is an int, or a HANDLE on
- * Windows. The caller keeps it and may close it at once. Its position is neither used nor changed.
+ * Windows. The caller keeps it and may close it right after the call. Its position is neither used
+ * nor changed.
  *
  * options may be NULL. *out is freed with st_free. ST_ERR_RANGE if these bytes are not inside the
  * file; otherwise as st_open. */
@@ -276,13 +277,13 @@ typedef struct st_source {
   uint32_t flags; /* ST_SOURCE_SERIAL, or 0.           */
   void *ctx;      /* Passed to the two functions.      */
   uint64_t size;  /* Size of the whole file in bytes.  */
-  /* Copies n bytes, starting at byte offset, to dst and returns 0. Any other value ends the call of
-   * the library with ST_ERR_CALLBACK, whose message contains the value. n is at least 1, and the
-   * bytes are inside size. Every thread that reads the file calls it, several at once unless flags
-   * forbid that. A plan that runs with threads = 1, and every function that starts no threads,
-   * calls it on the calling thread only. It may run other plans, even for the same device: the plan
-   * that calls it holds no staging memory during the call. (Since version 0.3. Before, such a plan
-   * could wait forever.) */
+  /* Copies n bytes, starting at byte offset, to dst and returns 0. If it returns another value, the
+   * library's function fails with ST_ERR_CALLBACK, and its message contains the value. n is at
+   * least 1, and the bytes are inside size. Any thread that reads the file calls it, several at the
+   * same time unless flags has ST_SOURCE_SERIAL. A plan that runs with threads = 1, and every
+   * function that starts no threads, calls it on the calling thread only. It may run other plans,
+   * even for the same device: the plan that calls it holds no staging memory during the call.
+   * (Since version 0.3. Before, such a plan could wait forever.) */
   int32_t (*read_at)(void *ctx, uint64_t offset, void *dst, size_t n);
   /* Called once, when the last reference to the file is freed or when opening it fails. May be
    * NULL. */
@@ -338,7 +339,7 @@ typedef struct st_finding {
  * If st_open returns a 3xx, the first finding that is not a note is that error, with the same
  * status, offset and message. If the message of st_open begins with the quoted path of the file,
  * the message of the finding omits the path. All other findings that can be determined follow. If a
- * header has invalid grammar, they end at that place. A valid file has only notes:
+ * header has a syntax error, they end there. A valid file has only notes:
  *   - data or tensors with less alignment than usual, or than their elements need;
  *   - an order of tensors that differs from the reference's writer;
  *   - an unusual spelling of the header;
@@ -347,7 +348,7 @@ typedef struct st_finding {
  *   - a wrong total_size of the index.
  * After 1000 findings of a file, one more says that the rest is omitted. The first error is never
  * omitted. After 1000 findings of an index, or 10,000 of a model, no further shards are checked.
- * The report needs the memory of a few copies of the headers, however many findings there are.
+ * The report takes as much memory as a few copies of the headers, regardless of its findings.
  *
  * options may be NULL; only flags and max_header_bytes are used. *out is freed with st_report_free.
  * ST_ERR_OPEN if the file does not exist or the directory contains no model. ST_ERR_SHARD if the
@@ -369,7 +370,7 @@ ST_API const st_finding *st_get_finding(const st_report *report, size_t i);
 /* Frees a report. */
 ST_API void st_report_free(st_report *report);
 
-/* ---- Looking at the tensors ------------------------------------------------------------------ */
+/* ---- Inspecting tensors ---------------------------------------------------------------------- */
 
 /* Returns the number of tensors. */
 ST_API size_t st_count_tensors(const st_file *file);
@@ -466,8 +467,8 @@ ST_API size_t st_tensor_shard(const st_tensor *tensor);
 ST_API const void *st_tensor_data(const st_tensor *tensor);
 
 /* All tensors of a file in columns, for callers with expensive calls, such as foreign function
- * interfaces: a few arrays replace calls of the functions above for each of 100,000 tensors. Row i
- * of each column is about tensor i, in the order of st_get_tensor_at.
+ * interfaces: a few arrays replace several calls for each of 100,000 tensors. Row i of each column
+ * describes tensor i, in the order of st_get_tensor_at.
  *
  * The columns `data` and `tensors` are borrowed from the file. All other columns are copies, which
  * are valid until the list is freed, even if the file is freed first. Since version 0.2.0. */
@@ -502,7 +503,7 @@ ST_API st_status st_list_tensors(const st_file *file, uint32_t flags, st_tensor_
 /* Frees a list and its columns. Since version 0.2.0. */
 ST_API void st_tensor_list_free(st_tensor_list *list);
 
-/* ---- Looking at metadata, shards and headers ------------------------------------------------- */
+/* ---- Inspecting metadata, shards and headers ------------------------------------------------- */
 
 /* The format of a file. */
 typedef int32_t st_format;
@@ -516,7 +517,7 @@ enum {
 /* Returns the format of the file or, for a model of several shards, of its first shard. */
 ST_API st_format st_get_format(const st_file *file);
 
-/* Metadata is a list of pairs of strings: a key and a value. A model of several shards has the
+/* Metadata is a list of key-value pairs of strings. A model of several shards has the
  * metadata of its index, followed by the pairs of its first shard with other keys.
  *
  * Returns 1 if there is metadata, else 0. For a single file, an empty map of metadata counts as 1.
@@ -551,8 +552,8 @@ ST_API const char *st_get_shard_path_n(const st_file *file, size_t shard, size_t
 /* Returns the size of a shard's file in bytes, as it was at open; 0 if the number is too large. */
 ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
 
-/* Returns the header of a shard as it is in the file: with padding, without the eight bytes of its
- * length. Sets *len to its length, unless len is NULL. Returns NULL if the number is too large. The
+/* Returns the header of a shard as in the file: with its padding, but without the 8-byte length
+ * field. Sets *len to its length, unless len is NULL. Returns NULL if the number is too large. The
  * first call makes a copy, and also returns NULL if there is no memory for it. */
 ST_API const char *st_get_header(const st_file *file, size_t shard, size_t *len);
 
@@ -584,7 +585,7 @@ ST_API st_status st_tensor_read(const st_tensor *tensor, void *dst, size_t dst_s
 /* Copies n bytes of a shard's file, starting at byte offset, to dst. This includes the header, for
  * example to compute a digest. (The digest that bintensors tools show for ST_FORMAT_BINTENSORS_OLD
  * begins with the data, at byte 8 + the length of the header.) dst may be NULL if n is 0.
- * ST_ERR_RANGE if there is no such shard, or it has no such bytes. */
+ * ST_ERR_RANGE if there is no such shard, or the range exceeds its file. */
 ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offset, void *dst,
                                size_t n, st_error *err);
 
@@ -592,7 +593,7 @@ ST_API st_status st_read_shard(const st_file *file, size_t shard, uint64_t offse
 typedef int32_t st_advice;
 enum {
   ST_ADVICE_WILL_NEED = 1, /* The bytes will be read soon: fetch them ahead of time.         */
-  ST_ADVICE_DONT_NEED = 2, /* The bytes will not be read again soon: memory may drop them.   */
+  ST_ADVICE_DONT_NEED = 2, /* The bytes will not be read again soon: drop them from memory.  */
   ST_ADVICE_SIGNED_ = -1
 };
 
@@ -668,8 +669,8 @@ ST_API st_status st_plan_add(st_plan *plan, const st_tensor *tensor, const int64
 /* How a run uses the page cache of the system. This applies to files only. */
 typedef int32_t st_cache;
 enum {
-  /* Copy cached bytes, and read the rest directly from the disk (O_DIRECT), which leaves the cache
-   * unchanged. On network and FUSE mounts, read through the cache. */
+  /* Copy cached bytes, and read the rest directly from the disk (O_DIRECT), without changing the
+   * cache. On network and FUSE mounts, read through the cache. */
   ST_CACHE_AUTO = 0,
   /* Read everything through the cache. The bytes stay there for the next reader. */
   ST_CACHE_THROUGH = 1,
@@ -784,7 +785,7 @@ typedef struct st_device st_device;
 typedef struct st_device_options {
   uint32_t struct_size;
   uint32_t flags;         /* 0                                                               */
-  int32_t ordinal;        /* The number of the device, as its driver counts.                 */
+  int32_t ordinal;        /* The number of the device, as its driver numbers devices.        */
   uint32_t queues;        /* Copy queues, at most 64; 0: 2.                                  */
   uint64_t staging_bytes; /* Limit of the device's staging memory, at least 4 MiB; 0: 64 MiB. It is
                              allocated slot by slot, when first needed, and kept until the
@@ -820,10 +821,10 @@ typedef struct st_device_copy {
 } st_device_copy;
 
 /* Another kind of device, implemented by functions of the caller. CUDA and HIP devices consist of
- * the same functions. A function that returns an int32_t returns 0 on success. Any other value ends
- * the call of the library with ST_ERR_DEVICE and becomes its os_error. Several threads, including
- * threads that the library starts, may call these functions at once, except close. They must not
- * run a plan for this device, which could wait forever. */
+ * the same functions. A function that returns an int32_t returns 0 on success. For any
+ * other value, the library's function fails with ST_ERR_DEVICE, and os_error is the value. Several
+ * threads, including threads that the library starts, may call these functions at once, except
+ * close. They must not run a plan for this device, which could wait forever. */
 typedef struct st_device_ops {
   uint32_t struct_size;
   uint32_t flags; /* 0                                                                       */
@@ -877,13 +878,15 @@ ST_API void st_device_free(st_device *device);
 ST_API st_status st_device_alloc(const st_device *device, uint64_t size, void **out, st_error *err);
 ST_API void st_device_release(const st_device *device, void *ptr);
 
-/* Adds a destination in device memory. Otherwise it is like st_plan_add, and numbers destinations
- * together with it. One plan may fill several devices and host memory. If several destinations need
- * the same bytes, and each destination is contiguous in the file, the plan reads these bytes once.
+/* Adds a destination in device memory. Otherwise like st_plan_add; both number the plan's
+ * destinations in one sequence. One plan may fill several devices and host memory. If several
+ * destinations need the same bytes, and each destination is contiguous in the file, the plan reads
+ * these bytes once.
  *
  * stream is a work queue of the caller: a CUstream or a hipStream_t. The values 1 and 2 are the
  * default streams, as in DLPack (1: legacy, 2: per thread). The run writes to dst after the work
- * that was submitted to the stream before the call of st_plan_run. NULL: it may write at once.
+ * that was submitted to the stream before the call of st_plan_run. NULL: it may write
+ * immediately.
  *
  * When st_plan_run returns, even with an error, no copy is in flight, and the copied bytes can be
  * used in any stream. For st_plan_is_complete and ready, a byte counts when it has reached the
@@ -923,7 +926,7 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
  * denormal numbers not flushed to zero.
  *
  * ST_ERR_UNSUPPORTED  one of the dtypes is not in the list above.
- * ST_ERR_OVERFLOW     n elements are more bytes than memory can have.
+ * ST_ERR_OVERFLOW     n elements do not fit in memory.
  * Since version 0.2.0. */
 ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *dst, size_t n,
                             st_error *err);
@@ -970,30 +973,30 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  *     st_writer_set_metadata, st_writer_add, ...  declare the content of the file
  *     st_writer_begin                             lays the file out and opens it
  *     st_writer_put                               gives it data, from any number of threads
- *     st_writer_finish                            puts the file in its place
+ *     st_writer_finish                            moves the file to its path
  *     st_writer_free
  *
  * A call that is too early or too late is ST_ERR_STATE.
  *
- * Content. The same calls write the same bytes on every machine: those that the reference
+ * Content. The same calls write the same bytes on every machine: the bytes that the reference
  * implementation writes.
  *
  * Replacing. The complete file replaces the old one in one step. Until then, the path is unchanged.
- * The new file gets the owner and the permissions of the old one; if the system refuses a part,
- * fewer permissions. If there is no old file, the mode comes from the umask. A symbolic link is
- * followed and kept. Other hard links, mappings and open descriptors keep the old file, so a file
- * may be replaced while it is open in this library. In a sticky directory that others may write to,
- * for example /tmp, another user's link, file or FIFO is ST_ERR_OPEN with EACCES, even for root
- * (since 0.3; docs/filesystems.md). This rule applies to the last component of the path and to the
- * links that it leads through. For links among the directories of the path, only the
+ * The new file gets the owner and the permissions of the old one, or fewer permissions if the
+ * system refuses some of them. If there is no old file, the mode comes from the umask. A symbolic
+ * link is followed and kept. Other hard links, mappings and open descriptors keep the old file, so
+ * a file may be replaced while it is open in this library. In a sticky directory that others may
+ * write to, for example /tmp, another user's link, file or FIFO is ST_ERR_OPEN with EACCES, even
+ * for root (since 0.3; docs/filesystems.md). This rule applies to the last component of the path
+ * and to the links that it leads through. For links among the directories of the path, only the
  * protected_symlinks of the kernel applies, if it is enabled.
  *
  * Streams. A FIFO, a device or an open descriptor (/dev/stdout, /dev/fd/N) is written directly, in
  * the order of the data. st_writer_put must follow that order; with ST_WRITE_KEEP_ORDER, it is the
- * order of st_writer_add. A descriptor of a regular file must be at the end of the file, or append:
- * otherwise old bytes would follow the new ones (ST_ERR_OPEN). If the reader closes its end, the
- * call fails with ST_ERR_WRITE and raises no SIGPIPE. A file that would exceed RLIMIT_FSIZE is
- * ST_ERR_WRITE with EFBIG; on Linux it raises no SIGXFSZ (since 0.3).
+ * order of st_writer_add. A descriptor of a regular file must be at the end of the file or in
+ * append mode: otherwise old bytes would follow the new ones (ST_ERR_OPEN). If the reader closes
+ * its end, the call fails with ST_ERR_WRITE and raises no SIGPIPE. A file that would exceed
+ * RLIMIT_FSIZE is ST_ERR_WRITE with EFBIG; on Linux it raises no SIGXFSZ (since 0.3).
  *
  * Failures. These errors leave the writer unchanged:
  *   - an error of a function up to st_writer_begin, except ST_ERR_WRITE;
@@ -1001,16 +1004,16 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  *   - an st_writer_finish while data is missing.
  * Any other error ends the writer: every later call returns the same error, and the path is
  * unchanged. There is one exception: with ST_WRITE_SYNC, syncing the directory can fail after the
- * file has replaced the old one. The message then says that the file is in its place. */
+ * file has replaced the old one. The message then says that the file is in place. */
 typedef struct st_writer st_writer;
 
 /* Creates a writer without tensors. *out is freed with st_writer_free. */
 ST_API st_status st_writer_new(st_writer **out, st_error *err);
 
 /* Sets a pair of metadata. A later value of the same key replaces the earlier one. Pairs are
- * written in the byte order of their keys. Both strings are copied. A key of NULL (with key_len 0)
- * sets no pair, but the file gets a map of metadata even if it is empty. value may be NULL if key
- * is, or if value_len is 0. ST_ERR_UTF8 if a string is not UTF-8. */
+ * written in the byte order of their keys. Both strings are copied. A NULL key (with key_len 0)
+ * sets no pair, but gives the file a map of metadata even if it is empty. value may be NULL
+ * if key is, or if value_len is 0. ST_ERR_UTF8 if a string is not UTF-8. */
 ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value,
                                         st_error *err);
 ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len,
@@ -1066,7 +1069,7 @@ typedef struct st_write_options {
   /* Reports the bytes of the file written so far, and the length of the file. st_writer_put and
    * st_writer_finish call it on their own thread, for every 8 MiB or less, but at most every 10 ms.
    * st_writer_finish also calls it when it succeeds. It is never called from two threads at once.
-   * If it returns a number other than 0 before the file is in its place, the call fails with
+   * If it returns a number other than 0 before the file is in place, the call fails with
    * ST_ERR_CANCELLED and ends the writer. It may use other writers, but not this one. May be NULL.
    * Since version 0.3.0. */
   int32_t (*progress)(void *ctx, uint64_t done, uint64_t total);
@@ -1095,7 +1098,7 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  * Small puts are collected, up to 16 MiB, and written together. So a later put, or
  * st_writer_finish, may return the error of a write.
  *
- * ST_ERR_RANGE      there is no such tensor, or it has no such bytes.
+ * ST_ERR_RANGE      there is no such tensor, or the range exceeds it.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
  *                   source of data, or the process was forked after st_writer_begin (a small put
  *                   is only collected: then st_writer_finish says so).
@@ -1104,22 +1107,21 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
                                size_t n, st_error *err);
 
-/* Writes the remaining data and puts the file in its place.
+/* Writes the remaining data and moves the file to its path.
  *
  * While it replaces a file, it locks that file against st_edit_metadata of other processes. It
- * waits two seconds for the lock, and then replaces the file without it. It also does so if locks
- * do not exist, or if this process may not open the file for reading and writing. A save without
- * the lock can be lost: if an edit renames its file right after, the edit's file replaces the saved
- * one.
+ * waits two seconds for the lock, and then replaces the file without it. It also does so if the
+ * filesystem has no locks, or if this process may not open the file for reading and writing. A save
+ * without the lock can be lost: if an edit renames its file right after, the edit's file replaces
+ * the saved one.
  *
  * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
  *                   that called st_writer_begin can write the file.
  * ST_ERR_OPEN       another user's file, link or FIFO has taken the place of the target in a sticky
  *                   directory.
- * ST_ERR_WRITE      the system could not write, or could not put the file in its place. EMFILE or
- *                   ENOMEM if there is no descriptor or memory to lock the replaced file (since
- *                   0.3).
+ * ST_ERR_WRITE      the system could not write, or could not replace the file. EMFILE or ENOMEM if
+ *                   there is no descriptor or memory to lock the replaced file (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor of an open file could not be
  *                   read. */
@@ -1136,11 +1138,12 @@ ST_API void st_writer_free(st_writer *writer);
  *
  * The file is changed in place if the metadata fits into the space reserved in the header (see
  * header_reserve), and the change is inside one block of 4096 bytes of the file. This takes one
- * write, which a killed process has done completely or not at all. Other hard links also show the
- * change. In all other cases a new file replaces the old one, as st_writer_finish does, and the
- * kernel copies the data. With ST_WRITE_SYNC the file is also complete after a power failure; a
- * change in place must then be inside one block of 512 bytes. If nothing has to be changed, the file
- * and its directory are still synced (since 0.3), so a call that failed to sync can be repeated.
+ * write, which is done completely or not at all if the process is killed. Other hard links also
+ * show the change. In all other cases a new file replaces the old one, as st_writer_finish does,
+ * and the kernel copies the data. With ST_WRITE_SYNC the file is also complete after a power
+ * failure; a change in place must then be inside one block of 512 bytes. If nothing has to be
+ * changed, the file and its directory are still synced (since 0.3), so a call that failed to sync
+ * can be repeated.
  *
  * Several processes may use the file. st_open and st_open_fd never see half of a change: they wait
  * up to two seconds for an edit to end. After that, and on filesystems without locks, they read the
@@ -1159,13 +1162,13 @@ ST_API void st_writer_free(st_writer *writer);
  *                     /proc/PID/fd/N, belongs to another user in a sticky directory (see
  *                     Replacing), or cannot be opened or locked for writing.
  * ST_ERR_STATE        another process is editing the file, has locked it for two seconds, or
- *                     changed it each of the 5 times.
+ *                     has changed it during all 5 attempts.
  * ST_ERR_UTF8         a key or a value is not UTF-8.
  * ST_ERR_HEADER_SIZE  the header would be longer than 100,000,000 bytes.
  * ST_ERR_UNSUPPORTED  it is a bintensors file.
  * ST_ERR_READ, ST_ERR_WRITE  the system could not read, write or lock. Without its lock an edit
- *                     fails, except on filesystems without locks. If an error of syncing or closing
- *                     comes after a change in place, the message says that the change is made.
+ *                     fails, except on filesystems without locks. If syncing or closing fails after
+ *                     a change in place, the message says that the change was made.
  * 3xx                 the content of the file is invalid. */
 ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
                                   const char *const *values, size_t n,

@@ -10,7 +10,7 @@
 //     std::vector<float> rows = file.get_slice("weight", {{0, 10}}).read<float>();  // weight[0:10]
 //     safetensors::save_file({{"bias", bias}}, "bias.safetensors", {{"format", "pt"}});
 //
-// Conventions. They hold for everything below unless its comment says otherwise. Comments on
+// Conventions. They apply to everything below unless its comment says otherwise. Comments on
 // statuses, options and flags are short here; the comment of the C function has the details.
 //
 //  1. Errors. Every failure is thrown: as Error, with the status of the C function, or as
@@ -205,7 +205,7 @@ class View {
   std::size_t size_ = 0;
 };
 
-// ---- How the C API is called; not for users of this header --------------------------------------
+// ---- Calls of the C API; internal ---------------------------------------------------------------
 
 namespace detail {
 
@@ -243,8 +243,7 @@ class Handle {
   st_file* file_;
 };
 
-// Returns the path for a C function, where it would end at its first NUL. So throws if there is
-// one.
+// Returns the path for a C function. Throws if it contains a NUL, which would end it.
 inline const char* c_path(const std::string& path) {
   const std::size_t nul = path.find('\0');
   if (nul != path.npos)
@@ -665,8 +664,8 @@ class SafeOpen {
     return st_get_shard_size(file_.get(), shard);
   }
   // Copies size bytes of a shard's file, starting at offset, to destination. This includes the
-  // header, for example to compute a digest. Throws ST_ERR_RANGE if there is no such shard, or it
-  // has no such bytes.
+  // header, for example to compute a digest. Throws ST_ERR_RANGE if there is no such shard, or the
+  // range exceeds its file.
   void read_shard(std::size_t shard, std::uint64_t offset, void* destination,
                   std::size_t size) const {
     detail::call(st_read_shard, file_.get(), shard, offset, destination, size);
@@ -853,7 +852,7 @@ class Plan {
                destination, size);
   }
   // As above, for a destination in device memory. The run writes to it after the work submitted to
-  // `stream` before run(); with nullptr, at once. See st_plan_add_device.
+  // `stream` before run(); with nullptr, immediately. See st_plan_add_device.
   std::size_t add(const Tensor& tensor, const Device& device, void* destination, std::size_t size,
                   void* stream = nullptr) {
     return add(tensor.c_handle(), nullptr, nullptr, nullptr, device, destination, size, stream);
@@ -1096,12 +1095,12 @@ class Writer {
     or_rethrow([&] { detail::call(st_writer_put, writer_.get(), index, at, data, size); });
   }
 
-  // Puts the file in its place. Throws ST_ERR_STATE if bytes are missing; the message says how
+  // Moves the file to its path. Throws ST_ERR_STATE if bytes are missing; the message says how
   // many, and of which tensor.
   void finish() {
     or_rethrow([&] { detail::call(st_writer_finish, writer_.get()); });
     sources_.clear();
-    // An exception of the last report, after the file was in its place.
+    // An exception of the last report, after the file was in place.
     if (reporter_ && reporter_->thrown) std::rethrow_exception(reporter_->thrown);
   }
 
@@ -1189,7 +1188,7 @@ void save_file(const Tensors& tensors, const std::string& path, const Metadata& 
 }
 
 // Sets metadata keys of one file to values, or removes the keys with std::nullopt: see
-// st_edit_metadata. Makes all changes or none, and does not change tensors. Throws ST_ERR_ARGUMENT
+// st_edit_metadata. Makes all changes or none, and leaves tensors unchanged. Throws ST_ERR_ARGUMENT
 // if a key or a value contains a NUL.
 inline void edit_metadata(const std::string& path,
                           const std::map<std::string, std::optional<std::string>>& changes,

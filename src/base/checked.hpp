@@ -33,7 +33,7 @@ constexpr std::uint64_t reversed_bytes(std::uint64_t value) {
 
 #if ST_GNU_CXX
 
-// Stores the result modulo 2^64, and returns whether that is the result itself.
+// Stores the result modulo 2^64, and returns whether there was no overflow.
 [[nodiscard]] inline bool checked_add(std::uint64_t a, std::uint64_t b, std::uint64_t& sum) {
   return !__builtin_add_overflow(a, b, &sum);
 }

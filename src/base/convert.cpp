@@ -258,7 +258,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   const bool from_double = from == Dtype::F64;
   const bool has_loops = (from == Dtype::F32 || to_float != nullptr) && (to == Dtype::F32 || from_float != nullptr);
   if (!info(from).convertible || !info(to).convertible || !has_loops) {
-    fail(Status::unsupported, "there is no conversion from {} to {}", info(from).name, info(to).name);
+    fail(Status::unsupported, "cannot convert {} to {}", info(from).name, info(to).name);
   }
   if (from == to) {
     if (n != 0) std::memcpy(dst, src, n * width(from));

@@ -1,8 +1,8 @@
 // The one exception type of the library, and the functions that throw it.
 //
 // An Error contains everything that st_error reports. capi/guard.hpp turns it into a status. Inside the library, code
-// catches an Error only to report it at another place (a worker thread, a list of findings), to try another way, or to
-// undo its work before it throws again.
+// catches an Error only to report it elsewhere (from a worker thread, in a list of findings), to try another way, or to
+// undo its work before rethrowing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -52,7 +52,7 @@ template <class... Args>
   throw_error(status, 0, offset, text, fmt::make_format_args(args...));
 }
 
-// Throws an Error whose message ends with that of the system: "...: No such file or directory".
+// Throws an Error whose message ends with the system's message: "...: No such file or directory".
 template <class... Args>
 [[noreturn]] void fail_os(Status status, int os_error, fmt::format_string<Args...> text, const Args&... args) {
   throw_error(status, os_error, kNowhere, text, fmt::make_format_args(args...));

@@ -10,7 +10,7 @@ namespace st {
 namespace {
 
 constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
-constexpr std::size_t kEndBytes = 38;     // at either end of a longer name: paths differ at theirs
+constexpr std::size_t kEndBytes = 38;     // kept at each end of a longer name, because paths differ there
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8: a path may be anything.
 std::optional<char32_t> decoded(std::string_view bytes) {
@@ -30,7 +30,7 @@ struct Range {
   char32_t last;
 };
 
-// Characters that end a line or act on a terminal: controls, separators, and marks of writing direction.
+// Characters that end a line or act on a terminal: controls, separators, and direction marks.
 constexpr std::array<Range, 8> kUnsafe{{{0x00, 0x1F},
                                         {0x7F, 0x9F},
                                         {0x061C, 0x061C},
@@ -64,7 +64,7 @@ std::string beginning_of(std::string_view name, std::size_t most, std::size_t& b
   return text;
 }
 
-// Returns the last such characters.
+// The same for the last characters.
 std::string end_of(std::string_view name, std::size_t most) {
   std::string text;
   for (std::size_t end = name.size(); end > 0;) {
@@ -93,7 +93,7 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
   if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // In integers, because the x87 computes doubles with more digits, which moves the limits.
+  // Uses integers, because the x87 computes doubles with more digits, which would shift the limits.
   while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;

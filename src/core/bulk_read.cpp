@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kWaiters = 16;        // threads that read from disks and networks, and sleep most of the time
 constexpr unsigned kMostCopiers = 16;    // threads that copy cached bytes: enough to saturate any machine's memory
-constexpr unsigned kMostThreads = 1024;  // that the caller may ask for
-constexpr std::uint64_t kBytesPerThread = std::uint64_t{512} << 10;  // for fewer, starting a thread takes longer
-constexpr auto kPromptly = std::chrono::milliseconds(20);            // a cancel should not wait longer for a read
+constexpr unsigned kMostThreads = 1024;  // maximum that the caller may request
+constexpr std::uint64_t kBytesPerThread = std::uint64_t{512} << 10;  // for fewer bytes, starting a thread takes longer
+constexpr auto kPromptly = std::chrono::milliseconds(20);            // longest time for which a read may delay a cancel
 
 constexpr std::uint64_t kLeastChunk = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
@@ -64,7 +64,7 @@ std::size_t entry_at(const ReadBatch& batch, std::uint64_t offset) {
   return found == batch.ranges.end() ? batch.ranges.front().entry : found->entry;
 }
 
-// What the threads of one read share.
+// State shared by the threads of one read.
 struct Reading {
   ReadScheduler scheduler;
   const ReadListener& listener;
@@ -107,8 +107,8 @@ class Worker {
     const Clock::time_point begin = Clock::now();
     const std::uint64_t copies = executor_.counts().copies;
     executor_.execute(batch_);
-    // Smaller batches notice a cancel sooner. A batch for a device may have waited for a slot, where a cancel is noticed
-    // anyway.
+    // Smaller batches notice a cancel sooner. A batch for a device may have waited for a slot, and that wait notices a
+    // cancel.
     const bool for_device = executor_.counts().copies != copies;
     if (!for_device && Clock::now() - begin > kPromptly) reading_.scheduler.slow_down();
     if (reports_) reading_.listener.report();

@@ -22,7 +22,7 @@ namespace {
 
 using format::Findings;
 
-// Most findings of a model. A finding takes 64 times as much memory as the bytes of the header that it concerns.
+// Maximum number of findings per model. A finding takes 64 times as much memory as the header bytes that cause it.
 constexpr std::size_t kMostOfModel = 10 * format::kMostFindings;
 
 struct CheckedFile {
@@ -97,7 +97,7 @@ class Checker {
     if (++file.findings > format::kMostFindings && !is_first_error) {
       file.full = true;
       finding.fault.offset = kNowhere;
-      finding.fault.message = formatted("more than {} findings, the others are not told", format::kMostFindings);
+      finding.fault.message = formatted("more than {} findings; the rest is omitted", format::kMostFindings);
       finding.tensor.reset();
     }
     report_.push_back({std::move(finding), file.path});
@@ -252,7 +252,7 @@ class Checker {
       std::vector<bool> listed;
       try {
         listed = listed_tensors(checked.shard, claims, none, collects);
-      } catch (const Error&) {  // there are more than a report has
+      } catch (const Error&) {  // more than the report can hold
       }
       for (format::Finding& fault : faults) {
         fault.fault =
@@ -274,7 +274,7 @@ class Checker {
       add_of_tensor(checked.file,
                     {Status::shard, 0, kNowhere,
                      is_first && !is_note ? describe_unlisted(checked.shard, listed)
-                                          : formatted("tensor {} is not listed by the index", in_quotes(name))},
+                                          : formatted("tensor {} is not listed in the index", in_quotes(name))},
                     name, is_note);
       is_first = false;
     }
@@ -290,7 +290,7 @@ class Checker {
       if (pair.key != "total_size" || pair.value == std::to_string(sum)) continue;
       add(model_,
           {Status::shard, 0, kNowhere,
-           formatted("index: total_size is {}, the tensors have {} bytes", in_quotes(pair.value), sum)},
+           formatted("index: total_size is {}, but the tensors have {} bytes", in_quotes(pair.value), sum)},
           /*is_note=*/true);
     }
   }
@@ -299,7 +299,7 @@ class Checker {
   HeaderSum headers_;
   std::deque<CheckedShard> shards_;
   CheckedFile model_;       // its index, or else its directory
-  bool has_error_ = false;  // the report has a finding that is not a note
+  bool has_error_ = false;  // whether the report has a finding other than notes
   Report report_;
 };
 

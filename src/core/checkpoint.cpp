@@ -33,7 +33,7 @@ CheckpointPtr Checkpoint::create(const Allocator& allocator) {
 
 void Checkpoint::release() const {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  AllocatorResource memory(memory_.allocator());  // memory_ ends with the checkpoint
+  AllocatorResource memory(memory_.allocator());  // memory_ is destroyed with the checkpoint
   this->~Checkpoint();
   memory.deallocate(const_cast<Checkpoint*>(this), sizeof(Checkpoint), alignof(Checkpoint));
 }

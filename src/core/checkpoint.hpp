@@ -20,8 +20,8 @@
 
 namespace st::core {
 
-// Four times the limit of one header, enough for 3,000,000 tensors of 130 bytes: a model of 161 shards and 92,000 tensors
-// has 12 MB. A model may hold more tensors than a file, and opening it takes a bounded amount of memory.
+// Four times the limit of one header, enough for 3,000,000 tensors of 130 bytes: a model of 161 shards and 92,000
+// tensors has 12 MB. So a model may have more tensors than one file, but opening it takes bounded memory.
 inline constexpr std::uint64_t kMostHeaderBytesOfModel = 4 * format::kMaxHeaderBytes;
 
 struct OpenOptions {

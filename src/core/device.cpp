@@ -31,7 +31,7 @@ constexpr auto kPollInterval = std::chrono::milliseconds(5);
 // A thread reads into one slot while its other slot is copied. More would only use memory.
 constexpr std::ptrdiff_t kSlotsOfThread = 2;
 
-// A thread's place among the waiting ones while this exists. The device is locked when it begins and ends.
+// A thread's place in the queue while this object exists. Constructed and destroyed with the device locked.
 class Place {
  public:
   Place(std::deque<const void*>& all, std::condition_variable& changed) : all_(all), changed_(changed) {
@@ -56,9 +56,9 @@ class Place {
 DeviceLimits device_limits(std::uint64_t staging_bytes, std::uint32_t queues) {
   if (staging_bytes == 0) staging_bytes = kDefaultStaging;
   if (staging_bytes < kLeastStaging) {
-    fail(Status::argument, "staging_bytes is {}, and must be at least {}", staging_bytes, kLeastStaging);
+    fail(Status::argument, "staging_bytes is {}, but must be at least {}", staging_bytes, kLeastStaging);
   }
-  if (queues > kMostQueues) fail(Status::argument, "queues is {}, and must be at most {}", queues, kMostQueues);
+  if (queues > kMostQueues) fail(Status::argument, "queues is {}, but must be at most {}", queues, kMostQueues);
   const std::uint64_t staging = std::min<std::uint64_t>(staging_bytes, SIZE_MAX / 2);
   const std::uint64_t slot = std::clamp(staging / kDefaultSlots, kLeastSlot, kMostSlot);
   DeviceLimits limits;
@@ -74,7 +74,7 @@ Device::~Device() {
   }
 }
 
-// The codes of a caller's device have any value.
+// A caller's device may return any error code.
 void Device::check(std::int32_t code, const char* what) const {
   if (code == 0) return;
   const char* const name = ops_->error_name == nullptr ? nullptr : ops_->error_name(ops_->ctx, code);
@@ -124,7 +124,7 @@ std::byte* Device::take_idle(Lock& lock) {
   return may_ask ? new_slot(lock) : nullptr;
 }
 
-// Returns nullptr if the device refuses, and other slots exist.
+// Returns nullptr if the device has no memory for another slot, but other slots exist.
 std::byte* Device::new_slot(Lock& lock) {
   idle_.reserve(slots_ + 1);  // give_back() and begin_copies() must not allocate
   flights_.reserve(slots_ + 1);
@@ -144,7 +144,7 @@ std::byte* Device::new_slot(Lock& lock) {
   changed_.notify_all();
   if (slots_ != 0) return nullptr;
   if (failure != nullptr) std::rethrow_exception(failure);
-  fail(Status::no_memory, "the device gives no staging memory, not even {} bytes", limits_.slot_bytes);
+  fail(Status::no_memory, "the device could not allocate {} bytes of staging memory", limits_.slot_bytes);
 }
 
 void Device::give_back(std::byte* slot) noexcept {
@@ -156,7 +156,7 @@ void Device::give_back(std::byte* slot) noexcept {
 void Device::begin_copies(Flight& flight, std::span<const DeviceCopy> copies) {
   flight.queue_ = next_queue_.fetch_add(1, std::memory_order_relaxed) % limits_.queues;
   check(ops_->copy(ops_->ctx, flight.queue_, copies.data(), copies.size(), &flight.mark_),
-        "beginning to copy to the device");
+        "starting a copy to the device");
   const std::lock_guard lock(mutex_);
   flights_.push_back(&flight);
   if (!waiting_.empty()) changed_.notify_all();
@@ -195,9 +195,9 @@ void Device::wait_for(Flight& flight, Lock& lock) {
 void Device::after(void* stream) { check(ops_->after(ops_->ctx, stream), "waiting for a stream"); }
 
 void* Device::alloc(std::uint64_t bytes) const {
-  if (ops_->alloc == nullptr) fail(Status::unsupported, "this device has no function that allocates its memory");
+  if (ops_->alloc == nullptr) fail(Status::unsupported, "this device has no alloc function");
   void* memory = nullptr;
-  check(ops_->alloc(ops_->ctx, std::max<std::uint64_t>(bytes, 1), &memory), "allocating memory of the device");
+  check(ops_->alloc(ops_->ctx, std::max<std::uint64_t>(bytes, 1), &memory), "allocating device memory");
   return memory;
 }
 

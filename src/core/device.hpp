@@ -1,11 +1,11 @@
 // A device that a plan fills, such as a GPU: the processor cannot write to its memory.
 //
 // Bytes are read into slots of staging memory, which the device provides and copies from. All plans that fill a device
-// share its slots. A thread owns a slot only while it fills it, from a file or from memory, never by a function of the
-// caller. As soon as the slot's copies are in flight, any thread that needs a slot may wait for these copies and take it.
+// share its slots. A thread owns a slot only while it fills it from a file or from memory, and never during a callback.
+// As soon as the slot's copies are in flight, any thread that needs a slot may wait for these copies and take it.
 //
-// This cannot deadlock: no thread waits for a slot while it owns one, so each wait is for a read or for a copy. Plans do
-// not wait for each other's end, and a function of the caller (progress, ready, read_at) may run another plan.
+// This cannot deadlock: no thread waits for a slot while it owns one, so each wait is for a read or for a copy. A plan
+// never waits for another plan to end, so a callback (progress, ready, read_at) may run another plan.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -79,14 +79,14 @@ class Device {
   std::byte* take_slot(const ReadListener& listener);
   void give_back(std::byte* slot) noexcept;
 
-  // Begins copies from flight.slot, which the pool may hand to another thread from now on. If this throws, the slot is
-  // still the caller's, and the device does not read it.
+  // Begins copies from flight.slot. From now on, the pool may give the slot to another thread. If this throws, the
+  // caller still owns the slot, and the device does not read it.
   void begin_copies(Flight& flight, std::span<const DeviceCopy> copies);
 
   // Returns when the copies have reached the device's memory. To be called once for each flight.
   void finish(Flight& flight);
 
-  // Asks for new slots again, even if the device has refused one before.
+  // Lets new slots be allocated again, even if the device has refused one before.
   void retry_slots();
 
   // Later copies begin after the work that has been submitted to the stream so far.
@@ -111,7 +111,7 @@ class Device {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::byte*> idle_;     // the most recently used last
-  std::vector<Flight*> flights_;     // that no thread waits for, the oldest first
+  std::vector<Flight*> flights_;     // flights that no thread waits for, oldest first
   std::deque<const void*> waiting_;  // threads, in their order
   std::size_t slots_ = 0;            // that exist or are being allocated
   bool refused_ = false;             // the device had no memory for another slot
@@ -129,8 +129,8 @@ class Staging {
   // slot that it returned before, even if no copy was started from it.
   std::byte* next_slot(Device& device);
 
-  // Begins copies from the slot of the last next_slot(). Tells the listener of the arrivals, at least one, when the bytes
-  // are in the device's memory.
+  // Begins copies from the slot of the last next_slot(). Reports the arrivals, at least one, to the listener when the
+  // bytes are in the device's memory.
   void begin_copies(std::span<const DeviceCopy> copies, std::span<const Arrival> arrivals);
 
   // Gives back the slot of the last next_slot(), unless copies from it have begun. The caller may then run another plan.

@@ -73,7 +73,7 @@ std::vector<std::int64_t> shape_and_strides(const Tensor& tensor) {
 const char* why_not_viewed(const Tensor& tensor, const std::byte* data, bool may_be_read_only) {
   if (data == nullptr) return "has no view";
   if (reinterpret_cast<std::uintptr_t>(data) % alignment_of(tensor.dtype()) != 0) return "is not aligned in the file";
-  if (!may_be_read_only && !shard_of(tensor).source->view_is_writable()) return "must not be written to";
+  if (!may_be_read_only && !shard_of(tensor).source->view_is_writable()) return "is read-only";
   return nullptr;
 }
 
@@ -94,7 +94,7 @@ void fill(DlTensor& shown, Contents& contents, const Tensor& tensor, Copy copy, 
     return;
   }
   if (copy == Copy::never) {
-    fail(Status::state, "tensor {} {}, and is not to be copied", in_quotes(tensor.name()), why_not);
+    fail(Status::state, "tensor {} {}, and ST_DLPACK_NO_COPY forbids a copy", in_quotes(tensor.name()), why_not);
   }
   contents.copy = copied_bytes(tensor);
   contents.flags = kIsCopied;

@@ -47,13 +47,13 @@ bool is_unchanged(const Table& table, const Pairs& pairs) {
   });
 }
 
-// Returns the largest power of two, from 8 to 1 MiB, of which the position of the data is a multiple.
+// Returns the largest power of two, from 8 to 1 MiB, that divides the position of the data.
 std::uint64_t alignment_of(std::uint64_t data_begin) {
   const std::uint64_t lowest_bit = data_begin & (~data_begin + 1);
   return std::clamp<std::uint64_t>(lowest_bit, 8, format::kMaxAlignment);
 }
 
-// Returns false, and leaves the path alone, if the file was changed or replaced while it was copied.
+// Returns false, and does not change the path, if the file was changed or replaced while it was copied.
 bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::Identity& seen,
                     bool sync) {
   const std::uint64_t data = shard.source->size() - shard.table.data_begin;
@@ -95,7 +95,7 @@ std::string spliced(const Shard& shard, std::string_view old_header, const Pairs
   return format::splice_metadata(shard.table.format, old_header, {list, alignment, reserve, keep_length});
 }
 
-// Returns false, and leaves the file alone, if somebody else changed it meanwhile.
+// Returns false, and does not change the file, if another process changed it in the meantime.
 bool try_edit(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
   io::EditedFile file = io::EditedFile::open(path);
   Shard shard(std::pmr::new_delete_resource());
@@ -134,7 +134,7 @@ void edit_metadata(const char* path, std::span<const MetadataChange> changes, co
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     if (try_edit(path, changes, options)) return;
   }
-  fail(Status::state, "{} was changed by somebody else each of {} times that it was edited", in_quotes(path),
+  fail(Status::state, "{} was changed by another process during each of {} attempts to edit it", in_quotes(path),
        kMostAttempts);
 }
 

@@ -3,14 +3,14 @@
 // The file is changed in place if the new header has the length of the old one and they differ in only one block of
 // 4096 bytes of the file. Such a block is one page of the page cache: one write() changes it, and nothing, not even
 // SIGKILL, interrupts a write() inside a page. So a process that dies leaves the old header or the new one. If the
-// power fails, disks guarantee only that a sector of 512 bytes is written whole or not at all. `sync` asks for safety
-// against that, so the change must then be inside one sector.
+// power fails, disks guarantee only that a sector of 512 bytes is written whole or not at all. With `sync`, the change
+// must survive that, so it must be inside one sector.
 //
-// Otherwise a new file is made from the new header and the old data (whose blocks are shared if the filesystem can do
-// that, and otherwise copied by the kernel) and renamed. That is always safe, and takes as long as the copy.
+// Otherwise a new file is made from the new header and the old data, and renamed. The filesystem shares the blocks of
+// the data if it can; otherwise the kernel copies them. This is always safe, and takes as long as the copy.
 //
-// In a file that was written with header_reserve the room follows the metadata, so that an edit changes nothing else.
-// Room at the end of a header of several blocks does not help: every entry would move.
+// In a file written with header_reserve, the reserved space follows the metadata, so an edit changes nothing else.
+// Space at the end of a header of several blocks does not help, because every entry would move.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,7 +28,7 @@ struct MetadataChange {
 
 struct EditOptions {
   bool sync = false;
-  std::uint64_t data_alignment = 0;  // 0: that of the file
+  std::uint64_t data_alignment = 0;  // 0: keep the file's alignment
   std::uint64_t header_reserve = 0;  // unused bytes for later edits, if a new file must be written
 };
 

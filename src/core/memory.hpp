@@ -50,7 +50,8 @@ class Pool final : public std::pmr::memory_resource {
       : memory_(memory), blocks_(first_block, memory) {}
 
  private:
-  // Objects of this size are allocated alone and freed at once. Otherwise a growing array would keep all its old sizes.
+  // Objects of this size are allocated alone and freed at once. Otherwise the pool would keep every old block of a
+  // growing array.
   static constexpr std::size_t kAlone = std::size_t{1} << 20;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {

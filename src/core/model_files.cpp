@@ -74,7 +74,7 @@ void sort_set(FileNames& shards, std::string_view directory) {
   const NumberedShard first = *numbered_shard(shards.front());
   const auto fail_missing = [&](std::uint64_t number) {
     throw Error{Status::shard, io::no_such_file(), kNowhere,
-                formatted("folder {}: shard {} of {} of {} is missing", in_quotes(directory), number, first.count,
+                formatted("directory {}: shard {} of {} of {} is missing", in_quotes(directory), number, first.count,
                           in_quotes(first.set))};
   };
   for (const std::string& file : shards) {
@@ -82,11 +82,11 @@ void sort_set(FileNames& shards, std::string_view directory) {
     if (shard.set != first.set || shard.count != first.count) {
       // The caller cannot choose a set without an index: the path of a shard opens that file alone.
       fail(Status::open,
-           "folder {} holds shards of several models, {} and {}: write an index for one, or move one to another folder",
+           "directory {} contains shards of several models, {} and {}: write an index for one, or move one elsewhere",
            in_quotes(directory), in_quotes(shards.front()), in_quotes(file));
     }
     if (shard.number == 0 || shard.number > shard.count) {
-      fail(Status::shard, "folder {}: the number of {} is not from 1 to {}", in_quotes(directory), in_quotes(file),
+      fail(Status::shard, "directory {}: the number of {} is not from 1 to {}", in_quotes(directory), in_quotes(file),
            shard.count);
     }
   }
@@ -98,8 +98,8 @@ void sort_set(FileNames& shards, std::string_view directory) {
     const std::uint64_t number = numbered_shard(shards[i])->number;
     if (number > expected) fail_missing(expected);
     if (number < expected) {
-      fail(Status::open, "folder {}: {} and {} are both shard {} of {}", in_quotes(directory), in_quotes(shards[i - 1]),
-           in_quotes(shards[i]), number, first.count);
+      fail(Status::open, "directory {}: {} and {} are both shard {} of {}", in_quotes(directory),
+           in_quotes(shards[i - 1]), in_quotes(shards[i]), number, first.count);
     }
   }
   if (expected <= first.count) fail_missing(expected);
@@ -143,7 +143,7 @@ Candidates candidates_in(FileNames names) {
 
 [[noreturn]] void fail_several(std::string_view directory, std::string_view first, std::string_view second,
                                std::string_view advice) {
-  fail(Status::open, "folder {} holds several models, {} and {}: {}", in_quotes(directory), in_quotes(first),
+  fail(Status::open, "directory {} contains several models, {} and {}: {}", in_quotes(directory), in_quotes(first),
        in_quotes(second), advice);
 }
 
@@ -193,7 +193,7 @@ ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory) {
     fail_several(path, files[0], shards[0], "open the file, or write an index for the shards");
   }
   if (files.size() == 1) return {std::move(directory), {}, std::move(files)};
-  if (shards.empty()) fail(Status::open, "folder {} holds no safetensors file", in_quotes(path));
+  if (shards.empty()) fail(Status::open, "directory {} contains no safetensors file", in_quotes(path));
   sort_set(shards, path);
   return {std::move(directory), {}, std::move(shards)};
 }

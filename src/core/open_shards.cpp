@@ -287,7 +287,7 @@ class Opening {
           errors[i] = error;
         }
       });
-      // Before the faults of shards: once the sum is exceeded, it depends on the threads which shards were read.
+      // Before the errors of shards: once the sum is exceeded, thread timing decides which shards were read.
       if (sum.exceeded()) {
         return Fault{kWholeModel,
                      error_of_header_sum(has_index() ? files_.index : files_.directory->path(), shards_.size(), sum)};
@@ -396,7 +396,7 @@ std::vector<std::string> open_shards(const ModelFiles& files, const OpenOptions&
 PaddedBuffer read_index_text(const io::Source& file, const format::HeaderOptions& options,
                              std::pmr::memory_resource& memory) {
   const std::uint64_t limit = format::header_limit(options);
-  if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, the limit is {}", file.size(), limit);
+  if (file.size() > limit) fail(Status::header_size, "index: {} bytes long, above the limit of {}", file.size(), limit);
   PaddedBuffer text(static_cast<std::size_t>(file.size()), &memory);
   file.read_at(0, text.data(), text.size());
   return text;
@@ -440,7 +440,7 @@ std::vector<bool> listed_tensors(const Shard& shard, const ShardClaims& claims, 
       if (is_there && !listed[number]) {
         listed[number] = true;
       } else if (reported.insert(name).second) {
-        is_there ? report(Status::duplicate, name, "is given twice, for shard")
+        is_there ? report(Status::duplicate, name, "is listed twice for shard")
                  : report(Status::shard, name, "is not in its shard");
       }
     }
@@ -452,7 +452,7 @@ std::string describe_unlisted(const Shard& shard, const std::vector<bool>& liste
   const auto first = std::find(listed.begin(), listed.end(), false);
   if (first == listed.end()) return {};
   const Tensor& tensor = shard.table.tensors[static_cast<std::size_t>(first - listed.begin())];
-  return formatted("shard {} holds {} tensors that the index does not list, the first is {}", in_quotes(shard.path),
+  return formatted("shard {} contains {} tensors that the index does not list; the first is {}", in_quotes(shard.path),
                    std::count(first, listed.end(), false), in_quotes(tensor.name()));
 }
 
@@ -469,7 +469,8 @@ Error error_of_shard(Error error, std::string_view name, std::string_view path, 
 }
 
 Error error_of_one_file(std::string_view path, std::string_view same) {
-  return {Status::shard, 0, kNowhere, formatted("shards {} and {} are one file", in_quotes(path), in_quotes(same))};
+  return {Status::shard, 0, kNowhere,
+          formatted("shards {} and {} are the same file", in_quotes(path), in_quotes(same))};
 }
 
 Error error_of_name_in_two_shards(std::string_view tensor, std::string_view path, std::string_view later_path) {
@@ -480,8 +481,8 @@ Error error_of_name_in_two_shards(std::string_view tensor, std::string_view path
 
 Error error_of_header_sum(std::string_view model, std::size_t shards, const HeaderSum& sum) {
   return {Status::header_size, 0, kNowhere,
-          formatted("{}: the headers of the first {} shards have {} bytes, the limit is {}", in_quotes(model), shards,
-                    sum.bytes.load(), sum.limit)};
+          formatted("{}: the headers of the first {} shards have {} bytes, above the limit of {}", in_quotes(model),
+                    shards, sum.bytes.load(), sum.limit)};
 }
 
 std::size_t end_of_batch(std::size_t first, std::size_t shards) {

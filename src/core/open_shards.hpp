@@ -71,7 +71,7 @@ std::string describe_unlisted(const Shard& shard, const std::vector<bool>& liste
 // least 256 shards. Opening stops after a batch with an error.
 std::size_t end_of_batch(std::size_t first, std::size_t shards);
 
-// `model` is the name of the index, or else the directory. `shards` counts those whose headers are in the sum.
+// `model` is the name of the index, or else the directory. `shards` is the number of shards in the sum.
 Error error_of_header_sum(std::string_view model, std::size_t shards, const HeaderSum& sum);
 
 // Completes an error of the shard `name`. `path` is empty if the shard could not be opened, `index` if there is none.

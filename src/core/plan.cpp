@@ -62,7 +62,7 @@ Plan::Plan(const Checkpoint& file) : file_(&file) { file.retain(); }
 void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
                void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device, void* stream) {
   if (!belongs_to(tensor, *file_))
-    fail(Status::argument, "tensor {} is not of the plan's file", in_quotes(tensor.name()));
+    fail(Status::argument, "tensor {} does not belong to the plan's file", in_quotes(tensor.name()));
   std::uint64_t first = 0;
   std::uint64_t bytes = tensor.bytes();
   std::unique_ptr<format::Slice> strided;
@@ -74,7 +74,7 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   }
   check_destination(tensor, bytes, dst, dst_bytes);
   std::uint64_t sum = 0;
-  if (!checked_add(total(), bytes, sum)) fail(Status::overflow, "the plan's bytes do not fit 64 bits");
+  if (!checked_add(total(), bytes, sum)) fail(Status::overflow, "the plan would read more than 2^64-1 bytes");
   ReadRequest request = request_for(tensor, first, bytes, strided.get(), dst);
   request.entry = entries_.size();
   request.device = device.get();
@@ -162,8 +162,9 @@ void Plan::run(const ReadOptions& options) {
     }
   }
   sort_by_position(requests);
-  const OtherDestinations others = split_overlaps(requests);
+  // This order: the readers move the requests to where their files begin, and what is split off copies them.
   const Readers readers = open_readers(requests, *file_, options.cache);
+  const OtherDestinations others = split_overlaps(requests);
   for (const Stream& one : streams_) prepare(one);
   ReadOptions chosen = options;
   if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;

@@ -43,7 +43,7 @@ class Plan {
   struct Entry {
     const Tensor* tensor;
     ReadRequest request;                     // with the shard's number and an offset
-    std::uint64_t bytes = 0;                 // that arrive: of a slice, fewer than the range of the request
+    std::uint64_t bytes = 0;                 // bytes that arrive; for a slice, fewer than the range of the request
     std::unique_ptr<format::Slice> strided;  // of the request
     std::atomic<std::uint64_t> left;         // bytes that the last run has not read
 

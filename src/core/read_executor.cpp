@@ -57,7 +57,8 @@ std::uint64_t ReadExecutor::alignment_of(const io::SourceReader& reader, io::Rea
   return path == io::ReadPath::direct ? reader.alignment() : 1;
 }
 
-// Reads the bytes from `begin`, which is aligned, to `end`, in whole blocks for direct reads. The memory has room.
+// Reads the bytes from `begin`, which is aligned, to `end`, in whole blocks for direct reads. The memory is large
+// enough for that.
 void ReadExecutor::read_blocks(io::SourceReader& reader, io::ReadPath path, std::uint64_t begin, std::uint64_t end,
                                std::byte* memory) {
   const std::uint64_t last = align_up(end, alignment_of(reader, path));
@@ -102,7 +103,7 @@ void ReadExecutor::execute(const ReadBatch& batch) {
   }
 }
 
-// The ranges are delivered alike.
+// Delivers ranges that all take the same way: see delivered_alike().
 void ReadExecutor::deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
   if (ranges.front().also != nullptr) return read_shared(reader, path, ranges);
   if (ranges.front().device != nullptr) return stage_ranges(reader, path, ranges);

@@ -17,13 +17,13 @@ constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // the page cache is querie
 constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct reads of all threads together that keep a fast disk busy
 constexpr std::uint64_t kLeastDirect = 1 * kMiB;
 constexpr std::uint64_t kMostDirect = 16 * kMiB;
-constexpr std::uint64_t kCachedBytes = 8 * kMiB;  // so that few threads share a huge page of the destination
+constexpr std::uint64_t kCachedBytes = 8 * kMiB;  // keeps threads on separate huge pages of the destination
 constexpr std::uint64_t kBufferedBytes = 1 * kMiB;
 // The window of cached runs fits a core's cache: half the columns of a cached matrix of 128 MiB took 24 ms with it, and
 // 71 ms with windows of 8 MiB.
 constexpr std::uint64_t kRunWindow = 256 * kKiB;
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
-constexpr std::uint64_t kBatchesOfThread = 4;  // so that the threads end at about the same time
+constexpr std::uint64_t kBatchesOfThread = 4;  // lets the threads end at about the same time
 constexpr std::uint64_t kLeastBatch = 128 * kKiB;
 constexpr std::size_t kMostRanges = 400;  // bounds the memory of a batch; 4,000 were no faster
 

@@ -54,7 +54,7 @@ void read_text_again(Shard& shard, const format::HeaderOptions& options, HeaderS
   const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
   read_text(shard, options, sum);
   for (int i = 0; lock == nullptr; ++i) {
-    if (i == kMostRereads) fail(Status::read, "the header changes all the time while it is read");
+    if (i == kMostRereads) fail(Status::read, "the header keeps changing while it is read");
     const std::string before(shard.header.data(), shard.header.size());
     std::this_thread::sleep_for(kBetweenReadings);
     read_text(shard, options, sum);
@@ -82,7 +82,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-// A header that has changed lately may be partly written by an edit.
+// A header that changed recently may have been read during an edit, and be half new.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {
@@ -136,7 +136,7 @@ const char* raw_header(const Shard& shard) {
 void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t n) {
   const std::uint64_t size = shard.source->size();
   if (offset > size || n > size - offset) {
-    fail(Status::range, "{} bytes from {} are not inside the file of {} bytes", n, offset, size);
+    fail(Status::range, "{} bytes at offset {} exceed the file of {} bytes", n, offset, size);
   }
   if (n == 0) return;
   if (dst == nullptr) fail(Status::argument, "dst is NULL");
@@ -145,8 +145,8 @@ void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t
 
 void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes) {
   if (dst_bytes != bytes) {
-    fail(Status::buffer_size, "tensor {}: {} bytes are to be read, the destination has {}", in_quotes(tensor.name()),
-         bytes, dst_bytes);
+    fail(Status::buffer_size, "tensor {}: expected a destination of {} bytes, got {}", in_quotes(tensor.name()), bytes,
+         dst_bytes);
   }
   if (dst == nullptr && bytes != 0) fail(Status::argument, "tensor {}: dst is NULL", in_quotes(tensor.name()));
 }

@@ -1,4 +1,4 @@
-// Collects small writes to a file, so that a hundred thousand of them are not as many system calls.
+// Buffers small writes to a file, so many writes need few system calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -34,11 +34,11 @@ class PutBuffer {
  public:
   explicit PutBuffer(const io::AtomicFile& file) : file_(file) {}
 
-  // At most this many bytes will be added, so that less memory is enough for a small file.
+  // At most this many bytes will be added. A small file then needs less memory.
   void expect(std::uint64_t bytes) { expected_ = bytes; }
 
-  // Copies the data, or writes it at once if it is large or there is no memory. Throws also the errors of writes that
-  // were added before.
+  // Copies the data, or writes it immediately if it is large or there is no memory. Also throws errors of earlier
+  // writes.
   void add(std::uint64_t offset, const void* data, std::size_t n);
   void flush();
 

@@ -1,4 +1,4 @@
-// Counts the bytes of a file that is written, and reports them to the caller, who may cancel.
+// Counts the bytes written to a file, and reports them to the caller, which may cancel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,14 +19,14 @@ class WriteProgress {
   // The longest write between two reports. It ends on a multiple of this size in the file, as large folios do.
   static constexpr std::uint64_t kPiece = std::uint64_t{8} << 20;
 
-  // `done` bytes of the file, its header, are there when the first report is made.
+  // `done` bytes of the file, its header, are already written at the first report.
   void start(const WriteCallback& callback, std::uint64_t done, std::uint64_t total);
   bool wanted() const { return callback_.progress != nullptr; }
 
-  // From any thread: more bytes are written. Reports at most every 10 ms, and never from two threads at once. Throws
+  // Adds bytes written, from any thread. Reports at most every 10 ms, and never from two threads at once. Throws
   // Status::cancelled if the callback returns non-zero.
   void add(std::uint64_t bytes);
-  // The last report, which can cancel nothing any more.
+  // The final report, which can no longer cancel the write.
   void finish();
 
  private:

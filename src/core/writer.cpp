@@ -26,9 +26,9 @@ void Writer::require_state(State wanted, const char* call) const {
   const State state = state_.load(std::memory_order_acquire);
   if (state == wanted) return;
   switch (state) {
-    case State::declaring: fail(Status::state, "{} comes before begin", call);
-    case State::begun: fail(Status::state, "{} comes after begin", call);
-    case State::finished: fail(Status::state, "{} comes after finish", call);
+    case State::declaring: fail(Status::state, "{} was called before begin", call);
+    case State::begun: fail(Status::state, "{} was called after begin", call);
+    case State::finished: fail(Status::state, "{} was called after finish", call);
     case State::failed: {
       const std::lock_guard lock(failure_mutex_);
       throw Error(*failure_);
@@ -89,11 +89,12 @@ std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
   return number;
 }
 
-// Everything that can fail comes first, so that a tensor is in the table whole or not at all.
+// Everything that can fail comes first, so a tensor is added completely or not at all.
 std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   require_state(State::declaring, "add");
   const std::uint64_t bytes = format::check_tensor(name, dtype, shape);
-  if (tensors_.size() == UINT32_MAX - 1) fail(Status::overflow, "a file of more than {} tensors", tensors_.size());
+  if (tensors_.size() == UINT32_MAX - 1)
+    fail(Status::overflow, "a file cannot have more than {} tensors", tensors_.size());
   make_room();
   Declared tensor;
   tensor.text = keep(name);
@@ -104,10 +105,10 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   tensors_.push_back(tensor);  // make_room() has made the room
   if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) == index_.kNone) return number;
   tensors_.pop_back();
-  fail(Status::duplicate, "tensor {} is given twice", in_quotes(name));
+  fail(Status::duplicate, "tensor {} occurs twice", in_quotes(name));
 }
 
-// Makes room for four times as many tensors whenever there is none left.
+// Grows the capacity by a factor of four when the table is full.
 void Writer::make_room() {
   if (tensors_.size() < index_room_) return;
   const std::size_t room = std::max<std::size_t>(64, 4 * index_room_);
@@ -148,7 +149,7 @@ std::string Writer::lay_out(const WriteOptions& options) {
     const Declared& tensor = tensors_[order_[i]];
     const std::uint64_t begin = end;
     if (!checked_add(begin, tensor.bytes, end) || end > INT64_MAX - 2 * format::kMaxHeaderBytes) {
-      fail(Status::overflow, "tensor {}: {} bytes from {} are more than a file can hold", in_quotes(tensor.text),
+      fail(Status::overflow, "tensor {}: {} bytes at offset {} exceed the maximum file size", in_quotes(tensor.text),
            tensor.bytes, begin);
     }
     format::check_tensor_of(options.format,

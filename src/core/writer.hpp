@@ -1,9 +1,8 @@
-// Writes a new file: tensors are declared, then their bytes are put, whole or in parts, in any order and from many
-// threads, and then the file appears at its path.
+// Writes a new file. Tensors are declared first. Then their bytes are put, whole or in parts, in any order and from any
+// number of threads. Finally the file appears at its path.
 //
-// Every fault of the declarations is an error before the target is touched, and every fault of the data before it is
-// replaced. The first failure of a write ends the writer: what it has written cannot become a whole file any more, so
-// that every later call throws the same error.
+// Invalid declarations are reported before the target is touched, and errors of the data before it is replaced. The
+// first failed write ends the writer: its file can no longer be completed, so every later call throws the same error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -32,9 +31,9 @@ namespace st::core {
 
 struct WriteOptions {
   io::CreateOptions create;
-  bool keep_order = false;  // data in the order of declaration, not in that of the reference
+  bool keep_order = false;  // data in the order of declaration, not the reference's order
   Format format = Format::safetensors;
-  std::uint64_t data_alignment = 0;  // 0: 8, the least
+  std::uint64_t data_alignment = 0;  // 0: 8, the minimum
   std::uint64_t header_reserve = 0;
   WriteCallback callback;
 };
@@ -43,7 +42,7 @@ class Writer {
  public:
   Writer();
 
-  // ---- declaring; a call that throws leaves the writer as it was
+  // ---- declaring; a call that throws does not change the writer
 
   void set_metadata(std::string_view key, std::string_view value);  // the last value of a key counts
   void copy_metadata(std::span<const MetadataPair> pairs);          // all of them, or none
@@ -72,7 +71,7 @@ class Writer {
     const void* data = nullptr;
     const Tensor* source = nullptr;
     Dtype dtype = Dtype::unknown;
-    bool given = false;  // by `data` or `source`, or empty: put() gets none of its bytes
+    bool given = false;  // data or source is set, or the tensor is empty: put() gets none of its bytes
 
     std::string_view name() const { return text; }
     ByteRange range() const { return {begin, begin + bytes}; }
@@ -109,7 +108,7 @@ class Writer {
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
   mutable WrittenRanges written_;    // the bytes that put() was given
-  mutable PutBuffer small_{file_};   // those of them that are not written yet
+  mutable PutBuffer small_{file_};   // the buffered part of them, not written yet
   mutable std::mutex stream_mutex_;  // a stream takes one write at a time
   mutable WriteProgress progress_;
   mutable std::size_t next_given_ = 0;  // in order_: the given tensors before it are written

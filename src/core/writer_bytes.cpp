@@ -1,5 +1,5 @@
 // Writing the bytes of tensors. A regular file takes them in any order; a stream (FIFO, device, standard output) takes
-// them from front to back, so that given tensors are written between those that are put.
+// them in order, so tensors with known data are written between the puts.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -63,14 +63,14 @@ void Writer::begin(const char* path, const WriteOptions& options) {
 void Writer::put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const {
   require_state(State::begun, "put");
   if (number >= tensors_.size())
-    fail(Status::range, "there is no tensor of number {}, only {}", number, tensors_.size());
+    fail(Status::range, "no tensor has index {}; the writer has {} tensors", number, tensors_.size());
   const Declared& tensor = tensors_[number];
   if (at > tensor.bytes || n > tensor.bytes - at) {
-    fail(Status::range, "tensor {}: {} bytes at {} do not lie inside its {} bytes", in_quotes(tensor.text), n, at,
-         tensor.bytes);
+    fail(Status::range, "tensor {}: {} bytes at {} exceed its {} bytes", in_quotes(tensor.text), n, at, tensor.bytes);
   }
   if (n == 0) return;
-  if (tensor.given) fail(Status::state, "tensor {}: its bytes were given when it was added", in_quotes(tensor.text));
+  if (tensor.given)
+    fail(Status::state, "tensor {}: its data was already passed when it was added", in_quotes(tensor.text));
   or_give_up([&] {
     const std::uint64_t offset = tensor.begin + at;
     if (file_.in_order()) return put_in_order(number, offset, data, n);
@@ -99,7 +99,7 @@ void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* 
   });
 }
 
-// Writes the given tensors that begin before `stop` and are not written yet.
+// Writes the tensors with known data that begin before `stop` and are not written yet.
 void Writer::write_given(std::uint64_t stop) const {
   Gathering small(file_);
   for (; next_given_ < order_.size() && tensors_[order_[next_given_]].begin < stop; ++next_given_) {
@@ -138,7 +138,7 @@ void Writer::require_complete() const {
     first_missing = missing;
   }
   if (first == nullptr) return;
-  const std::string more = others == 0 ? "" : formatted(", nor all bytes of {} other tensors", others);
+  const std::string more = others == 0 ? "" : formatted("; other incomplete tensors: {}", others);
   fail(Status::state, "tensor {}: {} of its {} bytes were never put{}", in_quotes(first->text), first_missing,
        first->bytes, more);
 }

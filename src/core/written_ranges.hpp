@@ -1,7 +1,7 @@
-// Which bytes of a new file's tensors the caller has put: in any order, and each byte once.
+// Records which bytes of a new file's tensors the caller has put. Bytes come in any order, each byte once.
 //
-// A tensor that is put whole is one flag. Parts are ranges, and adjacent ranges are merged: a file that is written
-// front to back, or in a few streams, is a few ranges, however many calls put it.
+// A tensor put in one call is one flag. Parts are ranges, and adjacent ranges are merged. So a file written front to
+// back, or in a few streams, needs only a few ranges, regardless of the number of calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,8 +24,8 @@ class WrittenRanges {
  public:
   void reset(std::size_t tensors);
 
-  // Marks bytes of tensor `number` as put. Ranges are positions in the file; claim_whole() gets that of the tensor. Any
-  // number of threads. Returns the bytes of the range that were put before; then nothing is marked.
+  // Marks bytes of tensor `number` as put. Ranges are positions in the file; claim_whole() gets the whole range of the
+  // tensor. Any number of threads. Returns the bytes of the range that were put before; then nothing is marked.
   std::optional<ByteRange> claim(std::size_t number, ByteRange range);
   std::optional<ByteRange> claim_whole(std::size_t number, ByteRange tensor);
 
@@ -33,7 +33,7 @@ class WrittenRanges {
   std::uint64_t missing(std::size_t number, ByteRange tensor) const;
 
  private:
-  // Not of one byte, which riscv64 can change atomically only by a library.
+  // Four bytes, because riscv64 changes single bytes atomically only through a library.
   enum class State : std::uint32_t { unwritten, whole, in_ranges };
 
   std::optional<ByteRange> claim_range(ByteRange range);

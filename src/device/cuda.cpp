@@ -56,7 +56,7 @@ class Cuda final : public Gpu {
     const int code = cuda_.init(0);
     switch (code) {
       case 0: return;
-      case kStubLibrary: fail(Status::unsupported, "CUDA: the driver's library is a stub, made for linking only");
+      case kStubLibrary: fail(Status::unsupported, "CUDA: the driver's library is a stub for linking only");
       case kNoDevice: fail(Status::unsupported, "CUDA: the driver has no device");
       case kDriverMismatch:
       case kNoCompatibility: fail(Status::unsupported, "CUDA: the driver's library does not match the kernel driver");
@@ -68,7 +68,7 @@ class Cuda final : public Gpu {
     int count = 0;
     if (const int code = cuda_.device_count(&count); code != 0) fail_call(code, "counting devices");
     if (count == 0) fail(Status::unsupported, "CUDA: the driver has no device");
-    if (ordinal < 0 || ordinal >= count) fail(Status::range, "CUDA: no device {}, of {}", ordinal, count);
+    if (ordinal < 0 || ordinal >= count) fail(Status::range, "CUDA: no device {}; the driver has {}", ordinal, count);
     if (const int code = cuda_.device_get(&device_, ordinal); code != 0) fail_call(code, "choosing a device");
     if (cuda_.device_attribute(&node, kHostNumaId, device_) != 0) node = -1;  // older drivers do not know it
   }

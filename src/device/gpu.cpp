@@ -30,7 +30,7 @@ DriverLibrary::DriverLibrary(const char* driver, const char* path, std::span<con
     std::string why;
     library_ = io::SharedLibrary::load(path, &why);
     if (!library_) {
-      fail(Status::unsupported, "{}: {} is no library that can be loaded{}{}", driver, in_quotes(path),
+      fail(Status::unsupported, "{}: {} cannot be loaded as a library{}{}", driver, in_quotes(path),
            why.empty() ? "" : ": ", why);
     }
     return;
@@ -43,12 +43,12 @@ DriverLibrary::DriverLibrary(const char* driver, const char* path, std::span<con
   }
   std::string all;
   for (const char* const name : names) all += (all.empty() ? "" : ", ") + std::string(name);
-  fail(Status::unsupported, "{}: no driver is installed: none of {} can be loaded", driver, all);
+  fail(Status::unsupported, "{}: no driver is installed: cannot load any of {}", driver, all);
 }
 
 void* DriverLibrary::address(const char* name) const {
   void* const found = library_.find(name);
-  if (found == nullptr) fail(Status::unsupported, "{}: the driver is too old, it has no {}", driver_, name);
+  if (found == nullptr) fail(Status::unsupported, "{}: the driver is too old: it has no {}", driver_, name);
   return found;
 }
 
@@ -76,7 +76,7 @@ class Gpu::Current {
   bool entered_ = false;
 };
 
-// HIP keeps the last error of a thread. The caller's program would take it for the error of one of its own calls.
+// HIP keeps the last error of a thread. The caller's program would mistake it for an error of its own calls.
 int Gpu::noted(int code) {
   if (code != 0) forget_error();
   return code;

@@ -39,7 +39,7 @@ class Hip final : public Gpu {
     if (code != 0) forget_error();
     if (code == kNoDevice || (code == 0 && count == 0)) fail(Status::unsupported, "HIP: the driver has no device");
     if (code != 0) fail_call(code, "hipInit");
-    if (ordinal_ < 0 || ordinal_ >= count) fail(Status::range, "HIP: no device {}, of {}", ordinal_, count);
+    if (ordinal_ < 0 || ordinal_ >= count) fail(Status::range, "HIP: no device {}; the driver has {}", ordinal_, count);
   }
 
  private:

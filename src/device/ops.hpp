@@ -1,4 +1,4 @@
-// A device as a table of functions: what a plan needs of a driver.
+// A device as a table of functions: everything that a plan needs from a driver.
 //
 // The table has the functions of st_device_ops in the public header, which says what each must do. The drivers that the
 // library opens itself are such tables too, so a plan fills every device in the same way.
@@ -31,7 +31,7 @@ struct Ops {
   void (*close)(void* ctx) = nullptr;
 };
 
-// Runs a cleanup function, which may be the caller's and in C++, and swallows its exceptions.
+// Runs a cleanup function and swallows its exceptions: it may be the caller's, and written in C++.
 template <class Function>
 void ignoring_exceptions(const Function& function) noexcept {
   try {

@@ -26,7 +26,7 @@
 
 namespace st::format {
 
-// What a new header says of one tensor.
+// Description of one tensor for a new header.
 struct NewTensor {
   std::string_view name;
   std::span<const std::uint64_t> shape;
@@ -39,13 +39,13 @@ struct NewTensor {
 struct NewHeader {
   std::span<const NewTensor> tensors;      // in data order, packed
   std::span<const MetadataPair> metadata;  // written in this order
-  bool has_metadata = false;               // an empty map is not the same as none
+  bool has_metadata = false;               // an empty map differs from no map
   Format format = Format::safetensors;
   std::uint64_t data_alignment = 8;  // a power of two: longer padding moves the data there
   std::uint64_t reserve = 0;         // bytes of white space after the metadata, for edits in place
 };
 
-// New metadata for an existing header. If the header must grow, it is aligned and reserves room as these say.
+// New metadata for an existing header. If the header must grow, these give its alignment and reserved space.
 struct MetadataSplice {
   std::span<const MetadataPair> metadata;
   std::uint64_t data_alignment = 8;

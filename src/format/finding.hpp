@@ -19,7 +19,7 @@ namespace st::format {
 struct Finding {
   Error fault;
   std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none, or not UTF-8
-  bool is_note = false;                       // the file is valid all the same
+  bool is_note = false;                       // the file is valid nevertheless
 };
 
 using Findings = std::vector<Finding>;
@@ -70,7 +70,7 @@ class FaultSink {
 
   Findings* findings_ = nullptr;
   std::string_view last_tensor_;             // of the last finding that has one, in the header
-  std::shared_ptr<const std::string> copy_;  // of it: a name may have megabytes, and an entry a thousand errors
+  std::shared_ptr<const std::string> copy_;  // its shared name: one may have megabytes and a thousand errors
 };
 
 }  // namespace st::format

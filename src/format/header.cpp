@@ -24,7 +24,7 @@ const Container* container_of(Format format) {
   return found == kContainers.end() ? nullptr : *found;
 }
 
-// Returns nullptr if no container recognizes the header. The rules of the reference know safetensors only.
+// Returns nullptr if no container recognizes the header. The reference rules accept only safetensors.
 const Container* recognize(char first, Rules rules) {
   for (const Container* const container : kContainers) {
     if (container->recognizes(first)) return container;
@@ -35,7 +35,7 @@ const Container* recognize(char first, Rules rules) {
 
 const Container& writable(Format format) {
   const Container* const container = container_of(format);
-  if (container == nullptr) fail(Status::unsupported, "there is no format {}", static_cast<unsigned>(format));
+  if (container == nullptr) fail(Status::unsupported, "unknown format {}", static_cast<unsigned>(format));
   if (container->append == nullptr) fail(Status::unsupported, "{} files cannot be written", container->name);
   return *container;
 }
@@ -97,7 +97,7 @@ void check_metadata(std::string_view key, std::string_view value) {
 std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   if (!is_utf8(name)) fail_text(name, "a tensor's name");
   if (dtype == Dtype::unknown || static_cast<std::size_t>(dtype) >= kDtypes.size()) {
-    fail(Status::dtype, "tensor {}: there is no dtype of number {}", in_quotes(name), static_cast<unsigned>(dtype));
+    fail(Status::dtype, "tensor {}: unknown dtype number {}", in_quotes(name), static_cast<unsigned>(dtype));
   }
   const auto elements = element_count(shape);
   std::uint64_t bits = 0;
@@ -106,16 +106,15 @@ std::uint64_t check_tensor(std::string_view name, Dtype dtype, std::span<const s
          shape.size());
   }
   if (bits % 8 != 0) {
-    fail(Status::misaligned, "tensor {}: {} elements of {} are {} bits, which end inside a byte", in_quotes(name),
-         *elements, info(dtype).name, bits);
+    fail(Status::misaligned, "tensor {}: {} elements of {} have {} bits, which is not a whole number of bytes",
+         in_quotes(name), *elements, info(dtype).name, bits);
   }
   return bits / 8;
 }
 
 void require_writable(std::int64_t format_number) {
   const auto format = static_cast<Format>(format_number);
-  if (static_cast<std::int64_t>(format) != format_number)
-    fail(Status::unsupported, "there is no format {}", format_number);
+  if (static_cast<std::int64_t>(format) != format_number) fail(Status::unsupported, "unknown format {}", format_number);
   writable(format);
 }
 

@@ -10,11 +10,11 @@ namespace st::format {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;        // docs/format.md 1.1, inclusive
 inline constexpr std::size_t kPadding = 64;                          // readable zero bytes after every text
-inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // of JSON whose structure is found at once
+inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // bytes of JSON that are indexed at a time
 
 enum class Rules : std::uint8_t {
   standard,   // docs/format.md 1.3, the column "default"
-  strict,     // also rejects what real writers do that the format's text does not allow
+  strict,     // also rejects deviations from the format's text that real writers produce
   reference,  // exactly the reference's verdicts
 };
 

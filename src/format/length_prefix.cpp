@@ -21,7 +21,7 @@ std::uint64_t padded_length(std::uint64_t length, std::uint64_t alignment) {
     length = (length + kLengthBytes + alignment - 1) / alignment * alignment - kLengthBytes;
     if (length <= kMaxHeaderBytes) return length;
   }
-  fail(Status::header_size, "the header would be {} bytes long, the limit is {}", length, kMaxHeaderBytes);
+  fail(Status::header_size, "the header would be {} bytes long, above the limit of {}", length, kMaxHeaderBytes);
 }
 
 // The order of the checks is the order of docs/format.md 1.1: the first that fails decides the error.
@@ -29,7 +29,7 @@ HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_s
                               bool recognized) {
   if (file_size < kLengthBytes) {
     refuse_other_kinds(prefix, file_size);
-    fail_at(Status::truncated, file_size, "the file has {} bytes, and a header's length alone takes 8", file_size);
+    fail_at(Status::truncated, file_size, "the file has {} bytes, but the length field alone takes 8", file_size);
   }
   const std::uint64_t length = load_length(prefix);
   const std::uint64_t limit = header_limit(options);
@@ -39,12 +39,14 @@ HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_s
   if (length > kMaxHeaderBytes) {
     fail_at(
         Status::header_size, 0,
-        "the header would be {} bytes long, and the limit is {}: not a safetensors file, or its first bytes are wrong",
+        "the header would be {} bytes long, above the limit of {}: not a safetensors file, or its first bytes are wrong",
         length, limit);
   }
-  if (length > limit) fail_at(Status::header_size, 0, "the header is {} bytes long, the limit is {}", length, limit);
+  if (length > limit)
+    fail_at(Status::header_size, 0, "the header is {} bytes long, above the limit of {}", length, limit);
   if (length > file_size - kLengthBytes) {
-    fail_at(Status::truncated, file_size, "the header is {} bytes long, the file has only {} after its length", length,
+    fail_at(Status::truncated, file_size,
+            "the header is {} bytes long, but the file has only {} after the length field", length,
             file_size - kLengthBytes);
   }
   return {kLengthBytes, length};

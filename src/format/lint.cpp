@@ -36,10 +36,11 @@ void note_alignment(const Table& table, Findings& findings) {
   const std::uint64_t place = table.data_begin + first.begin;
   const std::string name = in_quotes(first.name());
   note(findings, Status::misaligned, place,
-       count == 1 ? formatted("tensor {} begins at byte {}, which is not a multiple of its elements", name, place)
-                  : formatted("{} tensors begin at bytes that are not multiples of their elements, first {} at "
-                              "byte {}",
-                              count, name, place),
+       count == 1
+           ? formatted("tensor {} begins at byte {}, which is not a multiple of its element size", name, place)
+           : formatted("{} tensors begin at bytes that are not multiples of their element size; the first is {} at "
+                       "byte {}",
+                       count, name, place),
        &first);
 }
 
@@ -73,7 +74,7 @@ void note_spelling(const Table& table, std::string_view header, Findings& findin
   if (is_padding) return;
   const std::uint64_t place = kLengthBytes + static_cast<std::uint64_t>(differ.first - header.begin());
   note(findings, Status::schema, place,
-       formatted("the header differs from the spelling of the reference's writer, from byte {} on", place));
+       formatted("the header is formatted differently from the reference's writer, from byte {} on", place));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t 
   return range;
 }
 
-// Adds a level. If it continues the run, or the level inside it, without a gap, it becomes a part of that. The destination
+// Adds a level. If it continues the run or the next inner level without a gap, it is merged into that. The destination
 // has no gaps.
 void add_level(Slice& slice, const SliceLevel& level) {
   if (slice.levels.empty() && level.src_stride == slice.run_bytes && !level.backwards) {
@@ -77,8 +77,8 @@ void add_level(Slice& slice, const SliceLevel& level) {
   slice.levels.push_back(level);
 }
 
-// Everything is in bits, because dtypes may be smaller than a byte. No product overflows: each is at most the tensor's
-// number of bits, which validate() has checked. Empty slices are handled before.
+// All quantities are in bits, because dtypes may be smaller than a byte. No product overflows: each is at most the
+// tensor's number of bits, which validate() has checked. Empty slices are handled before.
 void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vector<Range>& ranges, unsigned bits) {
   std::uint64_t src_stride = bits;
   std::uint64_t dst_stride = bits;
@@ -121,7 +121,7 @@ Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].count != slice.shape[d] || (ranges[d].backwards && ranges[d].count > 1)) {
-      fail(Status::unsupported, "tensor {}: no slice of dtype {}, which this build does not know",
+      fail(Status::unsupported, "tensor {}: cannot slice dtype {}, which this build does not know",
            in_quotes(tensor.name()), in_quotes(tensor.dtype_name()));
     }
   }

@@ -54,7 +54,7 @@ Run run_at(const Slice& slice, std::uint64_t number);
 // runs begins at a multiple of n.
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);
 
-// Returns how many runs from `first` on are within `room` bytes: at least 1, at most `most`.
+// Returns the number of runs from `first` on that fit in `room` bytes: at least 1, at most `most`.
 std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64_t most, std::uint64_t room);
 
 // Copies `count` runs from `first` on to their places in the destination. `window` contains the tensor's bytes from

@@ -77,7 +77,7 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
   if (text.starts_with("{"))
-    fail_at(Status::format, 0, "not a safetensors file: it is JSON text without a length in front");
+    fail_at(Status::format, 0, "not a safetensors file: it is JSON text without the length field");
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });
   if (zeros && text.size() > 8) {
     fail_at(Status::format, 0, "not a safetensors file: it begins with zeros, as an unfinished download of {} does",

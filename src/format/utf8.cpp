@@ -14,9 +14,9 @@ namespace st::format {
 
 namespace {
 
-// Makes simdjson choose its kernel while the library is loaded. By itself it does so at its first use, and allocates in
-// noexcept functions: with memory exhausted, a call of the library would end the process instead of returning an error.
-// All code here that uses simdjson also uses this file.
+// Makes simdjson choose its kernel while the library is loaded. Otherwise it does so at its first use, and allocates in
+// noexcept functions: without memory, a call of the library would then terminate the process instead of returning an
+// error. All code here that uses simdjson also uses this file.
 [[maybe_unused]] const bool kKernelIsChosen = simdjson::validate_utf8("", 0);
 
 }  // namespace

@@ -60,7 +60,7 @@ void check_size(const Tensor& tensor, std::uint64_t offset) {
             in_quotes(tensor.name()), dtype_text(tensor), shape_text(tensor), bits);
   }
   if (tensor.bytes() != bits / 8) {
-    fail_at(Status::tensor_size, offset, "tensor {}: {} {} takes {} bytes, offsets {}..{} hold {}",
+    fail_at(Status::tensor_size, offset, "tensor {}: {} {} needs {} bytes, but offsets {}..{} span {}",
             in_quotes(tensor.name()), dtype_text(tensor), shape_text(tensor), bits / 8, tensor.begin, tensor.end,
             tensor.bytes());
   }

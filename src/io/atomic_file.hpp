@@ -6,7 +6,7 @@
 // process on a system without unnamed files. The random name of the file begins with ".NAME.st-new-". Its lock ends with
 // the process, so the next writer of the target recognizes the file as stale and removes it.
 //
-// A new file gets its mode from the umask. A replacement takes over the access of the old file: owner, mode, access
+// A new file gets its mode from the umask. A replacement inherits the old file's access rights: owner, mode, access
 // control lists. Until then only its owner can open it. A symbolic link is followed. Other hard links, mappings and
 // open descriptors keep the old file.
 //
@@ -35,7 +35,7 @@ class AtomicFile {
   AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
-  ~AtomicFile();  // without commit() nothing is left behind
+  ~AtomicFile();  // without commit(), no file remains
 
   // Whether bytes can only be written from front to back, by one thread at a time.
   bool in_order() const { return in_order_; }
@@ -52,9 +52,9 @@ class AtomicFile {
   // so nothing may have been written there before.
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
-  // Throws with the old file in place, except if the message says that the new one is: then only the directory could
-  // not be synced. After a failure the file is given up. Like every write, throws Status::state in a process
-  // forked after create().
+  // If it throws, the old file is in place, unless the message says that the new one is: then only the directory could
+  // not be synced. After a failure the file is abandoned. Like every write, throws Status::state in a process forked
+  // after create().
   void commit();
   // The same, but only if the target is in this state. Status::state if it was edited, replaced or removed since.
   void commit_over(const Identity& seen);

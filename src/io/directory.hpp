@@ -21,7 +21,7 @@ class Directory {
   // The name in errors.
   virtual const std::string& path() const = 0;
 
-  // Returns the names without "." and "..", ascending by bytes.
+  // Returns the names except "." and "..", in byte order.
   virtual std::vector<std::string> names() const = 0;
 
   // Opens a file below this directory, from any thread. On a disk a link may lead elsewhere inside the directory, or,

@@ -1,7 +1,7 @@
 // A regular file whose metadata is about to be changed, locked against other editors.
 //
-// The lock (flock) is advisory: it keeps two edits by this library from losing one another's change. Readers do not ask
-// for it. Another lock keeps half of a change from them (posix/edit.hpp).
+// The lock (flock) is advisory: it prevents two edits by this library from losing each other's change. Readers do not
+// take it. Another lock prevents them from seeing half of a change (posix/edit.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

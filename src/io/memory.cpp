@@ -1,4 +1,4 @@
-// The halves of buffers and mappings that are the same on all systems. Each system has the rest in a memory.cpp.
+// The portable parts of buffers and mappings. The memory.cpp of each system has the rest.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/memory.hpp"
 

@@ -29,13 +29,13 @@ inline constexpr std::size_t kBufferAlignment = std::size_t{2} << 20;
 std::byte* new_buffer(std::uint64_t bytes, Pages pages, unsigned threads);
 void free_buffer(std::byte* buffer) noexcept;  // null is ignored
 
-// The parts of new_buffer() that each system has: zeroed and aligned memory whose pages come when they are touched, and
-// a call that prefaults pages. It returns false if they must be touched instead.
+// The system-specific parts of new_buffer(). The first returns zeroed, aligned memory whose pages are allocated at
+// first touch. The second prefaults pages, or returns false if they must be touched instead.
 std::byte* reserve_buffer(std::uint64_t bytes);
 bool populate_buffer(std::byte* begin, std::size_t bytes);
 
 // Leaves the buffer out of processes that are forked later, if the system can. Otherwise the first write to a page
-// after a fork copies it, and a device that was given the address of a page can go on with the other copy.
+// after a fork copies it, and a device that holds the address of the page may keep using the other copy.
 void keep_from_children(std::byte* begin, std::size_t bytes) noexcept;
 
 // Asks the system to take pages that have not been touched from the memory of this NUMA node. A hint.

@@ -1,5 +1,5 @@
-// What the rest of the library asks the system apart from files and memory: error numbers, random numbers, and
-// libraries that are loaded at run time.
+// System services other than files and memory: error numbers, random numbers, and libraries that are loaded at run
+// time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,11 @@ namespace st::io {
 
 // Error numbers: errno on POSIX systems, GetLastError() on Windows. os_error_text() of base/error.hpp, which each
 // system defines, returns their text.
-int no_such_file();  // the error of a path that leads nowhere
+int no_such_file();  // the error for a path that does not exist
 bool is_no_such_file(int os_error);
 int out_of_memory();
 
-// Returns a number that the writer of a file cannot know.
+// Returns a number that an attacker who writes a file cannot predict.
 std::uint64_t random_seed();
 
 // Returns a seed for the hash table at this address. On Linux it takes no system call.

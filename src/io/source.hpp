@@ -32,7 +32,7 @@ struct Identity {
 };
 
 enum class Mode : std::uint8_t {
-  automatic,      // map when a view is wanted; read if mapping is refused, or known to be slow (network, FUSE)
+  automatic,      // map at the first view; read if mapping is refused or slow (network, FUSE)
   map,            // read-only mapping
   copy_on_write,  // private writable mapping that reserves no memory
   read,           // no mapping
@@ -113,11 +113,11 @@ class Source {
   const std::uint64_t size_;
 };
 
-// How the bytes of a bulk read travel. A direct read takes a tenth of the processor time of a buffered one, and leaves the
-// page cache as it is.
+// The path of the bytes in a bulk read. A direct read takes a tenth of the processor time of a buffered one, and leaves
+// the page cache as it is.
 enum class ReadPath : std::uint8_t {
   cached,    // copied out of the page cache, or of memory
-  buffered,  // from a disk through the page cache, or from a network or callback: slow, and worth many readers
+  buffered,  // from a disk through the page cache, or from a network or callback: slow, and worth several threads
   direct,    // from a disk around the page cache
 };
 

@@ -1,4 +1,4 @@
-// Conversions against a slow oracle: the value of each pattern by its definition, and the nearest of all patterns by
+// Compares conversions with a slow oracle: the value of each bit pattern by definition, and the nearest pattern by
 // search. reference/convert.py compares with ml_dtypes and torch.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/convert.hpp"
@@ -65,14 +65,14 @@ To converted(T value, Dtype from, Dtype to) {
   return std::bit_cast<To>(little_endian(bytes));
 }
 
-// As numpy, ml_dtypes and torch have it: a double becomes a float before it becomes anything but an F16.
+// Same as numpy, ml_dtypes and torch: a double is first rounded to a float, unless the target is F16.
 double rounded_before(double value, Dtype target) {
   return target == Dtype::F16 ? value : static_cast<double>(static_cast<float>(value));
 }
 
 class EachFormat : public testing::TestWithParam<Format> {
  protected:
-  // The positive patterns in order, then what lies beyond: one step further, which is infinity or NaN.
+  // The positive patterns in order, and then the next one, which is infinity or NaN.
   void SetUp() override {
     const Format& format = GetParam();
     for (std::uint32_t pattern = 0; pattern < 1U << (format.exponent_bits + format.mantissa_bits); ++pattern) {
@@ -85,7 +85,7 @@ class EachFormat : public testing::TestWithParam<Format> {
     positive_.push_back(positive_[last] + std::ldexp(1, exponent - format.mantissa_bits));
   }
 
-  // Of a finite number >= 0: the pattern of the nearest, the even one of two; the last but one is what lies beyond.
+  // Returns the nearest pattern for a finite number >= 0; ties to even.
   std::size_t nearest(double value) const {
     const auto above = std::lower_bound(positive_.begin(), positive_.end(), value);
     if (above == positive_.end()) return positive_.size() - 1;
@@ -170,7 +170,7 @@ TEST_P(EachFormat, HasItsSmallestNormalNumberInTheTable) {
 
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
-// Every pattern of 16 bits, and F32 and F64 of any exponent.
+// Every 16-bit pattern, and F32 and F64 with every exponent.
 std::vector<std::byte> many_values(std::size_t count) {
   std::mt19937 random(1);
   std::vector<std::byte> bytes(count * sizeof(double));
@@ -210,7 +210,7 @@ TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
   }
 }
 
-// Rounded once the first would be 0x3F81, and the second 0x39.
+// With a single rounding, the first would be 0x3F81 and the second 0x39.
 TEST(Convert, ADoubleBecomesAFloatBeforeItBecomesWhatIsNoF16) {
   EXPECT_EQ(converted(1 + std::ldexp(1, -8) + std::ldexp(1, -40), Dtype::F64, Dtype::BF16), 0x3F80U);
   EXPECT_EQ(converted(1 + std::ldexp(1, -4) + std::ldexp(1, -40), Dtype::F64, Dtype::F8_E4M3), 0x38U);

@@ -1,4 +1,4 @@
-// A dtype is known by its whole name, byte for byte.
+// A dtype is recognized by its whole name, byte for byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.hpp"
 

@@ -56,7 +56,7 @@ TEST(ParallelFor, UsesTheHostsPoolAndLetsNoExceptionThroughIt) {
   EXPECT_EQ(called, 4);
 }
 
-// One round that is under way when another fails may fail, too.
+// A round in progress when another one fails may fail, too.
 TEST(ParallelFor, TheFirstOfTwoExceptionsIsThrown) {
   static void (*round)(void*, std::size_t);
   static void* rounds;

@@ -1,4 +1,4 @@
-// Names and sizes in messages: one line, nothing that a terminal obeys.
+// Names and sizes in messages: one line, without characters that control a terminal.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.hpp"
 
@@ -34,7 +34,7 @@ TEST(Quoted, BytesThatOnlyContinueAreCutLikeTheRest) {
   EXPECT_LT(st::in_quotes(std::string(100'000, '\x80')).size(), 90U);
 }
 
-// Of each range of characters that is never shown the first and the last, and what stands beside them.
+// The first and last character of each escaped range, and the adjacent characters.
 TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
   const struct {
     std::uint32_t code;

@@ -634,7 +634,7 @@ static void check_held(const char *name, long fails_at, int from_there, const he
   CHECK_FOR(where, same(before, &after));
 }
 
-/* Returns how many allocations were asked for. */
+/* Returns the number of allocations. */
 static long run_once(const test_case *test, long fails_at, int from_there) {
   static uint64_t undisturbed;
   const st_error fresh = ST_INIT(st_error);

@@ -61,7 +61,7 @@ static void of_one_file(void) {
                                     {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "takes 2 bytes"},
                                     {ST_ERR_COVERAGE, 0, "bad.safetensors", NULL, "3 more bytes"}};
   static const expected notes[] = {
-      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "differs from the spelling"},
+      {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "is formatted differently"},
       {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "__metadata__"}};
   static const expected short_file[] = {{ST_ERR_TRUNCATED, 0, "short.safetensors", NULL, ""}};
   save("good.safetensors", ONE("a"), 2);
@@ -78,11 +78,11 @@ static void of_a_model(void) {
   static const expected faults[] = {
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", NULL, "shard 'm-3.safetensors' is missing"},
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", "b", "tensor 'b' is not in its shard 'm-1.safetensors'"},
-      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' is given twice"},
-      {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed by the index"},
+      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' occurs twice"},
+      {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed in the index"},
       {ST_ERR_SHARD, 0, "m-2.safetensors", "a", "is in two shards"}};
-  static const expected note[] = {
-      {ST_ERR_SHARD, ST_FINDING_NOTE, "m.safetensors.index.json", NULL, "total_size is '9', the tensors have 4 bytes"}};
+  static const expected note[] = {{ST_ERR_SHARD, ST_FINDING_NOTE, "m.safetensors.index.json", NULL,
+                                   "total_size is '9', but the tensors have 4 bytes"}};
   static const expected no_json[] = {{ST_ERR_JSON, 0, "m.safetensors.index.json", NULL, ""}};
   st_report *report = NULL;
   st_open_options strict = ST_INIT(st_open_options);
@@ -112,8 +112,7 @@ static void of_a_model(void) {
 
 /* The entries read before its error are not compared with shards that were not opened. */
 static void of_an_index_with_a_fault_behind_its_entries(void) {
-  static const expected twice[] = {
-      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", NULL, "weight_map is given twice"}};
+  static const expected twice[] = {{ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", NULL, "weight_map occurs twice"}};
   save_index("{\"weight_map\":{\"a\":\"n-1.safetensors\",\"b\":\"n-2.safetensors\"},\"weight_map\":{}}");
   report_is("m.safetensors.index.json", NULL, twice, 1);
 }
@@ -181,7 +180,7 @@ static void of_more_than_is_told(void) {
   test_release(&file);
   CHECK(st_check("x.safetensors", NULL, &report, NULL) == ST_OK && st_count_findings(report) == MOST + 1);
   last = st_get_finding(report, MOST);
-  CHECK(strstr(last->message, "the others are not told") != NULL && last->tensor == NULL && last->tensor_len == 0);
+  CHECK(strstr(last->message, "the rest is omitted") != NULL && last->tensor == NULL && last->tensor_len == 0);
   st_report_free(report);
   free(header);
 }
@@ -190,7 +189,7 @@ static void of_more_than_is_told(void) {
 static void by_the_limit_of_an_index(void) {
   static const char kIndex[] =
       "{\"metadata\":{\"total_size\":2},                              \"weight_map\":{\"a\":\"good.safetensors\"}}";
-  const expected too_long[] = {{ST_ERR_HEADER_SIZE, 0, "m.safetensors.index.json", NULL, "the limit is"}};
+  const expected too_long[] = {{ST_ERR_HEADER_SIZE, 0, "m.safetensors.index.json", NULL, "above the limit of"}};
   st_open_options options = ST_INIT(st_open_options);
   save("good.safetensors", ONE("a"), 2);
   save_index(kIndex);

@@ -82,7 +82,7 @@ typedef struct expected {
   int is_view;
 } expected;
 
-/* 'w' is aligned, 'c' as its two floats; 'odd' begins in the middle of an element. */
+/* 'w' is aligned, 'c' is aligned for its two floats, and 'odd' is not aligned. */
 #define PLACES                                                          \
   "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"    \
   "\"four\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]},"  \

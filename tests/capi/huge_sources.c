@@ -1,5 +1,5 @@
-/* Sources that end near 2^31, 2^32, 2^63 and 2^64: sums and roundings of offsets must not wrap. The source stores nothing:
- * it computes every byte from its offset.
+/* Sources that end near 2^31, 2^32, 2^63 and 2^64: adding to or rounding offsets must not wrap. The source stores
+ * nothing: it computes every byte from its offset.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 

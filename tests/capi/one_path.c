@@ -94,7 +94,7 @@ static uint32_t look(st_io io) {
   return whole ? generation : 0;
 }
 
-/* Mostly of a length that fits in place. */
+/* Mostly with a value whose length fits in place. */
 static void edit(uint64_t *random) {
   static char note[2 * NOTE + 1];
   const char *const keys[] = {"note"};

@@ -30,7 +30,7 @@ static void watch(void) {
   kWatched.creator = pthread_self();
 }
 
-/* Gives the other threads every chance to come in. */
+/* Gives other threads every chance to interfere. */
 static void let_others_come_in(void) {
   int i;
   for (i = 0; i < 20; ++i) sched_yield();

@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "folder.h"
@@ -187,9 +189,13 @@ st_file* open_model(Model& model, Way way, int shard, st_error* err) {
     source.read_at = read_at;
     st_open_source(&source, &options, &file, err);
   } else if (way == kInsideDescriptor) {
-    const int fd = open(path_of(shard).c_str(), O_RDONLY | O_CLOEXEC);
-    st_open_fd(test_handle(fd), 0, bytes.size(), &options, &file, err);
+    const std::size_t begin = below(5000);
+    std::ofstream("container", std::ios::binary)
+        << std::string(begin, 'c') << std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const int fd = open("container", O_RDONLY | O_CLOEXEC);
+    st_open_fd(test_handle(fd), begin, bytes.size(), &options, &file, err);
     close(fd);
+    std::remove("container");
   } else {
     st_open("m.safetensors.index.json", &options, &file, err);
   }
@@ -241,7 +247,7 @@ Destination guarded(const Bytes& expected, std::uint64_t offset) {
   return made;
 }
 
-// Adds one destination to the plan. Also reads every third one at once.
+// Adds one destination to the plan. Also reads every third one immediately.
 bool add(st_plan* plan, const st_file* file, const Model::Tensor& from, std::vector<Destination>& destinations,
          st_error* err) {
   const st_tensor* const tensor = st_get_tensor(file, from.name.c_str());

@@ -16,7 +16,7 @@ int main(void) {
   CHECK_FOR(err.message, st_open("model.safetensors.index.json", NULL, &file, &err) == ST_OK);
   CHECK(st_count_tensors(file) == 2);
   CHECK(st_count_warnings(file) == 1);
-  CHECK(strstr(st_get_warning(file, 0), "1 tensors that the index does not list, the first is 'b'") != NULL);
+  CHECK(strstr(st_get_warning(file, 0), "1 tensors that the index does not list; the first is 'b'") != NULL);
   CHECK(st_get_warning(file, 1) == NULL);
   st_free(file);
 

@@ -97,7 +97,7 @@ static int entries(void) {
   return count;
 }
 
-/* The first report follows the first bytes. The second comes at the latest when the file is in its place. */
+/* The first report follows the first bytes. The second comes at the latest when the file is in place. */
 static void a_cancelled_writer_leaves_nothing(unsigned what, const st_file *source, const char *target) {
   reports own = {0, 1, 0, 0, 0};
   const st_write_options options = reporting_to(&own);
@@ -121,7 +121,7 @@ static void a_cancelled_writer_leaves_nothing(unsigned what, const st_file *sour
   if (after.data != NULL) test_release(&after);
 }
 
-/* A small file is in its place before the second report, so it cannot be cancelled. */
+/* A small file is in place before the second report, so it cannot be cancelled. */
 static void the_last_report_cancels_nothing(void) {
   reports own = {0, 2, 0, 0, 0};
   const st_write_options options = reporting_to(&own);

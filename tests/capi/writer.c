@@ -95,7 +95,7 @@ static void test_refused(const char *path) {
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_UNSUPPORTED);
   options.format = 256 + ST_FORMAT_BINTENSORS; /* of which a byte is a known one */
   CHECK(st_writer_begin(writer, path, &options, &refusal) == ST_ERR_UNSUPPORTED);
-  CHECK_FOR(refusal.message, strstr(refusal.message, "there is no format 258") != NULL);
+  CHECK_FOR(refusal.message, strstr(refusal.message, "unknown format 258") != NULL);
   options.format = 0;
   options.data_alignment = 24;
   CHECK(st_writer_begin(writer, path, &options, NULL) == ST_ERR_ARGUMENT);
@@ -240,7 +240,7 @@ static void test_edit_options(const char *path) {
     CHECK_OK(st_open(path, NULL, &file, &err));
     CHECK(st_tensor_offset(st_get_tensor(file, "a")) % 4096 == 0);
     st_free(file);
-    /* In the reserve: in place; with a sync, only inside one sector. */
+    /* The change fits in the reserve, so it is made in place. With a sync it must be inside one sector, and is not. */
     const ino_t before = inode_of(path);
     syncs = 0;
     CHECK_OK(st_edit_metadata(path, &key, &long_value, 1, &options, &err));

@@ -1,4 +1,4 @@
-"""Checkpoints that want to do harm: each is refused by one line, nothing is run or written, and memory stays bounded.
+"""Malicious checkpoints: each is rejected with one line, nothing is run or written, and memory stays bounded.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -40,7 +40,7 @@ def rebuild(*arguments):
 
 
 def doubled(levels):
-    """A list that holds one list twice, which holds one list twice, and so on."""
+    """A list that contains a list twice, which contains a list twice, and so on."""
     body = b"]q\x000"
     for level in range(1, levels):
         body += b"](h" + bytes([level - 1]) + b"h" + bytes([level - 1]) + b"eq" + bytes([level]) + b"0"
@@ -48,7 +48,7 @@ def doubled(levels):
 
 
 def nameless(levels):
-    """A dictionary that holds one twice under an empty name, and so on: the names stay empty."""
+    """A dictionary that contains another one twice under an empty name, and so on: the names stay empty."""
     body = NONE + b"q\x000"
     for level in range(1, levels):
         held = text("") + b"h" + bytes([level - 1])
@@ -87,7 +87,7 @@ PICKLES = [
     ("a storage of another module", of(tensor(storage("0", 6, module="posix"), [6], [1])), "names posix.FloatStorage"),
     ("a negative size in four bytes", rebuild(storage("0", 6), b"J\xff\xff\xff\xff", b")", b")", b"\x89", ORDERED), "negative size -1"),
     ("the memo at 4000000", b"}r" + struct.pack("<I", 4_000_000), "memoizes number 4000000"),
-    ("STACK_GLOBAL of numbers", of(number(1) + number(2) + b"\x93"), "by types integer and integer"),
+    ("STACK_GLOBAL of numbers", of(number(1) + number(2) + b"\x93"), "by types integer and integer, expected two strings"),
     ("STACK_GLOBAL of an empty stack", b"\x93", "empty stack"),
     ("a name with a line break in it", of(b"cos\nsystem\r\n"), "names os.system\\r"),
     ("a name without an end", b"c" + b"a" * 5000, "line of more than 1024 bytes"),
@@ -109,9 +109,9 @@ PICKLES = [
     ("EMPTY_SET", b"\x8f", "opcode EMPTY_SET"), ("BYTEARRAY8", b"\x96" + bytes(8), "opcode BYTEARRAY8"),
     ("NEXT_BUFFER", b"\x97", "opcode NEXT_BUFFER"), ("no opcode", b"\xff", "byte 0xff, which is not an opcode"),
     ("a second PROTO", b"\x80\x02}", "byte 0x80"),
-    ("BUILD of a list", of(b"]" + b"}" + b"b"), "sets the state of a list by a dictionary"),
+    ("BUILD of a list", of(b"]" + b"}" + b"b"), "sets the state of a list from a dictionary"),
     ("BUILD of a tensor", of(GOOD + dict_of([("__class__", RAN)]) + b"b"), "sets the state of a call"),
-    ("BUILD by a tuple", of(ORDERED + tuple_of(b"N", b"}") + b"b"), "sets the state of a dictionary by a tuple"),
+    ("BUILD by a tuple", of(ORDERED + tuple_of(b"N", b"}") + b"b"), "sets the state of a dictionary from a tuple"),
     ("REDUCE of a storage's class", of(call("torch", "FloatStorage", number(1 << 50))), "calls torch.FloatStorage"),
     ("REDUCE of a dtype", of(call("torch", "float32")), "calls torch.float32"),
     ("REDUCE of a string", of(RAN + b")R"), "calls a string"),
@@ -124,10 +124,10 @@ PICKLES = [
     ("a list that becomes dictionaries without end",
      of(list_of(*[b"h\x00"] * 200_000).replace(b"h\x00", tuple_of(b"N", b"N") + b"q\x00", 1) + b"q\x01"
         + (name("collections", "OrderedDict") + b"h\x01\x85R0") * 30_000), "copies more than 4000000 values"),
-    ("a state of what is no parameter", of(GOOD + tuple_of(b"N") + b"b"), "sets the state of a call by a tuple"),
+    ("a state of what is no parameter", of(GOOD + tuple_of(b"N") + b"b"), "sets the state of a call from a tuple"),
     ("a parameter of torch 0.3 of nothing", of(call("torch.nn.parameter", "Parameter")), "Parameter has 0 arguments"),
     ("a parameter of torch 0.3 with a state that is a dictionary",
-     of(call("torch.nn.parameter", "Parameter", GOOD) + dict_of([("__class__", RAN)]) + b"b"), "sets the state of a call by a dictionary"),
+     of(call("torch.nn.parameter", "Parameter", GOOD) + dict_of([("__class__", RAN)]) + b"b"), "sets the state of a call from a dictionary"),
     ("attributes of a class of somebody's", of(call("torch._tensor", "_rebuild_from_type_v2", name("torch._utils", "_rebuild_tensor_v2"),
                                                     name("os", "system"), tuple_of(RAN), b"}")), "names os.system"),
     ("attributes of a class that is no tensor's", of(call("torch._tensor", "_rebuild_from_type_v2", name("torch._utils", "_rebuild_tensor_v2"),
@@ -151,7 +151,7 @@ PICKLES = [
     ("a list as a key", b"}(]Nu", "dictionary key is a list"),
     ("a stack that is empty", b"0", "empty stack"),
     ("a value from below the mark", b"}(0", "empty stack"),
-    ("a mark that was not set", b"t", "goes back to a mark, but has set none"),
+    ("a mark that was not set", b"t", "refers to a mark, but has set none"),
     ("a mark that is left", b"}(", "ends with 1 values"),
     ("two values at the end", b"}}", "ends with 2 values"),
     ("no value", b"", "ends with 0 values"),
@@ -241,7 +241,7 @@ def changed(content, old, new, count=-1):
 
 
 def directory_of(content):
-    """Where the directory and the record at the end begin."""
+    """Returns the offsets of the directory and of the end record."""
     end = content.rindex(b"PK\x05\x06")
     return struct.unpack_from("<I", content, end + 16)[0], end
 
@@ -260,7 +260,7 @@ def with_field(content, called, offset, layout, value):
 
 
 def with_local(content, called, offset, layout, value):
-    """Changes a field of the header in front of an entry's bytes."""
+    """Changes a field of the local header of an entry."""
     content = bytearray(content)
     at = content.index(called) - 30
     assert content[at : at + 4] == b"PK\x03\x04"
@@ -269,12 +269,12 @@ def with_local(content, called, offset, layout, value):
 
 
 def with_both(content, called, offset, value):
-    """Changes the packed size, or 4 bytes on the size, in the directory and in the entry's own header."""
+    """Changes the packed size or, 4 bytes later, the size, in the directory and in the entry's local header."""
     return with_local(with_field(content, called, 20 + offset, "<I", value), called, 18 + offset, "<I", value)
 
 
 def with_extra(content, called, extra):
-    """Puts an extra field behind an entry's name in the directory."""
+    """Inserts an extra field after an entry's name in the directory."""
     at = entry_at(content, called) + 46 + len(called)
     content = with_field(content, called, 30, "<H", len(extra))
     content = content[:at] + extra + content[at:]
@@ -297,7 +297,7 @@ def at_end(content, offset, layout, value):
 
 
 def overlapping():
-    """The bytes of the first storage contain a whole entry, to which the directory leads."""
+    """The bytes of the first storage contain a complete entry, which the directory refers to."""
     called = b"archive/data/1"
     inner = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 0, 0, 0, 0, zlib.crc32(DATA), 24, 24, len(called), 0) + called + DATA
     content = archive(of(tensor(storage("0", len(inner) // 4), [6], [1])), {"0": inner + bytes(-len(inner) % 4), "1": DATA})
@@ -310,19 +310,19 @@ def twice():
 
 
 def bomb(announced):
-    """A storage of zeros, packed a thousand times smaller, that announces less, or all of it."""
+    """A storage of zeros, packed a thousand times smaller, that declares a smaller size or its full size."""
     content = archive(of(tensor(storage("0", announced // 4), [announced // 4], [1])), {"0": bytes(100 << 20)},
                       compression=zipfile.ZIP_DEFLATED)
     return with_both(content, b"archive/data/0", 4, announced)
 
 
 def unwritten_bomb():
-    """A storage that unpacks to a hundred times the limit, of which two elements are written."""
+    """A storage that unpacks to a hundred times the limit. Only two of its elements are written."""
     return archive(of(tensor(storage("0", 25 << 20), [2], [1000])), {"0": bytes(100 << 20)}, compression=zipfile.ZIP_DEFLATED)
 
 
 def without_end_mark():
-    """The last packed byte, which says that there are no more, is not counted in the directory."""
+    """The directory does not count the last packed byte, which marks the end."""
     data = bytes(random.Random(1).choices(b"abcdefghijklmnop", k=4000))
     content = archive(of(tensor(storage("0", 1000), [1000], [1])), {"0": data}, zipfile.ZIP_DEFLATED)
     packed = struct.unpack_from("<I", content, entry_at(content, b"archive/data/0") + 20)[0] - 1
@@ -477,7 +477,7 @@ OTHERS = [
 
 
 class Hostile(unittest.TestCase):
-    """Each case runs the command in a folder of its own, with a limit on its memory."""
+    """Each case runs the command in its own folder, with a memory limit."""
 
     @classmethod
     def setUpClass(cls):
@@ -507,7 +507,7 @@ class Hostile(unittest.TestCase):
                 self.refuse(content, words)
 
     def test_the_canary_sings(self):
-        """The payload works: Python's own pickle runs it."""
+        """The payload works: Python's pickle module runs it."""
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["python3", "-c", "import pickle, sys; pickle.loads(sys.stdin.buffer.read())"], cwd=folder, check=True,
                            input=pickle(call("os", "system", RAN)))
@@ -534,7 +534,7 @@ class Hostile(unittest.TestCase):
         self.check(OTHERS)
 
     def test_every_truncation(self):
-        """A checkpoint that is cut anywhere is refused, or is not taken for one."""
+        """A checkpoint truncated at any byte is rejected, or not recognized as one."""
         for content in (archive(BODY, {"0": DATA}), stacked(BODY, {"0": DATA}), npy("<f4", (6,), DATA), gguf(([("w", [6], 0, 0)], DATA))):
             for length in range(0, len(content), 7):
                 with self.subTest(length=length, start=content[:4]):

@@ -1,4 +1,4 @@
-"""`safetensors convert` of torch's, numpy's and llama.cpp's files, which are spelled here: torch is not needed.
+"""Tests `safetensors convert` of torch's, numpy's and llama.cpp's files. They are built here, so torch is not needed.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -82,7 +82,7 @@ SHARED = dict_of([("b", tensor(storage("0", 6), [2, 3], [3, 1])), ("a", tensor(s
 @needs_zip
 class Torch(Case):
     def both(self, body, storages, *options, **more):
-        """Converts the zip form and the stacked one, which must give the same file."""
+        """Converts the zip form and the stacked form, which must give the same file."""
         first = self.convert(archive(body, storages), *options, **more)
         content = pathlib.Path(self.out).read_bytes()
         self.convert(stacked(body, storages), *options, **more)
@@ -187,13 +187,13 @@ class Torch(Case):
         self.assertEqual(list(tensors), ["w"])
 
     def test_a_parameter_with_attributes(self):
-        """Of which torch keeps the state as a fourth argument."""
+        """Torch stores their state as a fourth argument."""
         parameter = call("torch._utils", "_rebuild_parameter_with_state", tensor(storage("0", 6), [6], [1]), b"\x88", ORDERED,
                          dict_of([("tag", number(1))]))
         self.assertEqual(self.both(dict_of([("w", parameter)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
 
     def test_a_checkpoint_of_python_2_and_torch_0_3(self):
-        """As torchvision's first ones: parameters are called and given a state, and dictionaries are made of lists of pairs."""
+        """Like torchvision's first checkpoints: parameters get a state, and dictionaries are made from lists of pairs."""
         source = tuple_of(b"U\x07storage", name("torch", "FloatStorage"), b"U\x010", b"U\x03cpu", b"K\x06", NONE) + b"Q"
         plain = call("torch._utils", "_rebuild_tensor", source, b"K\x00", b"K\x02K\x03\x86", b"K\x03K\x01\x86")
         parameter = call("torch.nn.parameter", "Parameter", plain) + tuple_of(b"\x88", b"\x89", call("collections", "OrderedDict", b"]")) + b"b"
@@ -211,7 +211,7 @@ class Torch(Case):
             self.assertEqual(self.both(dict_of([("w", value)]), {"0": ABC})[0], {"w": ("F32", [6], ABC)})
 
     def test_keys_that_are_no_names(self):
-        """They matter only where a tensor would need one."""
+        """They matter only if a tensor needs one."""
         odd = b"}(" + tuple_of(number(1)) + number(2) + NONE + number(3) + b"\x88" + number(4) + b"u"
         body = dict_of([("w", tensor(storage("0", 6), [6], [1])), ("odd", odd)])
         self.assertEqual(self.both(body, {"0": ABC}, said=None)[0], {"w": ("F32", [6], ABC)})
@@ -247,7 +247,7 @@ class Torch(Case):
             self.refused(archive(dict_of([(called, tensor(storage("0", 6), [6], [1]))]), {"0": ABC}), code, "a tensor")
 
     def test_numbers_and_values_that_are_thrown_away(self):
-        """Every spelling of an integer; POP, POP_MARK, SETITEM; a memo that is written twice and then counted on."""
+        """Every encoding of an integer; POP, POP_MARK, SETITEM; a memo that is written twice and then continued."""
         first = b"J\x01\x00\x00\x00"
         item = tensor(storage("0", 6), [], []).replace(number(0), first, 1)
         thrown = b"J\xff\xff\xff\xff0" + b"(K\x01M\x02\x011" + b"B\x02\x00\x00\x00ab0" + b"\x8e\x02" + bytes(7) + b"ab0"
@@ -364,7 +364,7 @@ class Torch(Case):
         self.assertEqual(result.stdout, pathlib.Path(self.out).read_bytes())
 
     def test_standard_output_in_a_file_is_written_in_order(self):
-        """It is a regular file, and yet a stream."""
+        """It is a regular file, but also a stream."""
         content = archive(dict_of([("f", tensor(storage("0", 6), [6], [1])), ("i", tensor(storage("1", 1, "LongStorage"), [1], [1]))]),
                           {"0": ABC, "1": struct.pack("<q", 1)})
         self.convert(content)
@@ -383,7 +383,7 @@ class Torch(Case):
         os.link(path, self.folder / "b.safetensors")
         result = run("convert", path, str(self.folder / "b.safetensors"))
         self.assertEqual(result.returncode, 2)
-        self.assertIn("is the file that is read", result.stderr.decode())
+        self.assertIn("is also an input", result.stderr.decode())
 
     def test_a_header_of_640_bytes_is_no_pickle(self):
         """Its first two bytes are those of a pickle of protocol 2."""
@@ -395,7 +395,7 @@ class Torch(Case):
 @needs_zip
 class LargeArchive(Case):
     def test_an_archive_beyond_4_gib(self):
-        """The storage is a hole, so that the file takes no room; its CRC is that of zeros. Only the small one is used."""
+        """The storage is a hole with the CRC of zeros, so the file takes no space. Only the small storage is used."""
         hole = (4 << 30) + 64
         body = dict_of([("w", tensor(storage("1", 6), [6], [1]))])
         path = self.folder / "a.bin"
@@ -482,7 +482,7 @@ class Shards(Case):
                 del self.index["weight_map"][ghost]
 
     def test_a_tensor_that_the_index_has_twice(self):
-        """The last entry alone would leave out the shard of the first."""
+        """If only the last entry counted, the shard of the first would be omitted."""
         names = '"c": "pytorch_model-00001-of-00002.bin", "c": "pytorch_model-00002-of-00002.bin"'
         self.path.write_text('{"metadata": {}, "weight_map": {' + names + "}}")
         result = run("convert", str(self.path), str(self.folder / "new"))
@@ -554,7 +554,7 @@ class Shards(Case):
             os.rename(self.source / "elsewhere", self.source / missing)
 
     def test_a_shard_with_a_zero_byte_in_its_name(self):
-        """The system would cut the name there, both that which is read and that which is written."""
+        """The system would end the name there, for both input and output."""
         self.index["weight_map"] = {"c": "pytorch_model-00002-of-00002.bin\0.bin"}
         self.write_index()
         result = run("convert", str(self.path), str(self.folder / "new"))
@@ -612,7 +612,7 @@ class Numpy(Case):
 
     @needs_zip
     def test_npz_whose_packed_bytes_are_a_little_more_than_a_block(self):
-        """The last element comes out of the first 64 KiB, and the mark of the end lies behind them."""
+        """The first 64 KiB contain the last element, and the end mark follows them."""
         values = random.Random(1).choices(b"abcdefghijklmnop", k=120_000)
 
         def packed(n):
@@ -628,7 +628,7 @@ class Numpy(Case):
 
     @needs_zip
     def test_65535_entries_need_no_64_bit_end(self):
-        """All but one are folders."""
+        """All except one are folders."""
         entries = [(f"{i}/".encode(), b"") for i in range(65534)] + [(b"w.npy", npy("<f4", (6,), ABC))]
         files, directory = [], []
         at = 0

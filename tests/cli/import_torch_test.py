@@ -1,4 +1,4 @@
-"""`safetensors convert` of what torch itself writes, beside the reference's own conversion of it: the same bytes.
+"""Compares `safetensors convert` of files written by torch with the reference's conversion: the same bytes.
 
 The reference's converter is torch.load, the choice of a name among those that share a storage, and save_file: that is
 done here. Its metadata has no fixed order, ours is sorted, so that files are compared after sorting.
@@ -35,7 +35,7 @@ def unsorted(raw):
 
 
 def reference(path):
-    """As convert_file of the reference's convert.py."""
+    """Does the same as convert_file of the reference's convert.py."""
     loaded = torch.load(path, map_location="cpu", weights_only=False)
     loaded = loaded.get("state_dict", loaded)
     metadata = {"format": "pt"}
@@ -53,7 +53,7 @@ def reference(path):
 
 
 def dtypes():
-    """Each once, although some have two names."""
+    """Each dtype once, although some have two names."""
     known = {value for value in vars(torch).values() if isinstance(value, torch.dtype) and value in safetensors.torch._SIZE}
     return sorted(known, key=str)
 
@@ -167,7 +167,7 @@ class Torch(unittest.TestCase):
         self.check({"w": tensor, "i": other, "plain": torch.zeros(1)}, protocols=(2, 3, 4))
 
     def test_dictionaries_of_all_kinds(self):
-        """Beside a state dict, and with keys that are no names: no tensor is below them."""
+        """Next to a state dict, and with keys that are not names: there is no tensor below them."""
         state = {"w": torch.randn(3), "n": torch.nn.Parameter(torch.randn(2), requires_grad=False)}
         self.check({"state_dict": state, "other": {(1, 2): "x", None: 1, 2.5: ["y"], torch.float16: torch.Size([1]), True: {"a": 1}}})
         self.check({"state_dict": collections.OrderedDict(state), "rng": torch.get_rng_state(), "args": {"lr": 1e-3, "big": 1 << 80}})
@@ -179,14 +179,14 @@ class Torch(unittest.TestCase):
         torch.save({"model": {(1, 2): torch.ones(2)}}, path)
         result = run("convert", str(path), str(out))
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"has a tensor under a key that is a tuple: names are made of strings and integers", result.stderr)
+        self.assertIn(b"the key of a tensor is a tuple, expected a string or an integer", result.stderr)
 
     def test_a_tensor_alone(self):
         path = self.folder / "a.pt"
         torch.save(torch.ones(2), path)
         result = run("convert", str(path), str(self.folder / "a.safetensors"))
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"holds a tensor, where a dictionary is expected", result.stderr)
+        self.assertIn(b"expected a dictionary, found a", result.stderr)
 
     def test_modules_of_all_kinds(self):
         nn = torch.nn

@@ -56,7 +56,7 @@ class Input(Case):
         soft = self.folder / "soft"
         soft.symlink_to("model.safetensors")
         for out in (self.model, hard, soft, f"{self.folder}/./model.safetensors"):
-            self.assertIn("is the file that is read", self.extract(out, 2))
+            self.assertIn("is also an input", self.extract(out, 2))
             self.check_folder("hard", "soft")
         self.assertTrue(soft.is_symlink())
 

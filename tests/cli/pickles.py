@@ -1,4 +1,4 @@
-"""Pickles, zip archives and checkpoints spelled byte by byte, so that the tests of `convert` need no torch and can lie.
+"""Builds pickles, archives and checkpoints byte by byte, so tests of `convert` need no torch, and files can be wrong.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -16,7 +16,7 @@ def text(value):
 
 
 def number(value):
-    """LONG1, whatever the size."""
+    """LONG1, for any size."""
     data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
     return b"\x8a" + bytes([len(data)]) + data
 

@@ -1,4 +1,4 @@
-"""Runs the programs of the README and the manual with the installed library, and compares what they print.
+"""Runs the programs of the README and the manual with the installed library, and compares their output.
 
 A block of code whose first line is a comment with a file's name becomes that file. In a console block each `$ ` line
 is a command, and the lines below it are its expected output. The pages share a directory, in this order.

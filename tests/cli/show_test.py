@@ -340,7 +340,7 @@ class Shards(Case):
         os.mkdir(self.folder / "model")
         self.file(file_bytes([("t1", "U8", [1], 1)]), "model/" + name.format(1))
         line = self.fault(3, "show", "model", cwd=self.folder)
-        self.assertIn("folder 'model': shard 2 of 2", line)
+        self.assertIn("directory 'model': shard 2 of 2", line)
         weights = {f"t{i}": name.format(i) for i in (1, 2)}
         self.file(json.dumps({"metadata": {}, "weight_map": weights}).encode(), "model/model.safetensors.index.json")
         for path in ("model", "model/model.safetensors.index.json"):

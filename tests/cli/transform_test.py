@@ -110,7 +110,7 @@ class SplitAndMerge(Case):
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
 
     def test_words_in_brackets_are_not_split(self):
-        """CLI11 takes such words for lists."""
+        """CLI11 would parse such words as lists."""
         a = self.model("[a,b]", LAYERS[:3], {"format": "pt"})
         b = self.model("[b]", LAYERS[3:6])
         (self.folder / "SUMS").write_bytes(subprocess.run(["sha256sum", "[a,b]", "[b]"], cwd=self.folder, capture_output=True, check=True).stdout)
@@ -156,7 +156,7 @@ class SplitAndMerge(Case):
         self.ok("split", self.model(), self.path("s"), "--max-size", "2KB")
         shard = self.path("s/" + self.names("s")[0])
         before = pathlib.Path(shard).read_bytes()
-        self.assertIn("is the file that is read", self.refused(2, "merge", self.path("s"), shard))
+        self.assertIn("is also an input", self.refused(2, "merge", self.path("s"), shard))
         self.assertEqual(pathlib.Path(shard).read_bytes(), before)
 
     def test_a_dry_run_writes_nothing(self):
@@ -199,7 +199,7 @@ class SplitAndMerge(Case):
 
     def test_an_output_that_cannot_be_made_is_named_alone(self):
         line = self.refused(3, "rename", self.model(), "a", "c", "/proc/x.safetensors")
-        self.assertTrue(line.startswith("safetensors: a file beside '/proc/x.safetensors': "), line)
+        self.assertTrue(line.startswith("safetensors: a file next to '/proc/x.safetensors': "), line)
 
     @needs_interference
     def test_an_index_of_somebody_who_was_faster_stays(self):
@@ -231,7 +231,7 @@ class SplitAndMerge(Case):
             self.skipTest("it was done before the signal came")
         self.assertEqual(process.returncode, -signal.SIGINT)
         if os.environ.get("ST_LINUX_IO") == "0" and os.path.isdir(self.path("out")):
-            # Without nameless files there is one with a name, which the next writer to the folder removes.
+            # Without O_TMPFILE, a named temporary file remains, which the next writer in the folder removes.
             self.assertTrue(all(name.startswith(".") for name in os.listdir(self.path("out"))))
         else:
             self.assertEqual(os.listdir(self.folder), ["in"])
@@ -289,7 +289,7 @@ class Rename(Case):
         self.assertIn("PATTERN (model", self.refused(2, "rename", path, "(model", "x", out))
         self.assertIn("__metadata__", self.refused(2, "rename", path, "model.layers.0.weight", "__metadata__", out))
         for pattern in ("(n{1000}){1000}", "n{99999999999999999999}", "(" * 501 + ")" * 501):
-            self.assertIn("repeated too often", self.refused(2, "rename", path, pattern, "x", out))
+            self.assertIn("counting repetitions", self.refused(2, "rename", path, pattern, "x", out))
         self.assertFalse(os.path.exists(out))
 
     def test_long_names_do_not_overflow_the_stack(self):

@@ -1,4 +1,4 @@
-"""The command's verdicts on the corpus, by the script that judges other implementations; and that the script judges.
+"""Tests the command's verdicts on the corpus, with the script that judges other implementations, and tests that script.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -65,7 +65,7 @@ class Verify(Case):
         lines = self.ends(1, "verify", self.path("bad.safetensors"))
         self.assertEqual(len(lines), 4)
         self.assertIn("dtype 'X8' is unknown", lines[0])
-        self.assertEqual(lines[1], "bad.safetensors: error: tensor 'a': F32 [2] takes 8 bytes, offsets 0..4 hold 4 "
+        self.assertEqual(lines[1], "bad.safetensors: error: tensor 'a': F32 [2] needs 8 bytes, but offsets 0..4 span 4 "
                                    f"(byte {len(header) + 8}, ST_ERR_TENSOR_SIZE)")
         self.assertIn("leave a hole", lines[2])
         self.assertIn("3 more bytes", lines[3])
@@ -93,7 +93,7 @@ class Verify(Case):
         self.assertIn("__metadata__ is not an object", text)
         path = self.write("odd.bt", b"\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-", 4)
         text = "\n".join(self.ends(0, "verify", path))
-        self.assertIn("metadata key 'k' is given twice", text)
+        self.assertIn("metadata key 'k' occurs twice", text)
         self.assertIn("not padded with spaces", text)
 
     def test_notes_and_strict(self):
@@ -113,15 +113,15 @@ class Verify(Case):
         self.assertIn("shard 'c.safetensors' is missing", text)
         self.assertIn("tensor 'y' is in two shards", text)
         self.assertIn("tensor 'z' is not in its shard 'b.safetensors'", text)
-        self.assertIn("note: tensor 'y' is not listed by the index", text)
+        self.assertIn("note: tensor 'y' is not listed in the index", text)
 
     def test_findings_are_bounded(self):
-        """A file of a few megabytes can hold a million faults."""
+        """A file of a few megabytes can contain a million errors."""
         header = ("{" + ",".join(f'"{i}":0' for i in range(300_000)) + "}").encode()
         (self.folder / "bad.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
         lines = self.ends(1, "verify", self.path("bad.safetensors"))
         self.assertEqual(len(lines), 1001)
-        self.assertIn("more than 1000 findings, the others are not told", lines[-1])
+        self.assertIn("more than 1000 findings; the rest is omitted", lines[-1])
         self.file("m/a.safetensors", [("x", "U8", [1], 1)])
         index = {"weight_map": {"x": "a.safetensors", **{f"t{i}": "a.safetensors" for i in range(5000)}}}
         (self.folder / "m/model.safetensors.index.json").write_text(json.dumps(index))
@@ -245,7 +245,7 @@ class Diff(Case):
         a = self.floats("a.safetensors", [1.0, 2.0, NAN, 0.0, NAN, 8.0])
         b = self.floats("b.safetensors", [1.0, 2.5, NAN, -0.0, 3.0, 8.0])
         self.assertEqual(self.ends(5, "diff", a, b, "--values"),
-                         ["~ w  2 of 6 values differ, by 0.5 at most, relative 0.2, 1 NaN in one of them"])
+                         ["~ w  2 of 6 values differ, by 0.5 at most, relative 0.2, 1 of them NaN in one tensor"])
         run("cast", a, self.path("c.safetensors"), "--to", "bf16")
         self.assertEqual(self.ends(5, "diff", a, self.path("c.safetensors"), "--values"), ["~ w  F32 [6] -> BF16 [6]"])
         same = self.floats("d.safetensors", [1.0, 2.0, NAN, -0.0, NAN, 8.0])

@@ -1,5 +1,5 @@
-// Every bintensors file of the corpus gets the verdict of the original, and the status that belongs to the original's
-// error, in each way of opening it; and the worked example is what the format's description says, byte for byte.
+// Every bintensors file of the corpus gets the verdict of the original, and the status for the original's error, with
+// each way of opening it. The worked example equals the format's description byte for byte.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST(Bintensors, TheRawHeaderIsWhatTheFileHas) {
 
 // ---- the worked example: the same two tensors in three files -------------------------------------------------------------
 
-// Elements are little-endian in memory too, whatever the machine is.
+// Elements are little-endian in memory, too, on every machine.
 std::uint64_t number_at(const std::vector<unsigned char>& bytes, std::size_t offset, std::size_t size) {
   std::uint64_t number = 0;
   for (std::size_t i = size; i-- > 0;) number = number << 8 | bytes[offset + i];

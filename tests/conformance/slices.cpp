@@ -1,7 +1,7 @@
-// conformance/slices: what the reference answers to slices, and numpy's answer where the reference is wrong.
+// conformance/slices: the reference's results for slices, and numpy's where the reference is wrong.
 //
-// The defects are those of docs/format.md 1.6, each a rule here and not a list of rows: ranges that begin where they
-// end, or behind it, are empty wherever they lie; what lies outside is cut off.
+// docs/format.md 1.6 lists the defects. Here each is a rule, not a list of rows: a range whose end is not after its
+// begin is empty, wherever it is, and positions outside are clamped.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ std::string fnv(const std::string& bytes) {
   return text;
 }
 
-// Ours in the words of the table.
+// Our result in the notation of the table.
 std::string answer(const st_tensor* tensor, const std::string& spec) {
   const Parsed parsed = parse(spec, tensor);
   if (parsed.too_many) return "err TooManySlices";
@@ -101,7 +101,8 @@ std::string answer(const st_tensor* tensor, const std::string& spec) {
 
 bool is_empty(const std::string& ours) { return ours.find(" bytes=0 ") != std::string::npos; }
 
-// The reference's answer without what only its own interface has: chunks, remaining bytes, the fields of an error.
+// The reference's result without the parts that only its own interface has: chunks, remaining bytes, the fields of an
+// error.
 std::string comparable(const std::string& theirs) {
   if (theirs.starts_with("err ")) return theirs.substr(0, theirs.find(' ', 4));
   if (!theirs.starts_with("ok ")) return theirs;
@@ -120,7 +121,7 @@ Verdict compare(const std::string& ours, const std::string& theirs, const std::s
   return range && (outside || emptiness) ? Verdict::defect : Verdict::wrong;
 }
 
-// numpy's shapes for the rows where the reference is wrong, so that "ours" is not its own judge.
+// numpy's shapes for the rows where the reference is wrong, so our results are not checked against themselves.
 struct Known {
   const char* tensor;
   const char* spec;

@@ -1,4 +1,4 @@
-// What the tests need of the system, where POSIX systems and Windows call it by different names.
+// System functions that the tests need, and that have different names on POSIX systems and Windows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -85,7 +85,7 @@ inline int run_this_program(const std::vector<std::string>& arguments, const cha
   if (child == 0) {
     if (quietly) std::fclose(stdout);
     setenv(variable, value, 1);
-    // An emulated process cannot start another of its kind by itself.
+    // An emulated process cannot start another emulated process by itself.
     const char* const emulator = std::getenv("ST_EMULATOR");
     std::vector<std::string> words;
     if (emulator != nullptr) words.emplace_back(emulator);

@@ -1,8 +1,8 @@
-// Every file of the corpus gets the verdict and the status that belong to it, by each set of rules, in each way of
-// opening it, with each of simdjson's kernels.
+// Every file of the corpus gets the expected verdict and status, with each set of rules, each way of opening it, and
+// each of simdjson's kernels.
 //
-// expected.tsv is what the reference implementation said of the files; statuses.tsv names our status for each, set
-// down by reading the files and not by running the library.
+// expected.tsv has the reference implementation's verdicts. statuses.tsv has our status for each file, determined by
+// inspecting the files, not by running the library.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -95,8 +95,8 @@ TEST(Verdicts, EveryRefusalIsExplainedInOneLine) {
   }
 }
 
-// What the strict rules and the default ones refuse, they refuse for the same reason; and whatever the default
-// rules take, the reference takes.
+// Files rejected by both the strict and the default rules are rejected for the same reason. The reference accepts every
+// file that the default rules accept.
 TEST(Verdicts, TheRulesAreOrderedByStrictness) {
   for (const auto& row : rows_of(kFolder + "/expected.tsv")) {
     const std::string bytes = bytes_of(path_of(row[0]));
@@ -128,7 +128,7 @@ TEST(Verdicts, TheRawHeaderIsWhatTheFileHas) {
 
 // ---- simdjson's kernels -------------------------------------------------------------------------------------------------
 
-// simdjson reads the variable once, when it is first used: a process for each kernel.
+// simdjson reads the variable only at its first use, so each kernel needs a process.
 int run_verdicts_with(const char* kernel, bool quietly = false) {
   const std::vector<std::string> arguments{"--gtest_filter=Verdicts.The*", "--gtest_brief=1"};
   return run_this_program(arguments, "SIMDJSON_FORCE_IMPLEMENTATION", kernel, quietly);
@@ -158,7 +158,7 @@ TEST(Kernels, EveryOneGivesTheSameVerdicts) {
   }
 }
 
-// Or the test above would pass without having chosen anything.
+// Otherwise the test above would pass without choosing any kernel.
 TEST(Kernels, AKernelThatDoesNotExistValidatesNothing) { EXPECT_EQ(run_verdicts_with("no-such-kernel", true), 1); }
 
 }  // namespace

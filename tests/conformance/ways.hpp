@@ -1,7 +1,6 @@
-// Every way to open the same bytes, and all that can be seen of a file as one value that compares.
+// Every way to open the same bytes, and everything that can be observed of a file as one comparable value.
 //
-// The tests here hold the ways against each other and against tables. They see only the public header, as any
-// program does.
+// The tests here compare the ways with each other and with tables. They use only the public header, like any program.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +23,7 @@ struct Outcome {
   st_status status = ST_OK;
   std::uint64_t offset = 0;
   std::string message;
-  std::string listing;  // tensors with their data, metadata and the raw header; empty when refused
+  std::string listing;  // tensors with their data, metadata and the raw header; empty if rejected
 
   bool operator==(const Outcome&) const = default;
 };
@@ -98,7 +97,7 @@ inline std::string listing(const st_file* file) {
 
 // ---- opening ----------------------------------------------------------------------------------------------------------
 
-// Runs `open(options, out, err)`, and takes down what came of it.
+// Runs `open(options, out, err)`, and records the result.
 template <class Open>
 Outcome outcome_of(std::uint32_t flags, st_io io, const Open& open) {
   st_open_options options = ST_INIT(st_open_options);
@@ -125,7 +124,7 @@ template <st_io Io>
 Outcome open_path(const std::string& path, const std::string&, std::uint32_t flags) {
   Outcome outcome =
       outcome_of(flags, Io, [&](auto options, auto out, auto err) { return st_open(path.c_str(), options, out, err); });
-  // Only a path can be named; the rest of the message is the same everywhere.
+  // Only a path is named in the message; the rest is the same everywhere.
   const std::size_t named = outcome.message.find("': ");
   const bool names_it = outcome.message.starts_with("'/") && named != std::string::npos;
   if (names_it) outcome.message.erase(0, named + 3);
@@ -134,7 +133,7 @@ Outcome open_path(const std::string& path, const std::string&, std::uint32_t fla
 }
 
 inline Outcome open_memory(const std::string&, const std::string& bytes, std::uint32_t flags) {
-  // Exactly as long as the file, so that a sanitizer sees every byte read past its end.
+  // Exactly as long as the file, so a sanitizer detects every read past its end.
   const auto exact = std::make_unique<char[]>(bytes.size());
   std::memcpy(exact.get(), bytes.data(), bytes.size());
   return outcome_of(flags, ST_IO_AUTO, [&](auto options, auto out, auto err) {

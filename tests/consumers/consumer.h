@@ -1,6 +1,6 @@
-/* What every consumer written in C or C++ does with the library, so that the projects differ only in how they find it.
+/* The code shared by all consumers in C and C++, so the projects differ only in how they find the library.
  *
- * A header, because each of them compiles it with its own compiler and flags. Returns 0 when all answers were right.
+ * A header, because each of them compiles it with its own compiler and flags. Returns 0 if all results are right.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CONSUMER_H
 #define CONSUMER_H

@@ -39,7 +39,7 @@ Error error_of_opening(const std::string& path, const OpenOptions& mode) {
   }
 }
 
-// Returns whether opening refuses it.
+// Returns whether opening rejects it.
 bool agree(const std::string& path, const OpenOptions& mode) {
   const Error error = error_of_opening(path, mode);
   const Report report = check(path.c_str(), mode);
@@ -119,12 +119,12 @@ TEST_F(CheckModel, ReportsClaimsInTheOrderOfTheShards) {
 TEST_F(CheckModel, ReportsUnlistedTensorsInTheWordsOfOpening) {
   put(kShard1, model(entry("a", 0) + entry("b", 4) + entry("d", 8), 12, 'x'));
   put_index(claim("a", kShard1) + "," + claim("c", kShard2));
-  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors that the index does not list"),
+  EXPECT_NE(agree_on(index(), strict()).message.find("contains 2 tensors that the index does not list"),
             std::string::npos);
   const Report report = check(index().c_str(), strict());
   EXPECT_EQ(std::ranges::count_if(report, [](const Finding& finding) { return finding.tensor != nullptr; }), 2);
   put_index(claim("absent", kShard2) + "," + claim("a", kShard1));  // unlisted tensors of a shard, then the next shard
-  EXPECT_NE(agree_on(index(), strict()).message.find("holds 2 tensors"), std::string::npos);
+  EXPECT_NE(agree_on(index(), strict()).message.find("contains 2 tensors"), std::string::npos);
 }
 
 TEST_F(CheckModel, ReportsClaimsBeforeNamesInTwoShards) {
@@ -137,7 +137,7 @@ TEST_F(CheckModel, ReportsClaimsBeforeNamesInTwoShards) {
 
 TEST_F(CheckModel, ReportsTheSumOfTheHeadersFirstAndWithItsNumbers) {
   OpenOptions options;
-  options.max_headers_bytes = 2;  // the length of the bad one
+  options.max_headers_bytes = 2;  // the length of the invalid one
   for (const bool has_index : {false, true}) {
     if (has_index) put("model.safetensors.index.json", kGood);
     for (const bool bad : {false, true}) {
@@ -171,7 +171,7 @@ TEST_F(CheckModel, ReportsATensorThatTheIndexListsTwiceOnce) {
   }
 }
 
-// Every kind of error, in models that have several.
+// Every kind of error, in models with several errors.
 TEST_F(CheckModel, AgreesWithOpeningOnModelsWithSeveralErrors) {
   std::mt19937 random(1);
   const auto one_of = [&random](std::size_t n) { return random() % n; };

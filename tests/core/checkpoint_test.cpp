@@ -1,4 +1,4 @@
-// A file is immutable, and so may be looked at, read, held and let go from many threads at once.
+// An open file is immutable, so many threads may query, read, retain and free it at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint.hpp"
 
@@ -57,7 +57,7 @@ std::size_t faults_of_looking_at(const Checkpoint& file, const std::string& byte
 
 TEST(Checkpoint, IsLookedAtFromManyThreadsAtOnce) {
   const std::string bytes = sample();
-  for (int round = 0; round < 20; ++round) {  // the raw header is made by whoever asks first
+  for (int round = 0; round < 20; ++round) {  // the first caller creates the raw header
     const CheckpointPtr file = open(bytes);
     std::atomic<std::size_t> faults = 0;
     std::vector<std::thread> threads;
@@ -89,7 +89,7 @@ TEST(Checkpoint, TheLastOfManyThreadsLetsGo) {
   }
 }
 
-// A memory resource that fails once: what was taken before is given back, whoever took it.
+// A memory resource that fails once. All earlier allocations must be freed.
 struct Failing {
   std::ptrdiff_t bytes = 0;
   int calls = 0;

@@ -1,7 +1,7 @@
-// Plans that fill devices: every byte at its place, whatever the device copies last, refuses or is short of.
+// Plans that fill devices: every byte arrives, even if the device delays copies, rejects calls or runs out of memory.
 //
-// The device of these tests has memory that the processor cannot touch, and copies as late as it may: a slot that is
-// written too early gives wrong bytes. What is expected is what the same plan brings to the host's memory.
+// The device of these tests has memory that the processor cannot touch, and copies as late as allowed, so a slot that
+// is reused too early gives wrong bytes. The expected bytes are those that the same plan reads into host memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/device.hpp"
 
@@ -42,7 +42,7 @@ namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{12} << 20;
 
-// The functions of a device with memory that the processor cannot touch. It copies as late as it may.
+// The functions of a device with memory that the processor cannot touch. It copies as late as allowed.
 class LateDriver {
  public:
   explicit LateDriver(std::size_t slot_bytes) : slot_bytes_(slot_bytes), memory_(kDeviceBytes, std::byte{0xEE}) {}
@@ -220,7 +220,7 @@ struct Models {
     on_disk = Checkpoint::open(path.c_str(), {});
   }
   ~Models() {
-    on_disk.reset();  // Windows removes nothing that is mapped
+    on_disk.reset();  // Windows does not remove mapped files
     std::filesystem::remove_all(folder);
   }
   Models(const Models&) = delete;
@@ -246,7 +246,7 @@ class DeviceTest : public testing::Test {
  protected:
   std::size_t below(std::uint64_t n) { return static_cast<std::size_t>(random_() % n); }
 
-  // A few tensors and slices, some backwards, with the bytes that each has.
+  // A few tensors and slices, some backwards, with the size of each in bytes.
   std::vector<Destination> random_destinations() {
     std::vector<Destination> all(1 + below(7));
     for (Destination& one : all) {
@@ -384,7 +384,7 @@ TEST_F(DeviceTest, NothingIsInFlightAfterAnyCallFailed) {
       EXPECT_LT(plan.done(), plan.total());
     }
     reached = device.calls() > failing;
-    EXPECT_TRUE(failed || !reached || device.failed_in_new_slot());  // then it works with the slots that there are
+    EXPECT_TRUE(failed || !reached || device.failed_in_new_slot());  // then it works with the existing slots
     device.fail_at(SIZE_MAX);
     plan.run(options);
     EXPECT_EQ(plan.done(), plan.total());
@@ -400,7 +400,7 @@ TEST_F(DeviceTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
     for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
       const Tensor& tensor = *models_.in_memory->tensor_at(i);
       plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-      // The first tensor of the slot is named: for the last tensor, which fills many slots, it is the one.
+      // The error names the first tensor of the slot. The last tensor fills many slots, so it is named.
       if (tensor.name() == bad) device.refuse(device.address(at + size_of(tensor) - 1));
       at += size_of(tensor);
     }
@@ -418,7 +418,7 @@ TEST_F(DeviceTest, AFailureNamesTheTensorThatTheDeviceDidNotGet) {
   }
 }
 
-// The bytes that count are those that the device has, not those that it was told to copy.
+// Only bytes that have reached the device count, not bytes whose copy has been started.
 TEST_F(DeviceTest, BytesArriveWhenTheDeviceHasThem) {
   std::map<std::size_t, std::uint64_t> came;
   ReadListener listener;
@@ -438,7 +438,7 @@ TEST_F(DeviceTest, BytesArriveWhenTheDeviceHasThem) {
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
 }
 
-// Bytes of which one read stays until it is let go.
+// A source in which one read blocks until it is released.
 class StuckSource {
  public:
   explicit StuckSource(const std::string& bytes) {
@@ -519,7 +519,7 @@ TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
   Plan plan(*models_.in_memory);
   add_whole(plan, *models_.in_memory, "t7", device, std::size_t{2} << 20);
   std::thread waiting([&] { EXPECT_THROW(plan.run(options), Error); });
-  // The first cancel may come before the run begins, and would end that as well.
+  // The first cancel may come before the run begins, and then ends that run as well.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   plan.cancel();
   waiting.join();
@@ -563,7 +563,7 @@ TEST_F(DeviceTest, ACallbackMayFillTheSameDevice) {
   }
 }
 
-// The cancel comes while the thread takes the slot for the second half of the slice.
+// The cancel comes while the thread acquires the slot for the second half of the slice.
 TEST_F(DeviceTest, ProgressMayFillTheSameDeviceAfterACancel) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan inner(*models_.in_memory);
@@ -599,7 +599,7 @@ TEST_F(DeviceTest, ProgressMayFillTheSameDeviceAfterACancel) {
   EXPECT_TRUE(inner.complete(0));
 }
 
-// As a cache does that reads what it lacks from another file. The slots are fewer than the threads.
+// Like a cache that reads missing data from another file. There are fewer slots than threads.
 TEST_F(DeviceTest, TheReadAtOfASourceMayFillTheSameDevice) {
   struct Context {
     const Models& models;
@@ -679,7 +679,7 @@ TEST_F(DeviceTest, ADeviceThatRefusedASlotIsAskedAgainByTheNextPlan) {
   EXPECT_EQ(device.count_slots(), 2U);
 }
 
-// However far apart they lie, and whichever way they are read.
+// Regardless of their distance and of the read path.
 TEST_F(DeviceTest, ManyShortRunsShareASlot) {
   struct Case {
     const char* tensor;
@@ -726,7 +726,7 @@ TEST_F(DeviceTest, NothingIsCompleteThatTheLastRunHasNotRead) {
   options.threads = 1;
   plan.run(options);
   EXPECT_TRUE(plan.complete(0) && plan.complete(1) && plan.complete(2));
-  // It ends at the entry without bytes, which is told before anything is read.
+  // The run ends at the empty entry, which is reported before anything is read.
   options.ready = [](void*, std::size_t) { fail(Status::callback, "enough"); };
   EXPECT_THROW(plan.run(options), Error);
   EXPECT_FALSE(plan.complete(0));

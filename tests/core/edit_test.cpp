@@ -1,4 +1,4 @@
-// Editing metadata: what is changed where, and what a process that is killed leaves.
+// Editing metadata: what is changed and where, and the state of the file after a kill.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/edit.hpp"
 
@@ -172,7 +172,7 @@ TEST_F(EditTest, leaves_room_for_the_next_edit_if_asked) {
   expect_tensors(1000);
 }
 
-// The first metadata of a file: the room lies behind the comma then.
+// The first metadata of a file: the reserved space is then after the comma.
 TEST_F(EditTest, room_left_with_the_first_metadata_is_used) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
@@ -195,7 +195,7 @@ TEST_F(EditTest, room_left_with_the_first_metadata_is_used) {
   EXPECT_EQ(value("note"), std::string(600, '3'));
 }
 
-// Changes that one write cannot do whole are done by a new file, though there is room.
+// A change that does not fit in one atomic write makes a new file, even if the header has room.
 TEST_F(EditTest, not_in_place_over_more_than_one_block_or_for_a_power_cut_one_sector) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;
@@ -252,7 +252,7 @@ TEST_F(EditTest, without_a_change_the_file_and_its_folder_are_synced_if_asked) {
   expect_tensors();
 }
 
-// A header that is spelled as no writer of ours spells it stays as it is when nothing changes, also without room.
+// A header with unusual formatting is kept if nothing changes, even without room.
 TEST_F(EditTest, without_a_change_no_spelling_is_touched) {
   const std::string tensor = R"("t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   const std::string headers[] = {
@@ -283,7 +283,7 @@ TEST_F(EditTest, without_a_change_no_spelling_is_touched) {
   }
 }
 
-// White space in front of a header is room for metadata only when it is enough.
+// White space before a header is used for metadata only if it is large enough.
 TEST_F(EditTest, white_space_in_front_is_used_as_far_as_it_goes) {
   for (const std::size_t spaces : {0U, 1U, 20U, 27U, 28U, 29U, 30U, 31U, 40U, 100U}) {
     for (const std::size_t length : {1U, 5U, 60U}) {
@@ -328,7 +328,7 @@ TEST_F(EditTest, two_edits_at_once_do_not_mix) {
   close(held);
 }
 
-// A save keeps the lock of its file for a moment after the file has got its name.
+// A save holds the lock of its file for a moment after the rename.
 TEST_F(EditTest, a_save_that_is_just_over_refuses_no_edit) {
   make({});
   const int held = open(path.c_str(), O_RDWR);
@@ -343,7 +343,7 @@ TEST_F(EditTest, a_save_that_is_just_over_refuses_no_edit) {
   EXPECT_NE(contents(path).find(R"("a":"b")"), std::string::npos);
 }
 
-// A child that was forked while its parent edited has a copy of the locked descriptor.
+// A child forked during the parent's edit has a copy of the locked descriptor.
 TEST_F(EditTest, a_forked_child_does_not_keep_the_lock) {
   make({});
   pid_t child = 0;
@@ -402,7 +402,7 @@ TEST_F(EditTest, says_that_a_file_is_read_only) {
   EXPECT_EQ(message, formatted("'{}': Permission denied", path));
 }
 
-// A save that comes while an edit copies the data into a new file.
+// A save during the time in which an edit copies the data into a new file.
 TEST_F(EditTest, does_not_undo_a_save) {
   const std::string data(std::size_t{64} << 20, 'o');
   const std::array<std::uint64_t, 1> shape{data.size()};
@@ -413,13 +413,13 @@ TEST_F(EditTest, does_not_undo_a_save) {
     writer.finish();
   }
   std::thread edit([&] { set("note", "n"); });
-  usleep(10'000);  // whenever it comes, the save is what stays; now is most likely while the edit copies
+  usleep(10'000);  // the save must win at any time; now, the edit is most likely copying
   make({});
   edit.join();
   expect_tensors();
 }
 
-// The kernel opens such a path as the file behind it, but a save writes into the descriptor.
+// The kernel opens the file that such a path refers to, but a save writes to the descriptor.
 TEST_F(EditTest, an_open_descriptor_is_refused) {
   WriteOptions roomy;
   roomy.header_reserve = 200;
@@ -432,7 +432,7 @@ TEST_F(EditTest, an_open_descriptor_is_refused) {
        {formatted("/dev/fd/{}", file.get()), formatted("/proc/self/fd/{}", file.get()),
         formatted("/proc/thread-self/fd/{}", file.get()), link, formatted("/proc/{}/fd/{}", getpid(), file.get()),
         formatted("/dev/../dev/fd/{}", file.get())}) {
-    // Only Linux's part of the library knows every link that leads to an open file.
+    // Only the Linux sources recognize every link to an open file.
     const bool other = name.starts_with("/dev/..") || name.starts_with(formatted("/proc/{}", getpid()));
     if (other && !io::has_linux_io()) continue;
     for (const std::string& value : {std::string("short"), std::string(100'000, 'n')}) {
@@ -468,7 +468,7 @@ TEST_F(EditTest, an_open_descriptor_is_refused) {
 
 // ---- readers ---------------------------------------------------------------------------------------------------------
 
-// An opening that meets half of an edit waits for the other half.
+// An open that sees half of an edit waits for the other half.
 TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;
@@ -492,7 +492,7 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
         problem = error.message;
       }
     });
-    usleep(20'000);  // so that it fails where nobody waits
+    usleep(20'000);  // so it fails if no process waits
     ASSERT_EQ(pwrite(editor, whole.data(), whole.size(), 0), static_cast<ssize_t>(whole.size()));
     lock.reset();
     reader.join();
@@ -501,10 +501,10 @@ TEST_F(EditTest, an_opening_never_sees_half_of_an_edit) {
   close(editor);
 }
 
-// Opens the file of `editor` without a descriptor to spare for a lock, while `edit` is called before each read.
+// Opens the file of `editor` with no free descriptor for a lock, and calls `edit` before each read.
 CheckpointPtr open_without_locks(int editor, std::function<void(std::size_t number)> edit) {
   std::unique_ptr<io::Source> source = io::file_source_of_descriptor(editor, 0, 0);
-  // UBSan looks at a type for the first time through a descriptor, of which there will be none.
+  // UBSan needs a descriptor for its first check of a type, and none will be free.
   Checkpoint::open(io::file_source_of_descriptor(editor, 0, 0), {});
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
@@ -527,8 +527,8 @@ CheckpointPtr open_without_locks(int editor, std::function<void(std::size_t numb
   return file;
 }
 
-// Without a lock, as on a filesystem that has none or without a descriptor to spare, two readings must agree. Each of
-// the first readings meets another part of one edit.
+// Without a lock (no support, or no free descriptor), two reads must agree. Each of the first reads sees another part
+// of one edit.
 TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
   constexpr std::size_t kSteps = 9;
   const std::string new_note(3000, 'b');
@@ -558,7 +558,7 @@ TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) 
   }
 }
 
-// Whoever waited for the lock of a file that lost its name meanwhile has the lock of nothing.
+// A process that waited for the lock of a file that was renamed over in the meantime holds a useless lock.
 TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   make({});
@@ -577,14 +577,14 @@ TEST_F(EditTest, the_lock_of_a_name_is_that_of_the_file_that_has_it_then) {
     seen.l_whence = SEEK_SET;
     locked = lock.held() && fcntl(after.get(), F_OFD_GETLK, &seen) == 0 && seen.l_type != F_UNLCK;
   });
-  usleep(20'000);  // so that it opens the file that loses its name
+  usleep(20'000);  // so it opens the file that is about to be replaced
   fs::rename(other, path);
   first.reset();
   waiting.join();
   EXPECT_TRUE(locked);
 }
 
-// Of two saves that shared the lock of the old file, the second would rename over an edit's file without its lock.
+// If two saves shared the lock of the old file, the second would rename over an edit's file without its lock.
 TEST_F(EditTest, a_save_has_the_lock_of_its_target_alone) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   make({});
@@ -593,7 +593,7 @@ TEST_F(EditTest, a_save_has_the_lock_of_its_target_alone) {
   ASSERT_TRUE(lock->held());
   std::atomic<bool> given_up = false;
   std::thread holder([&] {
-    usleep(200'000);  // a save without the lock alone is over by then
+    usleep(200'000);  // a save without an exclusive lock would be finished by then
     given_up = true;
     lock.reset();
   });
@@ -603,7 +603,7 @@ TEST_F(EditTest, a_save_has_the_lock_of_its_target_alone) {
   expect_tensors(4);
 }
 
-// The kernel writes up to the limit: a part of the new header over the old one.
+// The kernel would write up to the limit, and overwrite only a part of the old header.
 TEST_F(EditTest, a_limit_of_size_inside_the_header_changes_nothing) {
   make({}, 3, std::string(30, 'a'));
   const std::string before = contents(path);
@@ -628,7 +628,7 @@ TEST_F(EditTest, a_limit_of_size_inside_the_header_changes_nothing) {
 
 // ---- kills -----------------------------------------------------------------------------------------------------------
 
-// The header is one of the two whatever moment the kill comes; 400 moments.
+// The header is the old or the new one whenever the process is killed; 400 moments.
 TEST_F(EditTest, killed_at_any_moment_leaves_a_whole_header) {
   if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
   WriteOptions options;

@@ -1,8 +1,8 @@
-// Whatever fails, and whenever the process dies: the target is the old file or the new one, complete.
+// Whichever call fails, and whenever the process dies, the target is the complete old or the complete new file.
 //
-// Every scenario is first run to learn its system calls, then once for each call and each thing that can happen to
-// it. After a reported failure nothing may be left beside the target; after a kill, the next writer must succeed and
-// leave nothing either.
+// Each scenario first runs to record its system calls, and then once for each call and each fault. After a reported
+// failure, no other file may remain next to the target. After a kill, the next writer must succeed and leave no other
+// file either.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -46,7 +46,7 @@ std::string pattern(std::size_t n, unsigned seed) {
   return bytes;
 }
 
-// Tensors by pointer, in pieces and copied from another file.
+// Tensors given by pointer, put in pieces, and copied from another file.
 void write_file(const fs::path& path, unsigned seed, const WriteOptions& options, const fs::path& other = {}) {
   const std::string big = pattern(3 << 16, seed);
   const std::string small = pattern(100, seed + 1);
@@ -74,7 +74,7 @@ struct Scenario {
   bool synced;
   std::function<void(const fs::path& folder)> prepare;
   std::function<void(const fs::path& folder)> run;
-  Plan kernel{};  // what the kernel lacks
+  Plan kernel{};  // the feature that the kernel lacks
 };
 
 constexpr const char* kTarget = "model.safetensors";
@@ -173,7 +173,7 @@ const std::map<std::string, std::vector<int>> kErrors{
     {"flock", {ENOLCK, EOPNOTSUPP}},
 };
 
-// These may never end in success when they fail; the others have another way, or do not matter.
+// If these fail, the save must fail. Other calls have a fallback or do not matter.
 bool must_be_reported(const std::string& call, int error) {
   if (error == EINTR) return false;
   const bool of_disk = error == EIO || error == ENOSPC || error == EDQUOT;
@@ -195,7 +195,7 @@ int child(const Scenario& scenario, const fs::path& folder, const Plan& plan,
       scenario.run(folder);
     } catch (const st::Error& error) {
       const auto says = [&](const char* words) { return error.message.find(words) != std::string::npos; };
-      code = says("in its place") || says("new header is written") ? kNewInPlace : kReported;
+      code = says("and in place") || says("new header was written") ? kNewInPlace : kReported;
     }
     faults::disarm();
     for (const std::string& call : faults::calls()) {
@@ -276,7 +276,7 @@ class Trial {
       ASSERT_NE(action, Action::cut_short);
       ASSERT_TRUE(now == old_);
     }
-    // A temporary file that could not be removed, because removing it is what failed, may stay.
+    // A temporary file may remain if removing it is the call that failed.
     if (calls_[at] == "unlinkat") return;
     ASSERT_EQ(beside, now == old_ ? names_before_ : names_after_);
   }
@@ -329,7 +329,7 @@ TEST_P(Faults, leave_the_old_file_or_the_new_one) {
   }
 }
 
-// The bytes are on the disk before their name is, and the name before the save returns.
+// The bytes are synced before the rename, and the rename before the save returns.
 TEST_P(Faults, a_synced_save_syncs_its_bytes_before_the_name_and_its_folder_after) {
   const Scenario scenario = scenarios()[GetParam()];
   const Trial trial(scenario);
@@ -345,13 +345,13 @@ TEST_P(Faults, a_synced_save_syncs_its_bytes_before_the_name_and_its_folder_afte
   EXPECT_NE(std::find(last, calls.end(), "fsync folder"), calls.end());
 }
 
-// Network filesystems tell of a full disk only there. What is closed after the rename comes too late to be an error.
+// Network filesystems report a full disk only at close. After the rename, a close is too late to report an error.
 TEST_P(Faults, an_error_of_closing_what_was_written_is_reported) {
   Trial trial(scenarios()[GetParam()]);
   const std::vector<std::string> calls = trial.calls();
   const auto written = std::find_if(calls.rbegin(), calls.rend(), brings_bytes).base();
   const auto named = std::find_if(written, calls.end(), gives_a_name);
-  bool reported = false;  // at one of them: what was only copied from may be closed without care
+  bool reported = false;  // at one of them: a file that was only read may be closed without a check
   for (auto closed = written; (closed = std::find(closed, named, "close written")) != named; ++closed) {
     const auto at = static_cast<std::size_t>(closed - calls.begin());
     reported |= trial.run_with(at, Action::fail, EIO) != kDone;
@@ -360,13 +360,13 @@ TEST_P(Faults, an_error_of_closing_what_was_written_is_reported) {
   EXPECT_TRUE(reported);
 }
 
-// Space is asked for before it is needed, except where the kernel may share it; and the kernel copies where it can.
+// Space is allocated in advance, unless the kernel may share blocks; and the kernel copies if it can.
 TEST_P(Faults, space_is_asked_for_and_copies_are_left_to_the_kernel) {
   if (!st::io::has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   const Scenario scenario = scenarios()[GetParam()];
   const Trial trial(scenario);
   const auto& calls = trial.calls();
-  const bool saved_over = scenario.kernel.no_links;  // space was asked for, and then the kernel copies all of it
+  const bool saved_over = scenario.kernel.no_links;  // space was allocated, and then the kernel copies everything
   const bool copies = scenario.name.starts_with("copying") || scenario.name.starts_with("edit by new file");
   const auto space = std::find(calls.begin(), calls.end(), "fallocate");
   const auto written = std::find(calls.begin(), calls.end(), "pwrite");

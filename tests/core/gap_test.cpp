@@ -1,4 +1,4 @@
-// What nobody wants between the runs of a slice: read along where that is sooner than another request, and only there.
+// Gaps between the runs of a slice are also read (and dropped) only if that is faster than another request.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kRows = 200;
 constexpr std::uint64_t kColumns = 64;
 
-// U8 [kRows, stride] of zeros, which counts how much of it is read.
+// U8 [kRows, stride] of zeros. Counts the bytes read from it.
 struct Counted {
   std::string front;
   std::atomic<std::uint64_t> bytes{0};
@@ -46,7 +46,7 @@ struct Case {
 
 constexpr std::uint64_t kKiB = 1024;
 
-// One reader waits for each request alone; many share the wait, until the disk answers no faster.
+// A single reader waits for each request in turn; many readers wait concurrently, until the disk is saturated.
 constexpr Case kCases[] = {
     {8 * kKiB, 1, 0, true},       {8 * kKiB, 16, 0, true},   {64 * kKiB, 1, 0, true},
     {64 * kKiB, 16, 0, false},    {32 * kKiB, 16, 0, false}, {32 * kKiB, 2, 0, true},

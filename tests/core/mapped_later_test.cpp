@@ -1,4 +1,4 @@
-// The descriptor of a file that is mapped when its data is first looked at. Only POSIX systems have such files.
+// The descriptor of a file that is mapped at the first access to its data. Only POSIX systems map so late.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 

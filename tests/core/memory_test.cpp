@@ -1,4 +1,4 @@
-// The pool of memory, from which several threads take theirs at the same time, and what it gives back when.
+// The memory pool: concurrent allocation from several threads, and when memory is freed.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/memory.hpp"
 
@@ -12,7 +12,7 @@
 namespace st::core {
 namespace {
 
-// While it is asked for the pool's first block, another thread asks the pool for memory.
+// While this resource allocates the pool's first block, another thread allocates from the pool.
 class BusyMemory final : public std::pmr::memory_resource {
  public:
   void ask_meanwhile(Pool& pool) {

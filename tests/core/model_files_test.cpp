@@ -1,4 +1,4 @@
-// Which files of a directory are its model.
+// Finding the files of a model in a directory.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model_files.hpp"
 
@@ -29,11 +29,11 @@ TEST_F(ModelFilesTest, FoldersSayWhatIsMissing) {
   fs::remove(folder / "model-00001-of-00002.safetensors");
   EXPECT_NE(message_of(folder).find("shard 1 of 2 of 'model' is missing"), std::string::npos);
   fs::remove(folder / "model-00002-of-00002.safetensors");
-  EXPECT_NE(message_of(folder).find("holds no safetensors file"), std::string::npos);
+  EXPECT_NE(message_of(folder).find("contains no safetensors file"), std::string::npos);
   put("one.safetensors", model(entry("a", 0), 4, 'z'));
   EXPECT_EQ(open(folder)->count_tensors(), 1U);
   put("two.safetensors", model(entry("b", 0), 4, 'z'));
-  EXPECT_NE(message_of(folder).find("holds several models, 'one.safetensors' and 'two.safetensors'"),
+  EXPECT_NE(message_of(folder).find("contains several models, 'one.safetensors' and 'two.safetensors'"),
             std::string::npos);
   put("model.safetensors", model(entry("c", 0), 4, 'z'));
   EXPECT_NE(open(folder)->tensor("c"), nullptr);
@@ -46,7 +46,7 @@ TEST_F(ModelFilesTest, NumberedShardsOfSeveralModelsAreNotMixed) {
     put(other, model(entry("d", 0), 4, 'z'));
     const Error error = error_of(folder);
     EXPECT_EQ(error.status, Status::open);
-    EXPECT_NE(error.message.find("holds shards of several models"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("contains shards of several models"), std::string::npos) << error.message;
     fs::remove(folder / other);
   }
 }
@@ -150,7 +150,7 @@ TEST_F(ModelFilesTest, ADirectoryStandsForTheFirstOfTheList) {
        nullptr,
        "several models, 'adapter_model.safetensors' and 'm-00001-of-00002.safetensors'"},
       {{"pytorch_model.bin.index.json", "vae.safetensors"}, "vae.safetensors"},
-      {{"pytorch_model.bin.index.json", "index.json"}, nullptr, "holds no safetensors file"},
+      {{"pytorch_model.bin.index.json", "index.json"}, nullptr, "contains no safetensors file"},
       {{"vae.safetensors.bak", "vae.safetensors"}, "vae.safetensors"},
       {{"m-1-of-1.safetensors"}, "m-1-of-1.safetensors"},
       {{"consolidated.safetensors", "model-1-of-1.safetensors"}, "model-1-of-1.safetensors"},
@@ -165,11 +165,11 @@ TEST_F(ModelFilesTest, ADirectoryStandsForTheFirstOfTheList) {
       {{"consolidated.safetensors", "my-model-1-of-1.safetensors"}, nullptr, "several models"},
       {{"m-1-of-1.safetensors", "n-1-of-1.safetensors"},
        nullptr,
-       "'m-1-of-1.safetensors' and 'n-1-of-1.safetensors': write an index for one, or move one to another folder"},
+       "'m-1-of-1.safetensors' and 'n-1-of-1.safetensors': write an index for one, or move one elsewhere"},
       {{"._vae.safetensors", "vae.safetensors"}, "vae.safetensors"},
       {{"._m-1-of-1.safetensors", "m-1-of-1.safetensors"}, "m-1-of-1.safetensors"},
       {{"._a.safetensors.index.json", "a.safetensors.index.json", "shard.safetensors"}, "shard.safetensors"},
-      {{"._vae.safetensors"}, nullptr, "holds no safetensors file"},
+      {{"._vae.safetensors"}, nullptr, "contains no safetensors file"},
   };
   for (std::size_t i = 0; i < std::size(cases); ++i) {
     SCOPED_TRACE(i);

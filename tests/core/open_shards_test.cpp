@@ -170,7 +170,7 @@ TEST_F(OpenShards, AnEntryOfTheIndexThatFitsNoTensorIsTold) {
     entries = backwards ? Entries(all.rbegin(), all.rend()) : all;
     entries.push_back(entries[30]);
     put_index(entries);
-    expect_error(Status::duplicate, "'" + entries[30].first + "' is given twice, for shard 'part-001.safetensors'");
+    expect_error(Status::duplicate, "'" + entries[30].first + "' is listed twice for shard 'part-001.safetensors'");
     entries.back() = {"layer.9.9.weight", 2};
     put_index(entries);
     expect_error(Status::shard, "'layer.9.9.weight' is not in its shard 'part-002.safetensors'");
@@ -187,10 +187,12 @@ TEST_F(OpenShards, TensorsThatTheIndexForgetsAreCounted) {
   put_index(entries);
   const CheckpointPtr file = open();
   ASSERT_EQ(file->warnings().size(), 2U);
-  EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'layer.0.1.weight'"),
-            std::string::npos);
-  EXPECT_NE(file->warnings()[1].find("holds 2 tensors that the index does not list, the first is 'layer.3.7.weight'"),
-            std::string::npos);
+  EXPECT_NE(
+      file->warnings()[0].find("contains 1 tensors that the index does not list; the first is 'layer.0.1.weight'"),
+      std::string::npos);
+  EXPECT_NE(
+      file->warnings()[1].find("contains 2 tensors that the index does not list; the first is 'layer.3.7.weight'"),
+      std::string::npos);
   OpenOptions strict;
   strict.header.rules = format::Rules::strict;
   EXPECT_EQ(error_of(strict).message, file->warnings()[0]);
@@ -221,7 +223,7 @@ TEST_F(OpenShards, ANameGivenTwiceIsToldBeforeAFaultOfTheOffsets) {
   put(shard_name(1),
       bytes_of("{" + entry_of("b", 4, 8) + "," + entry_of("a", 0, 4) + "," + entry_of("b", 2, 6) + "}", 8));
   put_index({{"layer.0.0.weight", 0}, {"a", 1}});
-  expect_error(Status::duplicate, "tensor 'b' is given twice");
+  expect_error(Status::duplicate, "tensor 'b' occurs twice");
   EXPECT_EQ(error_of().offset, 8 + 1 + entry_of("b", 4, 8).size() + 1 + entry_of("a", 0, 4).size() + 1);
 }
 
@@ -245,7 +247,7 @@ TEST_F(OpenShards, TheLastOfANameCountsByTheRulesOfTheReference) {
   EXPECT_EQ(file->tensor("layer.7.0.weight")->bytes(), 4U);
   EXPECT_EQ(file->tensor("layer.8.0.weight")->bytes(), 4U);
   EXPECT_EQ(file->tensor("layer.39.499.weight"), file->tensor_at(file->count_tensors() - 1));
-  expect_error(Status::duplicate, "'layer.7.0.weight' is given twice");
+  expect_error(Status::duplicate, "'layer.7.0.weight' occurs twice");
 }
 
 TEST_F(OpenShards, OfNamesInTwoShardsTheFirstToComeAgainIsTold) {
@@ -262,7 +264,7 @@ TEST_F(OpenShards, OfNamesInTwoShardsTheFirstToComeAgainIsTold) {
     EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
     EXPECT_EQ(error.message, formatted("tensor 'layer.20.1.weight' is in two shards, '{}' and '{}'",
                                        (folder / shard_name(20)).string(), (folder / shard_name(29)).string()));
-    std::reverse(entries.begin(), entries.end());  // so that each tensor is looked up
+    std::reverse(entries.begin(), entries.end());  // so each tensor is looked up
   }
 }
 
@@ -280,12 +282,12 @@ TEST_F(OpenShards, OfSeveralFaultsTheFirstIsTold) {
   expect_error(Status::shard, "tensor 'absent' is not in its shard 'part-015.safetensors'");
   model[30][1] = model[30][0];
   put(shard_name(30), shard_bytes(model[30]));
-  expect_error(Status::duplicate, "part-030.safetensors': tensor 'layer.30.0.weight' is given twice");
+  expect_error(Status::duplicate, "part-030.safetensors': tensor 'layer.30.0.weight' occurs twice");
   model[25][1] = model[25][0];
   put(shard_name(25), shard_bytes(model[25]));
-  expect_error(Status::duplicate, "part-025.safetensors': tensor 'layer.25.0.weight' is given twice");
+  expect_error(Status::duplicate, "part-025.safetensors': tensor 'layer.25.0.weight' occurs twice");
   put(shard_name(35), "no model");
-  expect_error(Status::duplicate, "part-025.safetensors': tensor 'layer.25.0.weight' is given twice");
+  expect_error(Status::duplicate, "part-025.safetensors': tensor 'layer.25.0.weight' occurs twice");
   put(shard_name(24), bytes_of("{]", 0));
   expect_error(Status::json, "part-024.safetensors': ");
   fs::remove(folder / shard_name(23));
@@ -315,7 +317,8 @@ Allocator counting(Counted& counted) {
   return {&counted, add, take};
 }
 
-// A byte of text and four of numbers for each byte of such a header: not the numbers twice when it is read again.
+// Each byte of such a header takes one byte of text and four of numbers. A second parse must not allocate the numbers
+// again.
 TEST_F(OpenShards, ALongHeaderThatIsReadAgainTakesNoMoreMemory) {
 #if defined(_LIBCPP_VERSION)
   constexpr std::size_t kTimes = 14;  // the next block of an arena is twice as large as the last one
@@ -340,7 +343,7 @@ TEST_F(OpenShards, ALongHeaderThatIsReadAgainTakesNoMoreMemory) {
   }
 }
 
-// ---- what an index may say ------------------------------------------------------------------------------------------
+// ---- valid and invalid indexes --------------------------------------------------------------------------------------
 
 class OpenModel : public ShardsTest {};
 
@@ -378,7 +381,7 @@ TEST_F(OpenModel, ListsTensorsThatTheIndexForgot) {
   const CheckpointPtr file = open(index());
   EXPECT_EQ(file->count_tensors(), 3U);
   ASSERT_EQ(file->warnings().size(), 1U);
-  EXPECT_NE(file->warnings()[0].find("holds 1 tensors that the index does not list, the first is 'b'"),
+  EXPECT_NE(file->warnings()[0].find("contains 1 tensors that the index does not list; the first is 'b'"),
             std::string::npos);
   OpenOptions strict;
   strict.header.rules = format::Rules::strict;
@@ -387,10 +390,10 @@ TEST_F(OpenModel, ListsTensorsThatTheIndexForgot) {
 
 const BadIndex kBad[] = {
     {"absolute", mapping("/etc/passwd"), Status::shard, "is absolute"},
-    {"parent", mapping("../outside.safetensors"), Status::shard, "leaves the folder"},
-    {"parent inside", mapping("a/../../b"), Status::shard, "leaves the folder"},
-    {"parent at the end", mapping("sub/.."), Status::shard, "leaves the folder"},
-    {"only parent", mapping(".."), Status::shard, "leaves the folder"},
+    {"parent", mapping("../outside.safetensors"), Status::shard, "leaves the directory"},
+    {"parent inside", mapping("a/../../b"), Status::shard, "leaves the directory"},
+    {"parent at the end", mapping("sub/.."), Status::shard, "leaves the directory"},
+    {"only parent", mapping(".."), Status::shard, "leaves the directory"},
     {"drive letter", mapping("C:model.safetensors"), Status::shard, "drive letter"},
     {"drive and slash", mapping("c:/model.safetensors"), Status::shard, "drive letter"},
     {"backslash", mapping("..\\\\model.safetensors"), Status::shard, "backslash"},
@@ -403,14 +406,13 @@ const BadIndex kBad[] = {
      "tensor 'a' is not in its shard"},
     {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard,
      "is in two shards"},
-    {"folder as shard", mapping("sub"), Status::open, "is a folder"},
+    {"folder as shard", mapping("sub"), Status::open, "is a directory"},
     {"broken shard", mapping("broken.safetensors"), Status::json, "broken.safetensors': "},
     {"pickle as shard", mapping("model.bin"), Status::format, "zip archive"},
     {"weight_map absent", "{}", Status::schema, "has no weight_map"},
     {"weight_map a list", R"({"weight_map":[]})", Status::schema, "weight_map is not an object"},
-    {"weight_map twice", R"({"weight_map":{},"weight_map":{}})", Status::duplicate, "weight_map is given twice"},
-    {"metadata twice", R"({"metadata":{},"metadata":{},"weight_map":{}})", Status::duplicate,
-     "metadata is given twice"},
+    {"weight_map twice", R"({"weight_map":{},"weight_map":{}})", Status::duplicate, "weight_map occurs twice"},
+    {"metadata twice", R"({"metadata":{},"metadata":{},"weight_map":{}})", Status::duplicate, "metadata occurs twice"},
     {"metadata a list", R"({"metadata":[],"weight_map":{}})", Status::schema, "metadata is not an object"},
     {"file a number", R"({"weight_map":{"a":1}})", Status::schema, "no file name for tensor 'a'"},
     {"file null", R"({"weight_map":{"a":null}})", Status::schema, "no file name for tensor 'a'"},
@@ -418,11 +420,11 @@ const BadIndex kBad[] = {
     {"empty", "", Status::json, "index: "},
     {"one shard in two spellings",
      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":".//model-00001-of-00002.safetensors"}})",
-     Status::shard, "'model-00001-of-00002.safetensors' and './/model-00001-of-00002.safetensors' are one file"},
+     Status::shard, "'model-00001-of-00002.safetensors' and './/model-00001-of-00002.safetensors' are the same file"},
     {"two spellings that are not the shortest", R"({"weight_map":{"a":"sub//x/./y","b":"./sub/x/y/"}})", Status::shard,
-     "shards './sub/x/y/' and 'sub//x/./y' are one file"},
+     "shards './sub/x/y/' and 'sub//x/./y' are the same file"},
     {"the folder in two spellings", R"({"weight_map":{"a":".","b":"./"}})", Status::shard,
-     "shards '.' and './' are one file"},
+     "shards '.' and './' are the same file"},
     {"no tensor", R"({"weight_map":{}})", Status::schema, "weight_map lists no tensor"},
     {"no tensor, and metadata", R"({"metadata":{"a":"b"},"weight_map":{}})", Status::schema,
      "weight_map lists no tensor"},
@@ -432,7 +434,7 @@ const BadIndex kBad[] = {
     {"deep", "{\"x\":" + std::string(200, '[') + std::string(200, ']') + ",\"weight_map\":{}}", Status::json, "deeper"},
     {"tensor twice",
      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00001-of-00002.safetensors"}})",
-     Status::duplicate, "tensor 'a' is given twice"},
+     Status::duplicate, "tensor 'a' occurs twice"},
 };
 
 TEST_F(OpenModel, BadIndexesAreRefused) {
@@ -465,7 +467,7 @@ TEST_F(OpenModel, NoByteOfAnIndexIsTrusted) {
 }
 
 const BadIndex kHostile[] = {
-    {"parent in escapes", mapping("\\u002e\\u002e/outside.safetensors"), Status::shard, "leaves the folder"},
+    {"parent in escapes", mapping("\\u002e\\u002e/outside.safetensors"), Status::shard, "leaves the directory"},
     {"absolute in escapes", mapping("\\u002fetc/passwd"), Status::shard, "is absolute"},
     {"half a surrogate", mapping("\\ud800"), Status::json, "surrogate"},
     {"a raw line feed", mapping("\n"), Status::json, "index: "},
@@ -520,7 +522,7 @@ TEST_F(OpenModel, AMetadataKeyThatTheIndexGivesTwiceHasOneValue) {
     options.header.rules = rules;
     const Error error = error_of(index(), options);
     EXPECT_EQ(error.status, Status::duplicate);
-    EXPECT_EQ(error.message, "index: metadata key 'a' is given twice");
+    EXPECT_EQ(error.message, "index: metadata key 'a' occurs twice");
     EXPECT_EQ(error.offset, front.size() + 2);
   }
   OpenOptions reference;
@@ -549,7 +551,7 @@ TEST_F(OpenModel, AnEmptyMapIsMetadataAndNoneIsNot) {
   EXPECT_TRUE(open(folder)->has_metadata());
 }
 
-// Of an index and its shards together: a pair anywhere is metadata.
+// For an index and its shards together: one pair anywhere counts as metadata.
 TEST_F(OpenModel, HasMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   const std::string tensors = R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
   const auto file_of = [](const std::string& header) {
@@ -571,7 +573,7 @@ TEST_F(OpenModel, HasMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   }
 }
 
-// Names are refused before a file is opened.
+// Invalid names are rejected before any file is opened.
 TEST_F(OpenModel, AThousandSpellingsOfOneShardOpenNoFile) {
   std::string map;
   for (std::size_t i = 0; i < 1000; ++i) {
@@ -580,7 +582,7 @@ TEST_F(OpenModel, AThousandSpellingsOfOneShardOpenNoFile) {
   put("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   const Error error = error_of(index());  // and not that it is missing
   EXPECT_EQ(error.status, Status::shard);
-  EXPECT_TRUE(error.message.ends_with(" are one file")) << error.message;
+  EXPECT_TRUE(error.message.ends_with(" are the same file")) << error.message;
 }
 
 // The headers of a whole batch are summed before memory is allocated for them, so the message does not depend on threads.
@@ -601,8 +603,9 @@ TEST_F(OpenModel, TheHeadersOfAllShardsAreBounded) {
     EXPECT_EQ(error.status, Status::header_size);
     EXPECT_EQ(
         error.message,
-        formatted("'model.safetensors.index.json': the headers of the first 2 shards have {} bytes, the limit is {}",
-                  sum, sum - 1));
+        formatted(
+            "'model.safetensors.index.json': the headers of the first 2 shards have {} bytes, above the limit of {}",
+            sum, sum - 1));
   }
   const Report report = check(index().c_str(), options);
   ASSERT_EQ(report.size(), 1U);
@@ -611,7 +614,7 @@ TEST_F(OpenModel, TheHeadersOfAllShardsAreBounded) {
   EXPECT_EQ(report[0].fault.message, error_of(index(), options).message);
   fs::remove(index());
   EXPECT_EQ(error_of(folder, options).message,
-            formatted("{}: the headers of the first 2 shards have {} bytes, the limit is {}",
+            formatted("{}: the headers of the first 2 shards have {} bytes, above the limit of {}",
                       in_quotes(folder.string()), sum, sum - 1));
 }
 
@@ -634,7 +637,7 @@ TEST_F(OpenModel, TheIndexOfOneShardCounts) {
   EXPECT_EQ(error_of(folder / "one/m.safetensors.index.json").status, Status::shard);
 }
 
-// There are more shards than the index has room for at first, and each occurs again later in the list.
+// More shards than the index has room for initially, and each occurs again later in the list.
 TEST_F(OpenModel, AShardIsKnownAgainHoweverManyCameBetween) {
   constexpr std::size_t kMany = 150;
   std::string map;
@@ -666,7 +669,7 @@ TEST_F(OpenModel, OfManyShardsTheFirstMissingOneIsTold) {
   CheckpointPtr file = open(index());
   ASSERT_EQ(file->count_shards(), kMany);
   for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(shard_of(*file->tensor(formatted("t{}", i))).number, i);
-  file.reset();  // on Windows a name may stay until nobody has the file open
+  file.reset();  // on Windows a name may persist until the file's last handle is closed
   for (const char* const name : {"part-0599.safetensors", "part-0300.safetensors", "part-0299.safetensors"}) {
     fs::remove(folder / name);
     const std::string message = error_of(index()).message;

@@ -1,4 +1,4 @@
-// Plans inside the library: what the engine does when the system refuses, and what it says when it fails.
+// Plans inside the library: the engine's fallbacks when system calls fail, and its error messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.hpp"
 
@@ -42,7 +42,7 @@ std::atomic<std::int64_t> fake_step{0};
 
 }  // namespace
 
-// Stands before the C library's, which the C++ library calls.
+// Replaces the C library's function, which the C++ library calls.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) ST_NOTHROW {
   if (fake_now == 0 || clock != CLOCK_MONOTONIC) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   const std::int64_t now = fake_now.fetch_add(fake_step);
@@ -111,7 +111,8 @@ std::string temporary_folder() {
   return folder != nullptr ? folder : "/tmp";
 }
 
-// All tensors whole, columns of two of them, and rows of more than a MiB, each in memory that is guarded on both sides.
+// All tensors whole, columns of two of them, and rows of more than a MiB, each in memory with guard pages on both
+// sides.
 class Wishes {
  public:
   explicit Wishes(const Checkpoint& file) : plan_(file) {
@@ -221,7 +222,7 @@ void expect_all_cases(const CheckpointFile& checkpoint) {
 
 TEST(Plan, BringsTheSameBytesEveryWay) { expect_all_cases(CheckpointFile(temporary_folder())); }
 
-// A filesystem in memory: nothing to go around of, and on older kernels no direct reads at all.
+// A filesystem in memory: there is no cache to bypass, and older kernels have no direct reads there.
 TEST(Plan, WorksOnTmpfs) {
   struct stat status {};
   if (stat("/dev/shm", &status) != 0 || access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
@@ -229,8 +230,8 @@ TEST(Plan, WorksOnTmpfs) {
 }
 
 #if defined(__linux__)
-// From here on, this thread and those it starts are refused direct reads, io_uring and questions to the page cache, as
-// in a strict container or on an old kernel.
+// From now on, direct reads, io_uring and page cache queries fail in this thread and the threads that it starts, as in
+// a strict container or on an old kernel.
 bool refuse_the_newer_calls() {
   constexpr std::uint32_t kFlags = offsetof(seccomp_data, args[2]);
   sock_filter rules[] = {
@@ -308,7 +309,7 @@ TEST(Plan, ReadsAFileInsideAFile) {
   unlink(archive.c_str());
 }
 
-// What another program saved over the path since is not what was opened: the mapping still holds it.
+// Another program has since saved another file to the path. The mapping still holds the opened file.
 TEST(Plan, ReadsTheFileThatWasOpenedAfterAnotherTookItsPath) {
   const CheckpointFile checkpoint(temporary_folder());
   const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), {});
@@ -352,7 +353,7 @@ TEST(Plan, NamesTensorFileAndOffsetOfTheFirstError) {
   }
 }
 
-// Cancels at its fifth read, and counts those that begin afterwards.
+// Cancels at its fifth read, and counts later reads.
 struct CancelledSource {
   std::string bytes;
   const Plan* plan = nullptr;
@@ -414,7 +415,7 @@ TEST(Plan, AfterACancelNoReaderBeginsMoreThanOnePiece) {
   }
 }
 
-// One of two readers works within a read of the other, and fails there.
+// One of two readers runs during a read of the other, and fails.
 struct FailingInside {
   std::string bytes;
   bool armed = false;
@@ -505,7 +506,7 @@ std::int32_t note(void* ctx, std::uint64_t done, std::uint64_t total) {
   return 0;
 }
 
-// The steady clock moves only when it is asked.
+// The steady clock advances only when it is queried.
 class FakeClock {
  public:
   explicit FakeClock(std::chrono::nanoseconds step) {
@@ -556,7 +557,7 @@ void counting_pool(void* ctx, std::size_t n, void (*fn)(void*, std::size_t), voi
   serial_pool(nullptr, n, fn, arg);
 }
 
-// Those that wait for a disk may be more than the machine has processors, and none has too little to do.
+// Threads that wait for a disk may outnumber the processors, but each must have enough work.
 TEST(Plan, HasAsManyReadersAsThereIsWorkFor) {
   const CheckpointFile checkpoint(temporary_folder());
   std::ifstream stream(checkpoint.path(), std::ios::binary);
@@ -650,7 +651,7 @@ struct Listener {
   std::atomic<std::size_t> elsewhere{0};
 };
 
-// Where the caller's thread is the slowest, any other would have more to tell.
+// If the caller's thread is the slowest, other threads would have more progress to report.
 struct SlowForTheCaller {
   std::string bytes;
   std::thread::id caller = std::this_thread::get_id();
@@ -689,7 +690,7 @@ TEST(Plan, TellsTheCallersThreadOnly) {
   EXPECT_EQ(listener.elsewhere.load(), 0U);
 }
 
-// A file of two small tensors, whose second cannot be read.
+// A file of two small tensors; the second cannot be read.
 std::int32_t read_half(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
   const auto& bytes = *static_cast<std::string*>(ctx);
   if (offset + n > bytes.size()) return 5;
@@ -726,7 +727,7 @@ TEST(Plan, NamesTheTensorOfAPieceOfSeveral) {
   }
 }
 
-// The last byte of one is just before the first of the next: at the same place they are in other files.
+// Each destination ends just before the next begins, but their bytes come from different files.
 TEST(Plan, ReadsShardsWhoseOffsetsContinueEachFromItsFile) {
   constexpr std::size_t kShards = 5;
   constexpr std::size_t kBytes = 1000;
@@ -792,7 +793,7 @@ TEST(Plan, ACancelIsHeardBetweenTheRunsOfAPiece) {
   EXPECT_LE(source.reads, 2U);
 }
 
-// What lies before the slice is as far from its end as what it holds: only the latter is in the cache.
+// The bytes before the slice are as long as the slice, but only the slice is in the cache.
 TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
   constexpr std::uint64_t kRow = 4096;
   constexpr std::uint64_t kRows = 4096;

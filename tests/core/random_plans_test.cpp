@@ -1,7 +1,7 @@
-// Random plans while the system fails: the bytes are those of a naive copy, or the error is the one that was injected.
+// Random plans while the system fails: the bytes equal a naive copy, or the error is the injected one.
 //
-// Case N is made from seed N, so that it is the same each time. After a failure the same plan, without faults, must
-// bring every byte; and neither a descriptor nor a mapping is left.
+// Case N uses seed N, so it is the same each time. After a failure, the same plan without faults must read every byte.
+// No descriptor or mapping may leak.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ constexpr std::size_t kShards = 3;
 constexpr std::uint64_t kSeeds = 500;
 constexpr std::size_t kGuard = 64;
 constexpr std::size_t kPage = 4096;
-constexpr std::int32_t kRefused = 77;  // what the callback returns
+constexpr std::int32_t kRefused = 77;  // the result of the callback
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -71,7 +71,7 @@ struct Model {
     return folder / formatted("m-{:05}-of-{:05}.safetensors", shard + 1, kShards);
   }
 
-  // Out of the page cache, where the system does it.
+  // Drops the file from the page cache, if the system supports it.
   void evict() const {
     for (std::size_t i = 0; i < kShards; ++i) {
       const int file = ::open(path(i).c_str(), O_RDONLY | O_CLOEXEC);
@@ -85,7 +85,7 @@ struct Model {
   std::string files[kShards];
 
  private:
-  // Every shape is in each shard, but the longest only in the last.
+  // Each shard has every shape, except that only the last has the longest.
   void add_shard(std::size_t number) {
     std::string header = "{";
     std::size_t at = 0;
@@ -175,7 +175,7 @@ void cut(Wish& wish, Dice& dice) {
   }
 }
 
-// Every other one as far in a page as the tensor in its file, so that a disk may write to it.
+// Every other destination has the same offset in its page as the tensor in its file, so direct reads can fill it.
 void place(Wish& wish, Dice& dice) {
   wish.got.assign(wish.bytes.size() + 2 * kGuard + kPage, '\xEE');
   wish.at = kGuard + dice.below(8);
@@ -212,10 +212,10 @@ std::vector<Wish> random_wishes(std::optional<std::size_t> shard, Dice& dice) {
 struct Fault {
   const char* call;
   int error;
-  bool told;  // else there is another way to the bytes, or the call is made again
+  bool told;  // otherwise there is a fallback, or the call is repeated
 };
 
-// A refused open is told only where nothing else leads to the bytes, which a mapping and a kept descriptor do.
+// A failed open is an error only if there is neither a mapping nor a kept descriptor to read the bytes from.
 constexpr Fault kFaults[] = {
     {"read", EINTR, false},
     {"read", EIO, true},
@@ -231,7 +231,7 @@ constexpr Fault kFaults[] = {
     {"callback", 0, true},
 };
 
-// Whose reads can be made to fail.
+// A source whose reads can be made to fail.
 struct Caller {
   const std::string* bytes = nullptr;
   std::atomic<std::size_t> left{SIZE_MAX};  // so many succeed
@@ -249,7 +249,7 @@ struct Caller {
   }
 };
 
-// As where other parts of the program have all of them: then bytes come through what is open already.
+// As if other parts of the program had used up all descriptors: bytes then come through open ones.
 class NoMoreDescriptors {
  public:
   NoMoreDescriptors() {
@@ -364,7 +364,7 @@ std::size_t one_case(std::uint64_t seed) {
   if (by_callbacks) reached = caller.refused;
   caller.left = SIZE_MAX;
   expect_bytes(plan, wishes, !error);
-  // A read of the source itself may have the mapping to fall back on.
+  // A read by the source itself may fall back to the mapping.
   const bool must_be_told = std::string(fault.call) != "pread" && fault.told;
   const std::size_t first = by_callbacks ? 0 : faults.first;
   EXPECT_TRUE(error || !must_be_told || reached <= first);

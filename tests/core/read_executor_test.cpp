@@ -1,4 +1,4 @@
-// Carrying out a batch: every byte at its place and nothing beside it, with one read, whatever the addresses are.
+// Reading a batch: one read puts every byte in its place and touches no other memory, whatever the alignment.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/read_executor.hpp"
 
@@ -50,7 +50,7 @@ class ReadExecutorTest : public testing::Test {
     return result;
   }
 
-  // The ranges' bytes arrive with so many reads, and with them nothing else.
+  // The ranges arrive with this number of reads, and no other bytes are written.
   void expect_ranges(io::SourceReader& file, io::ReadPath read_path, const std::vector<ReadRequest>& ranges,
                      std::size_t reads) {
     std::fill_n(place.get(), kRoom, std::byte{0xEE});
@@ -63,7 +63,7 @@ class ReadExecutorTest : public testing::Test {
     executor.execute(batch);
     read_faults::disarm();
     if (io::has_linux_io()) {
-      EXPECT_EQ(read_faults::calls(), reads);  // elsewhere each range and each gap is one
+      EXPECT_EQ(read_faults::calls(), reads);  // otherwise each range and each gap is one
     }
     for (const ReadRequest& range : ranges) {
       ASSERT_EQ(came.at(range.entry), range.bytes);
@@ -101,7 +101,7 @@ TEST_F(ReadExecutorTest, one_range_from_anywhere_to_anywhere_is_one_read) {
         }
       }
     }
-    EXPECT_EQ(file->path_for(0, kSize), read_path);  // the disk has refused nothing
+    EXPECT_EQ(file->path_for(0, kSize), read_path);  // the disk has rejected nothing
   }
 }
 
@@ -129,7 +129,7 @@ TEST_F(ReadExecutorTest, ranges_close_together_are_one_read) {
   }
 }
 
-// The disk refuses this memory, or direct reads altogether: the same bytes come through the cache.
+// The disk rejects this memory, or all direct reads: the same bytes come through the cache.
 TEST_F(ReadExecutorTest, a_refused_direct_read_is_one_through_the_cache) {
   for (const int error : {EFAULT, ENOMEM, EINVAL}) {
     const auto file = source->open_reader(io::Cache::around);

@@ -1,7 +1,7 @@
-// Whatever fails while a model is opened and read: the bytes are right or the error names what the system said, and
-// neither a descriptor nor a mapping is left.
+// Whichever call fails while a model is opened and read: the bytes are right, or the error has the system's message; no
+// descriptor or mapping leaks.
 //
-// Every scenario is first run to count its system calls of each kind, then once for each call and each error.
+// Each scenario first runs to count its system calls of each kind, and then once for each call and each error.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ const std::map<std::string, std::vector<int>> kErrors{
     {"readdir", {EIO, EBADF, ENOENT, EOVERFLOW}},
 };
 
-// All tensors by themselves, then all by one plan.
+// Reads each tensor alone, and then all with one plan.
 bool reads_right(const Scenario& scenario, const Model& model) {
   OpenOptions options;
   options.io = scenario.mode;
@@ -176,7 +176,7 @@ TEST_P(ReadFaults, AreToldOrSurvived) {
     for (std::size_t at = 0; at < calls; at += step) {
       for (const int os_error : errors) {
         for (const std::size_t times : {std::size_t{1}, SIZE_MAX}) {
-          if (os_error == EINTR && times != 1) continue;  // a call that is interrupted for ever may wait for ever
+          if (os_error == EINTR && times != 1) continue;  // a call that is interrupted forever may block forever
           SCOPED_TRACE(formatted("{} {} of {}: {}, {}", call, at, calls, strerror(os_error),
                                  times == 1 ? "once" : "from then on"));
           const std::optional<Error> error = outcome({call, at, times, os_error});
@@ -198,7 +198,7 @@ TEST_P(ReadFaults, ShortReadsAreContinued) {
   }
 }
 
-// What must be told, since nothing else can give the bytes.
+// These errors must be reported, because there is no fallback.
 TEST_P(ReadFaults, OfTheFirstCallAreNotSwallowed) {
   for (const std::string call : {"open", "stat", "fstat", "read"}) {
     const auto error = outcome({call, 0, SIZE_MAX, EIO});
@@ -251,7 +251,7 @@ void in_turn(void*, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
   for (std::size_t i = 0; i < n; ++i) fn(arg, i);
 }
 
-// All are asked for what is cached of them before the first is read.
+// The cache state of all files is queried before the first read.
 TEST(ReadFaultsOfPlans, OneShardAfterAnotherHasADescriptor) {
   constexpr std::size_t kShards = 70;
   const Model model(kShards, true);
@@ -276,7 +276,7 @@ TEST(ReadFaultsOfPlans, OneShardAfterAnotherHasADescriptor) {
 
 // ---- another file under the name of one that is at rest ----------------------------------------------------------------
 
-// Filesystems give the number of a removed file to the next one; then all but the times and the size is the same.
+// Filesystems give the number of a removed file to the next one; then only times and size differ.
 TEST(ShardsAtRest, AreNeverReadFromAFileThatGotTheirInode) {
   const Model model(70, true);
   OpenOptions options;
@@ -302,7 +302,7 @@ TEST(ShardsAtRest, AreNeverReadFromAFileThatGotTheirInode) {
   }
 }
 
-// A file that cannot be mapped does not keep its inode, so that times and size must tell.
+// Without a mapping, the inode number may be reused, so times and size must be compared.
 TEST(ShardsAtRest, WithoutAMappingAreToldByTheirTimes) {
   const Model model(70, true);
   OpenOptions options;
@@ -314,13 +314,13 @@ TEST(ShardsAtRest, WithoutAMappingAreToldByTheirTimes) {
   std::string got(kBytes, '?');
   read(*file->tensor("t69"), got.data());
   ASSERT_TRUE(shard_bytes(69).ends_with(got));
-  // Written over in place it has the inode and the size of what was opened, as a file would that got the inode.
+  // A file overwritten in place has the same inode and size, like a new file that reuses the inode.
   std::ofstream(shard, std::ios::binary) << shard_bytes(68);
   fs::last_write_time(shard, fs::last_write_time(shard) - std::chrono::hours(1));
   EXPECT_THROW(read(*file->tensor("t69"), got.data()), Error);
 }
 
-// What changes times but not the file, which the mapping holds: a link beside it, another mode, another name.
+// These change times but not the mapped file: a new hard link, another mode, another name.
 TEST(ShardsAtRest, AreReadAfterTheirTimesChanged) {
   const Model model(70, true);
   OpenOptions options;

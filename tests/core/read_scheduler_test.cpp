@@ -1,4 +1,5 @@
-// How a plan's bytes are cut: every byte once, in order, in batches of the size that the path and the caller ask for.
+// How a plan is cut into batches: every byte once, in order, in batches of the size that the path or the caller
+// requires.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/read_scheduler.hpp"
 
@@ -25,7 +26,7 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
 
-std::byte place;  // where all bytes would go, if any were read
+std::byte place;  // the destination of all bytes, if any were read
 
 std::int32_t no_bytes(void*, std::uint64_t, void*, std::size_t) { return 0; }
 
@@ -63,7 +64,7 @@ std::vector<ReadBatch> batches_of(const std::vector<ReadRequest>& requests, cons
   return batches_of(queue);
 }
 
-// A sparse file, which takes no room on the disk.
+// A sparse file, which takes no space on the disk.
 class SparseFile {
  public:
   explicit SparseFile(std::uint64_t size) {
@@ -151,7 +152,7 @@ TEST(ReadScheduler, AreHalvedDownToALimitWhenTheyTakeTooLong) {
   }
 }
 
-// One batch holds what lies close together in one file, up to 400 ranges.
+// One batch has ranges that are close together in one file, up to 400.
 TEST(ReadScheduler, HoldNeighboursUpToAGap) {
   const SourcePtr slow = std::make_unique<JoiningSource>();
   const SourcePtr apart = callbacks(UINT64_MAX);
@@ -184,7 +185,7 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
     EXPECT_EQ(batches[2].reader, readers[1].get());
     EXPECT_EQ(batches[2].ranges.at(0).entry, 3U);
   }
-  // A gap that would be a request of its own is not read.
+  // A gap as expensive as a separate request is not read.
   for (const io::Source* const source : {apart.get(), quick.get()}) {
     const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr}, {0, 101, 100, &place, 1, nullptr}};
     EXPECT_EQ(batches_of(requests, readers_of({source}), {1, 0, 77}).size(), 2U);
@@ -197,7 +198,7 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
 }
 
-// The same byte requested twice is never in one batch twice: the ranges of one do not overlap.
+// A byte requested twice is never in one batch twice, because the ranges of a batch do not overlap.
 TEST(ReadScheduler, ThatOverlapAreCutApart) {
   const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
   const Readers readers = readers_of({quick.get()});
@@ -210,7 +211,7 @@ TEST(ReadScheduler, ThatOverlapAreCutApart) {
   EXPECT_EQ(batches[2].ranges.size(), 2U);
 }
 
-// U8 [rows, columns] in a table of its own, cut to some columns.
+// A slice of some columns of a tensor U8 [rows, columns], which has a table of its own.
 struct Matrix {
   Matrix(std::uint64_t rows, std::uint64_t columns) : shape{rows, columns, 0} {
     tensor.dims = shape.data();
@@ -228,7 +229,7 @@ struct Matrix {
   format::Tensor tensor;
 };
 
-// Each run is cut into batches of its own, and the next run begins where the last has ended.
+// Each run is cut into separate batches, and the next run begins where the last one ended.
 TEST(ReadScheduler, OfLongRunsAreEveryByteOfEachRunOnce) {
   constexpr std::uint64_t kRows = 3;
   constexpr std::uint64_t kColumns = 5 * kMiB;
@@ -275,7 +276,7 @@ TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
       ASSERT_EQ(batch.request, requests.data());
       ASSERT_EQ(batch.first_run, first);
       ASSERT_GT(batch.runs, 0U);
-      // A mebibyte of the file, or requested bytes that are worth a batch.
+      // A mebibyte of the file, or enough requested bytes for a batch.
       const std::uint64_t left = 10'000 - first;
       ASSERT_GE(batch.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
       ASSERT_LE(batch.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
@@ -286,7 +287,7 @@ TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
   }
 }
 
-// No descriptor of a file that is done with stays open.
+// No descriptor of a finished file stays open.
 TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   const SparseFile first(1000);
   const SparseFile second(1000);
@@ -312,7 +313,7 @@ TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   EXPECT_FALSE(queue.next(batch));
 }
 
-// Another thread has begun the next file meanwhile.
+// In the meantime, another thread has begun the next file.
 TEST(ReadScheduler, ABatchKeepsTheDescriptorForDirectReads) {
   const SparseFile files[] = {SparseFile(2 * kMiB), SparseFile(kMiB)};
   const std::unique_ptr<std::byte, void (*)(void*)> bytes(static_cast<std::byte*>(std::aligned_alloc(65536, kMiB)),
@@ -346,7 +347,7 @@ TEST(ReadScheduler, ABatchKeepsTheDescriptorForDirectReads) {
   EXPECT_TRUE(reads_directly(quick));
 }
 
-// What is wanted is in the cache, and nothing else of its file.
+// Only the requested bytes of the file are in the cache.
 TEST(ReadScheduler, TheSystemIsAskedOnlyAboutWhatIsWantedOfAFile) {
   const SparseFile whole(16 * kMiB);
   const SparseFile begun(16 * kMiB);

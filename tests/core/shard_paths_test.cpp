@@ -20,21 +20,22 @@ class ShardPathsTest : public ShardsTest {};
 TEST_F(ShardPathsTest, ThatAnIndexMayNotNameAreRefused) {
   const BadIndex cases[] = {
       {"one shard under two names", mapping("./model-00001-of-00002.safetensors"), Status::shard,
-       "'model-00001-of-00002.safetensors' and './model-00001-of-00002.safetensors' are one file"},
+       "'model-00001-of-00002.safetensors' and './model-00001-of-00002.safetensors' are the same file"},
       {"a name of 70000 bytes", mapping(std::string(70000, 'a')), Status::open, "shard 'aaaa"},
       {"a name of 70000 folders", mapping(std::string(140000, '/').insert(0, "a")), Status::open, "shard 'a///"},
       {"a terminal's escapes in a name", mapping("\\u001b[2J\\n"), Status::shard, R"('\x1b[2J\x0a' is missing)"},
-      {"the folder", mapping("."), Status::open, "is a folder"},
-      {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the folder"},
+      {"the folder", mapping("."), Status::open, "is a directory"},
+      {"link out of the folder", mapping("link.safetensors"), Status::shard, "is a link that leaves the directory"},
       {"link to a folder of a longer name", mapping("beside.safetensors"), Status::shard,
-       "is a link that leaves the folder"},
-      {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard, "is a link that leaves the folder"},
+       "is a link that leaves the directory"},
+      {"folder link out", mapping("elsewhere/outside.safetensors"), Status::shard,
+       "is a link that leaves the directory"},
       {"FIFO as shard", mapping("pipe.safetensors"), Status::open, "is a named pipe"},
   };
   put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
   fs::create_symlink("../outside.safetensors", folder / "link.safetensors");
   fs::create_directory_symlink("..", folder / "elsewhere");
-  fs::create_directory(root / "model-of-another");  // begins with the folder's name, and is not in it
+  fs::create_directory(root / "model-of-another");  // begins with the directory's name, but is not in it
   fs::copy_file(root / "outside.safetensors", root / "model-of-another" / "outside.safetensors");
   fs::create_symlink("../model-of-another/outside.safetensors", folder / "beside.safetensors");
   ASSERT_EQ(mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
@@ -62,7 +63,7 @@ TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {
   for (const bool hard : {false, true}) {
     hard ? fs::create_hard_link(first, other) : fs::create_symlink(first.filename(), other);
     const std::string expected =
-        formatted("shards {} and {} are one file", in_quotes(first.string()), in_quotes(other.string()));
+        formatted("shards {} and {} are the same file", in_quotes(first.string()), in_quotes(other.string()));
     for (const unsigned threads : {1U, 4U}) {
       OpenOptions options;
       options.threads = threads;
@@ -183,7 +184,7 @@ TEST_F(ShardPathsTest, LinksToNeighboursWithALikeNameLeaveTheFolder) {
       fs::create_symlink(target, linking / shard);
       const Error error = error_of(linking);
       EXPECT_EQ(error.status, Status::shard) << target << ": " << error.message;
-      EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+      EXPECT_NE(error.message.find("is a link that leaves the directory"), std::string::npos) << error.message;
     }
   }
 }
@@ -204,7 +205,7 @@ TEST_F(ShardPathsTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
   ASSERT_EQ(symlinkat((folder / shard).c_str(), deep.back(), shard), 0);
   const Error error = error_of(here / "m.safetensors.index.json");
   EXPECT_EQ(error.status, Status::shard) << error.message;
-  EXPECT_NE(error.message.find("is a link that leaves the folder"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("is a link that leaves the directory"), std::string::npos) << error.message;
   unlinkat(deep.back(), shard, 0);
   unlinkat(deep.back(), "m.safetensors.index.json", 0);
   for (; deep.size() > 1; deep.pop_back()) {

@@ -1,5 +1,5 @@
-// Models whose bytes are kept elsewhere than in files: a Source and a Folder as somebody else would write them, through
-// opening, views, plans and copies.
+// Models that are not stored in files: third-party implementations of Source and Directory, with opening, views, plans
+// and copies.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@
 namespace st::core {
 namespace {
 
-// What a server of objects would count.
+// Counts the requests, as an object store would.
 struct Requests {
   std::atomic<int> single{0};
   std::atomic<int> batches{0};
@@ -99,7 +99,7 @@ std::string counted(std::size_t size) {
   return bytes;
 }
 
-// A matrix of 1000 rows of 100 bytes, and 50 bytes far behind it.
+// A matrix of 1000 rows of 100 bytes, and 50 bytes far after it.
 std::string sample() {
   return format::file_front(R"({"m":{"dtype":"U8","shape":[1000,100],"data_offsets":[0,100000]},)"
                             R"("gap":{"dtype":"U8","shape":[100000],"data_offsets":[100000,200000]},)"
@@ -116,7 +116,7 @@ Error error_of(const std::function<void()>& body) {
   return {};
 }
 
-// Also where byte 0 of the source is not the first byte of its aligned blocks.
+// Even if byte 0 of the source is not at the start of an aligned block.
 TEST(Sources, BytesFromElsewhereGoThroughAPlan) {
   const std::string bytes = sample();
   for (const std::uint64_t origin : {0U, 4097U}) {
@@ -149,7 +149,7 @@ TEST(Sources, BytesFromElsewhereGoThroughAPlan) {
   }
 }
 
-// A source whose requests are dear gets fewer of them, and hands over more bytes.
+// A source with expensive requests gets fewer of them, and reads more bytes.
 TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
   const std::string bytes = sample();
   const struct {
@@ -278,7 +278,7 @@ TEST(Folders, AShardThatIsNotThereIsMissing) {
       << error.message;
 }
 
-// Where a thread is started, it opens the shard while the index is read.
+// If a thread is started, it opens the shard while the index is read.
 TEST(Folders, AnIndexOfOneShardStartsNoThread) {
   class WatchedFolder final : public io::Directory {
    public:
@@ -309,10 +309,10 @@ TEST(Folders, OneWithoutAModelIsNamed) {
   Requests requests;
   const Error error = error_of(
       [&] { Checkpoint::open(std::make_unique<RemoteFolder>(std::map<std::string, std::string>{}, requests), {}); });
-  EXPECT_EQ(error.message, "folder 'store://bucket/model' holds no safetensors file");
+  EXPECT_EQ(error.message, "directory 'store://bucket/model' contains no safetensors file");
 }
 
-// A source that implements as little as may be, somewhere in a larger file, whose bytes fail from `bad` on.
+// A minimal source, part of a larger file; reads fail from `bad` on.
 class PlainSource final : public io::Source {
  public:
   PlainSource(const std::string& bytes, Requests& requests)
@@ -335,7 +335,7 @@ class PlainSource final : public io::Source {
   Requests& requests_;
 };
 
-// Somebody edits it in place: from the second read on, its header is of another length.
+// Simulates an edit in place: from the second read on, the header has another length.
 class EditedSource final : public io::Source {
  public:
   EditedSource(std::string before, std::string after)
@@ -423,7 +423,7 @@ class FailingReader final : public io::SourceReader {
   int& asked_;
 };
 
-// Each of the threads would otherwise go on to the end.
+// Otherwise each thread would continue to the end.
 TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
   struct Source final : io::Source {
     explicit Source(const std::string& text) : io::Source(text.size()), bytes(text) {}
@@ -444,7 +444,7 @@ TEST(Sources, StopTheRunWhenTheyDoNotKnowThePath) {
   std::vector<std::byte> memory(kBytes);
   Plan plan(*file);
   plan.add(*file->tensor("t"), nullptr, nullptr, nullptr, memory.data(), kBytes);
-  // The failing thread's first error ends the loop of the others: as many batches as threads are on their way.
+  // The first error ends the loop of all threads: at most one batch per thread is in flight.
   ReadOptions options;
   options.threads = 1;
   EXPECT_THROW(plan.run(options), std::bad_alloc);

@@ -1,4 +1,4 @@
-// Reports of the bytes that are written: one thread at a time, and never fewer than before.
+// Reports of the bytes written: one thread at a time, and never a smaller number than before.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/write_progress.hpp"
 

@@ -1,4 +1,4 @@
-// The writer: what it writes is read back the same, what it refuses leaves no trace, and it counts every byte.
+// The writer: files read back unchanged, rejected calls have no effect, and every byte is counted.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/writer.hpp"
 
@@ -43,7 +43,7 @@ class WriterTest : public testing::Test {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
   }
 
-  // A file that is not finished has no name where the system has nameless files.
+  // An unfinished file has no name if the system supports O_TMPFILE.
   static std::size_t in_the_making() { return io::has_linux_io() ? 0 : 1; }
 
   // In memory if possible: ten thousand renames take a minute on a disk.
@@ -191,7 +191,7 @@ void expect_same(const Checkpoint& file, const RandomTable& table) {
   }
 }
 
-// From the file just read: names, metadata and order as they are there, bytes copied through.
+// Copies the file just read: the same names, metadata, order and bytes.
 void write_again(const Checkpoint& file, const std::string& path, const WriteOptions& options) {
   Writer writer;
   if (file.has_metadata()) writer.keep_empty_metadata();
@@ -212,7 +212,7 @@ TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
     open.io = i % 2 == 0 ? io::Mode::map : io::Mode::read;
     const CheckpointPtr file = Checkpoint::open(path().c_str(), open);
     ASSERT_NO_FATAL_FAILURE(expect_same(*file, table)) << i;
-    // Tensors without bytes have no place of their own in the data, so that reading orders them by name.
+    // Empty tensors take no space in the data, so readers order them by name.
     const bool ordered =
         options.keep_order && std::any_of(table.tensors.begin(), table.tensors.end(),
                                           [](const RandomTensor& tensor) { return tensor.data.empty(); });
@@ -222,19 +222,19 @@ TEST_F(WriterTest, random_tables_come_back_and_are_written_again_identically) {
   }
 }
 
-// ---- what is refused -----------------------------------------------------------------------------------------------
+// ---- rejected calls ------------------------------------------------------------------------------------------------
 
 TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   const std::array<std::uint64_t, 1> four{4};
   Writer writer;
   writer.add("a", Dtype::F32, four, nullptr);
-  EXPECT_FAILS(Status::duplicate, "tensor 'a' is given twice", writer.add("a", Dtype::U8, four, nullptr));
+  EXPECT_FAILS(Status::duplicate, "tensor 'a' occurs twice", writer.add("a", Dtype::U8, four, nullptr));
   EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes",
                writer.add("b\xFF", Dtype::U8, four, nullptr));
-  EXPECT_FAILS(Status::state, "put comes before begin", writer.put(0, 0, "", 0));
-  EXPECT_FAILS(Status::state, "finish comes before begin", writer.finish());
+  EXPECT_FAILS(Status::state, "put was called before begin", writer.put(0, 0, "", 0));
+  EXPECT_FAILS(Status::state, "finish was called before begin", writer.finish());
   writer.add("__metadata__", Dtype::U8, four, nullptr);
-  EXPECT_FAILS(Status::argument, "a tensor cannot be called '__metadata__'", writer.begin(path().c_str(), {}));
+  EXPECT_FAILS(Status::argument, "a tensor cannot be named '__metadata__'", writer.begin(path().c_str(), {}));
   EXPECT_EQ(count(), 0U);
 }
 
@@ -271,7 +271,7 @@ TEST_F(WriterTest, of_a_metadata_key_the_last_value_counts) {
   EXPECT_EQ(read, "=last of ;a=last of a;b=last of b;");
 }
 
-// Each call in each state: what is not its turn is refused with the call's name, and changes nothing.
+// Each call in each state. A call in the wrong state is rejected with its name, and changes nothing.
 TEST_F(WriterTest, every_call_has_its_turn) {
   const std::array<std::uint64_t, 1> one{1};
   struct Call {
@@ -345,7 +345,7 @@ TEST_F(WriterTest, can_begin_elsewhere_after_a_path_that_cannot_be_opened) {
 
 // ---- every byte once -----------------------------------------------------------------------------------------------
 
-// A stream takes its bytes front to back: given and copied tensors when it is their turn, put ones in between.
+// A stream is written in order: given and copied tensors at their positions, puts in between.
 TEST_F(WriterTest, a_stream_is_the_file_that_would_have_been_written) {
   const std::uint64_t shape[] = {100};
   const std::string text(100, 't');
@@ -381,7 +381,7 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
   const std::size_t b = writer.add("b", Dtype::U8, ten, nullptr);
   writer.begin(path().c_str(), {});
-  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put, nor all bytes of 1 other tensors",
+  EXPECT_FAILS(Status::state, "tensor 'a': 10 of its 10 bytes were never put; other incomplete tensors: 1",
                writer.finish());
   writer.put(a, 2, "23", 2);
   writer.put(a, 6, "6789", 4);
@@ -414,13 +414,13 @@ TEST_F(WriterTest, refuses_ranges_outside_the_tensor) {
   Writer writer;
   const std::size_t a = writer.add("a", Dtype::U8, ten, nullptr);
   writer.begin(path().c_str(), {});
-  EXPECT_FAILS(Status::range, "tensor 'a': 2 bytes at 9 do not lie inside its 10 bytes", writer.put(a, 9, "ab", 2));
+  EXPECT_FAILS(Status::range, "tensor 'a': 2 bytes at 9 exceed its 10 bytes", writer.put(a, 9, "ab", 2));
   EXPECT_EQ(error_of([&] { writer.put(a, UINT64_MAX, "ab", 2); }).status, Status::range);
   EXPECT_EQ(error_of([&] { writer.put(a, 1, "ab", SIZE_MAX); }).status, Status::range);
   EXPECT_EQ(error_of([&] { writer.put(7, 0, "ab", 2); }).status, Status::range);
   writer.put(a, 0, "0123456789", 10);
   writer.finish();
-  EXPECT_FAILS(Status::state, "finish comes after finish", writer.finish());
+  EXPECT_FAILS(Status::state, "finish was called after finish", writer.finish());
 }
 
 TEST_F(WriterTest, many_threads_put_at_once) {
@@ -497,7 +497,7 @@ struct Piece {
   std::size_t n = 0;
 };
 
-// Of any size up to `most`, in no order.
+// Pieces of any size up to `most`, in random order.
 std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size_t most, std::mt19937_64& random) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < data.size(); ++i) {
@@ -508,7 +508,7 @@ std::vector<Piece> random_pieces(const std::vector<std::string>& data, std::size
   return pieces;
 }
 
-// By pointer where `given`.
+// By pointer if `given`.
 void add_all(Writer& writer, const std::vector<std::string>& data, bool given) {
   for (std::size_t i = 0; i < data.size(); ++i) {
     const std::array<std::uint64_t, 1> shape{data[i].size()};
@@ -538,7 +538,7 @@ TEST_F(WriterTest, small_tensors_in_no_order_are_few_writes) {
   EXPECT_TRUE(contents(path()) == contents(path("y")));
 }
 
-// More than is kept at once, and pieces that are too large to be kept.
+// More than the buffer holds, and pieces that are too large for it.
 TEST_F(WriterTest, random_pieces_from_many_threads_are_the_file_that_is_written_whole) {
   constexpr std::size_t kThreads = 8;
   std::mt19937_64 random(2);
@@ -648,7 +648,7 @@ TEST_F(WriterTest, saving_over_the_file_that_is_open_is_safe) {
   }
 }
 
-// The first save takes the path from the open file, whose bytes then live on in its mapping alone.
+// The first save replaces the open file, whose bytes then exist only in its mapping.
 TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
   const std::array<std::uint64_t, 1> shape{100'000};
   const std::string data(100'000, 'd');
@@ -731,7 +731,7 @@ TEST_F(WriterTest, a_long_piece_that_cannot_be_written_fails_its_own_put) {
 
 struct FailingSource {
   std::string bytes;
-  Writer* writer = nullptr;  // of which another thread meanwhile puts a byte twice
+  Writer* writer = nullptr;  // while another thread puts one of its bytes twice
 
   static std::int32_t read_at(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
     const auto& self = *static_cast<FailingSource*>(ctx);
@@ -766,7 +766,7 @@ TEST_F(WriterTest, of_two_failures_the_first_counts) {
   EXPECT_FAILS(Status::state, "tensor 'put': bytes 0..1 were put twice", writer.finish());
 }
 
-// Each tensor has bytes of its own, so that none can stand in another's place.
+// Each tensor has different bytes, so a mix-up is noticed.
 TEST_F(WriterTest, a_fifo_takes_tensors_from_threads_in_their_order) {
   constexpr std::size_t kBytes = 150'000;
   const std::array<std::uint64_t, 1> shape{kBytes};
@@ -870,7 +870,7 @@ TEST_F(WriterTest, a_put_to_a_stream_waits_for_the_one_before) {
   EXPECT_TRUE(contents(path("stream")).ends_with(first + second.data));
 }
 
-// Also of what was redirected, which has no name to get.
+// Also for redirected output, which is never renamed.
 TEST_F(WriterTest, a_stream_that_cannot_be_synced_or_closed_is_an_error) {
   const std::array<std::uint64_t, 1> shape{1};
   const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

@@ -1,4 +1,4 @@
-// Which bytes of tensors were written.
+// Records of which bytes of tensors were written.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/written_ranges.hpp"
 
@@ -7,7 +7,7 @@
 namespace st::core {
 namespace {
 
-// Where there is no range before, what lies behind the object is not taken for one.
+// If there is no earlier range, the memory after the object must not be taken for one.
 TEST(WrittenRanges, TheFirstRangeHasNoneBeforeIt) {
   struct {
     WrittenRanges ranges;

@@ -1,5 +1,5 @@
-// Nothing costs more than its share: an input of four times the size takes at most four times the work and the memory,
-// and a little more where names are sorted.
+// Costs are linear: an input of four times the size takes at most four times the work and memory, or slightly more if
+// names are sorted.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ constexpr std::size_t kFew = 2000;
 constexpr std::size_t kTimes = 4;
 constexpr double kMost = 1.25 * kTimes;  // log 8000 / log 2000 is 1.18
 
-// Far from sorted, and with a prefix in common as names of tensors have.
+// Far from sorted, and with a common prefix, like real tensor names.
 std::string name_of(std::size_t i) { return formatted("model.layers.{:05}.{}", i * 7919 % 99'991, i); }
 
 std::string with_length(const std::string& header, std::size_t data = 0) {
@@ -49,7 +49,7 @@ std::string file_of_tensors(std::size_t n) {
   return with_length(header + "}", n);
 }
 
-// All at one place, so that only their names order them.
+// All at one offset, so only their names order them.
 std::string file_of_empty_tensors(std::size_t n) {
   std::string header = "{";
   for (std::size_t i = 0; i < n; ++i) {
@@ -66,7 +66,7 @@ std::string file_of_one_shape(std::size_t n) {
   return with_length(R"({"t":{"dtype":"U8","shape":[)" + dims + R"(],"data_offsets":[0,1]}})", 1);
 }
 
-// Of the first `bad` tensors the shape has an element and the data none.
+// The shapes of the first `bad` tensors have an element, but their data is empty.
 std::string bintensors_of_tensors(std::size_t n, std::size_t bad) {
   std::string header("\0\xFC", 2);
   for (std::size_t i = 0; i < 4; ++i) header += static_cast<char>(n >> 8 * i & 0xFF);
@@ -186,7 +186,7 @@ Cost of_putting_tensors(std::size_t n) {
   });
 }
 
-// Not one that is there: the first decides, and no memory is taken for the others.
+// No shard exists. The first one decides the error, and no memory is allocated for the others.
 TEST(Cost, AnIndexOfAbsentShardsTakesLittleMoreThanItsText) {
   constexpr std::size_t kShards = 20'000;
   const std::size_t text = index_of_absent_shards(kShards).size();
@@ -212,7 +212,7 @@ TEST(Cost, RedundantPartsOfShardNamesTakeNoMemory) {
   EXPECT_LT(static_cast<double>(of_spelled_names("", "//x").bytes), 1.1 * usual);
 }
 
-// Nor are those tried of which nothing more would be told.
+// Nor are shards opened whose errors would not be reported.
 TEST(Cost, ACheckOfAbsentShardsTakesLittleMoreThanItsText) {
   const Folder folder;
   const std::string text = index_of_absent_shards(20'000);
@@ -221,7 +221,7 @@ TEST(Cost, ACheckOfAbsentShardsTakesLittleMoreThanItsText) {
   EXPECT_LT(cost.work, 6 * text.size()) << formatted("{} blocks for {} bytes", cost.work, text.size());
 }
 
-// Names that share a place in a table whose seed is 0, or of the same kind at places of their own.
+// Names that collide in a table with seed 0, or similar names that do not.
 std::vector<std::string> hostile_names(std::size_t n, bool collide) {
   std::vector<std::string> names;
   for (std::uint64_t i = 0; names.size() < n; ++i) {
@@ -262,7 +262,8 @@ TEST(Cost, NobodyCanChooseNamesThatCollide) {
   }
 }
 
-// One entry with a long name and more faults than are told, and a thousand entries with long names and two faults each.
+// One entry with a long name and more errors than are reported, and a thousand entries with long names and two errors
+// each.
 TEST(Cost, ACheckOfFaultsTakesAFewTimesTheMemoryOfTheFile) {
   std::string values = "-1";
   for (std::size_t i = 0; i < format::kMostFindings; ++i) values += ",-1";
@@ -329,7 +330,7 @@ const Case kCases[] = {
 
 TEST(Cost, GrowsNoFasterThanTheInput) {
   for (const Case& one : kCases) {
-    one.of(kFew);  // what is made once only
+    one.of(kFew);  // allocations that happen only once
     const Cost few = one.of(kFew);
     const Cost many = one.of(kTimes * kFew);
     const double work = static_cast<double>(many.work) / static_cast<double>(few.work);

@@ -1,8 +1,8 @@
-// What a call costs, counted and not timed, so that the verdict is the same on a busy machine.
+// The cost of a call, counted rather than timed, so the result is the same on a busy machine.
 //
 // Work is the number of basic blocks that run in src/format and src/core, which this program compiles with
-// -fsanitize-coverage=trace-pc, and the number of cache lines that memcpy and its like are called for. Memory is the
-// largest number of bytes that are allocated at once.
+// -fsanitize-coverage=trace-pc, and the number of cache lines that memcpy and similar functions are called for. Memory
+// is the peak number of allocated bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

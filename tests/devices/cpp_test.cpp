@@ -22,7 +22,7 @@ TEST(CppDevices, APlanFillsThem) {
     EXPECT_EQ(plan.add(file.tensor_at(0), device, memory, 30'000), 0U);
     EXPECT_EQ(plan.add(file.get_slice("t1", {{7, 107}}), device, static_cast<char*>(memory) + 30'000, 100), 1U);
 
-    // A progress function takes the place of ctx, but not for the other functions.
+    // A progress function replaces ctx, but not for the other functions.
     std::vector<std::size_t> ready;
     st_read_options options = ST_INIT(st_read_options);
     options.threads = 1;

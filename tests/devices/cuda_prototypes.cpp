@@ -1,4 +1,4 @@
-// The prototypes and numbers that the library has for CUDA's driver are those of cuda.h. Compiled where there is one.
+// Compares the library's prototypes and constants for CUDA's driver with cuda.h. Compiled if cuda.h is installed.
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda.h>
 

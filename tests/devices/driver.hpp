@@ -25,7 +25,7 @@ using DevicePtr = std::unique_ptr<st_device, FreeDevice>;
 
 using OpenDevice = st_status (*)(const st_device_options*, st_device**, st_error*);
 
-// One of the fake drivers. Its functions are those of the library of this path, of which the process has one copy.
+// One of the fake drivers. Its functions come from the library at this path, which the process loads once.
 class Driver {
   std::string name_;
   std::string path_;
@@ -106,7 +106,7 @@ class Driver {
   }
 };
 
-// How a test's name shows which driver it is given.
+// Shows the driver in the names of tests.
 inline void PrintTo(const Driver* driver, std::ostream* out) { *out << driver->name(); }
 
 inline const Driver& cuda() {
@@ -118,7 +118,7 @@ inline const Driver& hip() {
   return only;
 }
 
-// Memory of a device, and what is in it.
+// Memory of a device, and its contents.
 class DeviceMemory {
  public:
   DeviceMemory(const Driver& driver, const st_device* device, std::size_t bytes)

@@ -1,4 +1,4 @@
-// Every call of a driver fails once: the run says so, nothing is left behind, and nothing hangs.
+// Each driver call fails once: the run reports it, nothing leaks, and nothing hangs.
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <set>
@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 2 * kMiB;
-constexpr int kCode = 4242;  // no number of a driver's
+constexpr int kCode = 4242;  // not an error code of any driver
 
-// What happened, by the step at which it ended.
+// The result, by the step at which the run ended.
 struct Outcome {
   st_status opening = ST_OK, allocating = ST_OK, running = ST_OK;
   int os_error = 0;
@@ -49,7 +49,7 @@ class DeviceFailures : public testing::TestWithParam<const Driver*> {
       EXPECT_EQ(st_plan_add_device(plan.get(), device.get(), stream, model.tensor(i), nullptr, nullptr, nullptr, at,
                                    model.size(i), nullptr),
                 ST_OK);
-      at += model.size(i) + (i == 3 ? 0 : 1);  // so that two are one copy
+      at += model.size(i) + (i == 3 ? 0 : 1);  // so two are one copy
     }
     st_read_options options = ST_INIT(st_read_options);
     options.threads = threads;
@@ -77,7 +77,7 @@ class DeviceFailures : public testing::TestWithParam<const Driver*> {
 INSTANTIATE_TEST_SUITE_P(Drivers, DeviceFailures, testing::Values(&cuda(), &hip()),
                          [](const auto& one) { return one.param->name(); });
 
-// Their failure changes nothing: there is another way, or what they give back is given back.
+// Their failure has no effect: there is a fallback, or the resource is released anyway.
 const std::set<std::string> kForgiven = {"cuDeviceGetAttribute",
                                          "cuMemHostRegister_v2",
                                          "cuMemHostUnregister",
@@ -125,7 +125,7 @@ TEST_P(DeviceFailures, EveryCallFailsOnce) {
       driver.expect_clean(when);
     }
     EXPECT_GT(nth, 60) << "calls";
-    // To make the device current is tried twice, which only new staging memory takes for a success.
+    // Making the device current is tried twice. Only the allocation of staging memory then succeeds.
     const bool is_cuda = driver.name() == "CUDA";
     if (threads == 1) {
       EXPECT_EQ(forgiven[is_cuda ? "cuCtxPushCurrent_v2" : "hipGetDevice"],

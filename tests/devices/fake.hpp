@@ -1,7 +1,7 @@
-// What tests ask of the fake drivers beside what drivers have. Both libraries export these functions.
+// The interface between tests and the fake drivers, in addition to the drivers' functions. Both libraries export it.
 //
-// A fake driver behaves as the worst driver that keeps its promises: device memory faults when the processor touches it,
-// a copy is made when somebody waits for it and no earlier, and what a driver may refuse is refused and counted.
+// A fake driver behaves as the worst driver that keeps its promises: device memory faults when the processor touches
+// it, a copy is made only when a thread waits for it, and everything that a driver may reject is rejected and counted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,44 +10,44 @@
 
 extern "C" {
 
-// Back to how the library was loaded: two devices, nothing fails, no fault, late copies. What leaked stays.
+// Restores the initial state: two devices, no failures, no faults, late copies. Leaks remain counted.
 void fake_reset();
-void fake_set_devices(int count);  // -1: none, of which only the count tells and no error
-void fake_set_init(int code);      // what the first call of all returns
+void fake_set_devices(int count);  // -1: no device; only the count shows it, without an error
+void fake_set_init(int code);      // the result of the very first call
 
-// The nth call from now on, counted from 0, returns this code and does nothing, or, if it gives something back, does it.
+// The nth call from now on, counted from 0, returns this code and has no effect, except that a release is still done.
 void fake_fail_call(std::int64_t nth, int code);
-// The nth copy from now on is begun, and fails later. As on a device, everything fails from then on.
+// The nth copy from now on is started, but fails later. As on a real device, everything fails from then on.
 void fake_fail_copy(std::int64_t nth);
-// All calls of this name fail, as long as nothing is reset.
+// All calls of this name fail until a reset.
 void fake_refuse(const char* name, int code);
 std::int64_t fake_calls();       // since the last fake_fail_call() or fake_reset()
-const char* fake_failed_call();  // the name of the one that fake_fail_call() made fail; null: none yet
+const char* fake_failed_call();  // the name of the call that fake_fail_call() made fail; null: none yet
 int fake_failures();             // how many calls were made to fail
 
-// What was done that a driver does not allow, in words, or null.
+// A description of a call that a driver does not allow, or null.
 const char* fake_fault();
-// Streams, events, pinned and device memory and contexts that are not given back.
+// Streams, events, pinned and device memory and contexts that were not released.
 int fake_leaks();
 std::size_t fake_pinned();        // bytes, now
 const void* fake_first_pinned();  // memory, or null
 std::size_t fake_most_pinned();   // bytes, the most since fake_reset()
 std::int64_t fake_copies();       // that were begun since fake_reset()
 std::int64_t fake_in_flight();    // copies
-int fake_last_error();            // (HIP) what the last call of this thread that failed left behind, and stays
+int fake_last_error();            // (HIP) the error of this thread's last failed call, which persists
 int fake_depth();                 // contexts that are current on this thread, or (HIP) the current device
 
 // Device memory, which only the device may touch.
 void fake_read(const void* device, void* to, std::size_t bytes);
-// Work for a stream: it fills device memory, late as copies are.
+// Work for a stream: it fills device memory, as late as copies.
 void fake_fill(void* stream, void* device, int value, std::size_t bytes);
 
-// Copies are made at once, one at a time on each device, at this speed; 0: late, when somebody waits. Without `really`
-// they take their time and copy nothing, as the processor does no work for a copy of a device.
+// Copies are made immediately, one at a time on each device, at this speed; 0: late, when a thread waits. Without
+// `really`, they take the same time but copy nothing, because a real device's copy uses no processor time.
 void fake_pace(double bytes_per_second, int really);
 
-// A driver that breaks its promise: waiting for an event returns before the copies are made. So a slot is written to too
-// early, as by a library that does not wait. fake_drain() makes all copies.
+// A faulty driver: waiting for an event returns before the copies are made. So a slot is overwritten too early, as if
+// the library did not wait. fake_drain() makes all copies.
 void fake_break_waits(int broken);
 void fake_drain();
 

@@ -9,7 +9,7 @@ using namespace fake;
 
 namespace {
 
-// What is current on a thread. A thread that ends with a context of ours has not given it back.
+// The current contexts of a thread. A thread that ends with a context of ours has leaked it.
 struct Stack {
   std::vector<Context*> contexts;
   ~Stack() {

@@ -56,7 +56,7 @@ struct Stream {
   std::deque<Operation> queue;
   std::uint64_t begun = 0;   // operations that were put into the queue
   std::uint64_t done = 0;    // and that were carried out
-  std::uint64_t forced = 0;  // and that somebody waits for
+  std::uint64_t forced = 0;  // and that a thread waits for
   bool ends = false;
   bool failed = false;
   std::thread thread;
@@ -93,12 +93,12 @@ struct Machine {
   std::array<Clock::time_point, kMostDevices> busy_until{};
   std::vector<std::unique_ptr<Context>> contexts;
   const Context* only = nullptr;                                // that may be made current, if it is not null
-  std::array<std::array<Stream*, 2>, kMostDevices> defaults{};  // streams, of which none is given back
-  std::uintptr_t next_memory = 0;  // device memory lies side by side, as that of drivers may
+  std::array<std::array<Stream*, 2>, kMostDevices> defaults{};  // streams, none of them released
+  std::uintptr_t next_memory = 0;                               // allocations are adjacent, as a driver's may be
   std::uintptr_t last_memory = 0;
   std::int64_t copies = 0;
   std::set<Stream*> streams;
-  std::vector<std::unique_ptr<Stream>> ended;  // which others may be told to wait for, as for work that is done
+  std::vector<std::unique_ptr<Stream>> ended;  // other streams may still wait for it, as for finished work
   std::set<Event*> events;
   std::map<std::uintptr_t, std::size_t> pinned;
   std::map<std::uintptr_t, std::size_t> drivers_own;  // of the pinned
@@ -111,7 +111,7 @@ struct Machine {
 };
 
 Machine& machine() {
-  static Machine* const only = new Machine;  // never destroyed: threads of a program that ends may still be in it
+  static Machine* const only = new Machine;  // never destroyed: threads may still use it while the program exits
   return *only;
 }
 
@@ -171,7 +171,7 @@ void carry_out(Lock& lock, Stream& stream, const Operation& one) {
   if (m.bytes_per_second > 0) {
     auto& busy = m.busy_until[static_cast<std::size_t>(stream.device)];
     const std::chrono::duration<double> takes(static_cast<double>(one.bytes) / m.bytes_per_second);
-    // A thread that wakes late makes up for it: a device does not sleep between two copies that wait for it.
+    // A thread that wakes late catches up, because a device does not pause between two pending copies.
     constexpr auto kLate = std::chrono::milliseconds(10);
     const Clock::time_point now = Clock::now();
     until = busy = (now - busy < kLate ? busy : now) + std::chrono::duration_cast<Clock::duration>(takes);
@@ -528,13 +528,13 @@ int free_pinned(void* memory) {
 
 namespace {
 
-// A hint of where it may lie: beside the memory before it, in pages.
+// A hint for its address: next to the previous memory, in pages.
 void* place_for(Machine& m, std::size_t bytes) {
   constexpr auto kReserved = static_cast<std::size_t>(std::min(std::uint64_t{1} << 36, std::uint64_t{SIZE_MAX / 32}));
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t size = (bytes + page - 1) / page * page;
   if (m.next_memory == 0) {
-    // Addresses that are free, where nothing else will look for room soon.
+    // Free addresses that no other allocation will use soon.
     void* const room = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return nullptr;
     munmap(room, kReserved);

@@ -28,9 +28,9 @@ struct Context;
 struct Stream;
 struct Event;
 
-// Called first in every entry point. Returns what the call is to return, or kOk.
+// Called first in every entry point. Returns the code that the call must return, or kOk.
 int enter(const char* name);
-// The same for calls that give something back, which they do in any case.
+// The same for calls that release something, which they do in any case.
 int giving_back(const char* name);
 void fault(const char* what);
 int device_count();
@@ -46,11 +46,11 @@ int retain(int device);
 int release(int device);
 int device_of(const Context* context);
 
-// The current device's stream that needs no making: the legacy one, or (per_thread) the other.
+// The current device's predefined stream: the legacy one or, with per_thread, the per-thread one.
 Stream* default_stream(bool per_thread);
-// A context of the caller: whatever else is made current is a fault.
+// A context of the caller. Making any other context current is a fault.
 void check_context(const Context* context);
-// Flags other than those that the library is known to need are a fault.
+// Flags other than those that the library needs are a fault.
 void expect_flags(unsigned flags, unsigned expected, const char* what);
 
 int new_stream(Stream** out);

@@ -19,7 +19,7 @@ struct Chosen {
 
 thread_local Chosen chosen;
 
-// Of the calls of this thread, until it is asked for.
+// The last error of this thread, until it is queried.
 thread_local int last_error = kOk;
 
 int kept(int code) {
@@ -57,7 +57,7 @@ int hipGetDevice(int* device) {
 }
 
 int hipSetDevice(int device) {
-  // A call that gives the caller's device back does so whatever it returns.
+  // A call that restores the caller's device does so regardless of its result.
   const int code = device == 0 ? giving_back("hipSetDevice") : enter("hipSetDevice");
   if (code != kOk && device != 0) return kept(code);
   if (device < 0 || device >= device_count()) return kept(kInvalidDevice);

@@ -1,4 +1,5 @@
-// The prototypes and numbers that the library has for the HIP runtime are those of its header. Compiled where there is one.
+// Compares the library's prototypes and constants for the HIP runtime with its header. Compiled if the header is
+// installed.
 // SPDX-License-Identifier: Apache-2.0
 #include <hip/hip_runtime_api.h>
 
@@ -7,7 +8,7 @@
 
 namespace st::device {
 
-// For C++ the header has templates of the same names beside some functions. These are the functions.
+// For C++, the header also has templates with the names of some functions. These are the functions.
 using Malloc = hipError_t (*)(void**, std::size_t);
 using HostMalloc = hipError_t (*)(void**, std::size_t, unsigned);
 

@@ -1,4 +1,4 @@
-/* Opens the driver that the system has by its name, also if another library is loaded before: installed DRIVER [LIBRARY]
+/* Opens the system's driver by its name, even if another library is already loaded: installed DRIVER [LIBRARY]
  * SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <safetensors/safetensors.h>

@@ -1,4 +1,4 @@
-/* A library that has a driver's first function and no other: a driver from before what is needed.
+/* A library with only a driver's first function, like a driver that is too old.
  * SPDX-License-Identifier: Apache-2.0 */
 int cuInit(unsigned flags);
 int hipInit(unsigned flags);

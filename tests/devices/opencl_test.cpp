@@ -1,4 +1,4 @@
-// The example docs/examples/opencl.c fills a device that is nothing like CUDA's: on any OpenCL there is, such as PoCL's.
+// The example docs/examples/opencl.c fills a device very unlike CUDA's, with any installed OpenCL, such as PoCL.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
@@ -64,7 +64,7 @@ TEST_F(OpenCl, EveryLayoutArrives) {
     ASSERT_EQ(st_device_alloc(device, model.data_size(), &memory, &err), ST_OK) << err.message;
     const PlanPtr plan = model.plan();
     for (std::size_t i = 0; i < model.count(); ++i) {
-      // Backwards, so that no neighbours make one copy.
+      // Backwards, so adjacent bytes never become one copy.
       auto* const dst = static_cast<std::byte*>(memory) + (model.count() - 1 - i) * layout.bytes;
       ASSERT_EQ(st_plan_add_device(plan.get(), device, queue, model.tensor(i), nullptr, nullptr, nullptr, dst,
                                    layout.bytes, &err),

@@ -1,4 +1,4 @@
-// Opening devices: which driver is found, and what is said when there is none that can be used.
+// Opening devices: which driver is found, and the error if none can be used.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ TEST_P(DeviceOpening, TheOnlyDeviceIsOne) {
   expect_refused(driver.options(1), ST_ERR_RANGE, "of 1");
 }
 
-// A folder where the system looks for libraries, and a process that has not loaded a driver yet.
+// A folder in the library search path, and a process that has not loaded a driver yet.
 class InstalledDriver : public testing::Test {
  protected:
   InstalledDriver() {
@@ -73,7 +73,7 @@ class InstalledDriver : public testing::Test {
     std::filesystem::create_symlink(library, folder_ / name);
   }
 
-  // `loaded`: a library that the process has loaded before it asks for the driver. Returns its exit status.
+  // `loaded`: a library that the process loads before it opens the driver. Returns its exit status.
   int open_in_another_process(const char* driver, const char* loaded) const {
     const char* const emulator = std::getenv("ST_EMULATOR");
     std::vector<std::string> words = {ST_INSTALLED, driver};

@@ -1,6 +1,6 @@
-// Plans that fill devices: every byte at its place, in every layout, with no more staging memory than allowed.
+// Plans that fill devices: every byte arrives, in every layout, within the limit of staging memory.
 //
-// The devices copy as late as they may, so that a slot that is written to too early gives wrong bytes, as one test shows.
+// The devices copy as late as allowed, so a slot that is overwritten too early gives wrong bytes. One test proves this.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 
@@ -102,7 +102,7 @@ TEST_P(DevicePlans, EveryLayoutArrivesOnTwoDevicesAndTheHost) {
   }
 }
 
-// Of two allocations drivers do not fill two by one copy, also if they are neighbours.
+// A driver's copy cannot cross two allocations, even adjacent ones.
 TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
   const std::size_t page = 4096;
   const Model model(std::vector<std::uint64_t>(500, page));
@@ -138,7 +138,7 @@ TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
   }
 }
 
-// Not one byte behind it.
+// No byte after it may change.
 TEST_P(DevicePlans, AnAllocationEndsWithItsLastByte) {
   const std::size_t page = 4096;
   std::vector<std::uint64_t> sizes;
@@ -231,7 +231,7 @@ TEST_P(DevicePlans, AllPlansOfADeviceStayBelowItsStagingMemory) {
   }
 }
 
-// What the other tests rely on: were a slot not waited for, bytes would be wrong.
+// The other tests rely on this: without the wait for a slot, bytes are wrong.
 TEST_P(DevicePlans, ASlotThatIsWrittenToTooEarlyIsNoticed) {
   const Model model({9 * kMiB});
   const DevicePtr device = driver.opened(0, 4 * kMiB);
@@ -306,7 +306,8 @@ TEST_P(DevicePlans, ReadyTellsOfBytesThatTheDeviceHas) {
   for (std::size_t i = 0; i < model.count(); ++i) EXPECT_EQ(context.told[i], 1) << i;
 }
 
-// The work of the caller's stream is done when somebody waits for it: without the order, after the copies.
+// The work of the caller's stream runs when a thread waits for it. Without the ordering, that would be after the
+// copies.
 TEST_P(DevicePlans, CopiesWaitForTheWorkOfAStream) {
   const Model model({50'000, 2'000'000});
   const DevicePtr device = driver.opened();
@@ -383,7 +384,7 @@ TEST_P(DevicePlans, ADeviceLivesAsLongAsItsPlans) {
   st_device_free(other);
 }
 
-// A fork during a copy would leave the device with pages of which the parent gets others as soon as it writes.
+// A fork during a copy would leave the device with the old pages, while the parent gets new ones as soon as it writes.
 TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
   const Model model({100'000});
   const DevicePtr device = driver.opened();

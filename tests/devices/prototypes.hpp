@@ -1,5 +1,5 @@
-// How the prototypes of src/device/calls.def are compared with those of a driver's header: as many parameters, of the same
-// sizes, pointers where there are pointers. Handles are pointers in both, and statuses are enumerations there.
+// Compares the prototypes of src/device/calls.def with a driver's header: the same number of parameters, of the same
+// sizes, and pointers in the same places. Handles are pointers in both, and statuses are enumerations there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

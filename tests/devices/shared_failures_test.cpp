@@ -1,5 +1,5 @@
-// Every call of a driver fails once while a plan fills two devices and the host, with slices and with bytes that several
-// destinations want: what is complete is right, nothing is left behind, and the next run brings everything.
+// Each driver call fails once while a plan fills two devices and the host, with slices and with bytes for several
+// destinations. Complete destinations are right, nothing leaks, and the next run reads everything.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <random>
@@ -42,7 +42,7 @@ class RandomPlan {
     return st_plan_run(plan_.get(), &options, err);
   }
 
-  // Of the destinations that are complete, which may have to be all.
+  // Checks the complete destinations. If required, all must be complete.
   void expect_bytes(bool all, const std::string& when) const {
     const std::vector<std::byte> got[] = {first_.contents(), second_.contents(), host_};
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
@@ -95,7 +95,7 @@ class SharedFailures : public testing::TestWithParam<const Driver*> {
  protected:
   SharedFailures() { driver.reset(); }
 
-  // Runs the plan with what fails, and without it. Returns whether anything failed.
+  // Runs the plan with the failure, and then without it. Returns whether anything failed.
   bool run_twice(std::uint64_t seed, unsigned threads, void (*fail)(const Driver&, std::int64_t), std::int64_t nth,
                  int code) {
     driver.reset();

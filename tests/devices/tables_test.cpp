@@ -1,5 +1,5 @@
-// Devices that are tables of the caller's functions: which functions there must be, what their answers become, and that
-// close is called once.
+// Devices made from the caller's functions: which are required, how their results are reported, and that close is
+// called once.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
@@ -21,8 +21,8 @@ struct Table {
   int closed = 0;
   std::size_t allocated = 0;
   std::size_t most = SIZE_MAX;  // slots
-  std::int32_t fails = 0;       // what copy returns
-  int slow = 0;                 // so many waits take longer than a read that should be shorter
+  std::int32_t fails = 0;       // the result of copy
+  int slow = 0;                 // this many waits take longer than a read that should be shorter
   std::mutex mutex;
   std::vector<std::vector<st_device_copy>> copies;
 
@@ -104,7 +104,8 @@ TEST(DeviceTables, FillsAnyDevice) {
   }
 }
 
-// A read that takes long makes the next ones shorter, for the sake of a cancel. A wait for the device does not.
+// After a slow read, later reads are shorter, so a cancel is noticed in time. A wait for the device does not have this
+// effect.
 TEST(DeviceTables, ReadsDoNotGetShorterBecauseTheDeviceIsSlow) {
   const Model model({10 * kMiB});
   std::vector<char> host(model.data_size());
@@ -146,8 +147,8 @@ TEST(DeviceTables, WhatAFunctionReturnsIsInTheError) {
     st_error err = ST_INIT(st_error);
     EXPECT_EQ(load(device.get(), model, got, &err), ST_ERR_DEVICE);
     EXPECT_EQ(err.os_error, -31);
-    EXPECT_EQ(std::string(err.message), std::string("tensor 't0': beginning to copy to the device returned -31") +
-                                            (named ? ", out of luck" : ""));
+    EXPECT_EQ(std::string(err.message),
+              std::string("tensor 't0': starting a copy to the device returned -31") + (named ? ", out of luck" : ""));
   }
 }
 
@@ -268,7 +269,7 @@ TEST(DeviceTables, StatsAreOfTheLastRun) {
   EXPECT_EQ(stats[1].copies, stats[0].copies);
 }
 
-// With threads = 1 everything is told on the calling thread, and a destination without bytes too.
+// With threads = 1, everything is reported on the calling thread, even an empty destination.
 TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
   const Model model({5000, 0, 70'000});
   const PlanPtr plan = model.plan();
@@ -290,8 +291,8 @@ TEST(DeviceTables, ReadyTellsOfEachDestinationOnce) {
   EXPECT_EQ(told, (std::vector<std::size_t>{0, 1, 2}));
 }
 
-// C++ callers' functions may throw. What is thrown where something is given back is lost, and where a slot is asked for it
-// is the plan's error.
+// Functions of C++ callers may throw. Exceptions of release functions are swallowed. An exception of host_alloc is the
+// plan's error.
 TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
   static bool throws;
   const Model model(std::vector<std::uint64_t>(9, 900'000));
@@ -336,9 +337,9 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
   EXPECT_EQ(table.closed, 2);
 }
 
-// The system refuses to read directly into it, and would after that not be asked for other reads of the file.
+// The system rejects direct reads into it, and would after that not be asked for other reads of the file.
 TEST(DeviceTables, ASlotThatIsNotAlignedLeavesDirectReadsToTheOthers) {
-  const Model model({17 * kMiB, 1'000'000});  // how bytes are read is decided for every 16 MiB
+  const Model model({17 * kMiB, 1'000'000});  // the read path is chosen for every 16 MiB
   std::vector<char> host(1'000'000);
   std::vector<char> got(17 * kMiB);
   st_read_options options = ST_INIT(st_read_options);

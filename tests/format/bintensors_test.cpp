@@ -1,4 +1,4 @@
-// Both layouts of bintensors: headers spelled byte by byte, each with what must come of it.
+// Both layouts of bintensors: headers written byte by byte, each with the expected result.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// ---- what is refused --------------------------------------------------------------------------------------------------
+// ---- rejected headers -------------------------------------------------------------------------------------------------
 
 std::string repeated(const std::string& text, std::size_t times) {
   std::string all;
@@ -56,29 +56,29 @@ const std::vector<Bad> kBad{
     {"a name that is not UTF-8", "\0\1\3a\xc0\x80\1\1\1\0\1"s, 1, Status::utf8, 12, "not UTF-8: 61c080"},
     {"a value that is not UTF-8", "\1\1\1k\1\xff\0"s, 0, Status::utf8, 13, "not UTF-8: ff"},
     {"an unknown dtype", "\0\1\1a\x0f\1\1\0\1"s, 1, Status::dtype, 12, "tensor 'a': dtype 15 is unknown"},
-    {"a name twice", "\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2, Status::duplicate, 17, "tensor 'a' is given twice"},
+    {"a name twice", "\0\2\1a\1\1\1\0\1\1a\1\1\1\1\2"s, 2, Status::duplicate, 17, "tensor 'a' occurs twice"},
     {"a name twice, then a fault of the bytes", "\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\1b\x10\0\0\0"s, 2, Status::dtype, 26,
      "dtype 16"},
     {"a hole", "\0\1\1a\1\1\1\1\2"s, 2, Status::offsets, 18, "leave a hole"},
     {"an overlap", "\0\2\1a\1\1\2\0\2\1b\1\1\2\1\3"s, 3, Status::offsets, 25, "tensor 'b': offsets 1..3 overlap"},
-    {"backwards", "\0\1\1a\1\1\1\0\0\0"s, 0, Status::tensor_size, 18, "takes 1 bytes, offsets 0..0 hold 0"},
+    {"backwards", "\0\1\1a\1\1\1\0\0\0"s, 0, Status::tensor_size, 18, "needs 1 bytes, but offsets 0..0 span 0"},
     {"listed out of order", "\0\2\1a\1\1\1\1\2\1b\1\1\1\0\1"s, 2, Status::offsets, 25, "tensor 'a'"},
     {"a product beyond 64 bits", "\0\1\1a\1\2\xfd\0\0\0\0\0\0\0\x80\2\0\1"s, 1, Status::overflow, 26,
      "more than 2^64-1 bits"},
     {"too short for its shape", "\0\1\1a\5\1\2\0\3"s, 3, Status::tensor_size, 17,
-     "I16 [2] takes 4 bytes, offsets 0..3 hold 3"},
+     "I16 [2] needs 4 bytes, but offsets 0..3 span 3"},
     {"a byte left over", "\0\1\1a\1\1\1\0\1"s, 2, Status::coverage, 18, "has 1 more bytes"},
     {"a byte missing", "\0\1\1a\1\1\2\0\2"s, 1, Status::coverage, 18, "18 of 19 bytes"},
     {"older: a number out of range", "\0\1\x0b\1\1\0\4\1\1a\1"s, 4, Status::schema, 16,
-     "older layout: tensor 'a': it is number 1 of 1 tensors"},
+     "older layout: tensor 'a': its number is 1, but there are 1 tensors"},
     {"older: more names than tensors", "\0\1\x0d\1\1\0\x08\2\1a\0\1b\0"s, 8, Status::schema, 15,
      "older layout: 2 names for 1 tensors"},
     {"older: a name twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1a\1"s, 16, Status::duplicate, 24,
-     "older layout: tensor 'a' is given twice"},
+     "older layout: tensor 'a' occurs twice"},
     {"older: a number twice", "\0\2\x0d\1\1\0\x08\x0d\1\1\x08\x10\2\1a\0\1b\0"s, 16, Status::duplicate, 24,
      "older layout: tensor 'b': it has the same number as 'a'"},
     {"older: more tensors than can have names", "\0\xfc\xa0\x86\1\0"s + repeated("\1\0\xfa\xfa"s, 150'000), 0,
-     Status::schema, 373'750, "older layout: 100000 tensors, for which there are not enough names"},
+     Status::schema, 373'750, "older layout: 100000 tensors, but not enough names"},
     {"older: a byte missing", "\0\1\x0b\1\1\0\4\1\1a\0"s, 3, Status::coverage, 22,
      "older layout: truncated download? the file has 22"},
     {"gzip without a time", std::string("\0\3"s + std::string(0x88b1f - 2, '\xff')), 8, Status::format, 0, "gzip"},
@@ -93,8 +93,8 @@ TEST(BintensorsFaults, EachHasItsStatusPlaceAndWords) {
   }
 }
 
-// A download that stopped early, or a file that was made and never written, is no model without tensors.
-// Names are looked at eight bytes at a time.
+// An interrupted download, or a file created but never written, is not a model without tensors. Names are checked eight
+// bytes at a time.
 TEST(BintensorsFaults, AByteThatIsNotUtf8AtEveryPlaceOfANameOfEveryLength) {
   for (std::size_t size = 1; size <= 26; ++size) {
     for (std::size_t at = 0; at < size; ++at) {
@@ -127,7 +127,7 @@ std::string raw_header(const HeaderRead& file, std::size_t size) {
   return raw;
 }
 
-// Cut or changed anywhere, a header is refused, or read as what it is.
+// A header truncated or changed at any byte is rejected or read correctly.
 void expect_refused_or_kept(const std::string& header) {
   try {
     EXPECT_EQ(raw_header(*read(header, 6), header.size()), header);
@@ -152,11 +152,11 @@ TEST(BintensorsFaults, NoByteOfAHeaderIsTrusted) {
   }
 }
 
-// ---- what is taken ----------------------------------------------------------------------------------------------------
+// ---- accepted headers -------------------------------------------------------------------------------------------------
 
 TEST(Bintensors, WhateverTheOriginalTakesIsTaken) {
   const std::string tensor = "\1\1a\1\1\1\0\1"s;
-  EXPECT_EQ(error_of("\0"s + tensor, 1).message, "");                        // no padding, no multiple of 8
+  EXPECT_EQ(error_of("\0"s + tensor, 1).message, "");                        // no padding, not a multiple of 8
   EXPECT_EQ(error_of("\0"s + tensor + "\xff\0x"s, 1).message, "");           // any bytes as padding
   EXPECT_EQ(error_of("\0\xfb\1\0\xfc\1\0\0\0a\1\1\1\0\1"s, 1).message, "");  // longer numbers than needed
   EXPECT_EQ(error_of("\0\1\1a\xfb\1\0\1\1\0\1"s, 1).message, "");            // also a dtype's
@@ -248,7 +248,7 @@ class FailingAt final : public std::pmr::memory_resource {
   int left_;
 };
 
-// It would be taken for a fault of the bytes, and the other layout tried.
+// It would be mistaken for an error in the bytes, and the other layout would be tried.
 TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   const std::string bytes = "\1\1\1k\1v\2\1\1\2\0\2\x0b\0\2\6\2\4name\1\1b\0"s;  // of the older layout
   HeaderOptions options;
@@ -267,7 +267,7 @@ TEST(Bintensors, WithoutMemoryNoLayoutIsSaidToBeWrong) {
   EXPECT_GT(failures, 3);
 }
 
-// ---- what is written --------------------------------------------------------------------------------------------------
+// ---- written headers --------------------------------------------------------------------------------------------------
 
 TEST(BintensorsWriting, WhatIsWrittenIsReadBack) {
   const std::vector<std::uint64_t> shape{3, 70000, 0, 300};

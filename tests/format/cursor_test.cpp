@@ -1,4 +1,4 @@
-// The cursor alone: numbers, strings and dropped values, at every length and every place where its loops could end.
+// The cursor alone: numbers, strings and skipped values, at every length and position where its loops may end.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/cursor.hpp"
 
@@ -13,7 +13,7 @@
 namespace st::format::json {
 namespace {
 
-// Text as the cursor wants it: followed by zeros, and by nothing that a sanitizer would let pass.
+// Text as the cursor requires it: followed by zeros, and then by memory that a sanitizer protects.
 class Text {
  public:
   explicit Text(std::string_view text) : bytes_(text.begin(), text.end()), size_(text.size()) {
@@ -29,7 +29,7 @@ class Text {
   std::optional<Cursor> cursor_;
 };
 
-// Where the error points; nothing when `read` throws none.
+// The position of the error; nothing if `read` does not throw.
 template <class Read>
 std::optional<std::uint64_t> fault_of(const Read& read) {
   try {
@@ -199,7 +199,7 @@ TEST(String, Escapes) {
   }
 }
 
-// ---- values that are dropped ---------------------------------------------------------------------------------------------
+// ---- skipped values ------------------------------------------------------------------------------------------------------
 
 // Whether the whole text is one value, with `depth` containers open around it.
 bool is_dropped(std::string_view text, unsigned depth = 0) {
@@ -212,7 +212,7 @@ bool is_dropped(std::string_view text, unsigned depth = 0) {
 }
 
 TEST(Dropped, Numbers) {
-  // The last that fits and the first that does not, in spellings whose digits can be counted wrongly.
+  // The largest number that fits and the smallest that does not, in spellings whose digits are easily miscounted.
   for (const char* text :
        {"0", "-0", "0.0", "-0.0e-0", "1", "-1", "1e308", "1E+308", "1.7976931348623157e308", "0e999", "0.000e99999",
         "-0e99999999999999999999", "1e-99999999999999999999", "1e-400", "17976931348623157e292",

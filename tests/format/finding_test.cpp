@@ -25,7 +25,7 @@ Findings diagnose(const std::string& header, std::uint64_t data, const HeaderOpt
   return findings;
 }
 
-// "OFFSETS a" for a fault of tensor a.
+// "OFFSETS a" for an error of tensor a.
 std::vector<std::string> faults(const std::string& header, std::uint64_t data) {
   std::vector<std::string> lines;
   for (const Finding& finding : diagnose(header, data)) {
@@ -88,14 +88,14 @@ TEST(Diagnose, FindsEveryFault) {
   for (const Case& each : kCases) EXPECT_EQ(faults(each.header, each.data), each.faults) << each.name;
 }
 
-// By the layout that the first fault is about; "\1" is U8, "\x0b" F32.
+// In the layout of the first error; "\1" is U8, "\x0b" F32.
 TEST(Diagnose, FindsEveryFaultOfBintensors) {
   using namespace std::string_literals;
   EXPECT_EQ(faults("\0\3\1a\x10\1\1\0\1\1b\1\1\2\2\4\1b\1\1\1\4\5"s, 9),
             (std::vector<std::string>{"306 a", "305 b", "307 b", "311"}));
   EXPECT_EQ(faults("\0\1\x0b\1\1\0\4\1\1a\1"s, 6), (std::vector<std::string>{"304 a", "311"}));
   EXPECT_EQ(faults("\0\3\1a\1\1\1\0\1\1a\1\1\1\1\2\xff"s, 2),
-            (std::vector<std::string>{"304", "305 a"}));  // the grammar ends, which opening reports first
+            (std::vector<std::string>{"304", "305 a"}));  // the grammar ends here; opening reports this first
   EXPECT_EQ(faults("\0\1\1a\1\1\4\0\4 "s, 4), std::vector<std::string>{});
   EXPECT_EQ(faults("\0\2\1b\1\1\4\4\x8\1a\1\1\4\0\4"s, 8),
             (std::vector<std::string>{"307 b", "307 a"}));  // the header has another order than the data
@@ -111,13 +111,13 @@ TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
   for (int i = 0; i < 5000; ++i) header += "\1a\1\1\0\0\0"s;
   EXPECT_EQ(diagnose(header, 0).size(), kMostFindings + 1);
 
-  header = "\0\xfb\xf5\x01"s;  // 501 tensors, each at a wrong place and of a wrong size, but for the first
+  header = "\0\xfb\xf5\x01"s;  // 501 tensors, each except the first with wrong offsets and a wrong size
   for (int i = 0; i < 501; ++i)
     header += {2, static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26), 1, 1, 2, 0, 1};
   for (const std::uint64_t data : {0U, 1U, 2U}) EXPECT_EQ(diagnose(header, data).size(), kMostFindings + 1);
 }
 
-// What the caller's options take is no fault.
+// Input that the caller's options accept is not an error.
 TEST(Diagnose, KnowsTheOptions) {
   HeaderOptions options;
   const std::string unknown = "{" + entry("a", R"("dtype":"X","shape":[1],"data_offsets":[0,1])") + "}";
@@ -169,7 +169,7 @@ TEST(Diagnose, ReportsAFaultOnceWithItsTensorWhereOpeningReportsIt) {
   EXPECT_EQ(places("{\"a\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0), Lines{"302 11"});
 }
 
-// Names that differ only in bytes that are not UTF-8 are different names, and are not handed out.
+// Names that differ only in invalid UTF-8 bytes are different names, and are not returned.
 TEST(Diagnose, ReportsTheFaultsNextToTextThatIsNotUtf8) {
   using Lines = std::vector<std::string>;
   const std::string hole = entry("b", R"("dtype":"U8","shape":[1],"data_offsets":[2,3])");
@@ -217,7 +217,7 @@ TEST(Diagnose, FindsTheFaultsOfWhatOnlyTheReferenceTakes) {
   EXPECT_EQ(of_entry("[]"), (Lines{"304 13 a", formatted("311 {}", kLengthBytes + 8)}));
 }
 
-// Wrong values of a shape, of which some hold the bracket by which the number of its dimensions is estimated.
+// Wrong values in a shape. Some contain the bracket used to estimate the number of dimensions.
 TEST(Diagnose, ReadsShapesWithBracketsInThem) {
   for (const char* const wrong : {"[1,2]", "\"]\"", "[]", "{\"]\":[[]]}"}) {
     std::string shape = wrong;
@@ -255,7 +255,7 @@ TEST(Diagnose, GoesOnAfterEachFaultyValue) {
   }
 }
 
-// The offsets of a tensor are checked even if something else of it is wrong, and its name even if nothing of it is known.
+// The offsets of a tensor are checked even if its other fields are wrong, and its name even if all fields are.
 TEST(Diagnose, ComparesFaultyTensorsWithTheOthers) {
   using Lines = std::vector<std::string>;
   const auto of = [](const std::string& fields) { return faults("{" + entry("a", fields) + "}", 3); };
@@ -310,7 +310,7 @@ std::vector<HeaderOptions> every_mode() {
   return modes;
 }
 
-// Status::ok where the header is taken. Not error_of(), since there other things come before the header.
+// Status::ok if the header is accepted. Not error_of(), which checks other things before the header.
 Error error_of_opening(const Seed& seed, const HeaderOptions& options) {
   std::vector<char> text(seed.header.begin(), seed.header.end());
   text.resize(seed.header.size() + kPadding);
@@ -323,7 +323,7 @@ Error error_of_opening(const Seed& seed, const HeaderOptions& options) {
   }
 }
 
-// Returns whether opening refuses it.
+// Returns whether opening rejects it.
 bool first_is_that_of_opening(const Seed& seed, const HeaderOptions& options) {
   const Error error = error_of_opening(seed, options);
   const Findings found = diagnose(seed.header, seed.data, options);

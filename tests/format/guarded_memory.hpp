@@ -1,4 +1,4 @@
-// Memory that ends where readable memory ends: to touch a byte beyond it ends the process. tests/io/SYSTEM makes it.
+// Memory followed by an unreadable page: touching a byte past its end crashes the process. tests/io/SYSTEM makes it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@ namespace st::format {
 
 class GuardedMemory {
  public:
-  // `beyond`: at least so many bytes at the end that nobody can touch.
+  // `beyond`: minimum number of unreadable bytes after the end.
   explicit GuardedMemory(std::size_t bytes, std::size_t beyond = 1);
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;

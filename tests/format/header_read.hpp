@@ -34,7 +34,7 @@ inline std::unique_ptr<HeaderRead> read(const std::string& header, std::uint64_t
   return result;
 }
 
-// Status::ok where there is none.
+// Status::ok if there is none.
 inline Error error_of(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
   try {
     read(header, data, options);

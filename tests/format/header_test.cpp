@@ -1,4 +1,4 @@
-// From bytes to a checked table: what is read before anything is allocated, and that nothing outside is touched.
+// From bytes to a checked table: checks before any allocation, and no access outside the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/header.hpp"
 
@@ -24,7 +24,7 @@ std::string with_length(std::uint64_t length, std::string_view rest) {
   return file.append(rest);
 }
 
-// The status, or nothing where it is accepted.
+// The status, or nothing if it is accepted.
 template <class Body>
 std::optional<Status> status_of(const Body& body) {
   try {
@@ -69,7 +69,7 @@ TEST(Measure, NothingIsBelievedThatTheFileCannotHold) {
   }
 }
 
-// The number alone would not tell somebody that a text is no model.
+// The number alone would not tell a user that a text file is not a model.
 TEST(Measure, ALengthThatNoHeaderHasIsAnotherKindOfFile) {
   const auto says = [](std::string_view prefix, std::uint64_t limit) {
     HeaderOptions options;
@@ -86,7 +86,7 @@ TEST(Measure, ALengthThatNoHeaderHasIsAnotherKindOfFile) {
   EXPECT_FALSE(says(with_length(1001, "{}"), 1000));
 }
 
-// gzip without a time: as a length that is 559,903, and what follows might begin a header.
+// gzip without a time: as a length it is 559,903, and the next bytes could begin a header.
 TEST(Measure, AShortFileOfAnotherKindWhoseLengthLooksPossible) {
   const std::string gzip("\x1f\x8b\x08\0\0\0\0\0\0\3", 10);
   for (const std::uint64_t file_size : {20U, 559'902U, 559'910U}) {
@@ -103,7 +103,7 @@ TEST(Measure, FewerThanEightBytes) {
 
 // ---- the header --------------------------------------------------------------------------------------------------------------
 
-// A header that ends, with its padding, where readable memory ends.
+// A header that ends, with its padding, just before an unreadable page.
 class GuardedHeader {
  public:
   explicit GuardedHeader(std::string_view header) : size_(header.size()), memory_(size_ + kPadding) {
@@ -200,7 +200,7 @@ TEST(Header, AnUnknownDtypeOfControlBytesIsEscapedInMessages) {
   EXPECT_NE(error.message.find(R"('\x0a\x1b[2J')"), std::string::npos) << error.message;
 }
 
-// Its name is handed out without a length: "F32\u0000x" would be taken for F32.
+// Its name is returned without a length, so "F32\u0000x" would look like F32.
 TEST(Header, ADtypeThatHoldsANulIsNotListed) {
   for (const std::string_view dtype : {R"(F32\u0000x)", R"(\u0000)", R"(odd\u0000)"}) {
     const Error error =
@@ -242,7 +242,7 @@ TEST(Header, EveryPlaceAroundABlockOfSixtyFourBytes) {
   }
 }
 
-// Counts what is handed out.
+// Counts the allocated bytes.
 class Counting final : public std::pmr::memory_resource {
  public:
   std::size_t bytes = 0;
@@ -258,7 +258,7 @@ class Counting final : public std::pmr::memory_resource {
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
 
-// Dimensions of two bytes each are what takes most memory. No more is taken for shapes that nearly fill a block.
+// Dimensions of two bytes each take the most memory. Shapes that nearly fill a block must not take more.
 TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
   for (const std::size_t rank : {8U, 60U, 100U, 256U, 300U, 512U, 513U, 2000U}) {
     std::string shape = "0";
@@ -280,7 +280,7 @@ TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
 
 // ---- the shortcut for the usual spelling -------------------------------------------------------------------------------------
 
-// What came of a header: the error's status, or the table, as text.
+// The result for a header as text: the error's status, or the table.
 std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
   const std::size_t size = header.size();
   header.resize(size + kPadding);
@@ -299,7 +299,7 @@ std::string outcome(std::string header, std::uint64_t data_bytes, Rules rules) {
   return text;
 }
 
-// An entry with a space in front cannot take the shortcut; apart from the header's length, nothing else may differ.
+// An entry with a space in front cannot take the fast path. Apart from the header's length, the result must not differ.
 TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
   const std::string first = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":)";
   const std::string second = R"({"dtype":"F32","shape":[10,20],"data_offsets":[24,824]})";
@@ -327,7 +327,8 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
   }
 }
 
-// The first entry has a text between two fields that is too long to be remembered, so that nothing is known of the other.
+// In the first entry, the text between two fields is too long for the fast path, so it cannot be used for the second
+// entry.
 TEST(Shortcut, IsNotTakenBeforeAnEntryIsKnown) {
   const std::string nuls(16, '\0');
   const struct {
@@ -364,7 +365,7 @@ TEST(Shortcut, NumbersOfEveryLengthAfterEachOther) {
   }
 }
 
-// They are longer than what is compared, and differ only behind it.
+// They are longer than the compared part, and differ only after it.
 TEST(Shortcut, DtypesSpelledWithEscapes) {
   std::string header = "{";
   std::string expected;

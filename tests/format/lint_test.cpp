@@ -47,14 +47,15 @@ TEST(Lint, AlignmentOrderAndSpelling) {
               R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})"),
           5),
       (std::vector<std::string>{
-          "tensor 'b' begins at byte 121, which is not a multiple of its elements",
+          "tensor 'b' begins at byte 121, which is not a multiple of its element size",
           "tensors are not in the order of the reference's writer: 'b' is the first out of place"}));
-  EXPECT_EQ(notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
-            std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 9 on"});
+  EXPECT_EQ(
+      notes(padded(R"({ "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"), 1),
+      std::vector<std::string>{"the header is formatted differently from the reference's writer, from byte 9 on"});
   EXPECT_EQ(notes(padded(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"), 1).size(), 1U);
   EXPECT_EQ(
       notes("{}\n     ", 0),
-      std::vector<std::string>{"the header differs from the spelling of the reference's writer, from byte 10 on"});
+      std::vector<std::string>{"the header is formatted differently from the reference's writer, from byte 10 on"});
 }
 
 }  // namespace

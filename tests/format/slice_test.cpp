@@ -1,5 +1,5 @@
-// Slices as loop nests: how they fold, what they refuse, and that no size of tensor makes them grow.
-// numpy's answers to 50,000 random ones are asked for in tests/reference/slices.py.
+// Slices as loop nests: folding, rejected slices, and a size independent of the tensor's size.
+// tests/reference/slices.py compares 50,000 random slices with numpy.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/slice.hpp"
 

@@ -1,4 +1,4 @@
-// Each kind of file is known by its signature, all of it and nothing else.
+// Each kind of file is recognized by its complete signature, and by nothing else.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/sniff.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// What the message says it is; empty when nothing is said.
+// The kind that the message names; empty without a message.
 std::string kind_of(std::string_view prefix) {
   try {
     refuse_other_kinds({prefix.data(), prefix.size()}, 5'000'000'000);
@@ -57,7 +57,7 @@ TEST(OtherKinds, AreKnownByEveryByteOfTheirSignature) {
     EXPECT_NE(kind_of(kind.beginning + "...").find(kind.says), std::string::npos) << kind.says;
     EXPECT_EQ(kind_of("." + kind.beginning), "") << kind.says;
     for (std::size_t size = 0; size < kind.beginning.size(); ++size) {
-      // The bytes go on behind the prefix, where nobody may look.
+      // The bytes continue after the prefix, but must not be read there.
       EXPECT_EQ(kind_of(std::string_view(kind.beginning).substr(0, size)), "") << kind.says << ' ' << size;
     }
     for (std::size_t at = kind.at; at < kind.beginning.size(); ++at) {

@@ -1,4 +1,4 @@
-// Tokens, wherever windows are cut, with every kernel of simdjson that runs here, and where the text is at fault.
+// Tokens for every position of window cuts, with every simdjson kernel that runs here, and the positions of errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/structure.hpp"
 
@@ -18,7 +18,7 @@
 namespace st::format {
 namespace {
 
-// Runs `body` with each kernel, and then again with the one that was chosen.
+// Runs `body` with each kernel, and then again with the initial one.
 template <class Body>
 void with_every_kernel(const Body& body) {
   const auto* const chosen = &*simdjson::get_active_implementation();
@@ -37,7 +37,7 @@ std::vector<char> padded(std::string_view text) {
   return bytes;
 }
 
-// Where tokens begin, the end of the text last.
+// The positions of the tokens, followed by the end of the text.
 std::vector<std::size_t> tokens_of(std::string_view text, std::size_t window_bytes) {
   std::vector<char> bytes = padded(text);
   json::Structure structure({bytes.data(), text.size()}, window_bytes);
@@ -118,7 +118,7 @@ std::optional<Fault> header_fault(std::string_view header, std::size_t window_by
   return fault_of([&] { read_header({bytes.data(), header.size()}, 8 + header.size(), options, table); });
 }
 
-// What the first stage reports of a window as a whole has its place all the same.
+// Errors that the first stage reports for a whole window still have a position.
 TEST(Structure, FaultsHaveTheirPlaceWhereverWindowsAreCut) {
   using namespace std::string_view_literals;
   const std::string kLongWord(300, 'x');
@@ -187,7 +187,7 @@ std::string header_listed(std::string_view text, std::size_t data, std::size_t w
   return listed(table);
 }
 
-// An entry whose window ends in front of its last bracket is not taken whole.
+// An entry whose window ends before its last bracket does not take the fast path.
 TEST(Structure, EntriesAreTheSameWhereverWindowsAreCut) {
   std::string text = "{";
   for (std::size_t i = 0; i < 40; ++i) {
@@ -216,7 +216,7 @@ std::string index_listed(std::string_view text) {
   return said;
 }
 
-// A grammar that looks at the next token without asking for its window would read the one before.
+// A grammar that reads the next token without loading its window would read the previous one.
 TEST(Structure, AWindowMayEndBeforeAnyToken) {
   constexpr std::string_view kHeader =
       R"({"__metadata__":{"k":"v","\u006c":"w"},"a":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]},)"
@@ -242,7 +242,7 @@ TEST(Structure, AWindowMayEndBeforeAnyToken) {
   }
 }
 
-// The order of the checks is that of the format, and not that of the windows.
+// Checks follow the order of the format, not the order of the windows.
 TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
   const std::string spaces(500, ' ');
   with_every_kernel([&] {

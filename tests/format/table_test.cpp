@@ -1,4 +1,4 @@
-// Names are found, absent ones are not, and a name that comes twice is told from one that only looks alike.
+// Present names are found, absent ones are not, and duplicates are distinguished from similar names.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/table.hpp"
 
@@ -94,7 +94,7 @@ TEST(NameIndex, ANameThatComesTwiceTellsWhoWasFirst) {
   EXPECT_EQ(index.find(std::string_view("a\0", 2)), 3U);
 }
 
-// Names of one length that share a long beginning or end, as those of a model do.
+// Names of equal length with a long common prefix or suffix, like the names of a model.
 TEST(NameIndex, AHundredThousandNamesAlike) {
   std::vector<Item> items;
   const std::string alike(100, 'x');

@@ -1,4 +1,4 @@
-// Tokens that are longer than a window, what an escape may stand for, and names that look like something else.
+// Tokens longer than a window, the meaning of escapes, and names that look like something else.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ std::string entry(const std::string& name, std::uint64_t begin, const std::strin
   return formatted(R"("{}":{{{}"dtype":"U8","shape":[4],"data_offsets":[{},{}]}})", name, before, begin, begin + 4);
 }
 
-// What ends a token ends it also when it is alone in its window.
+// The end of a token is recognized even if it is alone in its window.
 TEST(Tokens, LongerThanAWindowEndWhereTheyEnd) {
   const std::string number = "0." + std::string(150, '0') + "1";
   const std::string text = '"' + std::string(150, 'x') + '"';
@@ -48,7 +48,7 @@ TEST(Tokens, LongerThanAWindowEndWhereTheyEnd) {
   }
 }
 
-// A name that is kept for the metadata is not a tensor's, however alike the entries before it are spelled.
+// A name reserved for the metadata is never a tensor name, however similar the previous entries are.
 TEST(Tokens, MetadataSpelledAsATensorIsMetadata) {
   for (const char* const name : {"__metadata__", "__metadata_\\u005f"}) {
     const std::string header = '{' + entry("a", 0) + ',' + entry("b", 4) + ',' + entry(name, 8) + '}';
@@ -78,7 +78,7 @@ std::string utf8_of(std::uint32_t code) {
   return text;
 }
 
-// Each bit of a character, spelled as an escape or two, and the first and last of each length.
+// Characters with each single bit set, written as one or two escapes, and the first and last of each length.
 TEST(Escape, StandsForItsCharacter) {
   std::vector<std::uint32_t> codes{0x7F,   0x80,    0x7FF,    0x800,   0xD7FF, 0xE000,
                                    0xFFFF, 0x10000, 0x10FFFF, 0x103FF, 0x10400};
@@ -99,7 +99,7 @@ TEST(Escape, StandsForItsCharacter) {
   }
 }
 
-// A string that ends too early and one that holds a control byte are two things to say.
+// A string that ends too early and a string with a control byte are different errors.
 TEST(String, WhatIsWrongWithItIsSaid) {
   EXPECT_NE(error_of("{\"a", 0).message.find("the text ends inside a string"), std::string::npos);
   EXPECT_NE(error_of("{\"a\\n", 0).message.find("the text ends inside a string"), std::string::npos);
@@ -110,7 +110,7 @@ TEST(String, WhatIsWrongWithItIsSaid) {
   EXPECT_EQ(error_of("{\"a\x20\x7F\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1).message, "");
 }
 
-// Any letter before a colon is a drive, and nothing else is.
+// Any letter before a colon is a drive letter; any other character is not.
 TEST(ShardName, EveryByteAtTheBeginning) {
   const auto is_refused = [](const std::string& name) {
     try {
@@ -139,12 +139,12 @@ TEST(ShardName, EveryByteAtTheBeginning) {
   }
 }
 
-// Of several faults of a kind it is the first that is told.
+// Of several errors of one kind, the first is reported.
 TEST(Bintensors, OfTwoNamesGivenTwiceTheFirstIsTold) {
   const std::string header = "\0\4\1a\1\1\1\0\1\1b\1\1\1\1\2\1b\1\1\1\2\3\1a\1\1\1\3\4  "s;
   const Error error = error_of(header, 4);
   EXPECT_EQ(error.status, Status::duplicate);
-  EXPECT_NE(error.message.find("'b' is given twice"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("'b' occurs twice"), std::string::npos) << error.message;
   EXPECT_EQ(error.offset, kLengthBytes + 16);
 }
 

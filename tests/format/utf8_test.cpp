@@ -1,4 +1,4 @@
-// Where the first bad byte of a text is.
+// Finds the first bad byte of a text.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/utf8.hpp"
 

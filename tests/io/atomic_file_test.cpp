@@ -1,4 +1,4 @@
-// What the target is before, while and after it is written: modes, links, leftovers, and things that are no files.
+// The target before, during and after a save: modes, links, leftover files, and targets that are not regular files.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -29,7 +29,7 @@
 namespace st::io {
 namespace {
 
-// Once as the kernel is, once as if it had no nameless files.
+// Once with the kernel as it is, once as if it had no O_TMPFILE.
 class AtomicFileTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -121,7 +121,7 @@ TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
   EXPECT_EQ(error_of([&] { write(path("loop"), "x"); }).os_error, ELOOP);
 }
 
-// It was taken for a descriptor: a save over the link 1 went to standard output.
+// Regression: the link 1 was mistaken for a descriptor, and a save over it went to standard output.
 TEST_P(AtomicFileTest, a_link_whose_name_is_a_number_is_followed) {
   for (const char* const name : {"1", "17"}) {
     put(path("real"), "old");
@@ -145,7 +145,7 @@ TEST_P(AtomicFileTest, an_existing_path_is_an_error_if_asked) {
   EXPECT_EQ(error_of([&] { write(path(), "new", options); }).os_error, EEXIST);
   fs::create_symlink("nowhere", path("dangling"));
   EXPECT_EQ(error_of([&] { write(path("dangling"), "new", options); }).os_error, EEXIST);
-  // Somebody is faster, after the file was begun.
+  // Another process creates the target after the file was begun.
   AtomicFile file = AtomicFile::create(path("race").c_str(), options);
   put(path("race"), "first");
   EXPECT_EQ(error_of([&] { file.commit(); }).os_error, EEXIST);
@@ -163,7 +163,7 @@ TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
-// The target is opened for its lock when the bytes are synced and only the rename is left.
+// The target is opened for its lock after the bytes are synced, just before the rename.
 TEST_P(AtomicFileTest, who_narrows_the_target_while_bytes_are_synced_is_heard) {
   put(path(), "old");
   fs::permissions(path(), fs::perms{0644});
@@ -182,7 +182,7 @@ TEST_P(AtomicFileTest, who_narrows_the_target_while_bytes_are_synced_is_heard) {
   EXPECT_EQ(fs::status(path()).permissions(), fs::perms{0600});
 }
 
-// Whether somebody else could lock the file for an edit, or for reading its header, just now.
+// Whether another process could now lock the file for an edit, or for reading its header.
 bool could_lock(const std::string& path, short kind) {
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   struct flock lock {};
@@ -199,7 +199,8 @@ std::string locked_target;
 bool edit_was_possible;
 bool look_was_possible;
 
-// No save comes between an edit's last look at its target and its rename, and no reader or other save locks it meanwhile.
+// No save can happen between an edit's last check of its target and its rename, and no reader or other save can lock
+// it.
 TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_over) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   locked_target = path();
@@ -267,7 +268,7 @@ TEST_P(AtomicFileTest, what_can_never_be_written_is_refused) {
   EXPECT_EQ(error_of([&] { write(path(std::string(256, 'n').c_str()), "x"); }).os_error, ENAMETOOLONG);
 }
 
-// The name beside it begins as much like the target's as there is room for, in whole characters.
+// The temporary name begins with as many whole characters of the target's name as fit.
 TEST_P(AtomicFileTest, the_longest_name_works) {
   std::string two_bytes = "n";
   while (two_bytes.size() < 255) two_bytes += "\xC3\xA9";
@@ -346,7 +347,7 @@ TEST_P(AtomicFileTest, a_hole_is_copied_as_a_hole) {
   EXPECT_EQ(std::string_view(bytes.data(), bytes.size()), std::string_view("\0\0\0\0middle\0\0\0\0", 14));
 }
 
-// The bytes of a file do not pass through this process where the kernel can copy them.
+// The bytes of a file do not pass through this process if the kernel can copy them.
 TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   put(path("source"), std::string(300'000, 'x'));
@@ -369,7 +370,7 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   }
 }
 
-// Large copies take their blocks at once, but where blocks may be shared. Where that fails the copy is tried all the same.
+// Large copies allocate their blocks in advance, unless blocks may be shared. If that fails, the copy is still tried.
 TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
   if (!has_linux_io()) GTEST_SKIP() << "no copies in the kernel in this build";
   constexpr std::size_t kSize = std::size_t{2} << 20;
@@ -402,7 +403,7 @@ TEST_P(AtomicFileTest, space_is_taken_for_a_large_copy_that_shares_no_blocks) {
   }
 }
 
-// A file cut while it is copied ends in an error, not in zeros.
+// Truncating a file during its copy gives an error, not zeros.
 TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   put(path("source"), std::string(100, 'x'));
   const FileSource source(RegularFile::open(path("source").c_str()), 0, 100);
@@ -412,7 +413,7 @@ TEST_P(AtomicFileTest, what_is_cut_off_is_not_taken_for_a_hole) {
   EXPECT_EQ(error_of([&] { file.copy_at(60, source, 60, 40); }).status, Status::truncated);
 }
 
-// The descriptor's position is the caller's.
+// The position of the caller's descriptor does not change.
 TEST_P(AtomicFileTest, copying_from_a_descriptor_leaves_its_position) {
   put(path("source"), std::string(100, 'x'));
   const int theirs = open(path("source").c_str(), O_RDONLY);
@@ -438,7 +439,7 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_is_removed) {
   EXPECT_EQ(names(), (Names{".x.st-new-", ".x.st-new-notes", ".xy.st-new-0123456789abcdef", "x"}));
 }
 
-// One to three digits, as version 0.1 counted, or sixteen: each from 0 to f, and none of the bytes beside those.
+// One to three digits, as in version 0.1, or sixteen: each from 0 to f, and no adjacent character.
 TEST_P(AtomicFileTest, only_what_a_writer_would_have_called_so_is_removed) {
   Names stay{"x"};
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
@@ -494,7 +495,7 @@ TEST_P(AtomicFileTest, what_is_no_file_of_ours_is_not) {
   }
 }
 
-// A writer gives its file to the target's owner before the rename, and may be killed in between.
+// A writer gives its file to the target's owner before the rename, and may be killed between the two.
 TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_removed) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may give files away";
   const std::string ours = ".x.st-new-0123456789abcdef";
@@ -508,7 +509,7 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_rem
   EXPECT_EQ(names(), (Names{of_another, "x"}));
 }
 
-// Whatever cannot be asked about the new file, the error leaves nothing beside the target and the old access.
+// Whichever query about the new file fails, the target keeps its access, and no other file remains.
 TEST_P(AtomicFileTest, a_file_that_cannot_be_looked_at_is_not_left_behind) {
   for (const char* const call : {"stat", "fstat"}) {
     bool failed = true;
@@ -527,7 +528,7 @@ TEST_P(AtomicFileTest, a_file_that_cannot_be_looked_at_is_not_left_behind) {
   }
 }
 
-// ENOENT: the name is gone, or another process says so.
+// ENOENT: the name is gone, for this process or for another.
 TEST_P(AtomicFileTest, a_new_name_that_seems_to_be_gone_is_not_left_behind) {
   bool failed = true;
   for (std::size_t at = 0; failed; ++at) {
@@ -542,7 +543,7 @@ TEST_P(AtomicFileTest, a_new_name_that_seems_to_be_gone_is_not_left_behind) {
   }
 }
 
-// It may be locked by another process that looks for litter.
+// Another process that looks for stale files may have locked it.
 TEST_P(AtomicFileTest, a_new_file_that_cannot_be_locked_is_not_left_behind) {
   faults::Plan kernel;
   kernel.no_nameless_files = true;
@@ -607,7 +608,7 @@ TEST_P(AtomicFileTest, a_forked_child_removes_nothing_of_its_parents) {
   EXPECT_EQ(contents(path()), "new");
 }
 
-// It would publish the parent's bytes, and then the parent would publish them again.
+// The child would publish the parent's bytes, and then the parent would publish them again.
 TEST_P(AtomicFileTest, a_forked_child_cannot_finish_what_its_parent_began) {
   put(path("old"), "old");
   for (const char* const name : {"old", "new", "/dev/null"}) {
@@ -623,7 +624,7 @@ TEST_P(AtomicFileTest, a_forked_child_cannot_finish_what_its_parent_began) {
   EXPECT_EQ(names(), (Names{"new", "old"}));
 }
 
-// The child's descriptor leads to the file that the parent has published.
+// The child's descriptor refers to the file that the parent has published.
 TEST_P(AtomicFileTest, a_forked_child_cannot_write_what_its_parent_finished) {
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.write_at(0, "bytes", 5);
@@ -713,7 +714,7 @@ TEST_P(AtomicFileTest, an_open_descriptor_goes_on_where_it_is) {
   }
 }
 
-// What follows the place where a descriptor writes would stay behind the new bytes.
+// Old bytes after the descriptor's position would remain after the new bytes.
 TEST_P(AtomicFileTest, a_descriptor_in_front_of_old_bytes_is_refused) {
   const std::string old = "old and longer";
   const struct {
@@ -745,8 +746,7 @@ TEST_P(AtomicFileTest, a_descriptor_in_front_of_old_bytes_is_refused) {
   }
 }
 
-// Of this or another process, however it is spelled. What the kernel shows as its link's text is a path that may lead to
-// another file by now.
+// Of this or another process, in any spelling. The text of such a link is a path that may lead to another file by now.
 TEST_P(AtomicFileTest, a_descriptor_by_another_name_is_refused) {
   if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about mounts";
   put(path(), "old");
@@ -769,7 +769,7 @@ TEST_P(AtomicFileTest, a_descriptor_by_another_name_is_refused) {
   }
 }
 
-// A number that is none, or that no descriptor can have, is the name of a file that cannot be made there.
+// An invalid number, or one that no descriptor can have, is the name of a file that cannot be created there.
 TEST_P(AtomicFileTest, what_is_no_number_of_a_descriptor) {
   for (const std::string folder_of : {"/dev/fd/", "/proc/self/fd/"}) {
     for (const char* const number :

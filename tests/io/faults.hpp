@@ -1,7 +1,7 @@
 // System calls that fail, or at which the process dies, on demand.
 //
-// The program's own definitions of write(), rename() and the like stand before the C library's, so that the library
-// under test, linked into it, calls these. A test forks, arms one fault in the child, and looks at the disk.
+// The program's own definitions of write(), rename() and so on replace the C library's, so the library under test,
+// which is linked into it, calls these. A test forks, arms one fault in the child, and inspects the disk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ namespace faults {
 
 enum class Action {
   none,
-  fail,        // not done, -1 and `error`; a close is done nevertheless, as on Linux
+  fail,        // not executed, returns -1 and `error`; but a close is executed, as on Linux
   cut_short,   // half of it is done
   none_of_it,  // 0 bytes are written, and no error
   kill_before,
@@ -25,12 +25,12 @@ struct Plan {
   std::size_t at = SIZE_MAX;  // which call, counted from 0
   Action action = Action::none;
   int error = 0;
-  bool no_nameless_files = false;  // O_TMPFILE is refused every time
+  bool no_nameless_files = false;  // O_TMPFILE always fails
   bool no_kernel_copies = false;   // so is copy_file_range
   bool no_links = false;           // and linkat
-  bool half_a_copy = false;        // copy_file_range does half of the first, and is refused from then on
+  bool half_a_copy = false;        // copy_file_range copies half at its first call, and fails from then on
   bool interrupted_opens = false;  // every other open is interrupted by a signal
-  std::size_t interruptions = 0;   // of fallocate, before it is done
+  std::size_t interruptions = 0;   // of fallocate, before it has an effect
   void (*before_open)(const char* path, int flags) = nullptr;
   void (*before_rename)() = nullptr;
   void (*before_write)() = nullptr;  // to a stream
@@ -39,10 +39,10 @@ struct Plan {
 
 void arm(const Plan& plan);
 
-// The calls since arm() that change something, or can report that something was not changed.
+// The calls since arm() that change something, or that can report a failed change.
 const std::vector<std::string>& calls();
 
-// Of fallocate, that have not happened.
+// Returns the interruptions of fallocate that have not happened yet.
 std::size_t interruptions_left();
 
 void disarm();

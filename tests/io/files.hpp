@@ -1,4 +1,4 @@
-// What tests of writing say again and again.
+// Helpers for tests of writing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -49,7 +49,7 @@ inline Error error_of(auto&& body) {
   }
 }
 
-// A fresh folder, open to everybody.
+// A new folder with access for all users.
 class FolderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -65,7 +65,7 @@ class FolderTest : public testing::Test {
   fs::path folder;
 };
 
-// What the body returns in a process of its own, 0..255.
+// Runs the body in its own process, and returns its result, 0..255.
 int in_child(auto&& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());

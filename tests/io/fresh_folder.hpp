@@ -8,7 +8,7 @@
 
 namespace st::io {
 
-// An empty folder that no other test has, on every system. Who asks for it removes it.
+// Creates an empty folder that no other test uses, on every system. The caller removes it.
 inline std::filesystem::path fresh_folder(const std::string& name) {
   std::random_device random;
   const auto path = std::filesystem::temp_directory_path() / (name + "-" + std::to_string(random()));

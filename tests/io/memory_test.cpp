@@ -36,7 +36,7 @@ TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
   }
 }
 
-// Whether the system was asked for huge pages there.
+// Whether huge pages were requested for this address.
 bool is_advised(std::uintptr_t address) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;

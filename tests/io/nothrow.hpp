@@ -1,4 +1,5 @@
-// What a program's own definition of a system call says of exceptions: as the C library's declaration does.
+// The exception specification for a program's own definition of a system call: the same as in the C library's
+// declaration.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -28,7 +28,7 @@ namespace read_faults {
 
 namespace {
 
-// Looked at by every mapping of the program, also before main() and while it ends.
+// Used by every mapping of the program, even before main() and during exit.
 std::atomic<bool> armed{false};
 std::atomic<std::size_t> seen{0};
 Plan plan;
@@ -101,7 +101,7 @@ Entry* any_readdir(DIR* folder, const char* name) {
   return fails("readdir") ? nullptr : next<Entry*(DIR*)>(name)(folder);
 }
 
-// By the C library, since the kernel's struct is another on some processors.
+// Through the C library, because the kernel's struct differs on some processors.
 template <class Status>
 int any_fstat(int file, Status* status, const char* name) {
   return fails("fstat") ? -1 : next<int(int, Status*)>(name)(file, status);
@@ -123,7 +123,7 @@ extern "C" {
 ssize_t pread(int file, void* data, size_t n, off_t offset) { return any_pread(file, data, n, offset); }
 ssize_t preadv(int file, const iovec* pieces, int n, off_t offset) { return any_preadv(file, pieces, n, offset); }
 
-#if !defined(__SANITIZE_THREAD__)  // which maps memory before anything of this program can run
+#if !defined(__SANITIZE_THREAD__)  // which maps memory before any code of this program runs
 void* mmap(void* where, size_t n, int protection, int flags, int file, off_t offset) ST_NOTHROW {
   return any_mmap(where, n, protection, flags, file, offset);
 }

@@ -1,6 +1,6 @@
-// System calls of the reading side that fail, or do less than they were asked for, on demand.
+// System calls for reading that fail, or do less than requested, on demand.
 //
-// As in faults.hpp, the program's own definitions stand before the C library's. Any thread.
+// As in faults.hpp, the program's own definitions replace the C library's. Any thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,20 +11,20 @@
 namespace read_faults {
 
 struct Plan {
-  // "open", "stat", "fstat", "mmap", "readdir", "getxattr", "setxattr", "removexattr", "read"; or of the reads only
+  // "open", "stat", "fstat", "mmap", "readdir", "getxattr", "setxattr", "removexattr", "read"; or only some reads:
   // "pread", "preadv" or "direct read".
   std::string call;
   std::size_t first = 0;                                // this one of them fails, counted from 0
   std::size_t times = 1;                                // and so many in all
-  int error = 0;                                        // 0: a read is cut to one byte, every other call is left alone
-  std::size_t short_reads = 0;                          // no read brings more bytes than this; 0: as many as there are
+  int error = 0;                                        // 0: a read is cut to one byte; other calls are unchanged
+  std::size_t short_reads = 0;                          // maximum bytes per read; 0: no limit
   std::function<void(std::size_t number)> before = {};  // each of them, in the thread that calls
 };
 
 void arm(const Plan& plan);
 void disarm();
 
-// How often plan.call was called since arm().
+// Returns the number of calls of plan.call since arm().
 std::size_t calls();
 
 // Whether this call fails now; errno is set then. For the definitions of open() in faults.cpp.

@@ -1,4 +1,4 @@
-// A sandbox around a thread, or around a process that has no other.
+// A sandbox around a thread, or around a process with a single thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace st::io {
 
-// What these calls are answered from now on, in this thread and for good. false: this system has no filters of calls.
+// Makes these calls fail permanently in this thread. Returns false if the system has no call filters.
 inline bool answer_calls(const std::vector<long>& calls, std::uint32_t answer) {
   std::vector<sock_filter> program{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offsetof(seccomp_data, nr)))};

@@ -1,4 +1,4 @@
-// A system that refuses, interrupts or runs out of things; and a target that is exchanged behind our back.
+// A system that refuses or interrupts calls or runs out of resources, and a target that is replaced during a save.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
@@ -44,7 +44,7 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
     const char* name;
     std::vector<long> calls;
     int error;
-    mode_t mode;  // of what was 0640
+    mode_t mode;  // of the file with mode 0640
   } cases[] = {
       {"asking for rights", {SYS_faccessat, SYS_faccessat2}, EPERM, 0640},
       {"asking for rights, old kernel", {SYS_faccessat, SYS_faccessat2}, ENOSYS, 0640},
@@ -63,9 +63,9 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
     for (const char* const how : {"replacing", "new", "only new"}) {
       SCOPED_TRACE(std::string(test.name) + ", " + how);
       const bool old = std::string(how) == "replacing";
-      // Without renameat2() and without links, nothing can give a name only if it is free.
+      // Without renameat2() and links, no call can take a name only if it is free.
       if (!has_linux_io() && std::string(how) == "only new" && test.calls.front() == SYS_linkat) continue;
-      // There stat() makes this call, and nothing can be looked at without it.
+      // stat() makes this call there, and no file can be checked without it.
       if (sizeof(long) == 4 && test.calls.front() == SYS_statx) continue;
       fs::remove(path());
       if (old) put(path(), "old");
@@ -87,7 +87,7 @@ TEST_F(RefusedCallsTest, a_sandbox_does_not_stop_files_from_being_replaced) {
   }
 }
 
-// Sandboxes refuse the call that reads a process's memory; emulators do not have it.
+// Sandboxes refuse the call that reads a process's memory, and emulators lack it.
 TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
   const std::string text(100'000, 't');
   void* const gone = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -108,7 +108,7 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_all_the_same) {
   munmap(gone, 4096);
 }
 
-// The pipe never has the number of a standard stream that the host has closed: what the host prints is not copied.
+// The pipe never gets the number of a closed standard stream; otherwise it would receive what the host prints.
 TEST_F(RefusedCallsTest, mapped_pages_are_copied_without_what_the_host_prints) {
   const std::string text(5'000, 't');
   const int result = in_child([&] {
@@ -132,7 +132,7 @@ TEST_F(RefusedCallsTest, mapped_pages_are_copied_without_what_the_host_prints) {
   EXPECT_EQ(result, 0);
 }
 
-// As those behind the end of a file that has become shorter.
+// Like the pages after the end of a truncated file.
 TEST_F(RefusedCallsTest, pages_that_are_gone_behind_others_are_not_copied) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -144,7 +144,7 @@ TEST_F(RefusedCallsTest, pages_that_are_gone_behind_others_are_not_copied) {
   munmap(pages, 2 * page);
 }
 
-// Who may not link copies instead, but an error of the disk is one.
+// If linking is not permitted, the bytes are copied instead. A disk error is still an error.
 TEST_F(RefusedCallsTest, a_refused_link_is_no_error_of_the_disk) {
   if (!has_linux_io()) GTEST_SKIP() << "no nameless files in this build";
   for (const int error : {EPERM, EACCES, ENOSYS, ENOENT, EOPNOTSUPP, EINVAL, EXDEV, ELOOP, EIO, ENOSPC, EDQUOT}) {
@@ -160,7 +160,7 @@ TEST_F(RefusedCallsTest, a_refused_link_is_no_error_of_the_disk) {
   }
 }
 
-// The name is given by a second link then, and the first is taken away.
+// Then a second link gives the file its name, and the first link is removed.
 TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_renameat2) {
   for (const int error : {EINVAL, ENOSYS, EPERM}) {
     for (const bool occupied : {false, true}) {
@@ -185,7 +185,7 @@ TEST_F(RefusedCallsTest, a_new_file_gets_its_name_without_nameless_files_and_ren
   }
 }
 
-// Nothing could name it later.
+// No call could give it a name later.
 TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_of_reach) {
   std::vector<long> calls{SYS_faccessat};
 #if defined(SYS_access)
@@ -200,7 +200,7 @@ TEST_F(RefusedCallsTest, a_file_has_a_name_from_the_beginning_where_proc_is_out_
   EXPECT_EQ(result, 1);
 }
 
-// A disk that cannot be synced fails a synced save, and no other: of a file, and of what is written through.
+// If the disk cannot be synced, only a synced save fails: of a regular file, and of a stream.
 TEST_F(RefusedCallsTest, only_a_synced_save_syncs) {
   for (const char* const to : {"x", "/dev/fd/17"}) {
     for (const bool sync : {false, true}) {
@@ -216,7 +216,7 @@ TEST_F(RefusedCallsTest, only_a_synced_save_syncs) {
   }
 }
 
-// Only a synced save opens the folder for reading.
+// Only a synced save opens the directory for reading.
 TEST_F(RefusedCallsTest, a_folder_that_may_not_be_listed_takes_new_files) {
   if (!has_linux_io()) GTEST_SKIP() << "no way to look into such a folder in this build";
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
@@ -248,7 +248,7 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   EXPECT_EQ(held, 0);
 }
 
-// An edit that cannot lock the file could undo a save that comes between its last look and its rename.
+// An edit without a lock could undo a save between its last check and its rename.
 TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   std::vector<long> locks{SYS_fcntl};
@@ -320,7 +320,7 @@ TEST_F(RefusedCallsTest, a_file_that_cannot_be_locked_is_not_edited) {
   EXPECT_EQ(interrupted, 0);
 }
 
-// For two seconds, in place and by a new file. A reader of the whole file may do that.
+// For two seconds, in place and with a new file. Any process that may read the file can do that.
 TEST_F(RefusedCallsTest, a_file_that_another_process_locks_is_not_edited) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "old");
@@ -343,7 +343,7 @@ TEST_F(RefusedCallsTest, a_file_that_another_process_locks_is_not_edited) {
   EXPECT_EQ(contents(path()), "old");
 }
 
-// Whoever may read the file could otherwise make us wait for ever.
+// Otherwise any process that may read the file could block us forever.
 TEST_F(RefusedCallsTest, a_lock_that_another_holds_is_refused_at_once) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "x");
@@ -388,7 +388,7 @@ TEST_F(RefusedCallsTest, space_is_not_asked_for_without_end) {
   EXPECT_GT(faults::interruptions_left(), 900U);
 }
 
-// An interruption is no answer: what the disk says comes after it.
+// An interruption is not a result: the disk's result follows.
 TEST_F(RefusedCallsTest, a_full_disk_is_known_though_the_question_was_interrupted) {
   if (!has_linux_io()) GTEST_SKIP() << "no space is taken beforehand in this build";
   const AtomicFile file = AtomicFile::create(path().c_str(), {});
@@ -477,6 +477,7 @@ TEST_F(RefusedCallsTest, a_file_that_is_removed_meanwhile_is_saved) {
   }
 }
 
+// An error after the write would contradict a change that every reader sees.
 TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_nothing) {
   if (!has_linux_io()) GTEST_SKIP() << "no edits in place in this build";
   put(path(), "old");
@@ -492,7 +493,7 @@ TEST_F(RefusedCallsTest, an_edit_in_place_without_a_free_descriptor_changes_noth
   EXPECT_EQ(contents(path()), "old");
 }
 
-// A save that has no lock may come until the rename.
+// A save without a lock may happen until the rename.
 TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
   std::size_t looks = 0;
   for (bool looked = true; looked; ++looks) {
@@ -518,7 +519,7 @@ TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
   EXPECT_GT(looks, 2U);
 }
 
-// The save finds no file to lock. Before its rename another save makes one, which an edit then locks.
+// The save finds no file to lock. Before its rename, another save creates one, and an edit locks it.
 TEST_F(RefusedCallsTest, a_save_waits_for_the_lock_of_a_file_that_appears) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of edits in this build";
   std::size_t looks = 0;
@@ -591,7 +592,7 @@ TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error; }),
             EPERM);
   EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
-  // Root may, whosever they are, where others cannot write.
+  // Root may replace any user's file in a directory that others cannot write to.
   ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(folder.c_str(), 12346, 12346), 0);
   ASSERT_EQ(chmod(folder.c_str(), 01755), 0);
   EXPECT_EQ(error_of([&] { write(path(), "newer"); }).message, "");
@@ -616,7 +617,7 @@ void expect_refusal(const Error& error, const StickyCase& test) {
   EXPECT_EQ(error.os_error, test.refused ? EACCES : 0) << error.message;
   if (!test.refused) return;
   EXPECT_EQ(error.status, Status::open);
-  EXPECT_NE(error.message.find(formatted("tmp/x': a file of user {} in a sticky folder", test.owner)),
+  EXPECT_NE(error.message.find(formatted("tmp/x': a file of user {} in a sticky directory", test.owner)),
             std::string::npos)
       << error.message;
 }
@@ -659,11 +660,11 @@ TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
     return edit != 0 ? edit : error_of([&] { write(path(), "new"); }).os_error;
   };
   EXPECT_EQ(as_user(12345, 12345, both), 0);
-  // The effective user counts, not the real one.
+  // The effective user matters, not the real one.
   EXPECT_EQ(in_child([&] { return seteuid(12345) != 0 ? 99 : both(); }), 0);
 }
 
-// The new file would have been given to the user of that file.
+// The new file would have got that user as its owner.
 TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_is_not_replaced) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
@@ -713,7 +714,7 @@ TEST_F(RefusedCallsTest, an_edit_follows_no_link_of_another_user_in_a_sticky_fol
   }
 }
 
-// While links are looked at it is a file of our own, and another user's link whenever the path is opened.
+// When links are checked, it is our own file; whenever the path is opened, it is another user's link.
 TEST_F(RefusedCallsTest, an_edit_follows_no_link_that_is_exchanged) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   if (!has_linux_io()) GTEST_SKIP() << "this build opens folders as it opens files";
@@ -805,7 +806,7 @@ TEST_F(RefusedCallsTest, a_fifo_that_becomes_something_else_is_not_written_to) {
   }
 }
 
-// It is looked at by one descriptor, which may lead to something else by then.
+// It is checked through a descriptor, which may refer to another file by then.
 TEST_F(RefusedCallsTest, a_link_that_becomes_something_else_is_not_followed) {
   if (!has_linux_io()) GTEST_SKIP() << "this build opens no link to look at it";
   const struct {

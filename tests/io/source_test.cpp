@@ -1,4 +1,4 @@
-// Sources that need no system: memory, callbacks, and what every source does by default.
+// Sources that make no system calls: memory, callbacks, and the defaults of every source.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/source.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kOrigin = 1000;
 
-// Lies somewhere in a larger file; no byte of it can be read.
+// A part of a larger file; no byte of it can be read.
 class BadSource final : public Source {
  public:
   explicit BadSource(bool knows_where) : Source(100), knows_where_(knows_where) {}
@@ -122,7 +122,7 @@ TEST(CallbackSource, AreAskedAndClosed) {
     EXPECT_EQ(error->status, Status::callback);
     EXPECT_EQ(error->offset, 3U);
     EXPECT_NE(error->message.find("-7"), std::string::npos);
-    EXPECT_EQ(read(*source, 5, 0), "");  // nothing is not asked for
+    EXPECT_EQ(read(*source, 5, 0), "");  // an empty read makes no request
   }
   EXPECT_EQ(given.closed, 1);
 }

@@ -1,4 +1,4 @@
-// What is asked of folders and locks, and names that are taken.
+// Queries of directories and locks, and names that are taken.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
@@ -51,7 +51,7 @@ TEST_F(StateTest, the_names_of_a_folder_are_all_but_its_own_in_order) {
 
 // ---- locks -----------------------------------------------------------------------------------------------------------
 
-// A file that was opened by its path lends its descriptor to the lock; of the caller's there must be another.
+// If a file was opened by path, the lock uses its descriptor. A caller's descriptor is duplicated.
 TEST_F(StateTest, the_lock_of_a_file_with_a_path_takes_no_descriptor) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "bytes");
@@ -110,8 +110,8 @@ TEST_F(StateTest, a_lock_keeps_out_whom_it_should) {
 
 // ---- leases --------------------------------------------------------------------------------------------------------
 
-// Another process with a lease on the file, as Samba and NFS servers have. When it is asked to give it up, it takes a
-// moment and gives up all of it, gives up as much as is asked and then nothing more, or gives up nothing.
+// Another process with a lease on the file, like a Samba or NFS server. When asked to release it, the process waits a
+// moment and then releases all of it, or only the requested part and nothing later, or nothing.
 enum class Giving { all, what_is_asked, nothing };
 
 class LeaseHolder {
@@ -181,7 +181,7 @@ TEST_F(StateTest, a_lease_of_another_process_is_waited_for) {
   }
 }
 
-// The kernel would take the lease away after 45 seconds.
+// The kernel would break the lease after 45 seconds.
 TEST_F(StateTest, a_save_waits_two_seconds_for_a_lease_and_goes_ahead) {
   put(path(), "old");
   fs::create_hard_link(path(), path("kept"));
@@ -193,7 +193,7 @@ TEST_F(StateTest, a_save_waits_two_seconds_for_a_lease_and_goes_ahead) {
   EXPECT_FALSE(old);  // so the holder has its lease still
 }
 
-// Of an edit that opened its file for reading first, a lease would be asked for twice, for 45 seconds each time.
+// If an edit opened its file for reading first, it would wait for the lease twice, up to 45 seconds each time.
 TEST_F(StateTest, an_edit_asks_for_a_lease_once) {
   put(path(), "old");
   const LeaseHolder holder(path(), F_WRLCK, Giving::what_is_asked);
@@ -207,14 +207,14 @@ TEST_F(StateTest, an_edit_asks_for_a_lease_once) {
 
 // ---- threads with descriptors of their own ---------------------------------------------------------------------------
 
-// /proc/self/fd shows those of the main thread, whose numbers lead to other files.
+// /proc/self/fd shows the descriptors of the main thread, whose numbers refer to other files.
 TEST_F(StateTest, a_thread_with_a_table_of_descriptors_of_its_own_meets_no_other_file) {
   put(path("decoy"), "decoy");
   put(path("old"), "old");
   put(path("read"), "read");
   fs::create_directory(path("decoys"));
   put(path("decoys/old"), "decoy");
-  setxattr(path("decoys/old").c_str(), "user.note", "decoy", 5, 0);  // where the filesystem has attributes
+  setxattr(path("decoys/old").c_str(), "user.note", "decoy", 5, 0);  // if the filesystem has attributes
   std::vector<Descriptor> decoys;                                    // of the main thread
   for (int i = 0; i < 20; ++i) {
     const std::string leads_to = i % 2 == 0 ? path("decoys") : path("decoy");
@@ -251,7 +251,7 @@ TEST_F(StateTest, a_thread_with_a_table_of_descriptors_of_its_own_meets_no_other
 
 // ---- what vanishes between two looks ---------------------------------------------------------------------------------
 
-// A path that leads nowhere for a moment, as while a file is put in another's place by two renames.
+// A path that does not exist for a moment, as when a file is replaced by two renames.
 TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
   put(path(), "bytes");
   std::size_t looks = 0;
@@ -261,7 +261,7 @@ TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
     looks = read_faults::calls();
   }
   ASSERT_GE(looks, 2U);
-  for (std::size_t gone = 1; gone < looks; ++gone) {  // the first is that of the caller's path
+  for (std::size_t gone = 1; gone < looks; ++gone) {  // the first one is for the caller's path
     read_faults::arm({"stat", gone, 1, ENOENT});
     EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).message, "") << gone;
     read_faults::arm({"stat", gone, 1, EACCES});
@@ -279,7 +279,7 @@ std::string only_name(const std::string& folder) {
   return found;
 }
 
-// Each call of the kind is refused so often: the name is taken.
+// Each call of this kind fails this many times, because the name is taken.
 TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
   const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const bool linked : {false, true}) {
@@ -288,7 +288,7 @@ TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
       const Descriptor nameless(linked ? ::open(path(".").c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1);
       if (linked && (!nameless || !has_linux_io())) GTEST_SKIP() << "there are no nameless files";
       faults::Plan refusing;
-      // The first call takes the lock, or closes the device that random numbers are read from.
+      // The first call takes the lock, or closes the device for random numbers.
       refusing.at = linked || !has_linux_io() ? 1 : 0;
       refusing.action = faults::Action::fail;
       refusing.error = error;
@@ -313,7 +313,7 @@ TEST_F(StateTest, another_random_name_is_tried_when_one_is_taken) {
   }
 }
 
-// Somebody is always faster.
+// Another process is always faster.
 TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
   const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   static fs::path wanted;

@@ -1,10 +1,10 @@
-// Which folders of src/io are under test.
+// Which directories of src/io are under test.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace st::io {
 
-// false: src/io/posix alone, without what only Linux has.
+// false: src/io/posix alone, without the features that only Linux has.
 bool has_linux_io();
 
 }  // namespace st::io

@@ -62,7 +62,7 @@ def test_error_names_the_file_the_place_and_the_rule(ours, tmp_path, monkeypatch
     with pytest.raises(ours.SafetensorError) as error:
         ours.safe_open(path, framework="np")
     assert error.value.status == "ST_ERR_TENSOR_SIZE"
-    assert path in str(error.value) and "F32 [2] takes 8 bytes, offsets 0..4 hold 4" in str(error.value)
+    assert path in str(error.value) and "F32 [2] needs 8 bytes, but offsets 0..4 span 4" in str(error.value)
 
 
 def test_missing_file(package):
@@ -159,7 +159,7 @@ def test_error_is_an_exception_of_an_importable_module(package):
 
 
 def test_folder_without_a_model(ours, tmp_path):
-    with pytest.raises(ours.SafetensorError, match="holds no"):
+    with pytest.raises(ours.SafetensorError, match="contains no"):
         ours.safe_open(tmp_path, framework="np")
 
 

@@ -71,7 +71,8 @@ bool came_further(const Error& a, const Error& b) {
   throw Error(told);
 }
 
-// The first bytes of a file of another kind may be a possible length: those of a gzip file without a time are.
+// The first bytes of another kind of file may look like a valid length, for example those of a gzip file without a
+// time.
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   std::array<char, 64> first{};
   store_length(first.data(), header.size());
@@ -166,7 +167,7 @@ std::optional<Error> first_fault(std::span<const char> header, std::uint64_t fil
   }
 }
 
-// A decoder that collects errors reports a name given twice where it is. read() reports other errors first.
+// A decoder that collects errors reports a duplicate name at its position. read() reports other errors first.
 void put_first(const Error& first, Findings& findings) {
   const auto same = std::find_if(findings.begin(), findings.end(), [&first](const Finding& finding) {
     return finding.fault.status == first.status && finding.fault.offset == first.offset;
@@ -193,7 +194,8 @@ void diagnose(std::span<char> header, std::uint64_t file_size, const HeaderOptio
     decode(layout, header, options, table, faults);
     validate(table, file_size, faults);  // the header has to have the order of the data
   } catch (const Error&) {
-    // The rest cannot be read, or there are too many findings. The error is among them, or put_first() adds it.
+    // The rest cannot be read, or there are too many findings. The error is one of the findings, or put_first() adds
+    // it.
   }
   put_first(*first, findings);
 }

@@ -1,6 +1,6 @@
 // Decodes in one pass, because every number and string gives its own length. Lengths and counts are untrusted. Nothing
-// is allocated for a count larger than the remaining bytes allow, and an entry with a name given before is checked but
-// not kept. So the table takes at most about ten bytes for each byte of the header.
+// is allocated for a count larger than the remaining bytes allow, and an entry with a repeated name is checked but not
+// kept. So the table takes at most about ten bytes for each byte of the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
@@ -173,7 +173,7 @@ void Cursor::fail_here(Status status, std::uint64_t place, std::string_view what
 void Cursor::fail_number(const char* at) {
   at_ = at;
   const unsigned first = at == end_ ? 0U : static_cast<unsigned char>(*at);
-  if (first > 0xFD) fail_here(Status::schema, offset(), formatted("0x{:02x} where a number begins", first));
+  if (first > 0xFD) fail_here(Status::schema, offset(), formatted("expected a number, found 0x{:02x}", first));
   fail_here(Status::schema, offset(), "the header ends too early");
 }
 
@@ -237,7 +237,7 @@ class Decoder {
     for (std::uint64_t i = 0; i < n; ++i) pair();
   }
 
-  // A key given twice has its last value, as in the original.
+  // If a key occurs twice, the last value counts, as in the original.
   void pair() {
     const std::uint64_t place = in_.offset();
     auto& pairs = table_.metadata;
@@ -246,9 +246,8 @@ class Decoder {
     const auto earlier = table_.metadata_index.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (options_.rules == Rules::strict) {
-      report([&] {
-        in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(key)));
-      });
+      report(
+          [&] { in_.fail_here(Status::duplicate, place, formatted("metadata key {} occurs twice", in_quotes(key))); });
     }
     pairs[earlier] = pairs.back();
     pairs.pop_back();
@@ -303,7 +302,8 @@ class Decoder {
     const Tensor* const tensor = number < announced_ ? &table_.tensors[static_cast<std::size_t>(number)] : nullptr;
     if (tensor == nullptr) {
       report([&] {
-        in_.fail_here(Status::schema, place, formatted("it is number {} of {} tensors", number, announced_));
+        in_.fail_here(Status::schema, place,
+                      formatted("its number is {}, but there are {} tensors", number, announced_));
       });
     } else if (tensor->name_text != nullptr) {
       report([&] {
@@ -333,7 +333,7 @@ class Decoder {
   }
 
   [[noreturn]] static void fail_twice(std::string_view name, std::uint64_t place) {
-    fail_at(Status::duplicate, place, "tensor {} is given twice", in_quotes(name));
+    fail_at(Status::duplicate, place, "tensor {} occurs twice", in_quotes(name));
   }
 
   bool finish() {
@@ -349,15 +349,14 @@ class Decoder {
     }
     if (table_.tensors.empty() && !only_spaces) {
       report([&] {
-        in_.fail_here(Status::schema, place, "a header without tensors is padded with something else than spaces");
+        in_.fail_here(Status::schema, place, "a header without tensors is padded with something other than spaces");
       });
     }
     return only_spaces;
   }
 
   [[noreturn]] void too_many() const {
-    in_.fail_here(Status::schema, in_.offset(),
-                  formatted("{} tensors, for which there are not enough names", announced_));
+    in_.fail_here(Status::schema, in_.offset(), formatted("{} tensors, but not enough names", announced_));
   }
 
   std::uint64_t* words(std::size_t n) {

@@ -91,7 +91,7 @@ bool Cursor::integer(std::uint64_t& value) {
 std::uint32_t Cursor::hex4(const char* at) const {
   std::uint32_t value = 0;
   const auto [stop, problem] = std::from_chars(at, at + 4, value, 16);
-  if (problem != std::errc{} || stop != at + 4) fail_json(at, "\\u wants four hexadecimal digits");
+  if (problem != std::errc{} || stop != at + 4) fail_json(at, "\\u needs four hexadecimal digits");
   return value;
 }
 
@@ -103,7 +103,7 @@ char* Cursor::unescape(char* at, std::string& utf8) const {
     utf8 += kBytes[i];
     return at + 2;
   }
-  if (at[1] != 'u') fail_json(at, "no such escape");
+  if (at[1] != 'u') fail_json(at, "invalid escape");
   std::uint32_t code = hex4(at + 2);
   if (code >= 0xDC00 && code <= 0xDFFF) fail_json(at, "second half of a surrogate pair without a first");
   const bool high = code >= 0xD800 && code <= 0xDBFF;
@@ -198,7 +198,7 @@ void Cursor::skip_number() {
   }
   if (*at == '.') {
     ++at;
-    if (!is_digit(*at)) fail_json(first, "a number that ends in its point");
+    if (!is_digit(*at)) fail_json(first, "a number that ends with its decimal point");
     for (full = false; is_digit(*at); ++at) {
       if (keep(*at)) --exponent;
     }
@@ -275,8 +275,8 @@ void Cursor::fail_expected(char c) {
   const char* const place = at();
   const auto found = static_cast<unsigned char>(*place);
   if (place == tokens.text_end) fail_json(place, formatted("the text ends where '{}' was expected", c));
-  if (found < 0x20 || found >= 0x7F) fail_json(place, formatted("expected '{}' and not byte 0x{:02x}", c, found));
-  fail_json(place, formatted("expected '{}' and not '{}'", c, *place));
+  if (found < 0x20 || found >= 0x7F) fail_json(place, formatted("expected '{}', found byte 0x{:02x}", c, found));
+  fail_json(place, formatted("expected '{}', found '{}'", c, *place));
 }
 
 }  // namespace st::format::json

@@ -127,7 +127,7 @@ void Structure::index_faulty(char* begin, char* end) {
   char* fault = first_fault(begin, end);
   while (fault != begin && is_space(fault[-1])) --fault;
   if (fault == begin) return index_long_token(begin);
-  if (!index(begin, fault)) fail(Status::internal, "simdjson finds fault with a text where there is none");
+  if (!index(begin, fault)) fail(Status::internal, "simdjson reports an error in valid text");
 }
 
 // Indexes a single token, which is faulty or longer than a window.

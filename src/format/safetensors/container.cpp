@@ -62,8 +62,8 @@ template <class Item>
 ST_COLD void report_twice(const Item& item, std::span<const char> header, std::string_view what, FaultSink& faults) {
   const std::string_view name = item.name();
   const std::string_view tensor = std::is_same_v<Item, Tensor> ? name : std::string_view();
-  faults.report(
-      {Status::duplicate, 0, place_of(name, header), formatted("{} {} is given twice", what, in_quotes(name))}, tensor);
+  faults.report({Status::duplicate, 0, place_of(name, header), formatted("{} {} occurs twice", what, in_quotes(name))},
+                tensor);
 }
 
 // Inserts every item under its name. Reports a name that is given twice, except by the rules of the reference, which

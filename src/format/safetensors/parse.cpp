@@ -434,7 +434,7 @@ class HeaderParser {
   // Returns false after reporting that it is not an integer.
   bool dimension(const char* field, std::uint64_t& number) {
     if (in_.integer(number)) return true;
-    wrong_type(kInEntry + 1, formatted("{} holds a value that is not an integer from 0 to 2^64-1", field));
+    wrong_type(kInEntry + 1, formatted("{} contains a value that is not an integer from 0 to 2^64-1", field));
     return false;
   }
 
@@ -442,7 +442,7 @@ class HeaderParser {
 
   void metadata(const char* place) {
     if (metadata_seen_) {
-      report(Status::duplicate, place, "__metadata__ is given twice");
+      report(Status::duplicate, place, "__metadata__ occurs twice");
       return in_.skip_value(kInHeader);
     }
     metadata_seen_ = true;
@@ -458,7 +458,7 @@ class HeaderParser {
         value = in_.string();
         terminate(value);
       } else {
-        wrong_type(kInEntry, "__metadata__ holds a value that is not a string, at key " + in_quotes(key));
+        wrong_type(kInEntry, "__metadata__ contains a value that is not a string, at key " + in_quotes(key));
       }
       terminate(key);
       table_.metadata.push_back({key, value});
@@ -491,7 +491,7 @@ class HeaderParser {
 
   ST_COLD void twice(const char* place, std::string_view field) {
     field_ = Field::unknown;  // its value is yet to come
-    report(Status::duplicate, place, formatted("{} is given twice", field));
+    report(Status::duplicate, place, formatted("{} occurs twice", field));
   }
 
   ST_COLD void missing(unsigned seen, const char* place) {

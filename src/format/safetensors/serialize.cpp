@@ -183,7 +183,7 @@ std::string join(const Pieces& pieces, std::uint64_t length, bool spaces_at_end)
 }  // namespace
 
 void check(const NewTensor& tensor) {
-  if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be called '__metadata__'");
+  if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be named '__metadata__'");
 }
 
 // The reserve is after the metadata, not at the end: an edit that fits there moves no tensor's entry, and so changes

@@ -58,12 +58,12 @@ void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
   std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
     const int order = compare_paths(a, b);
     if (order != 0) return order < 0;
-    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest is the one without such parts
+    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest spelling has no such parts
   });
   const auto same = std::adjacent_find(names.begin(), names.end(),
                                        [](std::string_view a, std::string_view b) { return compare_paths(a, b) == 0; });
   if (same == names.end()) return;
-  fail(Status::shard, "index: shards {} and {} are one file", in_quotes(same[0]), in_quotes(same[1]));
+  fail(Status::shard, "index: shards {} and {} are the same file", in_quotes(same[0]), in_quotes(same[1]));
 }
 
 class IndexParser {
@@ -100,13 +100,13 @@ class IndexParser {
     const std::string_view name = in_.string();
     in_.expect(':');
     if (name == "weight_map") {
-      if (weight_map_seen_) in_.fail_here(Status::duplicate, place, "weight_map is given twice");
+      if (weight_map_seen_) in_.fail_here(Status::duplicate, place, "weight_map occurs twice");
       weight_map_seen_ = true;
       weight_map_ = place;
       return weight_map();
     }
     if (name == "metadata") {
-      if (metadata_seen_) in_.fail_here(Status::duplicate, place, "metadata is given twice");
+      if (metadata_seen_) in_.fail_here(Status::duplicate, place, "metadata occurs twice");
       metadata_seen_ = true;
       return metadata();
     }
@@ -181,7 +181,7 @@ class IndexParser {
     const std::uint32_t earlier = known_keys_.insert(pairs.data(), static_cast<std::uint32_t>(pairs.size() - 1));
     if (earlier == NameIndex<MetadataPair>::kNone) return;
     if (!last_key_counts_) {
-      in_.fail_here(Status::duplicate, place, formatted("metadata key {} is given twice", in_quotes(pair.key)));
+      in_.fail_here(Status::duplicate, place, formatted("metadata key {} occurs twice", in_quotes(pair.key)));
     }
     pairs[earlier] = pair;
     pairs.pop_back();
@@ -230,13 +230,13 @@ void read(std::span<char> text, const HeaderOptions& options, Index& index) {
 void require_safe_name(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (name.empty()) refuse(name, "is empty");
-  if (name.find('\0') != name.npos) refuse(name, "holds a NUL");
-  if (name.find('\\') != name.npos) refuse(name, "holds a backslash");
+  if (name.find('\0') != name.npos) refuse(name, "contains a NUL");
+  if (name.find('\\') != name.npos) refuse(name, "contains a backslash");
   if (name.front() == '/') refuse(name, "is absolute");
   if (name.size() >= 2 && is_letter(name[0]) && name[1] == ':') refuse(name, "begins with a drive letter");
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
-    if (name.substr(at, end - at) == "..") refuse(name, "leaves the folder of the index");
+    if (name.substr(at, end - at) == "..") refuse(name, "leaves the directory of the index");
     at = end + 1;
   }
 }

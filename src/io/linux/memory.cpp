@@ -63,7 +63,7 @@ void deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
 std::byte* reserve_buffer(std::uint64_t bytes) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
-    fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
+    fail(Status::no_memory, "a buffer of {} bytes exceeds the {} bytes of memory", bytes, most);
   }
   // Whole huge pages: the system uses none for a part of one.
   const std::uint64_t size =

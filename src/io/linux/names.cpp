@@ -91,7 +91,7 @@ const Attribute* find(const std::vector<Attribute>& attributes, std::string_view
   return at == attributes.end() ? nullptr : &*at;
 }
 
-// Compares before it sets, since a security module reports each attempt that it refuses.
+// Compares before setting, because a security module reports each attempt that it refuses.
 bool give_attribute(int file, const Attribute& attribute) {
   std::string now;
   if (get({{}, file}, attribute.name.c_str(), now) == 0 && now == attribute.value) return true;
@@ -158,7 +158,7 @@ int read_link(int directory, const std::string& name, SymbolicLink& link) {
 Hold hold_of([[maybe_unused]] int directory, [[maybe_unused]] const std::string& name) {
 #if defined(STATX_TYPE)
   struct statx more {};
-  // Past the C library, since musl has no such function before 1.2.5.
+  // A direct system call, because musl has no wrapper before 1.2.5.
   if (syscall(SYS_statx, directory, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return Hold::none;
   if ((more.stx_attributes & kMountRoot) != 0) return Hold::mount_point;
   if ((more.stx_attributes & (kAppend | kImmutable)) != 0) return Hold::append_only;
@@ -210,7 +210,7 @@ Attributes attributes_of(int directory, const std::string& name_of_file) {
   struct stat status {};
   if (!leads_to(path_of_directory, directory) || lstat(place.path.c_str(), &status) != 0) {
     opened = open_file(directory, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    place = {"", opened.get()};  // without a descriptor too, each query is an error
+    place = {"", opened.get()};  // without a descriptor as well, every query is an error
   }
   Attributes attributes;
   attributes.lists_known = true;

@@ -54,7 +54,7 @@ short kind_of(ByteLock lock) {
   return F_UNLCK;
 }
 
-constexpr std::uint64_t kUsualAlignment = 4096;  // enough for every disk that does not say otherwise
+constexpr std::uint64_t kUsualAlignment = 4096;  // enough for every disk that does not report an alignment
 #if defined(STATX_DIOALIGN)
 constexpr std::uint64_t kMostAlignment = 65536;
 #endif
@@ -173,7 +173,7 @@ std::uint64_t direct_alignment([[maybe_unused]] int descriptor) {
 }
 
 // cachestat(2) if the kernel has it (Linux 6.5), which answers for 4 GiB in a tenth of a millisecond. Otherwise
-// mincore(2), through a mapping made for the question.
+// mincore(2), on a temporary mapping.
 std::optional<Residency> residency(int descriptor, std::uint64_t offset, std::uint64_t n) {
   if (n == 0) return Residency{};
   if (const auto answer = ask_cachestat(descriptor, offset, n)) return answer;
@@ -245,7 +245,7 @@ std::uint64_t random_seed() {
 
 std::uint64_t hash_seed(const void* table) {
   std::uint64_t secret = 0;
-  // 16 random bytes that the kernel gives to each program that it starts; the C library guards stacks with the first.
+  // 16 random bytes that the kernel gives each new program. The C library uses the first ones as its stack guard.
   const auto* const given = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
   if (given != nullptr) std::memcpy(&secret, given + 8, sizeof secret);
   if (secret == 0) secret = random_seed();

@@ -119,7 +119,7 @@ AtomicFile::State::~State() {
 void AtomicFile::State::open_temp_file() {
   if (options_.sync) {
     directory_to_sync_ = open_file(target_.directory.get(), ".", O_RDONLY | O_DIRECTORY);
-    if (!directory_to_sync_) fail_os(Status::open, errno, "the folder of {}", target_.shown);
+    if (!directory_to_sync_) fail_os(Status::open, errno, "the directory of {}", target_.shown);
   }
   // commit() gives an unnamed file that replaces nothing its target's name, without a temporary one. If that fails,
   // name_temp_file() sweeps.
@@ -127,11 +127,11 @@ void AtomicFile::State::open_temp_file() {
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || access_) sweep_temp_files(target_.directory.get(), target_.name, owner());
   if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
-  if (!file_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
+  if (!file_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
   // commit() needs both of these. Errors are better reported before the first byte.
-  if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "a mode for {}", target_.shown);
+  if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "the mode for {}", target_.shown);
   to_close_ = duplicate(file_.get());
-  if (!to_close_) fail_os(Status::open, errno, "a file beside {}", target_.shown);
+  if (!to_close_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
 }
 
 // A replacement is 0600 until commit(). A new file is 0666, minus the umask.
@@ -157,7 +157,7 @@ uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteu
 // A forked child shares the file, which the parent may have published by now.
 void AtomicFile::State::require_own_process() const {
   if (process_ == getpid()) return;
-  fail(Status::state, "{} was begun by process {}, which alone can write it", target_.shown, process_);
+  fail(Status::state, "{} was begun by process {}; no other process can write it", target_.shown, process_);
 }
 
 void AtomicFile::State::set_size(std::uint64_t size) const {
@@ -183,7 +183,7 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
   if (!in_order_) {
     error = write_all_at(file_.get(), offset, data, n);
   } else if (offset != position_) {
-    fail_at(Status::state, offset, "{} takes its bytes in order: {} come next, not {}", target_.shown, position_,
+    fail_at(Status::state, offset, "{} is written in order: expected offset {}, got {}", target_.shown, position_,
             offset);
   } else {
     error = write_all(file_.get(), data, n);
@@ -320,12 +320,12 @@ void AtomicFile::State::publish() {
 void AtomicFile::State::name_temp_file() {
   temp_name_ = link_temp_file(file_.get(), target_.directory.get(), target_.name);
   if (!temp_name_.empty()) return;
-  if (!is_refusal(errno)) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  if (!is_refusal(errno)) fail_os(Status::write, errno, "a file next to {}", target_.shown);
   sweep_temp_files(target_.directory.get(), target_.name, owner());
   Descriptor named = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
-  if (!named) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  if (!named) fail_os(Status::write, errno, "a file next to {}", target_.shown);
   Descriptor closing = duplicate(named.get());
-  if (!closing) fail_os(Status::write, errno, "a file beside {}", target_.shown);
+  if (!closing) fail_os(Status::write, errno, "a file next to {}", target_.shown);
   std::swap(file_, named);
   RegularFile nameless = RegularFile::duplicate(named.get());
   const std::uint64_t size = nameless.size();
@@ -340,7 +340,7 @@ void AtomicFile::State::require_unchanged() const {
   struct stat now {};
   const bool there = fstatat(target_.directory.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
   if (there && identity_of(now) == *only_over_) return;
-  fail(Status::state, "{} was {} by another process meanwhile", target_.shown,
+  fail(Status::state, "{} was {} by another process in the meantime", target_.shown,
        there ? "changed or replaced" : "removed");
 }
 
@@ -348,7 +348,7 @@ void AtomicFile::State::sync_directory() const {
   if (!options_.sync) return;
   const int error = sync_now(directory_to_sync_.get());
   if (error != 0) {
-    fail_os(Status::write, error, "{} is complete and in its place, but its folder could not be synced", target_.shown);
+    fail_os(Status::write, error, "{} is complete and in place, but its directory could not be synced", target_.shown);
   }
 }
 

@@ -55,7 +55,7 @@ std::vector<std::string> DiskDirectory::names() const {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
-  if (errno != 0) fail_os(Status::open, errno, "the folder {}", in_quotes(path_));
+  if (errno != 0) fail_os(Status::open, errno, "the directory {}", in_quotes(path_));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -69,7 +69,7 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   const std::string path = path_ + (path_.back() == '/' ? "" : "/") + name;
   RegularFile file = RegularFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
   if (check && !contains(file)) {
-    fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
+    fail(Status::shard, "shard {} is a link that leaves the directory of its index", in_quotes(name));
   }
   const std::uint64_t size = file.size();
   return std::make_unique<FileSource>(std::move(file), 0, size);

@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 
-// Two seconds for another process to finish. The calls that wait by themselves are not used: a process that may read
-// the file could make them wait for ever.
+// Two seconds for another process to finish. Polls instead of blocking, because any process that may read the file
+// could block the caller forever.
 class Patience {
  public:
   // Sleeps for a moment. Returns false once the time is over.
@@ -66,7 +66,7 @@ std::optional<Target> target_of_edit(const char* path, bool there_before) {
   Target target = find_target(path);
   switch (target.kind) {
     case Target::Kind::descriptor:
-      fail(Status::open, "{} is an open descriptor: edit its file by the file's path", target.shown);
+      fail(Status::open, "{} is an open descriptor: use the path of its file instead", target.shown);
     case Target::Kind::stream: fail(Status::open, "{} is not a regular file", target.shown);
     case Target::Kind::absent:
       if (!there_before) fail_os(Status::open, ENOENT, "{}", target.shown);
@@ -193,11 +193,11 @@ struct EditedFile::State {
 
 // Returns nullptr, or what another process is doing to the file.
 const char* EditedFile::State::try_open(const char* path, bool again) {
-  constexpr const char* kReplaced = "is replaced by another process each time that it is opened";
+  constexpr const char* kReplaced = "keeps being replaced by another process";
   shown = in_quotes(path);
   std::optional<Target> target = target_of_edit(path, again);
   if (!target) return kReplaced;
-  // For writing first: another process then gives up its lease on the file once, and not once for each kind of access.
+  // Opens for writing first, so another process has to release its lease only once, not once per kind of access.
   file = open_regular(target->directory.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
   if (!file && errno == ENOENT) return kReplaced;
   if (!file) fail_os(Status::open, errno, "{}", shown);
@@ -260,7 +260,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
   int error = sync ? sync_now(file) : 0;
   if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
   if (error != 0) {
-    fail_os(Status::write, error, "{}: the new header is written but may not reach the disk", state_->shown);
+    fail_os(Status::write, error, "{}: the new header was written, but may not have reached the disk", state_->shown);
   }
   return Patch::done;
 }

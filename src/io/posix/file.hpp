@@ -25,12 +25,12 @@ namespace st::io {
 // occupied, so it does not have one of them even for a moment.
 constexpr int kFirstDescriptor = 3;
 
-// A file descriptor that is closed when it goes. If closing can report an error, because a file was written through the
-// descriptor, its owner calls close() and checks the result.
+// A file descriptor that is closed by the destructor. If closing can report an error, because a file was written
+// through the descriptor, its owner calls close() and checks the result.
 class Descriptor {
  public:
   Descriptor() = default;
-  // Takes over a number that this library has opened, and moves it to kFirstDescriptor or above.
+  // Takes ownership of a descriptor that this library has opened, and moves it to kFirstDescriptor or above.
   explicit Descriptor(int number);
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -61,8 +61,8 @@ Descriptor open_file(int directory, const char* path, int flags, mode_t mode = 0
 constexpr std::chrono::seconds kLeasePatience(120);
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience = kLeasePatience);
 
-// Both ends of a new pipe, for reading and for writing: not blocking, and as files that are opened for writing, above the
-// standard streams. Returns false, and sets errno, if there is none.
+// Opens a pipe and returns its read and write ends: non-blocking and, like files opened for writing, above the standard
+// streams. Returns false, and sets errno, if there is none.
 bool open_pipe(Descriptor& reads, Descriptor& writes);
 
 // Another descriptor of the same open file description.

@@ -72,7 +72,7 @@ std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std:
   RegularFile file = RegularFile::duplicate(descriptor);
   const std::uint64_t whole = file.size();
   if (offset > whole || size > whole - offset) {
-    fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
+    fail(Status::range, "{} bytes at offset {} exceed the file of {} bytes", size, offset, whole);
   }
   return std::make_unique<FileSource>(std::move(file), offset, size != 0 ? size : whole - offset);
 }
@@ -163,7 +163,7 @@ std::shared_ptr<const void> FileSource::lock_out_edits() const {
 
 // ---- bulk reads ----------------------------------------------------------------------------------------------------
 
-// A descriptor for the length of one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
+// A descriptor borrowed for one read. descriptor() is -1 if none is free, or if the path leads elsewhere by now.
 class FileReader::Borrowed {
  public:
   explicit Borrowed(FileReader& file) : file_(file) {

@@ -1,4 +1,5 @@
-// A regular file, or a part of one, as a source: read with pread, viewed through a mapping. And its bulk reads.
+// A regular file, or a part of one, as a source: read with pread, viewed through a mapping. Also implements its bulk
+// reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

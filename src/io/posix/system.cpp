@@ -1,5 +1,5 @@
-// What src/io/linux has better bodies for, written with POSIX.1-2008 alone. Most of it is the answer that the system
-// cannot do that.
+// Portable versions of the functions in src/io/linux, written with POSIX.1-2008 alone. Most of them report that the
+// system cannot do it.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -45,7 +45,8 @@ MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return
 
 int set_byte_lock(int /*descriptor*/, ByteLock /*lock*/) { return ENOTSUP; }
 
-// It waits if another thread takes the signal in between. One of a write to a pipe is sent to the writing thread alone.
+// Blocks if another thread takes the signal in between. The signal of a write to a pipe is sent only to the writing
+// thread.
 void take_pending_signal(int number) {
   sigset_t pending;
   if (sigpending(&pending) != 0 || sigismember(&pending, number) != 1) return;
@@ -91,7 +92,7 @@ Descriptor open_directory_for_lookup(int directory, const char* path) {
 #endif
 }
 
-// The link is looked at before and after its text is read.
+// Checks the link before and after reading its text.
 int read_link(int directory, const std::string& name, SymbolicLink& link) {
   if (fstatat(directory, name.c_str(), &link.status, AT_SYMLINK_NOFOLLOW) != 0) return errno;
   std::array<char, PATH_MAX> text;

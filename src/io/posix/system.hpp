@@ -1,5 +1,5 @@
-// What Linux does better than POSIX.1-2008. posix/system.cpp has the portable bodies; on Linux the sources of
-// src/io/linux take its place (cmake/system.cmake).
+// Functions with a better implementation on Linux than in POSIX.1-2008. posix/system.cpp has the portable versions; on
+// Linux the sources of src/io/linux replace it (cmake/system.cmake).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,7 +44,7 @@ enum class ByteLock : std::uint8_t { none, shared, exclusive };
 // Does not wait. Returns 0 or the errno; ENOTSUP if the system has no such locks.
 int set_byte_lock(int descriptor, ByteLock lock);
 
-// Takes a signal that is pending for this thread, so it is not delivered once it is no longer blocked.
+// Consumes a signal that is pending for this thread, so it is not delivered when it is unblocked.
 void take_pending_signal(int number);
 
 // ---- reading -----------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ void take_pending_signal(int number);
 // Returns the flag that opens a file for direct I/O; 0 if there is none.
 int direct_flag();
 
-// Returns what offsets, lengths and addresses of direct reads are multiples of; 0 if the file has no direct I/O.
+// Returns the alignment of offsets, lengths and addresses of direct reads; 0 if the file has no direct I/O.
 std::uint64_t direct_alignment(int descriptor);
 
 // How much of a range the page cache holds.
@@ -87,7 +87,7 @@ bool copy_through_pipe(const void* from, void* to, std::size_t n);
 // Opens a directory for *at() calls; on Linux even one that may not be listed.
 Descriptor open_directory_for_lookup(int directory, const char* path);
 
-// A symbolic link. Status and text are of the same moment, so the link cannot be exchanged in between.
+// A symbolic link. Status and text belong to the same link, so it cannot be replaced in between.
 struct SymbolicLink {
   struct stat status {};
   std::string text;
@@ -96,7 +96,7 @@ struct SymbolicLink {
 // Returns 0 or the errno: EAGAIN if the name is no longer a link.
 int read_link(int directory, const std::string& name, SymbolicLink& link);
 
-// What keeps every rename from replacing a file, as far as the system tells.
+// The reason why no rename can replace a file, if the system reports one.
 enum class Hold : std::uint8_t { none, mount_point, append_only };
 
 Hold hold_of(int directory, const std::string& name);

@@ -63,10 +63,10 @@ std::string read_link(const Target& target) {
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
   // /proc/PID/fd/N in any spelling, such as N in /dev/fd. It leads to an open file, whose path may have changed.
   if (mount_kind(target.directory.get(), directory) == MountKind::kernel) {
-    fail(Status::open, "{} is an open descriptor: write to its file by the file's path", target.shown);
+    fail(Status::open, "{} is an open descriptor: use the path of its file instead", target.shown);
   }
   if (is_foreign(directory, kForLinks, link.status.st_uid)) {
-    fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a folder that all may write to", target.shown,
+    fail_os(Status::open, EACCES, "{}: a symbolic link of user {} in a sticky, world-writable directory", target.shown,
             link.status.st_uid);
   }
   return link.text;
@@ -89,7 +89,7 @@ int write_error(const Target& target) {
   if (faccessat(target.directory.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
   const bool opened(open_file(target.directory.get(), target.name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK));
-  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: permitted, but another process has a lease
+  return opened || errno == EAGAIN ? 0 : errno;  // EAGAIN: permitted, but another process holds a lease
 }
 
 bool is_held_by_sticky_directory(const Target& target) {
@@ -105,8 +105,10 @@ void require_at_end(int file, const std::string& shown) {
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(file, F_GETFL) & O_APPEND) != 0) return;
   const off_t position = lseek(file, 0, SEEK_CUR);
   if (position >= status.st_size) return;
-  fail(Status::open, "{} is at byte {} of a file of {} bytes, whose rest would stay: truncate it, or write to its path",
-       shown, position, status.st_size);
+  fail(
+      Status::open,
+      "{} is at byte {} of a file of {} bytes, so old bytes would remain at the end: truncate it, or write to its path",
+      shown, position, status.st_size);
 }
 
 // ---- access --------------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ void require_own(const Target& target, uid_t owner) {
   struct stat directory {};
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
   if (is_foreign(directory, kForFiles, owner)) {
-    fail_os(Status::open, EACCES, "{}: a file of user {} in a sticky folder that others may write to", target.shown,
+    fail_os(Status::open, EACCES, "{}: a file of user {} in a sticky directory that others may write to", target.shown,
             owner);
   }
 }
@@ -177,13 +179,12 @@ void require_replaceable(const Target& target) {
   if (error == ENOENT) return;  // removed a moment ago: its name is free
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {
-    fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky folder", target.shown, target.status.st_uid);
+    fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky directory", target.shown, target.status.st_uid);
   }
   switch (hold_of(target.directory.get(), target.name)) {
     case Hold::none: return;
-    case Hold::mount_point:
-      fail_os(Status::open, EBUSY, "{}: a mount point, which no other file can take the place of", target.shown);
-    case Hold::append_only: fail_os(Status::open, EPERM, "{}: a file that can only be appended to", target.shown);
+    case Hold::mount_point: fail_os(Status::open, EBUSY, "{}: a mount point, which cannot be replaced", target.shown);
+    case Hold::append_only: fail_os(Status::open, EPERM, "{}: an append-only file", target.shown);
   }
 }
 
@@ -199,7 +200,7 @@ Descriptor open_stream(const Target& target) {
   struct stat status {};
   if (!opened || fstat(opened.get(), &status) != 0) fail_os(Status::open, errno, "{}", target.shown);
   if (!is_same_stream(status, target.status)) {
-    fail(Status::open, "{} is no longer what it was a moment ago", target.shown);
+    fail(Status::open, "{} was replaced while it was being opened", target.shown);
   }
   return opened;
 }

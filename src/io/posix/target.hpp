@@ -4,10 +4,10 @@
 // The directory stays open, so the file gets its name there even if the working directory or a directory above changes.
 //
 // In a sticky directory that others can write to, such as /tmp, nothing is written to or through another user's file.
-// The rules are those of Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2),
-// whatever the system's settings are. A link, file or FIFO is another user's if its owner is neither the effective user
-// of the process nor the owner of the directory. We do not ask for the filesystem user of Linux: the only call that
-// returns it can also set it, and a sandbox may end the process for that.
+// The rules are the same as Linux's protected_symlinks, protected_regular (level 2) and protected_fifos (level 2), but
+// always apply. A link, file or FIFO is another user's if its owner is neither the effective user of the process nor
+// the owner of the directory. We do not ask for the filesystem user of Linux: the only call that returns it can also
+// set it, and a sandbox may end the process for that.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -55,10 +55,11 @@ Descriptor open_stream(const Target& target);
 // The access of a file, which its replacement takes over: owner, group, mode, access control lists, and the extended
 // attributes that do not describe the bytes.
 //
-// The group bits in the mode of a file with an access control list are the most that the list may grant. A group that
-// the list shuts out would be let in by them. If a list cannot be read or copied, only the owner keeps access.
+// In a file with an access control list, the group bits of the mode are the maximum that the list may grant. Without
+// the list, they would admit a group that the list excludes. If a list cannot be read or copied, only the owner keeps
+// access.
 //
-// Rights to run the program in the file as another user (set-user-id, capabilities) end with its bytes.
+// Rights to run the file as another user (set-user-id, capabilities) are lost with its old bytes.
 struct Access {
   uid_t owner = 0;
   gid_t group = 0;
@@ -69,8 +70,8 @@ struct Access {
 // Returns nothing if there is no regular file of this name. Throws Status::open when its owner and mode cannot be read.
 std::optional<Access> access_of(int directory, const std::string& name);
 
-// Gives a file this access, or less if a part cannot be given. Before, at most its owner may open it. Returns 0, or the
-// errno of a mode that could not be set.
+// Gives a file this access, or less if a part cannot be given. Until then, at most its owner may open it. Returns 0, or
+// the errno of a mode that could not be set.
 int give_access(int file, const Access& access);
 
 }  // namespace st::io

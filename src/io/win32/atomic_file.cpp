@@ -94,7 +94,7 @@ Handle look_through_links(const std::wstring& path, const std::string& shown) {
     FILE_BASIC_INFO info{};
     GetFileInformationByHandleEx(itself.get(), FileBasicInfo, &info, sizeof info);
     if ((info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
-      fail_os(Status::open, error, "{} is a link to nothing", shown);
+      fail_os(Status::open, error, "{} is a dangling link", shown);
     }
   }
   return {};
@@ -105,7 +105,7 @@ void require_replaceable(HANDLE file, const std::string& shown) {
   if (GetFileInformationByHandleEx(file, FileBasicInfo, &info, sizeof info) == FALSE) {
     fail_os(Status::open, last_error(), "{}", shown);
   }
-  if ((info.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0) fail(Status::open, "{} is a folder", shown);
+  if ((info.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0) fail(Status::open, "{} is a directory", shown);
   if ((info.FileAttributes & FILE_ATTRIBUTE_READONLY) != 0) {
     fail_os(Status::open, ERROR_ACCESS_DENIED, "{} is read-only", shown);
   }
@@ -327,7 +327,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   sweep_temp_files(target_.place);
   file_ = create_temp_file(target_.place);
-  if (!file_) fail_os(Status::open, last_error(), "a file beside {}", target_.shown);
+  if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
 }
 
 void AtomicFile::State::set_size(std::uint64_t size) const {
@@ -344,7 +344,7 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
   if (!in_order()) {
     error = write_all_at(file_.get(), offset, data, n);
   } else if (offset != position_) {
-    fail_at(Status::state, offset, "{} takes its bytes in order: {} come next, not {}", target_.shown, position_,
+    fail_at(Status::state, offset, "{} is written in order: expected offset {}, got {}", target_.shown, position_,
             offset);
   } else {
     error = write_all(file_.get(), data, n);
@@ -388,7 +388,7 @@ void AtomicFile::State::publish(const Identity* only_over) {
   // Windows cannot sync directories. This flushes the filesystem's log, which contains the new name.
   error = options_.sync ? sync_now(file_.get()) : 0;
   if (error != 0) {
-    fail_os(Status::write, error, "{} is complete and in its place, but its name could not be synced", target_.shown);
+    fail_os(Status::write, error, "{} is complete and in place, but its name could not be synced", target_.shown);
   }
 }
 

@@ -19,7 +19,7 @@ namespace st::io {
 namespace {
 
 [[noreturn]] void refuse(std::string_view name, std::string_view why) {
-  fail(Status::shard, "shard {} {}, and cannot be a file of its folder on Windows", in_quotes(name), why);
+  fail(Status::shard, "shard {} {}, and cannot be a file of its directory on Windows", in_quotes(name), why);
 }
 
 // The digits 1 to 9, and the superscripts of 1 to 3 in UTF-8.
@@ -39,9 +39,9 @@ bool is_device(std::string_view part) {
 }
 
 void require_part(std::string_view part, std::string_view whole) {
-  if (part.empty()) refuse(whole, "has an empty part");
-  if (part == "." || part == "..") refuse(whole, "has a part '.' or '..'");
-  if (part.back() == '.' || part.back() == ' ') refuse(whole, "has a part that ends with a dot or a space");
+  if (part.empty()) refuse(whole, "has an empty component");
+  if (part == "." || part == "..") refuse(whole, "has a component '.' or '..'");
+  if (part.back() == '.' || part.back() == ' ') refuse(whole, "has a component that ends with a dot or a space");
   if (is_device(part)) refuse(whole, "is the name of a device");
 }
 
@@ -51,7 +51,7 @@ void require_file_name(std::string_view name) {
   const auto is_reserved = [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || std::string_view("\\:*?\"<>|").find(c) != std::string_view::npos;
   };
-  if (std::any_of(name.begin(), name.end(), is_reserved)) refuse(name, "holds a character that Windows reserves");
+  if (std::any_of(name.begin(), name.end(), is_reserved)) refuse(name, "contains a character that Windows reserves");
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
     require_part(name.substr(at, end - at), name);
@@ -112,7 +112,7 @@ std::vector<std::string> DiskDirectory::names() const {
   }
   if (search != INVALID_HANDLE_VALUE) FindClose(search);
   const bool empty_root = search == INVALID_HANDLE_VALUE && error == ERROR_FILE_NOT_FOUND;
-  if (error != ERROR_NO_MORE_FILES && !empty_root) fail_os(Status::open, error, "the folder {}", in_quotes(path_));
+  if (error != ERROR_NO_MORE_FILES && !empty_root) fail_os(Status::open, error, "the directory {}", in_quotes(path_));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -129,7 +129,7 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   if (!wide) fail(Status::shard, "the name of shard {} is not UTF-8", in_quotes(name));
   PlainFile file = PlainFile::open(below(native_, *wide), shown_path(name));
   if (!follow_links && !contains(file)) {
-    fail(Status::shard, "shard {} is a link that leaves the folder of its index", in_quotes(name));
+    fail(Status::shard, "shard {} is a link that leaves the directory of its index", in_quotes(name));
   }
   const std::uint64_t size = file.size();
   return std::make_unique<FileSource>(std::move(file), 0, size);

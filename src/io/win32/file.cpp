@@ -150,9 +150,9 @@ PlainFile PlainFile::adopt(Handle handle, std::string path) {
   file.handle_ = std::move(handle);
   file.path_ = std::move(path);
   const DWORD type = GetFileType(file.handle());
-  if (type != FILE_TYPE_DISK) fail(Status::open, "{} is {}, not a file of tensors", file.shown(), kind_of(type));
+  if (type != FILE_TYPE_DISK) fail(Status::open, "{} is {}, not a tensor file", file.shown(), kind_of(type));
   // The path of a directory does not get here, but the caller's handle of one does.
-  if (is_directory(file.handle())) fail(Status::open, "{} is a folder, not a file of tensors", file.shown());
+  if (is_directory(file.handle())) fail(Status::open, "{} is a directory, not a tensor file", file.shown());
   const std::optional<Identity> identity = identity_of(file.handle());  // disks and volumes have none
   if (!identity) fail_os(Status::open, last_error(), "{}", file.shown());
   file.identity_ = *identity;
@@ -172,7 +172,7 @@ std::optional<PlainFile> PlainFile::open_unless_directory(const std::wstring& na
 
 PlainFile PlainFile::open(const std::wstring& native, std::string path) {
   std::optional<PlainFile> file = open_unless_directory(native, path);
-  if (!file) fail(Status::open, "{} is a folder, not a file of tensors", in_quotes(path));
+  if (!file) fail(Status::open, "{} is a directory, not a tensor file", in_quotes(path));
   return std::move(*file);
 }
 
@@ -186,7 +186,7 @@ PlainFile PlainFile::duplicate(std::intptr_t handle) {
   if (type != FILE_TYPE_DISK) {
     const int error = type == FILE_TYPE_UNKNOWN ? last_error() : 0;
     if (error != 0) fail_os(Status::open, error, "handle {}", handle);
-    fail(Status::open, "the handle's file is {}, not a file of tensors", kind_of(type));
+    fail(Status::open, "the handle's file is {}, not a tensor file", kind_of(type));
   }
   // Reopening fails if the caller's handle denies sharing, or the file was deleted.
   Handle own(ReOpenFile(theirs, GENERIC_READ, kShareAll, FILE_FLAG_OVERLAPPED));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;  // some disks report sectors of 512 bytes and have longer ones
 
-// Returns what offsets, lengths and addresses of direct reads must be multiples of.
+// Returns the alignment of offsets, lengths and addresses of direct reads.
 std::uint64_t sector_of(HANDLE file) {
   FILE_STORAGE_INFO storage{};
   if (GetFileInformationByHandleEx(file, FileStorageInfo, &storage, sizeof storage) == FALSE) return kPage;
@@ -100,7 +100,7 @@ std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std:
   PlainFile file = PlainFile::duplicate(descriptor);
   const std::uint64_t whole = file.size();
   if (offset > whole || size > whole - offset) {
-    fail(Status::range, "{} bytes from {} do not lie inside the file of {} bytes", size, offset, whole);
+    fail(Status::range, "{} bytes at offset {} exceed the file of {} bytes", size, offset, whole);
   }
   return std::make_unique<FileSource>(std::move(file), offset, size != 0 ? size : whole - offset);
 }

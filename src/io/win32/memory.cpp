@@ -28,7 +28,7 @@ std::uint64_t machine_memory() {
 // the aligned part.
 std::byte* reserve_buffer(std::uint64_t bytes) {
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
-    fail(Status::no_memory, "a buffer of {} bytes, where there are {} of memory", bytes, most);
+    fail(Status::no_memory, "a buffer of {} bytes exceeds the {} bytes of memory", bytes, most);
   }
   const auto size = std::max(static_cast<std::size_t>(bytes), std::size_t{1});
   void* const reserved = VirtualAlloc(nullptr, size + kBufferAlignment, MEM_RESERVE, PAGE_NOACCESS);

@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "io/os.hpp"
 
-// Without the full stop and the end of line of the system's text, since it becomes part of a message.
+// Without the period and the line end of the system's text, because it becomes part of a message.
 std::string st::os_error_text(int os_error) {
   constexpr DWORD kFlags = FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK;
   std::array<wchar_t, 512> words{};

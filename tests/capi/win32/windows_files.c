@@ -484,7 +484,7 @@ static void a_folder_is_no_file_of_tensors_by_its_handle_either(void) {
   st_file *file = NULL;
   CHECK(folder != INVALID_HANDLE_VALUE);
   CHECK(st_open_fd((intptr_t)folder, 0, 0, NULL, &file, &err) == ST_ERR_OPEN && file == NULL);
-  CHECK_FOR(err.message, strstr(err.message, "is a folder") != NULL);
+  CHECK_FOR(err.message, strstr(err.message, "is a directory") != NULL);
   CloseHandle(folder);
 }
 

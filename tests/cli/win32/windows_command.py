@@ -74,7 +74,7 @@ class Command(unittest.TestCase):
 
     def test_the_file_that_is_read_is_not_overwritten(self):
         for path in ("model.safetensors", "MODEL.SAFETENSORS", ".\\model.safetensors", "./x/../model.safetensors"):
-            self.fails(USAGE, "is the file that is read", "extract", "model.safetensors", "w", path)
+            self.fails(USAGE, "is also an input", "extract", "model.safetensors", "w", path)
         self.assertEqual(self.model.read_bytes(), MODEL)
         self.only_these_are_there()
 
@@ -85,7 +85,7 @@ class Command(unittest.TestCase):
         path = str(far.relative_to(self.folder))
         self.succeeds("extract", path + "/model.safetensors", "w", path + "/out.bin")
         self.assertEqual((far / "out.bin").read_bytes(), DATA)
-        self.fails(USAGE, "is the file that is read", "extract", path + "/model.safetensors", "w",
+        self.fails(USAGE, "is also an input", "extract", path + "/model.safetensors", "w",
                    path + "/./model.safetensors")
         self.assertEqual((far / "model.safetensors").read_bytes(), MODEL)
 

@@ -1,4 +1,4 @@
-/* A program in C that was told nothing of C++.
+/* A C program in a project without C++.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../consumer.h"
 

@@ -1,10 +1,10 @@
 /* Opens model.safetensors, lists it, reads a tensor, a slice and, with a plan, several tensors; writes a file, reads it
- * back, and shows an error. All languages beside this one do the same and print the same.
+ * back, and shows an error. The programs in all other languages do the same and print the same.
  *
  *     model                  works in the current folder
  *     model --list FILE      times the listing of all tensors
  *
- * It is C11 without extensions, so that every compiler takes it.
+ * It is C11 without extensions, so every compiler accepts it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <safetensors/safetensors.h>

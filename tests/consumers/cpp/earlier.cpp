@@ -1,5 +1,5 @@
-// The program that users of earlier C++ bindings have, unchanged but for the frame of main: what the lines below say and
-// include is not ours to choose.
+// A program for earlier C++ bindings, unchanged except for the frame of main. We do not control the lines and includes
+// below.
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
 #include "safetensors/safetensors.hpp"

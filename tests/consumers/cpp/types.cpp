@@ -1,4 +1,4 @@
-// Which dtype holds a type of C++: the same on every machine, for each type that has one.
+// The dtype for each C++ type: the same on every machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <safetensors/safetensors.hpp>
 
@@ -17,7 +17,7 @@ static_assert(dtype_of<long long>() == Dtype::I64 && dtype_of<unsigned long long
 static_assert(dtype_of<float>() == Dtype::F32 && dtype_of<double>() == Dtype::F64);
 static_assert(dtype_of<const float>() == Dtype::F32);
 
-// Of two bytes there are two kinds of floats. Few compilers have them, so the rule is asked as well.
+// There are two float types of two bytes. Few compilers have them, so the rule is tested directly as well.
 static_assert(safetensors::detail::floating_dtype(2, 11) == Dtype::F16);
 static_assert(safetensors::detail::floating_dtype(2, 8) == Dtype::BF16);
 #if defined(__STDCPP_FLOAT16_T__)

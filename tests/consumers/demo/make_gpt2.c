@@ -45,7 +45,7 @@ static const struct layout kBlock[] = {{"ln_1.weight", 1, {768}},
                                        {"mlp.c_proj.weight", 2, {3072, 768}},
                                        {"mlp.c_proj.bias", 1, {768}}};
 
-static float pattern[2 * kPeriod]; /* two turns, so that every turn is in one piece */
+static float pattern[2 * kPeriod]; /* two periods, so every period is contiguous */
 static struct tensor tensors[kTensors];
 static size_t count;
 

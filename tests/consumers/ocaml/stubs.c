@@ -136,7 +136,7 @@ static int32_t progress(void *ctx, uint64_t done, uint64_t total) {
   return Is_exception_result(result) ? 1 : 0;
 }
 
-/* items is a list of (name, bigarray). It is a root during the run, so that no array is freed; progress is called on this
+/* items is a list of (name, bigarray). It is a root during the run, so no array is freed. progress is called on this
  * thread, which holds the runtime. */
 value ml_run(value file, value items, value callback) {
   CAMLparam3(file, items, callback);

@@ -1,8 +1,8 @@
 /* What model.R calls with .Call: each function turns values of R into arguments of the C API, and an error into an error
  * of R.
  *
- * Rf_error does not return: it is called when nothing of C is held any more. R has neither integers of 64 bits nor floats,
- * so that sizes and values become doubles, and values of a file pass through memory of R_alloc.
+ * Rf_error does not return: it is called when nothing of C is held any more. R has neither 64-bit integers nor floats.
+ * So sizes and values become doubles, and a file's values go through memory from R_alloc.
  * SPDX-License-Identifier: Apache-2.0 */
 #define R_NO_REMAP
 #include <R.h>
@@ -78,8 +78,8 @@ SEXP r_tensor(SEXP file, SEXP i) {
   return row;
 }
 
-/* The same of all tensors, as columns, which R's own vectors are too. An allocation that fails leaves by a jump, and the
- * list would be lost, if R did not hold it as well. */
+/* The same for all tensors, as columns, like R's own vectors. A failed allocation leaves with longjmp, so R also holds
+ * the list: otherwise it would leak. */
 static void finalize_list(SEXP list) { st_tensor_list_free(R_ExternalPtrAddr(list)); }
 
 SEXP r_list(SEXP file) {
@@ -142,7 +142,7 @@ SEXP r_read_backwards(SEXP file, SEXP name, SEXP from, SEXP to) {
   return from_floats(values, (size_t)bytes / sizeof(float));
 }
 
-/* An error of R must not jump over the library: R_tryEvalSilent keeps it inside, and the run is cancelled. */
+/* An R error must not longjmp across the library: R_tryEvalSilent keeps it inside, and the run is cancelled. */
 static int32_t progress(void *ctx, uint64_t done, uint64_t total) {
   SEXP now = PROTECT(Rf_ScalarReal((double)done)), all = PROTECT(Rf_ScalarReal((double)total));
   SEXP call = PROTECT(Rf_lang3(ctx, now, all));

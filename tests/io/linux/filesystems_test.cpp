@@ -1,4 +1,4 @@
-// What docs/filesystems.md promises, where it can be tried: a FUSE mount, and a clock that is wrong.
+// Tests the parts of docs/filesystems.md that can be tested here: a FUSE mount, and a wrong clock.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
@@ -23,7 +23,7 @@
 namespace st::io {
 namespace {
 
-// A folder and its mount by bindfs, a FUSE filesystem that passes every call on.
+// A folder and its mount by bindfs, a pass-through FUSE filesystem.
 class FuseTest : public FolderTest {
  protected:
   void SetUp() override {
@@ -126,7 +126,7 @@ TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
-// There a mapping does not keep the inode in use, so that times are compared as well.
+// A mapping does not keep the inode in use there, so times are compared as well.
 TEST_F(FuseTest, another_file_under_the_name_is_never_read) {
   put(real() / "x", "old bytes");
   FileSource source(RegularFile::open(at().c_str()), 0, 9);
@@ -172,7 +172,7 @@ TEST_F(FuseTest, a_server_that_dies_is_an_error_and_no_signal) {
   EXPECT_EQ(error_of([&] { write(at(), "new"); }).os_error, ENOTCONN);
 }
 
-// Nothing can be written there, and a file's size is a multiple of a huge page.
+// Files cannot be written there, and a file's size is a multiple of a huge page.
 TEST(HugeTlbFs, a_save_is_an_error_and_leaves_nothing) {
   const std::string at = testing::TempDir() + formatted("hugetlbfs{}", getpid());
   fs::create_directory(at);
@@ -194,7 +194,7 @@ TEST(HugeTlbFs, a_save_is_an_error_and_leaves_nothing) {
 
 // ---- clocks --------------------------------------------------------------------------------------------------------
 
-// Whether the process's clock is behind or ahead of the one that stamps files, as after a jump, or with a file server.
+// With the process's clock behind or ahead of the clock that stamps files, as after a clock jump or with a file server.
 class ClockTest : public FolderTest {
  protected:
   void SetUp() override {
@@ -210,8 +210,8 @@ class ClockTest : public FolderTest {
   static constexpr long kDay = 86400;
 };
 
-// A reader whose clock is behind asks for the lock more often than it has to. Ahead by more than five seconds it does
-// not know of an edit that has just begun.
+// A reader whose clock is behind takes the lock more often than necessary. If it is ahead by more than five seconds, it
+// misses an edit that has just begun.
 TEST_F(ClockTest, only_one_that_is_ahead_hides_a_recent_change) {
   const struct {
     long offset;

@@ -1,4 +1,4 @@
-// Buffers, mappings and NUMA nodes, as the kernel tells about them.
+// Buffers, mappings and NUMA nodes, as the kernel reports them.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/memory.hpp"
 
@@ -31,7 +31,7 @@ std::atomic<int> calls{0};
 
 }  // namespace
 
-// Stands before the C library's. Copies no more than `most` bytes.
+// Replaces the C library's function. Copies at most `most` bytes.
 extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                                     unsigned long remotes, unsigned long flags) ST_NOTHROW {
   ++calls;
@@ -58,7 +58,7 @@ TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
   EXPECT_EQ(error_of([] { new_buffer(UINT64_MAX, Pages::as_they_are_touched, 1); }).status, Status::no_memory);
 }
 
-constexpr std::size_t kBytes = 64 << 20;  // so much that calloc() asks the system for it, whatever was freed before
+constexpr std::size_t kBytes = 64 << 20;  // large enough that calloc() always requests it from the system
 
 TEST(Buffer, IsGivenBackToTheSystem) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -69,7 +69,7 @@ TEST(Buffer, IsGivenBackToTheSystem) {
   EXPECT_EQ(mincore(buffer, kBytes, there.data()), -1);
 }
 
-// How many bytes of a new buffer have their pages.
+// Returns the bytes of a new buffer whose pages are allocated.
 std::size_t bytes_there(Pages pages) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::byte* const buffer = new_buffer(kBytes, pages, 2);
@@ -110,7 +110,7 @@ TEST(Buffer, IsMadeByTheCallersThreadAloneIfThereIsToBeOne) {
 
 constexpr std::size_t kPages = 4;
 
-// '1' for each page of the process that is there, '0' for the others.
+// '1' for each resident page of the process, '0' for all others.
 std::string pages_there(const std::byte* begin, std::size_t page) {
   const Descriptor map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   std::array<std::uint64_t, kPages> entries{};

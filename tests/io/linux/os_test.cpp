@@ -17,7 +17,7 @@
 
 namespace {
 
-// What the system's source of random numbers says: -1 itself, or so many bytes of kChosen.
+// The result of the system's random number source: -1 for the real one, otherwise this many bytes of kChosen.
 std::atomic<int> chosen_bytes{-1};
 constexpr std::uint64_t kChosen = 0x0123456789ABCDEF;
 

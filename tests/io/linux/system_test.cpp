@@ -1,4 +1,4 @@
-// Which reads go past the page cache, and how much of a file is in it.
+// Which reads bypass the page cache, and how much of a file it holds.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -82,7 +82,7 @@ TEST_F(DirectReadTest, are_aligned_to_a_page_or_to_more_where_the_disk_wants_it)
       {{0, true, 512, 65536}, 65536},
       {{0, true, 512, std::uint32_t{1} << 17}, 0},
       {{0, true, std::uint32_t{1} << 17, 512}, 0},
-      {{0, true, 0, 0}, 0},  // the file has none
+      {{0, true, 0, 0}, 0},  // the file reports none
   };
   for (const auto& [answer, alignment] : cases) {
     chosen = answer;
@@ -104,10 +104,10 @@ TEST_F(DirectReadTest, are_asked_about_by_the_descriptor_that_is_read) {
 
 #endif
 
-// This thread is told nothing by cachestat(2), as on kernels before 6.5.
+// cachestat(2) fails in this thread, as on kernels before 6.5.
 bool refuse_cachestat() { return refuse({451}, ENOSYS); }
 
-// Pages that were never read or written are in no cache, and those that were written just now are.
+// Pages that were never read or written are not cached; pages just written are.
 class ResidencyTest : public FolderTest {
  protected:
   void SetUp() override {
@@ -134,7 +134,7 @@ class ResidencyTest : public FolderTest {
         {7 * page() - 1, 2, 2},
         {4 * page(), 3 * page(), 0},
         {8 * page(), 4980 * page(), 0},
-        {7 * page(), 4994 * page(), 2 * page()},  // asked in several parts
+        {7 * page(), 4994 * page(), 2 * page()},  // queried in several parts
         {5, 0, 0},
     };
     for (const auto& [first, bytes, resident] : cases) {
@@ -179,7 +179,7 @@ TEST_F(ResidencyTest, counts_them_on_older_kernels) {
   if (!refused) GTEST_SKIP() << "this system has no filters of calls";
 }
 
-// To all but the owner, Linux says of every page that it is there.
+// For processes that may not write to the file, Linux reports every page as cached.
 TEST_F(ResidencyTest, does_not_ask_older_kernels_about_files_of_others) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   ASSERT_EQ(chown(path().c_str(), 12345, 12345), 0);

@@ -1,4 +1,4 @@
-// Which links leave a folder: the ways that lead to a cache's files are in core/checkpoint_test.
+// Which links leave a directory. core/checkpoint_test has the links that lead to a cache's files.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/directory.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 class FoldersTest : public FolderTest {};
 
-// Of a folder that belongs to no cache, /blobs is not the cache's folder of files.
+// For a directory that is not in a cache, /blobs is not a cache's directory of files.
 TEST_F(FoldersTest, a_link_into_blobs_at_the_root_leaves_the_folder) {
   for (const char* const made : {"proc", "blobs", "model"}) fs::create_directory(folder / made);
   put(folder / "blobs" / "x", "x");

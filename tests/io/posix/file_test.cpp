@@ -29,7 +29,7 @@ namespace {
 
 class KeptDescriptorTest : public FolderTest {};
 
-// 1: the source kept the descriptor of this number, 0: it was mapped instead, 2: neither.
+// Returns 1 if the source kept the descriptor of this number, 0 if it was mapped instead, otherwise 2.
 int keeps(const std::string& path, int number, rlim_t most) {
   for (int i = 3; i < 1024; ++i) ::close(i);
   ::close(number);
@@ -60,7 +60,7 @@ TEST_F(KeptDescriptorTest, is_among_the_first_quarter_and_the_first_64) {
   }
 }
 
-// In a daemon, which has closed its standard streams, the next printf must not go into a model.
+// In a daemon that has closed its standard streams, the next printf must not write to a model.
 TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_closed) {
   const std::string bytes(9000, 'x');
   put(path("old"), bytes);
@@ -101,7 +101,7 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_though_they_are_close
 
 bool found_a_free_stream;
 
-// Not even between the opening and the move to a higher number: another thread may print at that moment.
+// Not even between opening and moving to a higher number: another thread may print at that moment.
 TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_at_any_moment_if_it_can_be_written_to) {
   put(path("old"), std::string(100, 'x'));
   ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
@@ -131,7 +131,7 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_at_any_moment_if_it_c
   }
 }
 
-// No number above them is free: an error, and not one of theirs, nor a file that is left behind.
+// No number above them is free: that is an error. None of theirs is used, and no file remains.
 TEST_F(KeptDescriptorTest, is_an_error_where_only_the_standard_streams_are_free) {
   put(path("old"), "old");
   for (const bool nameless : {true, false}) {
@@ -243,7 +243,7 @@ TEST_F(WriteAllTest, takes_no_signal_but_the_one_of_closed_pipes) {
   pthread_sigmask(SIG_UNBLOCK, &other, nullptr);
 }
 
-// A file may have 1000 bytes. What would exceed that used to end the process by SIGXFSZ.
+// The limit is 1000 bytes. Before, exceeding it killed the process by SIGXFSZ.
 TEST_F(WriteAllTest, a_limit_of_size_is_an_error_and_no_signal) {
   put(path("source"), std::string(4000, 's'));
   const struct {
@@ -304,7 +304,7 @@ TEST_F(WriteAllTest, a_signal_of_the_callers_own_stays_pending) {
   }
 }
 
-// Where standard input was closed, the next file has its number.
+// If standard input is closed, the next file gets its number.
 TEST_F(WriteAllTest, locks_a_file_whose_descriptor_is_0) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "x");

@@ -29,7 +29,7 @@ constexpr uid_t kBob = 12003;
 constexpr gid_t kGroup = 13001;
 constexpr gid_t kOther = 13002;
 
-// As the kernel keeps a list in an extended attribute.
+// An access control list in the kernel's format for extended attributes.
 enum Tag : std::uint16_t { kUserObj = 1, kUser = 2, kGroupObj = 4, kNamedGroup = 8, kMask = 16, kOthers = 32 };
 struct Entry {
   std::uint16_t tag;
@@ -147,7 +147,8 @@ TEST_F(AccessTest, a_save_under_access_control_lists_lets_nobody_in) {
   }
 }
 
-// Each call about a list or attribute fails once, or from then on: the new file lets in nobody whom the old one kept out.
+// Each call for a list or attribute fails once, or from then on. The new file must not admit any user whom the old one
+// excluded.
 TEST_F(AccessTest, lists_that_cannot_be_read_or_given_let_nobody_in) {
   if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   const std::string list = list_of({{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 0}, {kMask, 6}, {kOthers, 0}});
@@ -173,7 +174,7 @@ TEST_F(AccessTest, lists_that_cannot_be_read_or_given_let_nobody_in) {
             read_faults::disarm();
             reached = read_faults::calls() > at;
             EXPECT_EQ(contents(path()), failed.status == Status::ok ? "new" : "old") << failed.message;
-            // Only Bob may be let in, and only by the list.
+            // Only Bob may have access, and only through the list.
             const std::size_t out = has_list && attribute(path(), kList) == list ? 2 : 3;
             for (std::size_t i = 0; i < out; ++i) {
               EXPECT_EQ(rights(path(), people[i].first, people[i].second), (Rights{false, false})) << i;
@@ -227,7 +228,7 @@ TEST_F(AccessTest, a_replaced_file_runs_nothing_as_its_owner) {
   EXPECT_EQ(mode_of(path()), 0755U);
 }
 
-// The new file cannot be given to the old one's group, whose members are then among all others.
+// The new file cannot get the old file's group, so the members of that group count as others.
 TEST_F(AccessTest, a_group_with_fewer_rights_than_all_others_gains_none) {
   const struct {
     mode_t old;
@@ -246,7 +247,7 @@ TEST_F(AccessTest, a_group_with_fewer_rights_than_all_others_gains_none) {
   }
 }
 
-// Who may not give a file away may still give it to a group of theirs, and then the group's rights stay as they are.
+// A user who may not change the owner may still set one of their own groups. The group's rights are then kept.
 TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
   const struct {
     gid_t own;
@@ -262,7 +263,7 @@ TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
     const int result = in_child([&, own = own, member = member] {
       const gid_t more = kGroup;
       if (setgroups(member ? 1 : 0, &more) != 0 || setgid(own) != 0 || setuid(kBob) != 0) return 99;
-      // Others may write to the file, or it could not be replaced.
+      // Others may write to the file; otherwise they could not replace it.
       return error_of([&] { write(path(), "new"); }).os_error;
     });
     EXPECT_EQ(result, own == kGroup || member ? 0 : EACCES);
@@ -275,7 +276,7 @@ TEST_F(AccessTest, a_member_of_the_group_hands_the_group_on) {
   }
 }
 
-// What one's own file is replaced by is first one's own too, but of the group that new files get.
+// The replacement of a user's own file belongs to the same user, but initially has the group of new files.
 TEST_F(AccessTest, the_owner_leaves_the_group_as_it_is) {
   put(path(), "old");
   ASSERT_EQ(chmod(path().c_str(), 0640) | chown(path().c_str(), static_cast<uid_t>(-1), kGroup), 0);
@@ -287,7 +288,7 @@ TEST_F(AccessTest, the_owner_leaves_the_group_as_it_is) {
   EXPECT_EQ(mode_of(path()), 0640U);
 }
 
-// An inherited list is taken away, and the file keeps the mode of the one whose place it takes.
+// An inherited list is removed, and the file gets the mode of the file that it replaces.
 TEST_F(AccessTest, a_file_without_a_list_gets_none_from_its_folder_and_keeps_its_mode) {
   if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
   const std::string list = list_of({{kUserObj, 7}, {kUser, 7, kEve}, {kGroupObj, 7}, {kMask, 7}, {kOthers, 7}});
@@ -305,7 +306,7 @@ TEST_F(AccessTest, a_file_without_a_list_gets_none_from_its_folder_and_keeps_its
   }
 }
 
-// Somebody changes the access between our two looks: each time that happens, we look again.
+// Another process changes the access between our two checks. Each time that happens, we check again.
 TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
   put(path(), "old");
   const Descriptor inside(::open(path(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -330,7 +331,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
     read_faults::Plan plan;
     plan.call = "stat";
     plan.before = [&](std::size_t number) {
-      if (number != 1) return;  // the second look
+      if (number != 1) return;  // the second check
       EXPECT_EQ(change.apply(path().c_str()), 0);
     };
     read_faults::arm(plan);
@@ -344,7 +345,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
     EXPECT_EQ(access->group, now.st_gid);
     EXPECT_TRUE(access->attributes.lists_known);
   }
-  // Who never stops is met with the narrowest access.
+  // If the changes never stop, the file gets the narrowest access.
   read_faults::Plan plan;
   plan.call = "stat";
   plan.before = [&](std::size_t number) { chmod(path().c_str(), number % 2 == 0 ? 0600 : 0644); };
@@ -428,7 +429,7 @@ TEST_F(AttributesTest, are_found_where_proc_is_not_mounted) {
   EXPECT_EQ(found, 1);
 }
 
-// By its descriptor then, which must not be that of what a link leads to.
+// Then by its descriptor, which must not be a descriptor of the link's target.
 TEST_F(AttributesTest, are_those_of_the_file_itself_where_proc_is_out_of_reach) {
   fs::create_symlink("x", path("link"));
   std::vector<long> looks;
