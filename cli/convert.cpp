@@ -60,6 +60,8 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
 void run(const ConvertOptions& options) {
   const bool is_index = importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
+  if (!is_index && options.into.ends_with(".index.json"))
+    throw Failure{kUsage, options.into + ": a name for an index of shards, not for one model"};
   if (!is_index) write.format = format_of(options);
   if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };

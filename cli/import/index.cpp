@@ -123,7 +123,9 @@ bool is_there(const fs::path& path) {
 class Shards {
  public:
   explicit Shards(const Import& request)
-      : request_(request), index_(read_index(request.from)), source_(fs::path(request.from).parent_path()) {}
+      : request_(request), index_(read_index(request.from)), source_(fs::path(request.from).parent_path()) {
+    if (index_.is_null()) throw Failure{kUnreadable, request.from + ": changed while it was read"};
+  }
 
   void convert();
 

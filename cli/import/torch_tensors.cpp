@@ -230,7 +230,9 @@ void Collector::collect() {
   if (root->kind != Kind::dict) fail(root->offset, "expected a dictionary, found a {}", words_of(*root));
   for (std::size_t i = 0; i < root->items.size(); i += 2) {
     const Value& key = pickle_[root->items[i]];
-    if (key.kind == Kind::text && key.text == kStateDict) id = root->items[i + 1];
+    if (key.kind != Kind::text || key.text != kStateDict) continue;
+    if (id != pickle_.root) fail(key.offset, "dictionary has the key '{}' twice", kStateDict);
+    id = root->items[i + 1];
   }
   if (pickle_[id].kind != Kind::dict)
     fail(pickle_[id].offset, "state_dict is a {}, expected a dictionary", words_of(pickle_[id]));

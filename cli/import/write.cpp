@@ -2,10 +2,9 @@
 #include "write.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <numeric>
-#include <system_error>
+#include <optional>
 
 #include <xxhash.h>
 
@@ -162,7 +161,10 @@ void Copier::stream(const VerifiedStorage& source, const std::vector<TensorSink*
 // ---- reading back -----------------------------------------------------------------------------------------------------------
 
 [[noreturn]] void fail_verification(const std::string& what) {
-  throw ImportError{kUnreadable, what + " differs from what was written: the disk or the memory is damaged"};
+  throw ImportError{kUnreadable,
+                    what +
+                        " differs from what was written: another process replaced the file, or the disk or "
+                        "the memory is damaged"};
 }
 
 XXH128_hash_t hash_of(const Input& file, std::uint64_t offset, std::uint64_t bytes, std::vector<char>& block,
@@ -170,6 +172,7 @@ XXH128_hash_t hash_of(const Input& file, std::uint64_t offset, std::uint64_t byt
   XXH3_128bits_reset(&state);
   while (bytes > 0) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, block.size()));
+    stop_if_interrupted();
     file.read(offset, block.data(), n);
     XXH3_128bits_update(&state, block.data(), n);
     offset += n;
@@ -196,18 +199,14 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
   }
 }
 
-// Removes the output if verification fails. Follows a symbolic link, like the writer.
-void verify_or_remove(const std::string& path, const std::vector<Output>& outputs) {
+// A file that differs is not removed: it may be another process's by now.
+void read_back(const std::string& path, const std::vector<Output>& outputs) {
   try {
     verify(path, outputs);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(std::filesystem::weakly_canonical(path, ignored), ignored);
-    try {
-      throw;
-    } catch (const ImportError& error) {
-      throw failure_in(path, error);
-    }
+  } catch (const ImportError& error) {
+    throw failure_in(path, error);
+  } catch (const safetensors::Error& error) {
+    throw Failure{kUnreadable, path + ": cannot be read back: " + error.what()};
   }
 }
 
@@ -224,6 +223,8 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
   std::vector<Output> outputs = in_order(checkpoint);
   const bool stream = is_stream(into);
   if (stream) options.flags |= ST_WRITE_KEEP_ORDER;
+  std::optional<InterruptGuard> guard;  // a signal would leave a temporary file that has a name
+  if (!stream) guard.emplace();
   safetensors::Writer writer;
   writer.set_metadata(checkpoint.metadata);
   for (Output& output : outputs) {
@@ -240,7 +241,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
     for (const auto& [storage, views] : by_storage(outputs)) copier.copy(storage, views);
   }
   writer.finish();
-  if (!stream) verify_or_remove(into, outputs);
+  if (!stream) read_back(into, outputs);
 }
 
 }  // namespace cli::importer

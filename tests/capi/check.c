@@ -58,7 +58,7 @@ static void report_is(const char *path, const st_open_options *options, const ex
 
 static void of_one_file(void) {
   static const expected faults[] = {{ST_ERR_OFFSETS, 0, "bad.safetensors", "a", "leave a hole"},
-                                    {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "takes 2 bytes"},
+                                    {ST_ERR_TENSOR_SIZE, 0, "bad.safetensors", "a", "needs 2 bytes"},
                                     {ST_ERR_COVERAGE, 0, "bad.safetensors", NULL, "3 more bytes"}};
   static const expected notes[] = {
       {ST_ERR_SCHEMA, ST_FINDING_NOTE, "odd.safetensors", NULL, "is formatted differently"},
@@ -78,7 +78,7 @@ static void of_a_model(void) {
   static const expected faults[] = {
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", NULL, "shard 'm-3.safetensors' is missing"},
       {ST_ERR_SHARD, 0, "m.safetensors.index.json", "b", "tensor 'b' is not in its shard 'm-1.safetensors'"},
-      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' occurs twice"},
+      {ST_ERR_DUPLICATE, 0, "m.safetensors.index.json", "a", "tensor 'a' is listed twice"},
       {ST_ERR_SHARD, ST_FINDING_NOTE, "m-2.safetensors", "a", "is not listed in the index"},
       {ST_ERR_SHARD, 0, "m-2.safetensors", "a", "is in two shards"}};
   static const expected note[] = {{ST_ERR_SHARD, ST_FINDING_NOTE, "m.safetensors.index.json", NULL,

@@ -103,6 +103,8 @@ PICKLES = [
     ("LONG of two suffixes", b"L1LL\n", "an invalid number '1L'"), ("LONG of a sign", b"L-L\n", "an invalid number '-'"),
     ("LONG of 101 digits", b"L" + b"9" * 101 + b"L\n", "an invalid number '9999"),
     ("a tensor under a number of 100 digits", b"}(L" + b"9" * 100 + b"L\n" + GOOD + b"u", "the key of a tensor is a"),
+    ("a state_dict that another replaces", b"}(" + text("state_dict") + b"}" + text("state_dict") + b"}" + b"u",
+     "has the key 'state_dict' twice"),
     ("a tensor that a number replaces", b"}(" + text("w") + GOOD + text("w") + number(1) + b"u", "has the key 'w' twice"),
     ("a tensor under a number that another replaces", b"}(" + number(7) + GOOD + text("7") + number(1) + number(7) + number(1) + b"u",
      "has the key '7' twice"),

@@ -336,12 +336,12 @@ class Torch(Case):
         self.assertEqual(read(self.out)[0], {"t": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5))})
 
     @needs_interference
-    def test_what_is_not_as_it_was_written_does_not_stay(self):
+    def test_what_is_not_as_it_was_written_is_told_and_not_removed(self):
         path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
         result = run("convert", path, self.out, env=interfered("reads"))
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("tensor 'w' differs from what was written", result.stderr.decode())
-        self.assertEqual(os.listdir(self.folder), ["a.bin"])
+        self.assertTrue(os.path.exists(self.out))  # it may be another process's file
 
     def test_an_archive_with_a_comment(self):
         content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})

@@ -88,6 +88,13 @@ class Regular(Case):
         result = run("extract", str(self.model), "a", "")
         self.assertEqual((result.returncode, result.stdout), (2, b""))
 
+    def test_one_model_is_not_named_as_an_index(self):
+        index = self.folder / "model.safetensors.index.json"
+        index.write_bytes(b"old")
+        result = run("convert", str(self.model), str(index), "--to", "safetensors")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(index.read_bytes(), b"old")
+
     def test_a_new_file_has_the_mode_of_the_umask(self):
         self.extract(self.out, preexec_fn=lambda: os.umask(0o027))
         self.assertEqual(stat.S_IMODE(self.out.stat().st_mode), 0o640)

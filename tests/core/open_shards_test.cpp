@@ -434,7 +434,7 @@ const BadIndex kBad[] = {
     {"deep", "{\"x\":" + std::string(200, '[') + std::string(200, ']') + ",\"weight_map\":{}}", Status::json, "deeper"},
     {"tensor twice",
      R"({"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00001-of-00002.safetensors"}})",
-     Status::duplicate, "tensor 'a' occurs twice"},
+     Status::duplicate, "tensor 'a' is listed twice"},
 };
 
 TEST_F(OpenModel, BadIndexesAreRefused) {

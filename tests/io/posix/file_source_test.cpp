@@ -346,7 +346,7 @@ TEST(RegularFile, OnlyRegularFilesAreOpened) {
   };
   const Case cases[] = {
       {pipe, "a named pipe", 0},
-      {folder.path().string(), "a folder", 0},
+      {folder.path().string(), "a directory", 0},
       {"/dev/null", "a character device", 0},
       {folder.path().string() + "/absent", "absent", ENOENT},
       {pipe + "/inside", "inside", ENOTDIR},
