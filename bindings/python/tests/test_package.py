@@ -2,11 +2,15 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import ast
+import multiprocessing
 import os
+import pathlib
 import subprocess
 import sys
 import typing
 
+import numpy
 import pytest
 
 
@@ -86,3 +90,94 @@ def test_version(ours):
 
 def test_type_of_what_with_gives(ours):
     assert typing.get_type_hints(ours.safe_open.__enter__) == {"return": ours.safe_open}  # without it, Any
+
+
+def names_of(path):
+    """The names that a module defines, without running it: its framework may be missing."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("module", ["numpy", "torch", "flax", "tensorflow", "paddle", "mlx"])
+def test_modules_have_the_private_names_of_the_reference(reference, ours, module):
+    theirs, mine = (names_of(pathlib.Path(package.__file__).parent / f"{module}.py") for package in (reference, ours))
+    assert theirs <= mine, theirs - mine
+
+
+def test_private_names_of_numpy_work_as_in_the_reference(np_module, package):
+    arrays = {"a": numpy.arange(6, dtype="i4").reshape(2, 3), "b": numpy.zeros((0, 2), "f8")}
+    held = []
+    saved = package.serialize(np_module._flatten(arrays, held))
+    again = np_module._view2np(package.deserialize(saved))
+    assert all(numpy.array_equal(arrays[name], again[name]) and arrays[name].dtype == again[name].dtype for name in arrays)
+    assert np_module._getdtype("F32") is numpy.float32 and np_module._TYPES["BOOL"] is bool
+    assert np_module._is_little_endian(arrays["a"]) and not np_module._is_little_endian(numpy.zeros(1, ">i4"))
+
+
+def test_patch_has_the_rust_module():
+    assert python("""
+import safetensors_c
+safetensors_c.patch()
+from safetensors import _safetensors_rust
+import safetensors._safetensors_rust as again
+assert again is _safetensors_rust and again.safe_open is safetensors_c.safe_open
+print(*again.__all__)
+""").split() == ["PySafeSlice", "SafetensorError", "TensorSpec", "__version__", "_safe_open_handle", "deserialize",
+                 "safe_open", "serialize", "serialize_file"]
+
+
+CHILDREN = """
+import multiprocessing, subprocess, sys
+import safetensors  # at the top, which a spawned child runs again
+from safetensors.numpy import save_file
+
+def answer(_=None):
+    return f"{safetensors.__name__} {save_file.__module__}"
+
+if __name__ == "__main__":
+    print(answer())
+    for method in sys.argv[1:]:
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(*pool.map(answer, [0]))
+    code = "import safetensors.numpy; print(safetensors.__name__, safetensors.numpy.save_file.__module__)"
+    print(subprocess.check_output([sys.executable, "-c", code], text=True), end="")
+"""
+
+
+def test_children_are_patched(tmp_path):
+    (tmp_path / "program.py").write_text(CHILDREN)
+    methods = [method for method in multiprocessing.get_all_start_methods() if method != "fork"]
+    done = subprocess.run([sys.executable, "-m", "safetensors_c", "program.py", *methods], cwd=tmp_path, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout.splitlines() == ["safetensors_c safetensors_c.numpy"] * (len(methods) + 2), done.stderr
+
+
+def test_child_finds_the_package_that_its_parent_found_by_sys_path(tmp_path, ours):
+    place = os.path.dirname(os.path.dirname(ours.__file__))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = (f"import sys; sys.path.insert(0, {place!r}); import safetensors_c; safetensors_c.patch(); import subprocess\n"
+            "print(subprocess.check_output([sys.executable, '-c', 'import safetensors; print(safetensors.__name__)'], text=True))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True, env=environment)
+    assert done.stdout.strip() == "safetensors_c", done.stderr
+
+
+def test_program_sees_its_directory_and_its_module(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "neighbour.py").write_text("value = 'neighbour'")
+    (tmp_path / "code" / "program.py").write_text("""
+import atexit, pickle, sys
+import neighbour
+class Thing: pass
+atexit.register(lambda: print(type(pickle.loads(pickle.dumps(Thing()))) is Thing))
+print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, __spec__, sys.modules["__main__"].Thing is Thing)
+""")
+    program = str(tmp_path / "code" / "program.py")
+    for command in ([], ["-m", "safetensors_c"]):
+        done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
