@@ -6,8 +6,10 @@ import ast
 import multiprocessing
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tarfile
 import typing
 
 import numpy
@@ -181,3 +183,68 @@ print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, 
         done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
+
+
+SAMPLE = """
+from safetensors_c import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
+
+with safe_open("x", framework="np", device="cpu") as f:
+    names: list[str] = f.keys()
+    metadata: dict[str, str] | None = f.metadata()
+    shape: list[int] = f.get_slice("a").get_shape()
+    print(f.get_tensor("a"), f.get_slice("a")[0], f.get_tensors(), f.shapes())
+data: bytes = serialize({"a": TensorSpec(dtype="float32", shape=[1], data_ptr=1, data_len=4)})
+serialize_file({}, "x", progress=lambda done, total: None)
+status: str | None = SafetensorError().status
+"""
+
+
+def test_types_are_those_of_strict_programs(tmp_path, ours):
+    pytest.importorskip("mypy")
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "sample.py"]
+    place = os.path.dirname(os.path.dirname(ours.__file__))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": place})
+    assert done.returncode == 0, done.stdout
+
+
+SETUP = pathlib.Path(__file__).resolve().parents[1] / "setup.py"
+
+
+@pytest.mark.skipif(os.name != "posix" or not SETUP.exists(), reason="needs the sources, and programs named as on POSIX")
+def test_build_without_tools_says_what_to_install(tmp_path):
+    pytest.importorskip("setuptools")
+    source = tmp_path / "bindings" / "python"
+    shutil.copytree(SETUP.parent, source, ignore=shutil.ignore_patterns("build", "tests", "*.egg-info"))
+    (tmp_path / "capi").mkdir()
+    (tmp_path / "capi" / "safetensors.map").touch()
+    environment = {name: value for name, value in os.environ.items() if name not in ("SAFETENSORS_C_LIBRARY", "CXX")}
+
+    def run(code):
+        return subprocess.run([sys.executable, "-c", "import setuptools.build_meta as build; " + code], cwd=source,
+                              capture_output=True, text=True, env={**environment, "PATH": str(tmp_path)})
+    asked = run("print(build.get_requires_for_build_wheel())").stdout
+    assert "cmake>=3.24" in asked and "ninja" in asked  # pip installs them, unless it may not
+    done = run("build.build_wheel('made')")
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in message
+    for missing in ("CMake 3.24", "Ninja or make", "a C++20 compiler", "SAFETENSORS_C_LIBRARY"):
+        assert missing in message
+    assert "Deprecat" not in message
+
+
+@pytest.mark.skipif(not SETUP.exists(), reason="needs the sources")
+def test_sdist_has_the_sources_of_the_library(tmp_path):
+    pytest.importorskip("setuptools")
+    root = tmp_path / "checkout"
+    place = root / "bindings" / "python"
+    shutil.copytree(SETUP.parent, place, ignore=shutil.ignore_patterns("build", "tests", "*.egg-info"))
+    for name in ("CMakeLists.txt", "capi/safetensors.map", "src/a.cpp", "include/a.h", "cmake/a.cmake"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    subprocess.run([sys.executable, "setup.py", "-q", "sdist", "-d", str(tmp_path / "made")], cwd=place, check=True,
+                   capture_output=True)
+    with tarfile.open(next((tmp_path / "made").iterdir())) as archive:
+        names = archive.getnames()
+    for name in ("CMakeLists.txt", "capi/safetensors.map", "src/a.cpp", "include/a.h", "cmake/a.cmake"):
+        assert any(each.endswith("/libsafetensors/" + name) for each in names), names
