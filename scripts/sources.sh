@@ -108,7 +108,7 @@ python_for_tests() {
   may_install || die "missing: pytest and others (./dev deps fetches them)"
   [ -x "$python" ] || python3 -m venv "$deps/venv"
   say "fetching pytest, numpy, ml_dtypes and setuptools into the environment of $python"
-  "$python" -m pip install -q --retries 1 numpy pytest ml_dtypes 'setuptools>=70.1' >&2 || die "they cannot be had (see above)"
+  "$python" -m pip install -q --retries 1 numpy pytest ml_dtypes 'setuptools>=77' >&2 || die "they cannot be had (see above)"
 }
 
 # Sets $gcovr. Distributions have older ones, to which the throwing edges of what never ran are branches of ours.

@@ -29,8 +29,10 @@ def dtype(name: str) -> np.dtype:
 
 def _look_up(name: str) -> np.dtype:
     spelling = SPELLING.get(name)
-    if spelling is None or name == "F4":  # ml_dtypes gives each F4 a byte of its own
+    if spelling is None:
         raise SafetensorError(f"Dtype not understood: {name}")
+    if name == "F4":  # ml_dtypes gives each F4 a byte of its own
+        raise AttributeError("Dtype not understood: F4: numpy has no packed type of 4 bits")
     if spelling.startswith(("bfloat", "float8")):
         try:
             import ml_dtypes

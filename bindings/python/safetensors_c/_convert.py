@@ -9,24 +9,29 @@ from ._open import safe_open
 
 
 def functions(framework: str, to_numpy, from_numpy) -> tuple:
-    """save, save_file, load and load_file of a framework, from its two conversions."""
+    """save, save_file, load and load_file of a framework, from its two conversions, and these for dictionaries."""
+
+    def from_arrays(arrays: dict) -> dict:
+        return {name: from_numpy(array) for name, array in arrays.items()}
+
+    def to_arrays(tensors: dict) -> dict:
+        return {name: to_numpy(tensor) for name, tensor in tensors.items()}
 
     def save(tensors: dict, metadata: dict[str, str] | None = None) -> bytes:
         """The bytes of a safetensors file with these tensors."""
-        return by_numpy.save({name: to_numpy(tensor) for name, tensor in tensors.items()}, metadata=metadata)
+        return by_numpy.save(to_arrays(tensors), metadata=metadata)
 
     def save_file(tensors: dict, filename, metadata: dict[str, str] | None = None, **options) -> None:
         """Writes a safetensors file with these tensors. `options` are those of serialize_file."""
-        arrays = {name: to_numpy(tensor) for name, tensor in tensors.items()}
-        by_numpy.save_file(arrays, filename, metadata=metadata, **options)
+        by_numpy.save_file(to_arrays(tensors), filename, metadata=metadata, **options)
 
     def load(data: bytes) -> dict:
         """The tensors of a safetensors file that lies in memory."""
-        return {name: from_numpy(array) for name, array in by_numpy.load(data).items()}
+        return from_arrays(by_numpy.load(data))
 
     def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None) -> dict:
         """The tensors of a checkpoint: anything that safe_open takes."""
         with safe_open(filename, framework=framework, backend=backend) as file:
             return file.get_tensors(threads=threads, progress=progress)
 
-    return save, save_file, load, load_file
+    return save, save_file, load, load_file, from_arrays, to_arrays

@@ -53,9 +53,13 @@ def from_status(status: str, message: str, offset: int | None, os_error: int, co
     if os_error and context != "write" and status not in ("ST_ERR_MAP", "ST_ERR_DEVICE"):
         # On Windows the number is one of GetLastError(), from which Python makes errno and the kind of the exception.
         problem = OSError(os_error, message) if os.name != "nt" else OSError(None, message, None, os_error)
-        if isinstance(problem, FileNotFoundError) and status == "ST_ERR_OPEN" and path is not None:
-            return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
+        if status == "ST_ERR_OPEN" and path is not None:  # like the reference, for whatever reason open() failed
+            if isinstance(problem, FileNotFoundError):
+                return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
+            return FileNotFoundError(*problem.args) if os.name != "nt" else problem
         return problem
+    if status == "ST_ERR_OPEN" and context == "header" and path is not None:  # a directory or a device
+        return OSError(message)
     if status == "ST_ERR_NO_MEMORY":
         return MemoryError(message)
     if size is None and path is not None and os.path.isfile(path):

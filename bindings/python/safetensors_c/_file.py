@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import threading
 from array import array
 from ctypes import byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
 from functools import cached_property, partial
@@ -70,7 +69,6 @@ class File:
 
     def __init__(self, source, io: int = _library.IO_AUTO):
         self._regions: dict[int, Any] = {}
-        self._lock = threading.Lock()
         self._writable = io == _library.IO_COPY
         out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
         self._owner = _Handle(out)
@@ -78,7 +76,7 @@ class File:
             call(st.st_open_fd, source.handle, 0, 0, byref(options), byref(out), context="header",
                  size=os.fstat(source.number).st_size)
         elif isinstance(source, (str, os.PathLike)):
-            path = path_of(source)
+            path = path_of(source, FileNotFoundError(f"No such file or directory: {os.fspath(source)!r}"))
             call(st.st_open, path, byref(options), byref(out), context="header", path=path)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             address, size, self._owner.keep = memory_of(source)
@@ -94,6 +92,11 @@ class File:
     @cached_property
     def table(self) -> Table:
         return Table(self.handle)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is read by a file object of Python, which one thread at a time may call."""
+        return isinstance(self._owner.keep, FileObject)
 
     def find(self, name: str) -> Tensor | None:
         if "table" in self.__dict__:
@@ -129,12 +132,12 @@ class File:
         if not address:
             return None
         shard, offset = quick.st_tensor_shard(tensor.handle), quick.st_tensor_offset(tensor.handle)
-        with self._lock:
-            if shard not in self._regions:
-                size = quick.st_get_shard_size(self.handle, shard)
-                self._regions[shard] = (c_uint8 * size).from_address(address - offset)
-                self._regions[shard].owner = self._owner
-            return self._regions[shard], offset
+        region = self._regions.get(shard)
+        if region is None:
+            region = (c_uint8 * quick.st_get_shard_size(self.handle, shard)).from_address(address - offset)
+            region.owner = self._owner
+            region = self._regions.setdefault(shard, region)  # another thread may have been first
+        return region, offset
 
     def read(self, tensor: Tensor, address: int) -> None:
         """Copies the bytes of a tensor to where there is room for them."""

@@ -49,13 +49,21 @@ def _items(index, rank: int) -> list:
                 raise SafetensorError("Only one ellipsis (...) is allowed in slice index")
             dots = len(items)
         elif isinstance(item, slice):
-            items.append(slice(*(None if part is None else as_integer(part)
-                                 for part in (item.start, item.stop, item.step))))
+            items.append(slice(_limit(item.start), _limit(item.stop), None if item.step is None else as_integer(item.step)))
         else:
             items.append(_integer(item, position))
     if dots is not None:
         items[dots:dots] = [slice(None)] * (rank - len(items))
     return items
+
+
+def _limit(given) -> int | None:
+    if given is None:
+        return None
+    number = as_integer(given)
+    if number > 0 and number >> 64:
+        raise OverflowError("int too big to convert")
+    return number
 
 
 def _integer(item, position: int) -> int:

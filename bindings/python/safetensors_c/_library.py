@@ -17,7 +17,6 @@ _SYSTEM_NAME = {"darwin": "libsafetensors.0.dylib", "win32": "safetensors.dll"}.
 IO_AUTO, IO_MAP, IO_COPY, IO_READ = range(4)
 FORMATS = {"safetensors": 1, "bintensors": 2, "bintensors-old": 3}
 BUFFER_LAZY = 1
-SOURCE_SERIAL = 1
 WRITE_SYNC, WRITE_KEEP_ORDER, WRITE_NO_REPLACE = 1, 2, 4
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -182,11 +181,11 @@ def address_of_bytes(data: bytes) -> int:
     return cast(c_char_p(data), c_void_p).value or 0
 
 
-def path_of(given) -> bytes:
-    """A path as the library takes it: up to a NUL, behind which nothing must be lost."""
+def path_of(given, on_nul: Exception | None = None) -> bytes:
+    """A path for the library, to which a NUL would be its end: `on_nul` is raised instead."""
     path = os.fsencode(given)
     if b"\0" in path:
-        raise ValueError("embedded null byte")
+        raise on_nul or ValueError("embedded null byte")
     return path
 
 

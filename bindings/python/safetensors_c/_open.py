@@ -2,9 +2,19 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+from __future__ import annotations
+
+import os
 from operator import index as as_integer
 
 from ._errors import SafetensorError, not_an_instance
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Windows commits memory for all of a mapping that is copied on write. There, tensors of torch are read.
+_MAPS = os.name != "nt"
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",
                "tf": "tensorflow", "tensorflow": "tensorflow", "jax": "flax", "flax": "flax", "mlx": "mlx",
@@ -16,6 +26,7 @@ def _framework(given) -> str:
     if not isinstance(given, str):
         raise not_an_instance("framework", given)
     if given not in _FRAMEWORKS:
+        given.encode()  # UnicodeEncodeError, if it is not text
         raise SafetensorError(f"framework {given} is invalid")
     return _FRAMEWORKS[given]
 
@@ -55,25 +66,37 @@ def _unsigned(text: str) -> int:
     return int(digits)
 
 
-def _maker(framework: str, device, backend: str):
-    """What turns tensors of a file into those of the framework. Frameworks are imported here, and not before."""
+def _maker(framework: str, device, mapped: bool):
+    """What turns tensors of a file into those of the framework. Torch and paddle are imported here, the others for the
+    first tensor, as by the reference."""
     if framework == "pytorch":
         from . import _torch
-        return _torch.Tensors(device, mapped=backend == "mmap")
+        return _torch.Tensors(device, mapped)
     if framework == "paddle":
         from . import _paddle
         return _paddle.Tensors(device)
     from ._arrays import Arrays
     if framework == "numpy":
         return Arrays()
-    if framework == "flax":
-        import jax.numpy
-        return Arrays(jax.numpy.array)
-    if framework == "tensorflow":
-        import tensorflow
-        return Arrays(tensorflow.convert_to_tensor)
+    return Arrays(_FROM_NUMPY[framework])
+
+
+def _to_flax(array):
+    import jax.numpy
+    return jax.numpy.array(array)
+
+
+def _to_tensorflow(array):
+    import tensorflow
+    return tensorflow.convert_to_tensor(array)
+
+
+def _to_mlx(array):
     import mlx.core
-    return Arrays(mlx.core.array)
+    return mlx.core.array(array)
+
+
+_FROM_NUMPY = {"flax": _to_flax, "tensorflow": _to_tensorflow, "mlx": _to_mlx}
 
 
 class safe_open:
@@ -93,7 +116,7 @@ class safe_open:
     """
 
     __module__ = "safetensors_c"
-    __slots__ = ("_opened", "_make", "_of", "_rows", "__weakref__")
+    __slots__ = ("_opened", "_make", "_of", "_rows", "_arguments", "__weakref__")
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
         self._opened = None
@@ -101,12 +124,21 @@ class safe_open:
         if not isinstance(backend, str):
             raise not_an_instance("backend", backend)
         if backend not in ("mmap", "pread"):
+            backend.encode()
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         if device != "cpu" and framework not in ("pytorch", "paddle"):
             raise SafetensorError(f"Device {device} is not supported for framework {framework}")
         from ._file import open_file
-        self._opened = open_file(filename, framework == "pytorch" and device == "cpu" and backend == "mmap")
-        self._make = _maker(framework, device, backend)
+        from ._source import may_be_path
+        if may_be_path(filename):
+            raise TypeError(f"argument 'filename': '{type(filename).__name__}' object is not an instance of 'str', and not "
+                            "the content of a file")
+        mapped = framework == "pytorch" and device == "cpu" and backend == "mmap" and _MAPS
+        self._opened = open_file(filename, mapped)
+        self._make = _maker(framework, device, mapped)
+        self._arguments = None  # to open it once more, if it has a path
+        if isinstance(filename, (str, os.PathLike)):
+            self._arguments = os.path.abspath(os.fsdecode(filename)), framework, device, backend
         self._rows: dict[str, int] = {}
 
     @property
@@ -118,6 +150,7 @@ class safe_open:
     @staticmethod
     def _missing(name) -> Exception:
         if isinstance(name, str):
+            name.encode()  # UnicodeEncodeError, if it is not text
             return SafetensorError(f"File does not contain tensor {name}")
         return not_an_instance("name", name)
 
@@ -133,7 +166,7 @@ class safe_open:
         """The metadata of the file, or None if it has no map of metadata."""
         return self._file.metadata()
 
-    def get_tensor(self, name: str):
+    def get_tensor(self, name: str) -> Any:
         """The tensor of this name."""
         tensor = self._file.find(name) if isinstance(name, str) else None
         if tensor is None:
@@ -150,7 +183,7 @@ class safe_open:
         with shown(progress) as report:
             return self._make.tensors(self._file, threads, report)
 
-    def get_slice(self, name: str) -> "PySafeSlice":
+    def get_slice(self, name: str) -> PySafeSlice:
         """A tensor that is read only where it is indexed: `get_slice(name)[:, ::8]`."""
         try:
             row = self._rows[name]
@@ -159,15 +192,17 @@ class safe_open:
         of = self._of
         if of is None:  # another thread closes the file
             raise SafetensorError("File is closed")
-        part = PySafeSlice()
+        part = _new(PySafeSlice)
         part._of, part._row = of, row
         return part
 
     def _row(self, name) -> int:
         """The row of a tensor, and from then on `_rows` for all of them."""
+        if not isinstance(name, str):
+            raise self._missing(name)
         file = self._file
         table = file.table
-        if not isinstance(name, str) or name not in table.index:
+        if name not in table.index:
             raise self._missing(name)
         self._of, self._rows = _Sliced(file, self._make, table), table.index
         return table.index[name]
@@ -190,14 +225,20 @@ class safe_open:
         """What is odd about the checkpoint, such as tensors that its index does not list."""
         return self._file.warnings()
 
-    def __enter__(self) -> "safe_open":
+    def __enter__(self) -> safe_open:
         return self
 
     def __reduce__(self):
-        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+        if self._opened is None or self._arguments is None:
+            raise TypeError(f"cannot pickle '{type(self).__name__}' object that is closed or has no path")
+        return _reopened, (type(self), *self._arguments)
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, _exc_type, _exc_value, _traceback) -> None:
         self._opened, self._of, self._rows = None, None, {}
+
+
+def _reopened(kind, path: str, framework: str, device, backend: str) -> safe_open:
+    return kind(path, framework, device, backend=backend)
 
 
 class _safe_open_handle(safe_open):
@@ -208,6 +249,9 @@ class _safe_open_handle(safe_open):
     def __init__(self, f, framework: str, device="cpu", *, backend: str = "mmap"):
         from ._source import Descriptor
         super().__init__(Descriptor(f.fileno()), framework, device, backend=backend)
+
+
+_new = object.__new__
 
 
 class _Sliced:
@@ -225,6 +269,9 @@ class PySafeSlice:
     # Set by get_slice: a constructor would take longer than all else that get_slice does.
     __module__ = "safetensors_c"
     __slots__ = ("_of", "_row")
+
+    def __new__(cls):
+        raise TypeError("cannot create 'PySafeSlice' instances")
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""

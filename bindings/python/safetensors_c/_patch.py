@@ -1,20 +1,22 @@
-"""patch(): this package under the name `safetensors`, for programs that import that.
+"""patch(): this package under the name `safetensors`, for programs that import `safetensors`.
 
 SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
 NAME, OURS = "safetensors", "safetensors_c"
-_RUST = NAME + "._safetensors_rust"  # the reference's module in Rust, which some programs import by name
+# A directory with a package `safetensors` that calls patch(). Child processes find it before the reference.
+_CHILDREN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_children")
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Answers for `safetensors` and what is below it with the modules of this package, which stay single."""
+    """Finds the modules of this package for `safetensors` and its submodules, without loading them twice."""
 
     def find_spec(self, fullname: str, path=None, target=None):
         if fullname == NAME:
@@ -26,9 +28,9 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module) -> None:
         name = module.__name__
-        ours = OURS if name in (NAME, _RUST) else OURS + name[len(NAME):]
+        ours = OURS + name[len(NAME):]
         try:
-            sys.modules[name] = import_module(ours)  # what importlib then takes, in the place of the empty module
+            sys.modules[name] = import_module(ours)  # importlib takes it instead of the empty module
         except ModuleNotFoundError as error:
             if error.name == ours:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
@@ -36,10 +38,13 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def patch() -> None:
-    """Makes `import safetensors` give this package, in this process, from now on.
+    """Makes `import safetensors` return this package from now on, in this process and in child processes.
 
-    Call it before the program imports anything that imports safetensors: names that modules have taken from the
-    reference by then stay the reference's. `python -m safetensors_c PROGRAM` calls it for you.
+    Call it before the first import of a module that imports safetensors: names that modules imported from the
+    reference earlier stay the reference's. `python -m safetensors_c PROGRAM` calls it for you.
+
+    Child processes are reached through sys.path, which multiprocessing passes on, and through the environment variable
+    PYTHONPATH.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
@@ -47,3 +52,8 @@ def patch() -> None:
         del sys.modules[name]
     sys.meta_path.insert(0, _Finder())
     import_module(NAME)
+    if _CHILDREN not in sys.path:  # the first entry is the program's directory, except in the safe mode of Python 3.11
+        sys.path.insert(0 if getattr(sys.flags, "safe_path", False) else 1, _CHILDREN)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _CHILDREN not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])

@@ -5,13 +5,14 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import io
+import os
 import sys
 import threading
 from ctypes import addressof, byref, c_uint8, c_void_p, memmove
 
 from . import _callbacks, _library
 from ._errors import not_an_instance
-from ._library import call, quick, st
+from ._library import call, st
 
 
 class Descriptor:
@@ -40,9 +41,17 @@ def memory_of(data) -> tuple[int | None, int, object]:
 
 
 def check_bytes(data) -> None:
-    """For functions that take the content of a file, where a str would be taken for a path."""
+    """For functions that take the content of a file, where safe_open would also take a path."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise not_an_instance("bytes", data, "bytes")
+    if may_be_path(data):
+        from ._file import File
+        File(data)  # fails
+
+
+def may_be_path(data) -> bool:
+    """Whether bytes cannot be the content of a file: its first eight bytes are a number below 2^32, with zeros."""
+    return isinstance(data, (bytes, bytearray, memoryview)) and 0 not in bytes(data[:8])
 
 
 class FileObject:
@@ -53,8 +62,8 @@ class FileObject:
         self._raised, self._read_at = reader.raised, _library.READ_AT(reader.copy)
         size = file.seek(0, io.SEEK_END)
         size = file.tell() if size is None else size
-        flags = _library.SOURCE_SERIAL if hasattr(quick, "st_list_tensors") else 0  # which came with the same version
-        self._source = _library.new(_library.Source, flags=flags, size=size, read_at=self._read_at)
+        # Without ST_SOURCE_SERIAL: the library's lock would stay locked in a process forked during a read.
+        self._source = _library.new(_library.Source, size=size, read_at=self._read_at)
 
     def open(self, options, out: c_void_p) -> None:
         self.call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
@@ -85,20 +94,32 @@ class _Reader:
     """Apart from FileObject, which would hold itself by its callback."""
 
     def __init__(self, file):
-        self._file, self._lock = file, threading.Lock()
+        self._file, self._lock, self._process = file, threading.Lock(), os.getpid()
+        self._thread: int | None = None  # which holds the lock
         self.raised: list[BaseException] = []
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
+            if self._process != os.getpid():  # another thread may have held the lock at the fork
+                self._lock, self._process, self._thread = threading.Lock(), os.getpid(), None
+            if self._thread == threading.get_ident():
+                raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
             with self._lock:
-                self._file.seek(offset)
-                while count:
-                    data = self._file.read(count)
-                    if not isinstance(data, bytes) or not 0 < len(data) <= count:
-                        raise OSError(f"read({count}) returned {data!r:.60} where {count} bytes should be")
-                    memmove(destination, data, len(data))
-                    destination, count = destination + len(data), count - len(data)
+                self._thread = threading.get_ident()
+                try:
+                    self._fill(offset, destination, count)
+                finally:
+                    self._thread = None
             return 0
         except BaseException as problem:
             self.raised.append(problem)
             return 1
+
+    def _fill(self, offset: int, destination: int, count: int) -> None:
+        self._file.seek(offset)
+        while count:
+            data = self._file.read(count)
+            if not isinstance(data, bytes) or not 0 < len(data) <= count:
+                raise OSError(f"read({count}) returned {data!r:.60} where {count} bytes should be")
+            memmove(destination, data, len(data))
+            destination, count = destination + len(data), count - len(data)

@@ -71,7 +71,7 @@ class Tensors:
             if backwards:
                 return self._move(_read_slice(file, tensor, index))
         whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
-        return self._move(whole[index])
+        return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
 
     def _view(self, file, tensor):
         kind, extents = dtype(tensor.dtype), shape(tensor)
@@ -173,6 +173,17 @@ def _part(index, shape):
         return Selection(index, shape)
     except SafetensorError:
         return None
+
+
+def _pairs(whole, index):
+    """A slice with negative steps of a tensor whose elements are pairs of F4, which the library slices one by one."""
+    from ._index import Selection
+    part = Selection(index, list(whole.shape))
+    taken = whole.view(torch.uint8)
+    for axis, bounds in enumerate(zip(part.begin, part.end, part.step)):
+        begin, end, step = bounds
+        taken = taken.index_select(axis, torch.tensor(range(begin, max(end, -1), step), dtype=torch.long))
+    return taken.reshape(part.shape).view(whole.dtype)
 
 
 def _read_slice(file, tensor, index):

@@ -25,9 +25,12 @@ class TensorSpec:
         if not isinstance(dtype, str):
             raise not_an_instance("dtype", dtype)
         if dtype not in SPELLED:
+            dtype.encode()  # UnicodeEncodeError, if it is not text
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(_SUPPORTED))
-        if isinstance(shape, (str, bytes)):
-            raise TypeError(f"argument 'shape': Can't extract `{type(shape).__name__}` to `Vec`")
+        if isinstance(shape, str):
+            raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
+        if not hasattr(type(shape), "__getitem__") or isinstance(shape, dict):
+            raise not_an_instance("shape", shape, "Sequence")
         self._dtype = SPELLED[dtype]
         self._shape = [_unsigned(dim) for dim in shape]
         if self._dtype == "F4" and self._shape:
@@ -102,7 +105,7 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
     from ._writer import write
     with shown(progress, "saving") as report:
         write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
-              path_of(filename), metadata, format, sync, _unsigned(header_reserve), report)
+              path_of(filename, SafetensorError("Error while serializing: the path has a NUL")), metadata, format, sync, _unsigned(header_reserve), report)
 
 
 def _check(tensor_dict, metadata) -> None:

@@ -4,6 +4,9 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 from . import _callbacks, _library
@@ -48,6 +51,27 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
 
 
 def _finish(writer, path: bytes, options) -> None:
+    if not os.path.islink(path) or os.path.realpath(os.path.dirname(path)).startswith((b"/dev", b"/proc")):
+        _begin_and_finish(writer, path, options)
+        return
+    # The library would write to the link's target. Like the reference, replace the link.
+    new = path + b".%d.%d.tmp" % (os.getpid(), threading.get_ident())
+    try:
+        _begin_and_finish(writer, new, options)
+        os.replace(new, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
+    if options.flags & _library.WRITE_SYNC and os.name != "nt":
+        directory = os.open(os.path.dirname(path) or b".", os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _begin_and_finish(writer, path: bytes, options) -> None:
     call(st.st_writer_begin, writer, path, byref(options), context="write")
     call(st.st_writer_finish, writer, context="write")
 

@@ -7,4 +7,4 @@ import numpy as np
 
 from ._convert import functions
 
-save, save_file, load, load_file = functions("flax", np.asarray, jnp.array)
+save, save_file, load, load_file, _np2jnp, _jnp2np = functions("flax", np.asarray, jnp.array)

@@ -7,4 +7,4 @@ import numpy as np
 
 from ._convert import functions
 
-save, save_file, load, load_file = functions("mlx", np.asarray, mx.array)
+save, save_file, load, load_file, _np2mx, _mx2np = functions("mlx", np.asarray, mx.array)

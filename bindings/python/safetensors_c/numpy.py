@@ -14,29 +14,35 @@ from ._open import safe_open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._write import TensorSpec
 
 
 def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these arrays, of any layout in memory."""
     from ._write import serialize
-    specs, _held = _flatten(tensor_dict)
-    return serialize(specs, metadata=metadata)
+    held: list[np.ndarray] = []
+    return serialize(_flatten(tensor_dict, held), metadata=metadata)
 
 
 def save_file(tensor_dict: dict[str, np.ndarray], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
               **options) -> None:
     """Writes a safetensors file with these arrays, of any layout in memory. `options` are those of serialize_file."""
     from ._write import serialize_file
-    specs, _held = _flatten(tensor_dict)
-    serialize_file(specs, filename, metadata=metadata, **options)
+    held: list[np.ndarray] = []
+    serialize_file(_flatten(tensor_dict, held), filename, metadata=metadata, **options)
 
 
 def load(data: bytes) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file that lies in memory."""
     from ._source import check_bytes
     check_bytes(data)
-    return load_file(data)
+    with safe_open(data, framework="np") as file:
+        for kind in file.dtypes().values():
+            if kind == "F4" or kind.startswith("F6_"):
+                raise KeyError(kind)  # as the reference does, where safe_open has other exceptions
+        return file.get_tensors()
 
 
 def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None) -> dict[str, np.ndarray]:
@@ -49,21 +55,42 @@ def load_file(filename, *, backend: str = "mmap", threads: int | None = None, pr
         return file.get_tensors(threads=threads, progress=progress)
 
 
-def _flatten(tensor_dict) -> tuple[dict[str, TensorSpec], list]:
-    """What is to be written, and the arrays that must live until it is."""
+# ---- the reference's private names, which other packages import ------------------------------------------------------------
+
+_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "U64": np.uint64, "I32": np.int32,
+          "U32": np.uint32, "I16": np.int16, "U16": np.uint16, "I8": np.int8, "U8": np.uint8, "BOOL": bool,
+          "C64": np.complex64}
+
+
+def _getdtype(dtype_str: str) -> type:
+    return _TYPES[dtype_str]
+
+
+def _view2np(safeview: list[tuple[str, dict[str, Any]]]) -> dict[str, np.ndarray]:
+    """The arrays of what `deserialize` returns."""
+    return {name: np.frombuffer(tensor["data"], _arrays.dtype(tensor["dtype"])).reshape(tensor["shape"])
+            for name, tensor in safeview}
+
+
+def _is_little_endian(tensor: np.ndarray) -> bool:
+    order = tensor.dtype.byteorder
+    return order in "<|" or (order == "=" and sys.byteorder == "little")
+
+
+def _flatten(tensor_dict: dict[str, np.ndarray], keep_alive_buffer: list[np.ndarray]) -> dict[str, TensorSpec]:
+    """What is to be written. The caller keeps `keep_alive_buffer` until it is."""
     from ._write import TensorSpec
-    specs, held = {}, []
+    specs = {}
     for name, array in tensor_dict.items():
         array = _plain(array)
-        held.append(array)
+        keep_alive_buffer.append(array)
         specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=_arrays.address(array),
                                  data_len=array.nbytes)
-    return specs, held
+    return specs
 
 
 def _plain(array):
     """The array with its elements side by side in row-major order, and little-endian."""
-    dtype = array.dtype
-    if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
-        array = array.astype(dtype.newbyteorder("<"))
+    if not _is_little_endian(array):
+        array = array.astype(array.dtype.newbyteorder("<"))
     return array if isinstance(array, np.ndarray) and array.flags.c_contiguous else np.array(array, order="C")

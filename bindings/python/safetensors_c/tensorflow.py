@@ -6,4 +6,4 @@ import tensorflow as tf
 
 from ._convert import functions
 
-save, save_file, load, load_file = functions("tf", lambda tensor: tensor.numpy(), tf.convert_to_tensor)
+save, save_file, load, load_file, _np2tf, _tf2np = functions("tf", lambda tensor: tensor.numpy(), tf.convert_to_tensor)

@@ -13,11 +13,15 @@ from ._dtypes import BITS, SPELLING
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these tensors, which must be dense, contiguous and share no memory."""
-    specs, _held = _flatten(tensors)
-    return serialize(specs, metadata=metadata)
+    held: list[tuple[Any, torch.Tensor]] = []
+    return serialize(_flatten_as_ptr(tensors, held), metadata=metadata)
 
 
 def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
@@ -26,8 +30,8 @@ def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, met
 
     They must not change meanwhile. `options` are those of serialize_file.
     """
-    specs, _held = _flatten(tensors)
-    serialize_file(specs, filename, metadata=metadata, **options)
+    held: list[tuple[Any, torch.Tensor]] = []
+    serialize_file(_flatten_as_ptr(tensors, held), filename, metadata=metadata, **options)
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
@@ -95,7 +99,14 @@ def load_model(model: torch.nn.Module, filename, strict: bool = True, device="cp
     return missing, unexpected
 
 
-# ---- dtypes by the format's names, which vLLM and torch.distributed.checkpoint import -------------------------------------
+# ---- the reference's private names, which other packages import ------------------------------------------------------------
+
+_float8_e4m3fn = getattr(torch, "float8_e4m3fn", None)
+_float8_e4m3fnuz = getattr(torch, "float8_e4m3fnuz", None)
+_float8_e5m2 = getattr(torch, "float8_e5m2", None)
+_float8_e5m2fnuz = getattr(torch, "float8_e5m2fnuz", None)
+_float8_e8m0 = getattr(torch, "float8_e8m0fnu", None)
+_float4_e2m1_x2 = getattr(torch, "float4_e2m1fn_x2", None)
 
 _TYPES = {name: getattr(torch, spelling) for name, spelling in SPELLING.items() if hasattr(torch, spelling)}
 _SIZE = {kind: BITS[name] // 8 or 1 for name, kind in _TYPES.items()}  # of an element of torch; two F4 are one
@@ -103,6 +114,18 @@ _SIZE = {kind: BITS[name] // 8 or 1 for name, kind in _TYPES.items()}  # of an e
 
 def _getdtype(dtype_str: str) -> torch.dtype:
     return _TYPES[dtype_str]
+
+
+def _view2torch(safeview: list[tuple[str, dict[str, Any]]]) -> dict[str, torch.Tensor]:
+    """The tensors of what `deserialize` returns."""
+    found = {}
+    for name, tensor in safeview:
+        kind, shape = _getdtype(tensor["dtype"]), list(tensor["shape"])
+        if tensor["dtype"] == "F4":
+            shape[-1] //= 2
+        found[name] = (torch.frombuffer(tensor["data"], dtype=kind).reshape(shape) if len(tensor["data"])
+                       else torch.empty(shape, dtype=kind))
+    return found
 
 
 # ---- tensors that share memory: these names are imported by other packages ----------------------------------------------
@@ -146,11 +169,16 @@ def _find_shared_tensors(state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
             storages[tensor.device, storage_ptr(tensor), storage_size(tensor)].add(name)
     found = []
     for names in storages.values():
-        found += [names] if len(names) < 2 else _split(names, state_dict)
-    return found
+        found.append(names)
+    return _filter_shared_not_shared(found, state_dict)
 
 
-def _split(names: set[str], state_dict) -> list[set[str]]:
+def _filter_shared_not_shared(tensors: list[set[str]], state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
+    """Splits each set of names into sets of tensors that overlap."""
+    return [part for names in tensors for part in ([names] if len(names) < 2 else _split(names, state_dict))]
+
+
+def _split(names: set[str], state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
     areas = sorted((state_dict[name].data_ptr(), _end_ptr(state_dict[name]), name) for name in names)
     groups: list[set[str]] = []
     reached = None
@@ -194,10 +222,11 @@ def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_na
 
 # ---- writing --------------------------------------------------------------------------------------------------------------
 
-def _flatten(tensors) -> tuple[dict[str, TensorSpec], list]:
-    """What is to be written, and the tensors that must live until it is."""
-    _check(tensors)
-    specs, held = {}, []
+def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
+                    keep_alive_buffer: list[tuple[Any, torch.Tensor]]) -> dict[str, TensorSpec]:
+    """What is to be written. The caller keeps `keep_alive_buffer` until it is."""
+    _evaluate_tensors_for_save(tensors)
+    specs = {}
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
             raise ValueError(
@@ -207,13 +236,19 @@ def _flatten(tensors) -> tuple[dict[str, TensorSpec], list]:
                 " before saving.")
         # What a view of torch conjugates or negates is not so in memory.
         tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
-        held.append(tensor)
+        keep_alive_buffer.append((None, tensor))
         specs[name] = TensorSpec(dtype=str(tensor.dtype).split(".")[-1], shape=tensor.shape,
                                  data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())
-    return specs, held
+    return specs
 
 
-def _check(tensors) -> None:
+def _to_ndarray(tensor: torch.Tensor) -> tuple[Any, torch.Tensor]:
+    """The bytes of a contiguous tensor as an array of numpy, and the tensor on the CPU that holds them."""
+    tensor = tensor.detach().cpu()
+    return tensor.reshape(-1).view(torch.uint8).numpy(), tensor
+
+
+def _evaluate_tensors_for_save(tensors: dict[str, torch.Tensor]) -> None:
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, tensor in tensors.items():

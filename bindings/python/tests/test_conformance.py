@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from safetensors_c import SafetensorError, edit_metadata, safe_open
+from safetensors_c._file import File
 from safetensors_c.numpy import load_file, save_file
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "tests/conformance"
@@ -26,6 +27,8 @@ def table(name):
 
 def outcome(source):
     try:
+        if isinstance(source, bytes):  # safe_open takes some of them for a path
+            return "ST_OK", len(File(source).table.names) or None
         with safe_open(source, "np") as file:
             return "ST_OK", len(file.keys()) or None
     except SafetensorError as error:

@@ -183,7 +183,7 @@ def test_names_with_nuls_and_of_any_script(path):
 
 
 def test_name_that_is_no_text(model):
-    with safe_open(model, "np") as opened, pytest.raises(Exception, match="does not contain"):
+    with safe_open(model, "np") as opened, pytest.raises(UnicodeEncodeError):
         opened.get_tensor("\ud800")
 
 
@@ -346,3 +346,89 @@ def test_name_of_another_type(package, model, method, name):
         getattr(file, method)(name)
     given = "'None'" if name is None else f"'{type(name).__name__}' object"
     assert str(error.value) == f"argument 'name': {given} is not an instance of 'str'"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_file_object_that_reads_its_own_checkpoint_or_is_forked_does_not_hang(ours):
+    python_ends("""
+import io, os, threading
+import numpy
+from safetensors_c import safe_open
+from safetensors_c.numpy import save
+
+class Object(io.BytesIO):
+    before = None
+    def read(self, size=-1):
+        before, self.before = self.before, None
+        if before:
+            before()
+        return super().read(size)
+
+data = save({"a": numpy.arange(3)})
+object = Object(data)
+file = safe_open(object, "np")
+object.before = lambda: file.get_tensor("a")
+try:
+    file.get_tensor("a")
+except Exception as error:
+    while error.__cause__:
+        error = error.__cause__
+    assert "read the checkpoint" in str(error), error
+else:
+    assert False
+assert file.get_tensor("a").tolist() == [0, 1, 2]
+
+reading, forked = threading.Event(), threading.Event()
+object.before = lambda: (reading.set(), forked.wait())
+thread = threading.Thread(target=file.get_tensor, args="a")
+thread.start()
+reading.wait()
+child = os.fork()
+if child == 0:
+    os._exit(file.get_tensor("a").tolist() != [0, 1, 2])
+assert os.waitpid(child, 0)[1] == 0
+forked.set()
+thread.join()
+""")
+
+
+def python_ends(code):
+    """Runs a program that hangs without the fix, which then fails by its limit."""
+    import subprocess
+    import sys
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+def anonymous(path):
+    """The private bytes of the mappings of a file, and how many mappings there are."""
+    size = count = 0
+    of = False
+    with open("/proc/self/smaps", encoding="utf-8") as file:
+        for line in file:
+            if "-" in line.split(" ")[0]:
+                of = line.rstrip().endswith(path)
+                count += of
+            elif of and line.startswith("Anonymous:"):
+                size += int(line.split()[1]) << 10
+    return size, count
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs smaps")
+def test_pages_of_a_mapping_become_anonymous_when_they_are_pinned(ours, path):
+    from safetensors_c import _file, _library
+    from safetensors_c.numpy import save_file
+    size = 4 << 20
+    save_file({"a": np.ones(size, "u1")}, path)
+    path = os.path.realpath(path)
+    file = _file.File(path, _library.IO_COPY)
+    region, offset = file.region(file.find("a"))
+    sum(region[offset:offset + size:4096])
+    private, mappings = anonymous(path)
+    assert private == 0 and mappings  # only read
+    for at in range(offset, offset + size, 4096):
+        region[at] = 1  # a pin for writing does the same to the page
+    assert anonymous(path)[0] >= size
+    del file, region
+    read = _file.File(path, _library.IO_READ)
+    assert read.region(read.find("a")) is None and anonymous(path) == (0, 0)

@@ -2,11 +2,17 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import ast
+import multiprocessing
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import tarfile
 import typing
 
+import numpy
 import pytest
 
 
@@ -86,3 +92,159 @@ def test_version(ours):
 
 def test_type_of_what_with_gives(ours):
     assert typing.get_type_hints(ours.safe_open.__enter__) == {"return": ours.safe_open}  # without it, Any
+
+
+def names_of(path):
+    """The names that a module defines, without running it: its framework may be missing."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("module", ["numpy", "torch", "flax", "tensorflow", "paddle", "mlx"])
+def test_modules_have_the_private_names_of_the_reference(reference, ours, module):
+    theirs, mine = (names_of(pathlib.Path(package.__file__).parent / f"{module}.py") for package in (reference, ours))
+    assert theirs <= mine, theirs - mine
+
+
+def test_private_names_of_numpy_work_as_in_the_reference(np_module, package):
+    arrays = {"a": numpy.arange(6, dtype="i4").reshape(2, 3), "b": numpy.zeros((0, 2), "f8")}
+    held = []
+    saved = package.serialize(np_module._flatten(arrays, held))
+    again = np_module._view2np(package.deserialize(saved))
+    assert all(numpy.array_equal(arrays[name], again[name]) and arrays[name].dtype == again[name].dtype for name in arrays)
+    assert np_module._getdtype("F32") is numpy.float32 and np_module._TYPES["BOOL"] is bool
+    assert np_module._is_little_endian(arrays["a"]) and not np_module._is_little_endian(numpy.zeros(1, ">i4"))
+
+
+def test_patch_has_the_rust_module():
+    assert python("""
+import safetensors_c
+safetensors_c.patch()
+from safetensors import _safetensors_rust
+import safetensors._safetensors_rust as again
+assert again is _safetensors_rust and again.safe_open is safetensors_c.safe_open
+print(*again.__all__)
+""").split() == ["PySafeSlice", "SafetensorError", "TensorSpec", "__version__", "_safe_open_handle", "deserialize",
+                 "safe_open", "serialize", "serialize_file"]
+
+
+CHILDREN = """
+import multiprocessing, subprocess, sys
+import safetensors  # at the top, which a spawned child runs again
+from safetensors.numpy import save_file
+
+def answer(_=None):
+    return f"{safetensors.__name__} {save_file.__module__}"
+
+if __name__ == "__main__":
+    print(answer())
+    for method in sys.argv[1:]:
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(*pool.map(answer, [0]))
+    code = "import safetensors.numpy; print(safetensors.__name__, safetensors.numpy.save_file.__module__)"
+    print(subprocess.check_output([sys.executable, "-c", code], text=True), end="")
+"""
+
+
+def test_children_are_patched(tmp_path):
+    (tmp_path / "program.py").write_text(CHILDREN)
+    methods = [method for method in multiprocessing.get_all_start_methods() if method != "fork"]
+    done = subprocess.run([sys.executable, "-m", "safetensors_c", "program.py", *methods], cwd=tmp_path, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout.splitlines() == ["safetensors_c safetensors_c.numpy"] * (len(methods) + 2), done.stderr
+
+
+def test_child_finds_the_package_that_its_parent_found_by_sys_path(tmp_path, ours):
+    place = os.path.dirname(os.path.dirname(ours.__file__))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = (f"import sys; sys.path.insert(0, {place!r}); import safetensors_c; safetensors_c.patch(); import subprocess\n"
+            "print(subprocess.check_output([sys.executable, '-c', 'import safetensors; print(safetensors.__name__)'], text=True))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True, env=environment)
+    assert done.stdout.strip() == "safetensors_c", done.stderr
+
+
+def test_program_sees_its_directory_and_its_module(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "neighbour.py").write_text("value = 'neighbour'")
+    (tmp_path / "code" / "program.py").write_text("""
+import atexit, pickle, sys
+import neighbour
+class Thing: pass
+atexit.register(lambda: print(type(pickle.loads(pickle.dumps(Thing()))) is Thing))
+print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, __spec__, sys.modules["__main__"].Thing is Thing)
+""")
+    program = str(tmp_path / "code" / "program.py")
+    for command in ([], ["-m", "safetensors_c"]):
+        done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
+
+
+SAMPLE = """
+from safetensors_c import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
+
+with safe_open("x", framework="np", device="cpu") as f:
+    names: list[str] = f.keys()
+    metadata: dict[str, str] | None = f.metadata()
+    shape: list[int] = f.get_slice("a").get_shape()
+    print(f.get_tensor("a"), f.get_slice("a")[0], f.get_tensors(), f.shapes())
+data: bytes = serialize({"a": TensorSpec(dtype="float32", shape=[1], data_ptr=1, data_len=4)})
+serialize_file({}, "x", progress=lambda done, total: None)
+status: str | None = SafetensorError().status
+"""
+
+
+def test_types_are_those_of_strict_programs(tmp_path, ours):
+    pytest.importorskip("mypy")
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "sample.py"]
+    place = os.path.dirname(os.path.dirname(ours.__file__))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": place})
+    assert done.returncode == 0, done.stdout
+
+
+SETUP = pathlib.Path(__file__).resolve().parents[1] / "setup.py"
+
+
+@pytest.mark.skipif(os.name != "posix" or not SETUP.exists(), reason="needs the sources, and programs named as on POSIX")
+def test_build_without_tools_says_what_to_install(tmp_path):
+    pytest.importorskip("setuptools")
+    source = tmp_path / "bindings" / "python"
+    shutil.copytree(SETUP.parent, source, ignore=shutil.ignore_patterns("build", "tests", "*.egg-info"))
+    (tmp_path / "capi").mkdir()
+    (tmp_path / "capi" / "safetensors.map").touch()
+    environment = {name: value for name, value in os.environ.items() if name not in ("SAFETENSORS_C_LIBRARY", "CXX")}
+
+    def run(code):
+        return subprocess.run([sys.executable, "-c", "import setuptools.build_meta as build; " + code], cwd=source,
+                              capture_output=True, text=True, env={**environment, "PATH": str(tmp_path)})
+    asked = run("print(build.get_requires_for_build_wheel())").stdout
+    assert "cmake>=3.24" in asked and "ninja" in asked  # pip installs them, unless it may not
+    done = run("build.build_wheel('made')")
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in message
+    for missing in ("CMake 3.24", "Ninja or make", "a C++20 compiler", "SAFETENSORS_C_LIBRARY"):
+        assert missing in message
+    assert "Deprecat" not in message
+
+
+@pytest.mark.skipif(not SETUP.exists(), reason="needs the sources")
+def test_sdist_has_the_sources_of_the_library(tmp_path):
+    pytest.importorskip("setuptools")
+    root = tmp_path / "checkout"
+    place = root / "bindings" / "python"
+    shutil.copytree(SETUP.parent, place, ignore=shutil.ignore_patterns("build", "tests", "*.egg-info"))
+    for name in ("CMakeLists.txt", "capi/safetensors.map", "src/a.cpp", "include/a.h", "cmake/a.cmake"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    subprocess.run([sys.executable, "setup.py", "-q", "sdist", "-d", str(tmp_path / "made")], cwd=place, check=True,
+                   capture_output=True)
+    with tarfile.open(next((tmp_path / "made").iterdir())) as archive:
+        names = archive.getnames()
+    for name in ("CMakeLists.txt", "capi/safetensors.map", "src/a.cpp", "include/a.h", "cmake/a.cmake"):
+        assert any(each.endswith("/libsafetensors/" + name) for each in names), names

@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 NAMES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "uint64",
@@ -331,10 +332,32 @@ def test_groups_stay_below_the_limit_and_report_the_sum(path, monkeypatch):
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
 
-def test_pairs_of_f4_are_not_taken_apart_backwards(ours, path):
-    if not hasattr(torch, "float4_e2m1fn_x2"):
-        pytest.skip("this torch has no F4")
-    from safetensors_c import torch as mine
-    mine.save_file({"a": values("float4_e2m1fn_x2", (4,))}, path)
-    with ours.safe_open(path, "pt") as file, pytest.raises(ValueError):
-        file.get_slice("a")[::-1]
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs /proc")
+@pytest.mark.parametrize("how", ["pread", "Windows"])
+def test_tensors_that_are_read_keep_no_mapping(ours, path, monkeypatch, how):
+    from safetensors_c import _open
+    from safetensors_c.torch import load_file, save_file
+    save_file({"a": torch.ones(1 << 20)}, path)
+    kept = load_file(path)
+    assert os.path.realpath(path) in open("/proc/self/maps").read()
+    del kept
+    if how == "Windows":
+        monkeypatch.setattr(_open, "_MAPS", False)
+    loaded = load_file(path, backend="pread" if how == "pread" else "mmap")
+    assert os.path.realpath(path) not in open("/proc/self/maps").read() and loaded["a"].sum() == 1 << 20
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no F4")
+def test_slices_of_f4_with_negative_steps(ours, path):
+    raw = numpy.arange(24, dtype="u1").reshape(4, 6)
+    data = raw.tobytes()
+    header = b'{"a":{"dtype":"F4","shape":[4,12],"data_offsets":[0,24]}}'
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + data)
+    with ours.safe_open(path, "pt") as file:
+        part = file.get_slice("a")
+        for index in (slice(None, None, -1), (slice(None), slice(None, None, -1)), (2, slice(4, 1, -2)), (slice(1, 3), slice(None, None, -3)),
+                      (..., slice(None, None, -1))):
+            taken = part[index]
+            assert taken.dtype == torch.float4_e2m1fn_x2
+            assert taken.view(torch.uint8).numpy().tolist() == raw[index].tolist(), index

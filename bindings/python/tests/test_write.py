@@ -4,6 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 import array
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -102,7 +104,7 @@ def test_path_with_a_nul_is_not_cut_there(ours, tmp_path):
     ours.serialize_file({}, there)
     before = there.read_bytes()
     for change in (lambda path: ours.serialize_file({"a": spec(ours)}, path), lambda path: ours.edit_metadata(path, {"a": "b"})):
-        with pytest.raises(ValueError, match="null byte"):
+        with pytest.raises((ValueError, ours.SafetensorError), match="null byte|a NUL"):
             change(f"{there}\0.safetensors")
     assert there.read_bytes() == before and os.listdir(tmp_path) == ["there"]
 
@@ -271,3 +273,44 @@ def test_bar_of_a_save(ours, path, capsys):
     assert capsys.readouterr().err.startswith("saving [##############################] 8.07 kB of 8.07 kB, ")
     mine.save_file({"a": np.zeros(1000)}, path)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+@pytest.mark.parametrize("progress", [None, lambda done, total: None])
+@pytest.mark.parametrize("target", ["blob", "nothing", "link"])
+def test_save_replaces_a_symbolic_link(ours, tmp_path, target, progress):
+    (tmp_path / "blob").write_bytes(b"old")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    ours.serialize_file({"a": spec(ours)}, link, sync=True, progress=progress)
+    assert not link.is_symlink() and ours.safe_open(link, "np").keys() == ["a"]
+    assert (tmp_path / "blob").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["blob", "link"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+def test_reference_replaces_a_symbolic_link(package, np_module, tmp_path):
+    (tmp_path / "blob").write_bytes(b"old")
+    link = tmp_path / "link"
+    link.symlink_to("blob")
+    np_module.save_file({}, link)
+    assert not link.is_symlink() and (tmp_path / "blob").read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+def test_save_that_fails_keeps_the_symbolic_link(ours, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("blob")
+
+    def progress(done, total):
+        raise KeyError("stop")
+    with pytest.raises(KeyError):
+        ours.serialize_file({"a": spec(ours)}, link, progress=progress)
+    assert os.listdir(tmp_path) == ["link"] and link.is_symlink()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+def test_link_to_a_descriptor_is_written_to(tmp_path, ours):
+    code = "from safetensors_c.numpy import save_file; save_file({}, '/dev/stdout')"
+    with open(tmp_path / "out", "wb") as out:
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=out)
+    assert ours.deserialize((tmp_path / "out").read_bytes()) == []
