@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/os.hpp"
 #include "io/source.hpp"
 
@@ -15,7 +16,7 @@ namespace st::core {
 
 namespace {
 
-using Names = std::vector<std::string>;
+using FileNames = std::vector<std::string>;
 
 constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 constexpr std::string_view kFileEnding = ".safetensors";
@@ -23,9 +24,9 @@ constexpr std::string_view kUsualIndex = "model.safetensors.index.json";
 constexpr std::string_view kUsualFile = "model.safetensors";
 constexpr std::string_view kUsualSet = "model";  // model-00001-of-00003.safetensors and so on
 
-bool is_index(std::string_view path) { return path.ends_with(".index.json"); }
+bool is_index(std::string_view path) { return ends_with(path, ".index.json"); }
 
-bool contains(const Names& names, std::string_view name) {
+bool contains(const FileNames& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -39,7 +40,7 @@ struct NumberedShard {
 };
 
 bool take_ending(std::string_view& text, std::string_view ending) {
-  if (!text.ends_with(ending)) return false;
+  if (!ends_with(text, ending)) return false;
   text.remove_suffix(ending.size());
   return true;
 }
@@ -62,15 +63,15 @@ std::optional<NumberedShard> numbered_shard(std::string_view file) {
   return NumberedShard{file, *number, *count};
 }
 
-Names shards_of_set(const Names& shards, std::string_view set) {
-  Names found;
+FileNames shards_of_set(const FileNames& shards, std::string_view set) {
+  FileNames found;
   std::copy_if(shards.begin(), shards.end(), std::back_inserter(found),
                [&](const std::string& file) { return numbered_shard(file)->set == set; });
   return found;
 }
 
 // Sorts the shards by their numbers. Throws unless they are one set with each number once.
-void sort_set(Names& shards, std::string_view directory) {
+void sort_set(FileNames& shards, std::string_view directory) {
   const NumberedShard first = *numbered_shard(shards.front());
   const auto fail_missing = [&](std::uint64_t number) {
     throw Error{Status::shard, io::no_such_file(), kNowhere,
@@ -106,8 +107,8 @@ void sort_set(Names& shards, std::string_view directory) {
 }
 
 // Returns the set with the usual name, or nullopt if there is none or if it is incomplete.
-std::optional<Names> usual_set(const Names& shards, std::string_view directory) {
-  Names set = shards_of_set(shards, kUsualSet);
+std::optional<FileNames> usual_set(const FileNames& shards, std::string_view directory) {
+  FileNames set = shards_of_set(shards, kUsualSet);
   if (set.empty()) return std::nullopt;
   try {
     sort_set(set, directory);
@@ -121,20 +122,20 @@ std::optional<Names> usual_set(const Names& shards, std::string_view directory) 
 
 // The files of a directory that may be its model, each list in byte order.
 struct Candidates {
-  Names indexes;
-  Names shards;  // numbered
-  Names files;   // all others
+  FileNames indexes;
+  FileNames shards;  // numbered
+  FileNames files;   // all others
 };
 
-Candidates candidates_in(Names names) {
+Candidates candidates_in(FileNames names) {
   Candidates found;
   for (std::string& name : names) {
-    if (name.starts_with("._")) continue;  // attributes of another file, on filesystems without them (AppleDouble)
-    if (name.ends_with(kIndexEnding)) {
+    if (starts_with(name, "._")) continue;  // attributes of another file, on filesystems without them (AppleDouble)
+    if (ends_with(name, kIndexEnding)) {
       found.indexes.push_back(std::move(name));
     } else if (numbered_shard(name)) {
       found.shards.push_back(std::move(name));
-    } else if (name.ends_with(kFileEnding)) {
+    } else if (ends_with(name, kFileEnding)) {
       found.files.push_back(std::move(name));
     }
   }
@@ -148,11 +149,11 @@ Candidates candidates_in(Names names) {
 }
 
 // The numbered shards that the model of this index would have.
-Names likely_shards(const Names& shards, std::string_view index) {
-  return take_ending(index, kIndexEnding) ? shards_of_set(shards, index) : Names();
+FileNames likely_shards(const FileNames& shards, std::string_view index) {
+  return take_ending(index, kIndexEnding) ? shards_of_set(shards, index) : FileNames();
 }
 
-Names likely_shards_in(const io::Directory& directory, std::string_view index) {
+FileNames likely_shards_in(const io::Directory& directory, std::string_view index) {
   try {
     return likely_shards(candidates_in(directory.names()).shards, index);
   } catch (const Error&) {
@@ -163,7 +164,7 @@ Names likely_shards_in(const io::Directory& directory, std::string_view index) {
 ModelFiles files_of_index(const char* path) {
   const io::SplitPath split = io::split_path(path);
   auto directory = io::open_directory(split.directory);
-  Names likely = likely_shards_in(*directory, split.name);
+  FileNames likely = likely_shards_in(*directory, split.name);
   return {std::move(directory), split.name, std::move(likely)};
 }
 
