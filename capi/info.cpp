@@ -47,6 +47,7 @@ st_dtype st_dtype_from_name(const char* name, size_t len) {
   return name == nullptr ? ST_DTYPE_UNKNOWN : static_cast<st_dtype>(dtype_from_name({name, len}));
 }
 
+#ifndef ST_MINIMAL
 st_status st_convert(st_dtype from, const void* src, st_dtype to, void* dst, size_t n, st_error* err) {
   return guard(err, [&] {
     if (n > 0) require(src, "src");
@@ -57,5 +58,6 @@ st_status st_convert(st_dtype from, const void* src, st_dtype to, void* dst, siz
             static_cast<std::byte*>(dst), n);
   });
 }
+#endif
 
 }  // extern "C"

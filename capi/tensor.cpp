@@ -15,6 +15,7 @@ using namespace st::capi;
 
 namespace {
 
+#ifndef ST_MINIMAL
 core::dlpack::Copy copy_of(std::uint32_t flags, const char* function) {
   refuse_unknown_flags(flags, ST_DLPACK_COPY | ST_DLPACK_NO_COPY, function);
   const bool always = (flags & ST_DLPACK_COPY) != 0;
@@ -22,6 +23,7 @@ core::dlpack::Copy copy_of(std::uint32_t flags, const char* function) {
   if (always && never) fail(Status::argument, "ST_DLPACK_COPY and ST_DLPACK_NO_COPY are mutually exclusive");
   return always ? core::dlpack::Copy::always : never ? core::dlpack::Copy::never : core::dlpack::Copy::if_needed;
 }
+#endif
 
 }  // namespace
 
@@ -93,6 +95,7 @@ st_status st_tensor_read_slice(const st_tensor* tensor, const int64_t* begin, co
   });
 }
 
+#ifndef ST_MINIMAL
 st_status st_tensor_to_dlpack(const st_tensor* tensor, uint32_t flags, struct DLManagedTensorVersioned** out,
                               st_error* err) {
   return guard(err, [&] {
@@ -113,5 +116,6 @@ st_status st_tensor_to_dlpack_legacy(const st_tensor* tensor, uint32_t flags, st
     *out = reinterpret_cast<DLManagedTensor*>(made);
   });
 }
+#endif
 
 }  // extern "C"

@@ -72,7 +72,7 @@ constexpr Layout kE4M3{4, 3, 7, Top::one};
 constexpr Layout kE5M2Fnuz{5, 2, 16, Top::fnuz};
 constexpr Layout kE4M3Fnuz{4, 3, 8, Top::fnuz};
 
-template <class Narrow, Layout kFormat>
+template <class Narrow, const Layout& kFormat>
 struct SmallFloat {
   using Stored = Narrow;
 

@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -43,9 +42,13 @@ inline constexpr auto kDtypes = std::to_array<DtypeInfo>({
 #undef ST_DTYPE
 });
 
-static_assert(std::all_of(kDtypes.begin(), kDtypes.end(), [](const DtypeInfo& each) {
-  return &each == &kDtypes[static_cast<std::size_t>(each.dtype)];
-}));
+constexpr bool rows_are_by_number() {
+  for (const DtypeInfo& each : kDtypes) {
+    if (&each != &kDtypes[static_cast<std::size_t>(each.dtype)]) return false;
+  }
+  return true;
+}
+static_assert(rows_are_by_number());
 
 constexpr const DtypeInfo& info(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)]; }
 

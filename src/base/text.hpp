@@ -32,6 +32,14 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
 // Returns a size such as "1.2 GB", in decimal units as file managers use them.
 std::string human_bytes(std::uint64_t bytes);
 
+// std::string_view has these as members since C++20.
+constexpr bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+constexpr bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
 // Returns whether this byte continues a character of UTF-8.
 constexpr bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 

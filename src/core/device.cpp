@@ -12,14 +12,13 @@ namespace st::core {
 
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kDefaultStaging = 64 * kMiB;
-constexpr std::uint64_t kLeastStaging = 4 * kMiB;
+constexpr std::uint64_t kDefaultStaging = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLeastStaging = std::uint64_t{4} << 20;
 
 // A copy costs some microseconds however long it is, so slots should be long. Each reading thread should have several, so
 // slots should be short. Published measurements reach 0.92 of a bus with copies of 4 MiB.
-constexpr std::uint64_t kMostSlot = 4 * kMiB;
-constexpr std::uint64_t kLeastSlot = 1 * kMiB;
+constexpr std::uint64_t kMostSlot = std::uint64_t{4} << 20;
+constexpr std::uint64_t kLeastSlot = std::uint64_t{1} << 20;
 constexpr std::uint64_t kDefaultSlots = 16;
 
 constexpr std::uint32_t kDefaultQueues = 2;  // one copies while the other's next copy is prepared

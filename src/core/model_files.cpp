@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/os.hpp"
 #include "io/source.hpp"
 
@@ -23,7 +24,7 @@ constexpr std::string_view kUsualIndex = "model.safetensors.index.json";
 constexpr std::string_view kUsualFile = "model.safetensors";
 constexpr std::string_view kUsualSet = "model";  // model-00001-of-00003.safetensors and so on
 
-bool is_index(std::string_view path) { return path.ends_with(".index.json"); }
+bool is_index(std::string_view path) { return ends_with(path, ".index.json"); }
 
 bool contains(const FileNames& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -39,7 +40,7 @@ struct NumberedShard {
 };
 
 bool take_ending(std::string_view& text, std::string_view ending) {
-  if (!text.ends_with(ending)) return false;
+  if (!ends_with(text, ending)) return false;
   text.remove_suffix(ending.size());
   return true;
 }
@@ -129,12 +130,12 @@ struct Candidates {
 Candidates candidates_in(FileNames names) {
   Candidates found;
   for (std::string& name : names) {
-    if (name.starts_with("._")) continue;  // attributes of another file, on filesystems without them (AppleDouble)
-    if (name.ends_with(kIndexEnding)) {
+    if (starts_with(name, "._")) continue;  // attributes of another file, on filesystems without them (AppleDouble)
+    if (ends_with(name, kIndexEnding)) {
       found.indexes.push_back(std::move(name));
     } else if (numbered_shard(name)) {
       found.shards.push_back(std::move(name));
-    } else if (name.ends_with(kFileEnding)) {
+    } else if (ends_with(name, kFileEnding)) {
       found.files.push_back(std::move(name));
     }
   }

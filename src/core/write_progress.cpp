@@ -7,7 +7,7 @@ namespace st::core {
 
 namespace {
 
-constexpr auto kBetweenReports = std::chrono::milliseconds(10);
+constexpr auto kBetweenWriteReports = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void WriteProgress::add(std::uint64_t bytes) {
   if (cancelled_)
     fail(Status::cancelled, "cancelled before {} bytes were written", done_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
-  if (now - reported_ < kBetweenReports) return;
+  if (now - reported_ < kBetweenWriteReports) return;
   reported_ = now;
   // Read under the lock, so that no report is smaller than the one before it.
   const std::uint64_t done = done_.load(std::memory_order_relaxed);

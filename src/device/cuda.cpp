@@ -11,12 +11,12 @@ namespace st::device {
 
 namespace {
 
-constexpr const char* kDriver = "CUDA";
-constexpr std::array kNames{"libcuda.so.1", "nvcuda.dll"};
+constexpr const char* kCuda = "CUDA";
+constexpr std::array kCudaNames{"libcuda.so.1", "nvcuda.dll"};
 
 // From CUresult and CUdevice_attribute.
 constexpr int kStubLibrary = 34;
-constexpr int kNoDevice = 100;
+constexpr int kNoCudaDevice = 100;
 constexpr int kDriverMismatch = 803;  // library and kernel driver have different versions
 constexpr int kNoCompatibility = 804;
 constexpr int kHostNumaId = 134;
@@ -30,7 +30,7 @@ struct CudaCalls {
 class Cuda final : public Gpu {
  public:
   explicit Cuda(const DriverOptions& options) {
-    const DriverLibrary library(kDriver, options.library, kNames);
+    const DriverLibrary library(kCuda, options.library, kCudaNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #cuda);
 #include "device/calls.def"
 #define ST_CUDA_CALL(name, function, parameters) library.find(cuda_.name, #function);
@@ -57,7 +57,7 @@ class Cuda final : public Gpu {
     switch (code) {
       case 0: return;
       case kStubLibrary: fail(Status::unsupported, "CUDA: the driver's library is a stub for linking only");
-      case kNoDevice: fail(Status::unsupported, "CUDA: the driver has no device");
+      case kNoCudaDevice: fail(Status::unsupported, "CUDA: the driver has no device");
       case kDriverMismatch:
       case kNoCompatibility: fail(Status::unsupported, "CUDA: the driver's library does not match the kernel driver");
       default: fail_call(code, "cuInit");

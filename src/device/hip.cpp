@@ -11,11 +11,11 @@ namespace st::device {
 
 namespace {
 
-constexpr const char* kDriver = "HIP";
-constexpr std::array kNames{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "amdhip64_7.dll",
-                            "amdhip64_6.dll"};
+constexpr const char* kHip = "HIP";
+constexpr std::array kHipNames{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "amdhip64_7.dll",
+                               "amdhip64_6.dll"};
 
-constexpr int kNoDevice = 100;  // hipErrorNoDevice
+constexpr int kNoHipDevice = 100;  // hipErrorNoDevice
 constexpr std::uintptr_t kLegacyStream = 1;
 
 struct HipCalls {
@@ -28,7 +28,7 @@ class Hip final : public Gpu {
  public:
   explicit Hip(const DriverOptions& options) : ordinal_(options.ordinal) {
     if (options.context != nullptr) fail(Status::argument, "HIP: st_device_options.context is for CUDA only");
-    const DriverLibrary library(kDriver, options.library, kNames);
+    const DriverLibrary library(kHip, options.library, kHipNames);
 #define ST_DRIVER_CALL(name, cuda, hip, parameters) library.find(calls.name, #hip);
 #include "device/calls.def"
 #define ST_HIP_CALL(type, name, function, parameters) library.find(hip_.name, #function);
@@ -37,7 +37,7 @@ class Hip final : public Gpu {
     int code = hip_.init(0);
     if (code == 0) code = hip_.device_count(&count);
     if (code != 0) forget_error();
-    if (code == kNoDevice || (code == 0 && count == 0)) fail(Status::unsupported, "HIP: the driver has no device");
+    if (code == kNoHipDevice || (code == 0 && count == 0)) fail(Status::unsupported, "HIP: the driver has no device");
     if (code != 0) fail_call(code, "hipInit");
     if (ordinal_ < 0 || ordinal_ >= count) fail(Status::range, "HIP: no device {}; the driver has {}", ordinal_, count);
   }

@@ -15,7 +15,11 @@ namespace st::format {
 namespace {
 
 // In the order in which they are asked whether they recognize a file.
+#ifdef ST_MINIMAL
+constexpr std::array kContainers{&safetensors::kContainer};
+#else
 constexpr std::array kContainers{&safetensors::kContainer, &bintensors::kContainer, &bintensors::kOldContainer};
+#endif
 
 // Returns nullptr if there is no such format.
 const Container* container_of(Format format) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace st::format {
 
@@ -67,7 +68,7 @@ bool is_pickle(std::string_view text) {
 void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
   const std::string_view text(prefix.data(), prefix.size());
   for (const Kind& kind : kKinds) {
-    if (text.size() >= kind.at && text.substr(kind.at).starts_with(kind.bytes)) {
+    if (text.size() >= kind.at && starts_with(text.substr(kind.at), kind.bytes)) {
       fail_at(Status::format, 0, "not a safetensors file: it is {}", kind.what);
     }
   }
@@ -76,7 +77,7 @@ void refuse_other_kinds(std::span<const char> prefix, std::uint64_t file_size) {
   if (is_html(text)) {
     fail_at(Status::format, 0, "not a safetensors file: it is an HTML or XML page, such as a download's error message");
   }
-  if (text.starts_with("{"))
+  if (starts_with(text, "{"))
     fail_at(Status::format, 0, "not a safetensors file: it is JSON text without the length field");
   const bool zeros = std::all_of(text.begin(), text.end(), [](char c) { return c == '\0'; });
   if (zeros && text.size() > 8) {

@@ -143,8 +143,10 @@ struct Tensor {
   std::uint64_t end = 0;                // one past
   const std::uint64_t* dims = nullptr;  // rank of them; for an unknown dtype one more word, see dtype_name()
   std::uint32_t rank = 0;
-  std::uint32_t name_bytes : 27 = 0;  // a header, and so a name, has at most 100,000,000 bytes
-  std::uint32_t dtype_number : 5 = 0;
+  std::uint32_t name_bytes : 27;  // a header, and so a name, has at most 100,000,000 bytes
+  std::uint32_t dtype_number : 5;
+
+  Tensor() : name_bytes(0), dtype_number(0) {}  // C++17 has no initializers for bit-fields
 
   std::string_view name() const { return {name_text, name_bytes}; }
   std::span<const std::uint64_t> shape() const { return {dims, rank}; }

@@ -16,6 +16,7 @@
 
 namespace st::io {
 
+class FileSource;
 class SourceReader;
 
 // One state of one file. Each write, change of access, rename, link or replacement changes it.
@@ -26,7 +27,11 @@ struct Identity {
   std::int64_t modified[2] = {};  // seconds, nanoseconds
   std::int64_t changed[2] = {};
 
-  bool operator==(const Identity&) const = default;
+  bool operator==(const Identity& other) const {
+    return same_file(other) && size == other.size && modified[0] == other.modified[0] &&
+           modified[1] == other.modified[1] && changed[0] == other.changed[0] && changed[1] == other.changed[1];
+  }
+  bool operator!=(const Identity& other) const { return !(*this == other); }
   // Returns true for any state of the same file, for example after a write.
   bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
 };
@@ -72,6 +77,8 @@ class Source {
 
   // The name in errors and in st_get_shard_path(); empty if there is none. Valid as long as the source.
   virtual const char* name() const { return ""; }
+  // Returns nullptr unless the source is a file of the system. Takes the place of dynamic_cast, so -fno-rtti works.
+  virtual const FileSource* as_file() const { return nullptr; }
 
   // The file that the source reads, in the state in which it was opened. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }

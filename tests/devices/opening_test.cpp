@@ -57,7 +57,7 @@ TEST_P(DeviceOpening, ADriverThatCannotBeUsedIsUnsupported) {
 TEST_P(DeviceOpening, TheOnlyDeviceIsOne) {
   driver.set_devices(1);
   EXPECT_NE(driver.opened(0), nullptr);
-  expect_refused(driver.options(1), ST_ERR_RANGE, "of 1");
+  expect_refused(driver.options(1), ST_ERR_RANGE, "the driver has 1");
 }
 
 // A folder in the library search path, and a process that has not loaded a driver yet.
@@ -111,7 +111,7 @@ TEST_F(InstalledDriver, ComesAfterAnOlderOneThatIsLoaded) {
 }
 
 TEST_P(DeviceOpening, AnOrdinalThatIsNoneIsARange) {
-  for (const int ordinal : {-1, 2, 1000}) expect_refused(driver.options(ordinal), ST_ERR_RANGE, "of 2");
+  for (const int ordinal : {-1, 2, 1000}) expect_refused(driver.options(ordinal), ST_ERR_RANGE, "the driver has 2");
 }
 
 TEST_P(DeviceOpening, AnotherErrorOfTheDriverIsItsOwn) {

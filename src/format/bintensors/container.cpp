@@ -265,22 +265,18 @@ unsigned write_order(Dtype dtype) { return code_of(dtype); }
 
 }  // namespace
 
-const Container kContainer{.format = Format::bintensors,
-                           .name = "bintensors",
-                           .recognizes = recognizes,
-                           .header_extent = extent_by_length,
-                           .read = read,
-                           .restore = restore,
-                           .check = check,
-                           .write_order = write_order,
-                           .append = append_header,
-                           .diagnose = diagnose};
+const Container kContainer{Format::bintensors,
+                           "bintensors",
+                           recognizes,
+                           extent_by_length,
+                           read,
+                           restore,
+                           check,
+                           write_order,
+                           append_header,
+                           nullptr /* splice_metadata */,
+                           diagnose};
 
-const Container kOldContainer{.format = Format::bintensors_old,
-                              .name = "bintensors before 0.1",
-                              .recognizes = never,
-                              .header_extent = extent_by_length,
-                              .read = read,
-                              .restore = restore};
+const Container kOldContainer{Format::bintensors_old, "bintensors before 0.1", never, extent_by_length, read, restore};
 
 }  // namespace st::format::bintensors

@@ -23,7 +23,7 @@ inline constexpr std::uint8_t kNoCode = 0xFF;
 
 inline constexpr auto kCodes = [] {
   std::array<std::uint8_t, kDtypes.size()> codes{};
-  codes.fill(kNoCode);
+  for (std::uint8_t& code : codes) code = kNoCode;
   for (std::size_t code = 0; code < kDtypesByCode.size(); ++code) {
     codes[static_cast<std::size_t>(kDtypesByCode[code])] = static_cast<std::uint8_t>(code);
   }

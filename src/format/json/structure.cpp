@@ -91,8 +91,8 @@ char* Structure::cut(char* begin) const {
   constexpr std::size_t kNear = 512;
   if (static_cast<std::size_t>(text_end - begin) <= window_bytes_) return text_end;
   const std::string_view window(begin, window_bytes_);
-  const std::size_t near = window.size() - std::min(window.size(), kNear);
-  if (const std::size_t at = window.substr(near).rfind('}'); at != window.npos) return begin + near + at + 1;
+  const std::size_t tail = window.size() - std::min(window.size(), kNear);
+  if (const std::size_t at = window.substr(tail).rfind('}'); at != window.npos) return begin + tail + at + 1;
   return begin + (window.find_last_of(",:{}[] \t\r\n") + 1);
 }
 

@@ -147,16 +147,7 @@ unsigned write_order(Dtype dtype) { return info(dtype).write_order; }
 
 }  // namespace
 
-const Container kContainer{.format = Format::safetensors,
-                           .name = "safetensors",
-                           .recognizes = recognizes,
-                           .header_extent = extent_by_length,
-                           .read = read,
-                           .restore = restore,
-                           .check = check,
-                           .write_order = write_order,
-                           .append = append_header,
-                           .splice_metadata = splice_metadata,
-                           .diagnose = diagnose};
+const Container kContainer{Format::safetensors, "safetensors", recognizes,      extent_by_length, read, restore, check,
+                           write_order,         append_header, splice_metadata, diagnose};
 
 }  // namespace st::format::safetensors

@@ -46,7 +46,7 @@ int compare_paths(std::string_view a, std::string_view b) {
 }
 
 bool has_redundant_parts(std::string_view name) {
-  return name == "." || name.starts_with("./") || name.ends_with('/') || name.ends_with("/.") ||
+  return name == "." || starts_with(name, "./") || ends_with(name, "/") || ends_with(name, "/.") ||
          name.find("//") != name.npos || name.find("/./") != name.npos;
 }
 

@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 3> kEndWithBytes{"security.capability", "
 
 bool is_handed_on(std::string_view name) {
   if (std::find(kEndWithBytes.begin(), kEndWithBytes.end(), name) != kEndWithBytes.end()) return false;
-  return name.starts_with("user.") || name.starts_with("security.");
+  return starts_with(name, "user.") || starts_with(name, "security.");
 }
 
 // A file by its descriptor, or by its path if there is none.

@@ -114,8 +114,8 @@ std::optional<Residency> ask_mincore(int descriptor, std::uint64_t offset, std::
   return answer;
 }
 
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
-constexpr int kMostInterruptions = 10;                     // a timer's signals may come faster than a copy
+constexpr std::size_t kMostInOneCopy = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
+constexpr int kMostInterruptions = 10;                        // a timer's signals may come faster than a copy
 constexpr std::uint64_t kLeastToTake = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSmallestBlock = 512;  // of any filesystem
 
@@ -199,8 +199,8 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::u
   while (done < n) {
     off_t source = static_cast<off_t>(from_offset + done);
     off_t target = static_cast<off_t>(to_offset + done);
-    const ssize_t copied = copy_file_range(from, &source, to, &target,
-                                           static_cast<std::size_t>(std::min<std::uint64_t>(n - done, kMostAtOnce)), 0);
+    const ssize_t copied = copy_file_range(
+        from, &source, to, &target, static_cast<std::size_t>(std::min<std::uint64_t>(n - done, kMostInOneCopy)), 0);
     if (copied < 0 && errno == EINTR && ++interruptions < kMostInterruptions) continue;
     if (copied <= 0) break;
     interruptions = 0;

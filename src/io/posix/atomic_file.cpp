@@ -197,7 +197,7 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
 
 void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
   require_own_process();
-  const auto* const of_file = dynamic_cast<const FileSource*>(&source);
+  const auto* const of_file = source.as_file();
   if (of_file == nullptr && source.view() != nullptr)
     return write_at(offset, source.view() + from, static_cast<std::size_t>(n));
   if (of_file == nullptr || in_order_) return copy_by_hand(offset, source, from, n);

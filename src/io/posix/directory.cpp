@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/posix/file_source.hpp"
 #include "io/posix/system.hpp"
 
@@ -80,7 +81,7 @@ bool DiskDirectory::contains(const RegularFile& file) const {
   const std::string target = real_path(file.descriptor(), file.path());
   if (directory.empty() || target.empty()) return false;
   const auto below = [&target](std::string_view parent) {
-    return target.size() > parent.size() && target.starts_with(parent) && target[parent.size()] == '/';
+    return target.size() > parent.size() && starts_with(target, parent) && target[parent.size()] == '/';
   };
   const std::string_view cache = cache_of(directory);
   return below(directory) || (!cache.empty() && below(std::string(cache) + "/blobs"));

@@ -20,7 +20,7 @@ namespace st::io {
 
 namespace {
 
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
+constexpr std::size_t kMostInOneCall = std::size_t{1} << 30;  // Linux stops a little below 2 GiB
 
 // ---- descriptors ---------------------------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ void RegularFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const 
 void RegularFile::read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const {
   auto* at = static_cast<char*>(dst);
   while (n > 0) {
-    const ssize_t got = pread(descriptor, at, std::min(n, kMostAtOnce), static_cast<off_t>(offset));
+    const ssize_t got = pread(descriptor, at, std::min(n, kMostInOneCall), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       throw Error{Status::read, errno, offset,
@@ -358,7 +358,7 @@ int write_all(int descriptor, const void* data, std::size_t n) {
   const NoWriteSignals quiet;
   const auto* at = static_cast<const char*>(data);
   while (n > 0) {
-    const ssize_t written = write(descriptor, at, std::min(n, kMostAtOnce));
+    const ssize_t written = write(descriptor, at, std::min(n, kMostInOneCall));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {  // the caller's pipe is non-blocking
       pollfd room{descriptor, POLLOUT, 0};

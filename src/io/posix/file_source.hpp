@@ -22,6 +22,7 @@ class FileSource final : public Source {
       : Source(size), file_(std::move(file)), base_(base) {}
 
   const char* name() const override { return file_.path().c_str(); }
+  const FileSource* as_file() const override { return this; }
   std::optional<Identity> identity() const override { return file_.identity(); }
   Traits traits() const override;
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace st::io {
 
@@ -25,7 +26,7 @@ bool is_descriptor(std::string_view path, std::string& number) {
   if (path == "/dev/stdout") number = '1';
   if (path == "/dev/stderr") number = '2';
   for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
-    if (path.starts_with(directory)) number = path.substr(directory.size());
+    if (starts_with(path, directory)) number = path.substr(directory.size());
   }
   const bool leading_zero = number.size() > 1 && number[0] == '0';  // the kernel has no such name
   return !number.empty() && !leading_zero && number.size() <= 7 &&

@@ -39,7 +39,7 @@ std::string beginning(const std::string& target) {
 std::string random_name(const std::string& target) { return formatted("{}{:016x}", beginning(target), random_seed()); }
 
 bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
-  if (!name.starts_with(beginning_of_target)) return false;
+  if (!starts_with(name, beginning_of_target)) return false;
   const std::string_view digits = name.substr(beginning_of_target.size());
   const bool counted = !digits.empty() && digits.size() <= kOldDigits;
   return (digits.size() == kDigits || counted) && digits.find_first_not_of("0123456789abcdef") == digits.npos;

@@ -71,7 +71,7 @@ Handle standard_handle(DWORD which, const std::string& shown) {
   return own;
 }
 
-bool is_pipe_or_device(const std::wstring& path) { return path.starts_with(L"\\\\.\\"); }
+bool is_pipe_or_device(const std::wstring& path) { return starts_with(path, L"\\\\.\\"); }
 
 Handle open_stream(const std::wstring& path, const std::string& shown) {
   Handle stream = open_existing(path, GENERIC_WRITE, 0);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/directory.hpp"
 #include "io/win32/file_source.hpp"
 
@@ -35,7 +36,7 @@ bool is_device(std::string_view part) {
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 32 : c; });
   constexpr std::array<std::string_view, 7> kDevices{"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"};
   if (std::find(kDevices.begin(), kDevices.end(), name) != kDevices.end()) return true;
-  return (name.starts_with("COM") || name.starts_with("LPT")) && is_port_number(std::string_view(name).substr(3));
+  return (starts_with(name, "COM") || starts_with(name, "LPT")) && is_port_number(std::string_view(name).substr(3));
 }
 
 void require_part(std::string_view part, std::string_view whole) {
@@ -118,7 +119,7 @@ std::vector<std::string> DiskDirectory::names() const {
 }
 
 std::string DiskDirectory::shown_path(const std::string& name) const {
-  const bool separated = path_.ends_with('/') || path_.ends_with('\\');
+  const bool separated = ends_with(path_, "/") || ends_with(path_, "\\");
   const bool backslashes = path_.find('\\') != path_.npos && path_.find('/') == path_.npos;
   return path_ + (separated ? "" : backslashes ? "\\" : "/") + name;
 }
@@ -146,8 +147,8 @@ bool DiskDirectory::contains(const PlainFile& file) const {
   }
   if (directory.empty() || target.empty()) return false;
   const auto is_below = [&target](std::wstring parent) {
-    if (!parent.ends_with(L'\\')) parent += L'\\';  // only the root of a drive ends with it
-    return target.size() > parent.size() && target.starts_with(parent);
+    if (!ends_with(parent, L"\\")) parent += L'\\';  // only the root of a drive ends with it
+    return target.size() > parent.size() && starts_with(target, parent);
   };
   const std::wstring_view cache = cache_of(directory);
   return is_below(directory) || (!cache.empty() && is_below(std::wstring(cache) + L"\\blobs"));

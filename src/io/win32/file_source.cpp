@@ -14,14 +14,14 @@ namespace st::io {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;  // some disks report sectors of 512 bytes and have longer ones
+constexpr std::uint64_t kUsualSector = 4096;  // some disks report sectors of 512 bytes and have longer ones
 
 // Returns the alignment of offsets, lengths and addresses of direct reads.
 std::uint64_t sector_of(HANDLE file) {
   FILE_STORAGE_INFO storage{};
-  if (GetFileInformationByHandleEx(file, FileStorageInfo, &storage, sizeof storage) == FALSE) return kPage;
+  if (GetFileInformationByHandleEx(file, FileStorageInfo, &storage, sizeof storage) == FALSE) return kUsualSector;
   return std::max<std::uint64_t>(
-      {kPage, storage.LogicalBytesPerSector, storage.FileSystemEffectivePhysicalBytesPerSectorForAtomicity});
+      {kUsualSector, storage.LogicalBytesPerSector, storage.FileSystemEffectivePhysicalBytesPerSectorForAtomicity});
 }
 
 // Bulk reads of one file: buffered, or direct (FILE_FLAG_NO_BUFFERING) if the caller asked for that. Windows does not

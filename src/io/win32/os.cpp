@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/os.hpp"
 
 // Without the period and the line end of the system's text, because it becomes part of a message.
@@ -79,11 +80,13 @@ namespace {
 // the long form takes every name literally: names of devices ("NUL"), and names that end with a dot.
 constexpr std::size_t kMostOfShortForm = 247;
 
-bool is_device_or_long(std::wstring_view path) { return path.starts_with(L"\\\\?\\") || path.starts_with(L"\\\\.\\"); }
+bool is_device_or_long(std::wstring_view path) {
+  return starts_with(path, L"\\\\?\\") || starts_with(path, L"\\\\.\\");
+}
 
 std::wstring in_long_form(std::wstring path) {
   if (path.size() <= kMostOfShortForm || is_device_or_long(path)) return path;
-  return path.starts_with(L"\\\\") ? L"\\\\?\\UNC" + path.substr(1) : L"\\\\?\\" + path;
+  return starts_with(path, L"\\\\") ? L"\\\\?\\UNC" + path.substr(1) : L"\\\\?\\" + path;
 }
 
 }  // namespace

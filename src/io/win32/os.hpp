@@ -9,7 +9,20 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace st::io {
+
+using st::ends_with;
+using st::starts_with;
+
+// As in base/text.hpp.
+constexpr bool starts_with(std::wstring_view text, std::wstring_view start) {
+  return text.substr(0, start.size()) == start;
+}
+constexpr bool ends_with(std::wstring_view text, std::wstring_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
 
 // Owns a HANDLE and closes it. Windows has two values for no handle, NULL and INVALID_HANDLE_VALUE; here it is NULL.
 class Handle {

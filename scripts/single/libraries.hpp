@@ -1,0 +1,33 @@
+
+// Everything except the functions of safetensors.h is private to this file. Tests of internals make it visible.
+#ifdef ST_VISIBLE_INTERNALS
+#define ST_BEGIN
+#define ST_END
+#else
+#define ST_BEGIN namespace {
+#define ST_END }
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#if defined(__clang__)
+#pragma GCC diagnostic ignored "-Wunknown-attributes"
+#pragma GCC diagnostic ignored "-Wc++20-attribute-extensions"
+#pragma GCC diagnostic ignored "-Wunneeded-internal-declaration"
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
+#endif
+#define FMT_STATIC_THOUSANDS_SEPARATOR ','
+#define FMT_USE_LOCALE 0
+#define SIMDJSON_EXCEPTIONS 0

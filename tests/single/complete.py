@@ -1,0 +1,31 @@
+"""The single file contains every source of the library, and includes only its header and headers of the system.
+
+usage: complete.py DIRECTORY, which ./dev amalgamate wrote
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIBRARY = "simdjson|fmt/|xxhash|core/|format/|io/|device/|base/"
+
+single = pathlib.Path(sys.argv[1])
+text = (single / "safetensors.cpp").read_text()
+contained = set(re.findall(r"^// ==== (\S+\.[ch]pp)$", text, re.MULTILINE))
+sources = {path.relative_to(ROOT).as_posix() for folder in ("src", "capi") for path in (ROOT / folder).rglob("*.[ch]pp")}
+sources = {name for name in sources if "static_runtime" not in name}  # compiled only into shared libraries
+faults = [f"safetensors.cpp lacks {name}" for name in sorted(sources - contained)]
+faults += re.findall(rf'^[ \t]*#[ \t]*include [<"](?:{LIBRARY}).*', text, re.MULTILINE)
+faults += [line for line in re.findall(r'^[ \t]*#[ \t]*include[ \t]*".*', text, re.MULTILINE) if "safetensors.h" not in line]
+
+# Each public function has its name changed by ST_PREFIX.
+header = (single / "safetensors.h").read_text()
+for name in re.findall(r"^ST_API [^;(]*?\b(st_\w+)\(", header, re.MULTILINE):
+    if f"#define {name} ST_RENAMED_({name[3:]})\n" not in header:
+        faults.append(f"ST_PREFIX does not rename {name}")
+LIMIT = 1_200_000
+if len(text) > LIMIT:
+    faults.append(f"safetensors.cpp has {len(text)} bytes, more than {LIMIT}")
+print("\n".join(faults) or f"{len(contained)} sources, {len(text)} bytes")
+sys.exit(bool(faults))
