@@ -301,7 +301,8 @@ TEST_F(WriterTest, every_call_has_its_turn) {
       }
       const bool its_turn = call.declares ? when == "before begin" : when == "after begin";
       if (its_turn) continue;
-      EXPECT_FAILS(Status::state, formatted("{} was called {}", call.name, state), call.make(writer, path("y").c_str()));
+      EXPECT_FAILS(Status::state, formatted("{} was called {}", call.name, state),
+                   call.make(writer, path("y").c_str()));
       if (when == "before begin") writer.begin(path().c_str(), {});
       if (when != "after finish") {
         writer.put(0, 0, "a", 1);
