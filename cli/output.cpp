@@ -144,7 +144,13 @@ NewFiles::~NewFiles() {
 
 void NewFiles::make_next(const std::function<void()>& write) {
   stop_if_interrupted();
+  counted_ = false;
   write();
+  if (!counted_) count_next();
+}
+
+void NewFiles::count_next() {
+  counted_ = true;
   ++made_;
 }
 

@@ -90,8 +90,10 @@ class NewFiles {
   NewFiles& operator=(const NewFiles&) = delete;
   ~NewFiles();
 
-  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process.
+  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process,
+  // unless `write` has called count_next() when the file appeared.
   void make_next(const std::function<void()>& write);
+  void count_next();
   void keep();
 
  private:
@@ -99,6 +101,7 @@ class NewFiles {
   const std::string folder_;
   std::vector<std::string> paths_;
   std::size_t made_ = 0;
+  bool counted_ = false;  // the file that is being made
   bool new_folder_ = false;
 };
 

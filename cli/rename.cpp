@@ -118,8 +118,8 @@ std::size_t stack_for(const safetensors::SafeOpen& file, const RenameOptions& op
 void check_pattern(const std::string& pattern) {
   const std::size_t length = length_of(pattern);
   if (pattern.size() <= kLongestPattern && length <= kMostSteps) return;
-  throw Failure{
-      kUsage, formatted("PATTERN {}: longer than {} bytes, counting repetitions", shown(pattern, 40), kLongestPattern)};
+  throw Failure{kUsage, formatted("PATTERN {}: longer than {} bytes, or than {} with its repetitions written out",
+                                  shown(pattern, 40), kLongestPattern, kMostSteps)};
 }
 
 void rename(const RenameOptions& options) {

@@ -51,7 +51,7 @@ Imported import_file(const Import& request) {
     check_names(checkpoint);
     const Dropped dropped = request.keep_shared ? Dropped{} : drop_shared(checkpoint);
     check_growth(checkpoint);
-    write_checkpoint(checkpoint, request.into, request.write);
+    write_checkpoint(checkpoint, request.into, request.write, request.published);
     report_left_out(request.from, checkpoint, dropped);
     Imported written;
     written.dropped = dropped.names;

@@ -206,7 +206,10 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   Import shard = request_;
   shard.from = (source_ / file).string();
   shard.into = (target.folder / written_name(file)).string();
-  if (is_new(written_name(file))) shard.write.flags |= ST_WRITE_NO_REPLACE;
+  if (is_new(written_name(file))) {
+    shard.write.flags |= ST_WRITE_NO_REPLACE;
+    shard.published = [this] { new_files_->count_next(); };
+  }
   Imported written;
   make(written_name(file), [&] { written = import_file(shard); });
   check_listed(file, written);

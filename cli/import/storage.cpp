@@ -19,6 +19,7 @@
 #endif
 
 #include "error.hpp"
+#include "system.hpp"
 
 namespace cli::importer {
 
@@ -169,6 +170,7 @@ void write_all(int file, const char* at, std::size_t n) {
 void read_all(StorageReader& reader, const Descriptor* file) {
   std::vector<char> block(kBlock);
   while (const std::size_t n = reader.read(block.data(), block.size())) {
+    stop_if_interrupted();
     if (file != nullptr) write_all(file->get(), block.data(), n);
   }
 }

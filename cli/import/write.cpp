@@ -219,7 +219,8 @@ std::map<std::size_t, std::vector<Output*>> by_storage(std::vector<Output>& outp
 
 }  // namespace
 
-void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options) {
+void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options,
+                      const std::function<void()>& published) {
   std::vector<Output> outputs = in_order(checkpoint);
   const bool stream = is_stream(into);
   if (stream) options.flags |= ST_WRITE_KEEP_ORDER;
@@ -241,6 +242,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
     for (const auto& [storage, views] : by_storage(outputs)) copier.copy(storage, views);
   }
   writer.finish();
+  published();
   if (!stream) read_back(into, outputs);
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <safetensors/safetensors.hpp>
@@ -12,6 +13,8 @@ namespace cli::importer {
 
 // Reads each storage once, in blocks. Reads a regular output file back and compares it with what was written. Throws an
 // ImportError, and then writes nothing, if a storage is damaged. Throws a Failure if the output differs when read back.
-void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options);
+// `published` is called between writing and reading back.
+void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options,
+                      const std::function<void()>& published);
 
 }  // namespace cli::importer

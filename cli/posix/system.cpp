@@ -69,7 +69,8 @@ int descriptor_of(const std::string& path) {
     if (!path.starts_with(folder)) continue;
     const std::string number = path.substr(folder.size());
     const bool digits = number.find_first_not_of("0123456789") == std::string::npos;
-    if (digits && !number.empty() && number.size() <= 7) return std::stoi(number);
+    const bool leading_zero = number.size() > 1 && number[0] == '0';
+    if (digits && !leading_zero && !number.empty() && number.size() <= 7) return std::stoi(number);
   }
   return -1;
 }

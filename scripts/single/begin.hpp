@@ -38,6 +38,9 @@
 #elif defined(__aarch64__) || defined(__ARM_NEON)
 #include <arm_neon.h>
 #elif defined(__powerpc64__) && defined(__ALTIVEC__)
+#if defined(__GNUC__) && !defined(__APPLE_ALTIVEC__)
+#define __APPLE_ALTIVEC__  // otherwise vector, pixel and bool become macros
+#endif
 #include <altivec.h>
 #elif defined(__s390x__) && defined(__VEC__)
 #include <s390intrin.h>

@@ -3,6 +3,22 @@
 // SPDX-License-Identifier: Apache-2.0
 namespace cxx20 {
 
+// libc++ has none before LLVM 20.
+class jthread {
+ public:
+  template <class Function>
+  explicit jthread(Function&& function) : thread_(std::forward<Function>(function)) {}
+  jthread(jthread&&) noexcept = default;
+  ~jthread() {
+    if (thread_.joinable()) thread_.join();
+  }
+  bool joinable() const { return thread_.joinable(); }
+  void join() { thread_.join(); }
+
+ private:
+  std::thread thread_;
+};
+
 #if __cplusplus >= 202002L
 
 using std::bit_cast;
@@ -11,7 +27,6 @@ using std::endian;
 using std::erase;
 using std::erase_if;
 using std::has_single_bit;
-using std::jthread;
 using std::span;
 using std::ssize;
 using std::to_array;
@@ -68,21 +83,6 @@ template <class T, std::size_t n>
 constexpr std::array<T, n> to_array(const T (&values)[n]) {
   return to_array(values, std::make_index_sequence<n>());
 }
-
-class jthread {
- public:
-  template <class Function>
-  explicit jthread(Function&& function) : thread_(std::forward<Function>(function)) {}
-  jthread(jthread&&) noexcept = default;
-  ~jthread() {
-    if (thread_.joinable()) thread_.join();
-  }
-  bool joinable() const { return thread_.joinable(); }
-  void join() { thread_.join(); }
-
- private:
-  std::thread thread_;
-};
 
 inline constexpr std::size_t dynamic_extent = static_cast<std::size_t>(-1);
 

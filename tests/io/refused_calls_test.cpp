@@ -617,7 +617,7 @@ void expect_refusal(const Error& error, const StickyCase& test) {
   EXPECT_EQ(error.os_error, test.refused ? EACCES : 0) << error.message;
   if (!test.refused) return;
   EXPECT_EQ(error.status, Status::open);
-  EXPECT_NE(error.message.find(formatted("tmp/x': a file of user {} in a sticky directory", test.owner)),
+  EXPECT_NE(error.message.find(formatted("tmp/x': belongs to user {}, in a sticky directory", test.owner)),
             std::string::npos)
       << error.message;
 }

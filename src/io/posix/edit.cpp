@@ -189,6 +189,7 @@ struct EditedFile::State {
   }
 
   const char* try_open(const char* path, bool again);
+  Descriptor open_directory() const;
 };
 
 // Returns nullptr, or what another process is doing to the file.
@@ -220,6 +221,18 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   return nullptr;
 }
 
+// To sync the name of the file, which it may have got a moment ago. None if the directory may not be listed.
+Descriptor EditedFile::State::open_directory() const {
+  Descriptor opened = open_file(directory.get(), ".", O_RDONLY | O_DIRECTORY);
+  if (!opened && errno != EACCES) fail_os(Status::write, errno, "the directory of {}", shown);
+  return opened;
+}
+
+static int sync_both(int file, const Descriptor& directory) {
+  const int error = sync_now(file);
+  return error == 0 && directory ? sync_now(directory.get()) : error;
+}
+
 EditedFile::EditedFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 EditedFile::EditedFile(EditedFile&& other) noexcept = default;
 EditedFile::~EditedFile() = default;
@@ -241,10 +254,12 @@ EditedFile EditedFile::open(const char* path) {
 EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
   const int file = state_->file.get();
   Descriptor to_close;
+  Descriptor directory;
   {
     const EditLock alone = EditLock::exclusive(file);
     alone.require(state_->shown);
     if (!alone.held()) return Patch::refused;
+    if (sync) directory = state_->open_directory();
     to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
     if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
     struct stat now {};
@@ -257,7 +272,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
                   formatted("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
     }
   }
-  int error = sync ? sync_now(file) : 0;
+  int error = sync ? sync_both(file, directory) : 0;
   if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
   if (error != 0) {
     fail_os(Status::write, error, "{}: the new header was written, but may not have reached the disk", state_->shown);
@@ -266,11 +281,7 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
 }
 
 void EditedFile::sync() const {
-  int error = sync_now(state_->file.get());
-  if (error == 0) {
-    const Descriptor directory = open_file(state_->directory.get(), ".", O_RDONLY | O_DIRECTORY);
-    error = directory ? sync_now(directory.get()) : errno;
-  }
+  const int error = sync_both(state_->file.get(), state_->open_directory());
   if (error != 0) fail_os(Status::write, error, "{} has this metadata but may not be on the disk", state_->shown);
 }
 

@@ -169,8 +169,8 @@ void require_own(const Target& target, uid_t owner) {
   struct stat directory {};
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
   if (is_foreign(directory, kForFiles, owner)) {
-    fail_os(Status::open, EACCES, "{}: a file of user {} in a sticky directory that others may write to", target.shown,
-            owner);
+    fail_os(Status::open, EACCES, "{}: belongs to user {}, in a sticky directory that others may write to",
+            target.shown, owner);
   }
 }
 
@@ -180,7 +180,7 @@ void require_replaceable(const Target& target) {
   if (error == ENOENT) return;  // removed a moment ago: its name is free
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {
-    fail_os(Status::open, EPERM, "{}: a file of user {} in a sticky directory", target.shown, target.status.st_uid);
+    fail_os(Status::open, EPERM, "{}: belongs to user {}, in a sticky directory", target.shown, target.status.st_uid);
   }
   switch (hold_of(target.directory.get(), target.name)) {
     case Hold::none: return;
