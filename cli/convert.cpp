@@ -69,11 +69,11 @@ void run(const ConvertOptions& options) {
   try {
     if (is_index && options.format == "bintensors")
       throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
-    if (is_index) return importer::import_index({options.from, options.into, write, options.keep_shared, [] {}});
+    if (is_index) return importer::import_index({options.from, options.into, write, options.keep_shared});
     if (importer::is_importable(options.from)) {
       at = options.into == "-" ? "/dev/stdout" : options.into;
       check_output(at, Inputs({options.from}), /*is_model=*/true);
-      importer::import_file({options.from, at, write, options.keep_shared, [] {}});
+      importer::import_file({options.from, at, write, options.keep_shared});
       return;
     }
     const safetensors::SafeOpen file(options.from);

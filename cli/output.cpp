@@ -144,15 +144,11 @@ NewFiles::~NewFiles() {
 
 void NewFiles::make_next(const std::function<void()>& write) {
   stop_if_interrupted();
-  counted_ = false;
   write();
-  if (!counted_) count_next();
+  count_next();
 }
 
-void NewFiles::count_next() {
-  counted_ = true;
-  ++made_;
-}
+void NewFiles::count_next() { ++made_; }
 
 void NewFiles::keep() {
   stop_if_interrupted();

@@ -90,9 +90,9 @@ class NewFiles {
   NewFiles& operator=(const NewFiles&) = delete;
   ~NewFiles();
 
-  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process,
-  // unless `write` has called count_next() when the file appeared.
+  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process.
   void make_next(const std::function<void()>& write);
+  // The next file of the list has been made.
   void count_next();
   void keep();
 
@@ -101,7 +101,6 @@ class NewFiles {
   const std::string folder_;
   std::vector<std::string> paths_;
   std::size_t made_ = 0;
-  bool counted_ = false;  // the file that is being made
   bool new_folder_ = false;
 };
 

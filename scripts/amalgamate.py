@@ -126,7 +126,7 @@ def renamed(text):
 UNUSED = re.compile(r"/(dom|builtin|padded_string\w*|minify|jsoncharutils\w*|atomparsing|stringparsing|numberparsing\w*|"
                     r"simdprune_\w*|json_minifier|ppc64)(-inl)?\.(h|cpp)$|/(nonstd|stage2|ppc64)/|/(to|from)_chars\.cpp$")
 
-# What is changed in a library, whose text then has no comments and no indentation.
+# Changes to the text of a library, after its comments and indentation are removed.
 SIMDJSON_CHANGES = [
     (r"return stage2::tape_builder::.*;", "(void)_doc; return UNSUPPORTED_ARCHITECTURE;"),
     (r"return \w+::stringparsing::.*;", "(void)src; (void)dst; return nullptr;"),
@@ -203,7 +203,7 @@ def simdjson_text(folder, headers):
 
 
 def check_version(name, folder, file, pattern):
-    """The pinned version, so that the same sources give the same file everywhere."""
+    """Requires the pinned version: the result is then the same everywhere."""
     pinned = (ROOT / "cmake/dependencies.cmake").read_text()
     wanted = re.search(r"set\(simdjson_minimum (.*)\)" if name == "simdjson" else rf"{name}/archive/v?(.*)\.tar", pinned)[1]
     found = re.findall(pattern, (folder / file).read_text(), re.MULTILINE)

@@ -31,7 +31,7 @@ GIVEN = os.environ.get("SAFETENSORS_C_LIBRARY")
 PACKAGES = """Install them (Debian: libsimdjson-dev libfmt-dev libxxhash-dev), or set CMAKE_ARGS to local sources:
 -DFETCHCONTENT_SOURCE_DIR_SIMDJSON=... -DFETCHCONTENT_SOURCE_DIR_FMT=... -DST_XXHASH_INCLUDE_DIR=..."""
 
-# What the library is built from: in a checkout, and in the sdist.
+# The sources of the library, in a checkout and in the sdist.
 PARTS = ["CMakeLists.txt", "LICENSE", "safetensors.pc.in", "cmake", "capi", "include", "src", "packaging/notices.txt",
          ".deps/simdjson/singleheader/simdjson.cpp", ".deps/simdjson/singleheader/simdjson.h",
          ".deps/fmtlib/CMakeLists.txt", ".deps/fmtlib/LICENSE.rst", ".deps/fmtlib/README.rst", ".deps/fmtlib/ChangeLog.rst",
@@ -43,7 +43,7 @@ def builder() -> str | None:
 
 
 def build_tools() -> list[str]:
-    """What pip installs for the build, because the system does not have it."""
+    """Returns the tools that pip installs for the build because the system lacks them."""
     if GIVEN or sys.platform == "win32":
         return []
     return ["cmake>=3.24"] * (not shutil.which("cmake")) + ["ninja"] * (not builder())

@@ -19,7 +19,7 @@ struct Import {
   std::string into;
   st_write_options write = ST_INIT(st_write_options);
   bool keep_shared = false;
-  std::function<void()> published;  // called when `into` exists, before it is read back
+  std::function<void()> published = [] {};  // called when `into` exists, before it is read back
 };
 
 // Returns whether the file has one of these formats. Returns false if it cannot be read: the library reports that.

@@ -134,7 +134,6 @@ class Shards {
   void check(const Target& target) const;
   std::vector<std::string> new_names(const Target& target) const;
   bool is_new(const std::string& name) const;
-  void make(const std::string& name, const std::function<void()>& write) const;
   void convert_shard(const std::string& file, const Target& target);
   void check_listed(const std::string& file, const Imported& written) const;
   void write_index(const fs::path& path);
@@ -198,10 +197,6 @@ bool Shards::is_new(const std::string& name) const {
   return std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
 }
 
-void Shards::make(const std::string& name, const std::function<void()>& write) const {
-  is_new(name) ? new_files_->make_next(write) : write();
-}
-
 void Shards::convert_shard(const std::string& file, const Target& target) {
   Import shard = request_;
   shard.from = (source_ / file).string();
@@ -210,8 +205,8 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
     shard.write.flags |= ST_WRITE_NO_REPLACE;
     shard.published = [this] { new_files_->count_next(); };
   }
-  Imported written;
-  make(written_name(file), [&] { written = import_file(shard); });
+  stop_if_interrupted();
+  const Imported written = import_file(shard);
   check_listed(file, written);
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
@@ -237,7 +232,8 @@ void Shards::write_index(const fs::path& path) {
   const std::string name = path.filename().string();
   OutputFile output(path.string(), inputs, /*replace=*/!is_new(name));
   output.write(text.data(), text.size());
-  make(name, [&] { output.finish(); });
+  output.finish();
+  if (is_new(name)) new_files_->count_next();
 }
 
 void Shards::convert() {

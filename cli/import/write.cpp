@@ -163,7 +163,7 @@ void Copier::stream(const VerifiedStorage& source, const std::vector<TensorSink*
 [[noreturn]] void fail_verification(const std::string& what) {
   throw ImportError{kUnreadable,
                     what +
-                        " differs from what was written: another process replaced the file, or the disk or "
+                        " differs from the written data: another process replaced the file, or the disk or "
                         "the memory is damaged"};
 }
 
@@ -199,7 +199,7 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
   }
 }
 
-// A file that differs is not removed: it may be another process's by now.
+// Does not remove a file that differs, because another process may have replaced it.
 void read_back(const std::string& path, const std::vector<Output>& outputs) {
   try {
     verify(path, outputs);
@@ -224,7 +224,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
   std::vector<Output> outputs = in_order(checkpoint);
   const bool stream = is_stream(into);
   if (stream) options.flags |= ST_WRITE_KEEP_ORDER;
-  std::optional<InterruptGuard> guard;  // a signal would leave a temporary file that has a name
+  std::optional<InterruptGuard> guard;  // without it, a signal leaves a named temporary file
   if (!stream) guard.emplace();
   safetensors::Writer writer;
   writer.set_metadata(checkpoint.metadata);

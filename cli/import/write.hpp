@@ -11,7 +11,7 @@
 
 namespace cli::importer {
 
-// Reads each storage once, in blocks. Reads a regular output file back and compares it with what was written. Throws an
+// Reads each storage once, in blocks. Reads a regular output file back and compares it with the written data. Throws an
 // ImportError, and then writes nothing, if a storage is damaged. Throws a Failure if the output differs when read back.
 // `published` is called between writing and reading back.
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options,

@@ -1101,7 +1101,7 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  * ST_ERR_RANGE      there is no such tensor, or the range exceeds it.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
  *                   source of data, or the process was forked after st_writer_begin (a small put
- *                   is only collected: then st_writer_finish says so).
+ *                   is only collected; st_writer_finish then returns the error).
  * ST_ERR_WRITE      the system could not write.
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,

@@ -1,4 +1,4 @@
-// What the library uses of C++20's standard library, for C++17 as well.
+// The parts of C++20's standard library that the library uses, for C++17.
 // Names: span dynamic_extent endian bit_cast has_single_bit jthread erase erase_if ssize to_array
 // SPDX-License-Identifier: Apache-2.0
 namespace cxx20 {

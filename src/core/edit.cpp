@@ -108,7 +108,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   const std::uint64_t data_begin = shard.table.data_begin;
   const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;
   if (is_unchanged(shard.table, pairs) && stays) {
-    if (options.sync) file.sync();  // the edit that made it so may have failed to, or was not asked to
+    if (options.sync) file.sync();  // an earlier edit may not have synced it
     return true;
   }
 

@@ -162,7 +162,7 @@ void Plan::run(const ReadOptions& options) {
     }
   }
   sort_by_position(requests);
-  // This order: the readers move the requests to where their files begin, and what is split off copies them.
+  // Readers first: opening them adds the offset of each file to the requests, and split_overlaps() copies requests.
   const Readers readers = open_readers(requests, *file_, options.cache);
   const OtherDestinations others = split_overlaps(requests);
   for (const Stream& one : streams_) prepare(one);

@@ -340,7 +340,7 @@ class Torch(Case):
         path = self.file("a.bin", archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
         result = run("convert", path, self.out, env=interfered("reads"))
         self.assertEqual(result.returncode, 3, result.stderr)
-        self.assertIn("tensor 'w' differs from what was written", result.stderr.decode())
+        self.assertIn("tensor 'w' differs from the written data", result.stderr.decode())
         self.assertTrue(os.path.exists(self.out))  # it may be another process's file
 
     def test_an_archive_with_a_comment(self):
@@ -480,6 +480,12 @@ class Shards(Case):
                 self.assertIn(f"'{ghost}' is not in pytorch_model-00002-of-00002.bin", result.stderr.decode())
                 self.assertEqual(os.listdir(self.folder), ["old"])
                 del self.index["weight_map"][ghost]
+
+    @needs_interference
+    def test_new_shards_that_differ_when_read_back_are_removed(self):
+        result = run("convert", str(self.path), str(self.folder / "new"), env=interfered("reads"))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertEqual(os.listdir(self.folder), ["old"])
 
     def test_a_tensor_that_the_index_has_twice(self):
         """If only the last entry counted, the shard of the first would be omitted."""

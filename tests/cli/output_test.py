@@ -280,6 +280,16 @@ class Signals(Case):
         self.assertEqual(self.interrupted(signal.SIGINT, ["cast", self.model, self.folder / "new.safetensors", "--to", "f16"]), -signal.SIGINT)
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
 
+    @unittest.skipIf(os.name == "nt", "only POSIX systems convert arrays")
+    def test_a_signal_leaves_nothing_of_a_converted_array(self):
+        array = self.folder / "a.npy"
+        size = 200_000_000
+        header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }" % size
+        array.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n")
+        os.truncate(array, array.stat().st_size + size)
+        self.assertEqual(self.interrupted(signal.SIGINT, ["convert", array, self.folder / "new.safetensors"]), -signal.SIGINT)
+        self.check_folder("a.npy")
+
     def test_an_ignored_signal_stays_ignored(self):
         sparse_model(self.model, 100_000_000)
         ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -303,7 +303,7 @@ TEST_P(AtomicFileTest, a_read_only_file_is_not_replaced) {
 // ---- copying -------------------------------------------------------------------------------------------------------
 
 TEST_P(AtomicFileTest, copies_a_mapped_file_without_a_free_descriptor) {
-  if (!has_linux_io()) GTEST_SKIP() << "a pipe, which takes descriptors, copies mapped pages in this build";
+  if (!has_linux_io()) GTEST_SKIP() << "this build copies mapped pages through a pipe, which needs descriptors";
   const std::string data(100'000, 'd');
   put(path("source"), data);
   RegularFile plain = RegularFile::open(path("source").c_str());

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Windows commits memory for all of a mapping that is copied on write. There, tensors of torch are read.
+# Windows commits memory for a whole copy-on-write mapping, so tensors of torch are read there.
 _MAPS = os.name != "nt"
 
 _FRAMEWORKS = {"pt": "pytorch", "torch": "pytorch", "pytorch": "pytorch", "np": "numpy", "numpy": "numpy",

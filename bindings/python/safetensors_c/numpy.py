@@ -67,7 +67,7 @@ def _getdtype(dtype_str: str) -> type:
 
 
 def _view2np(safeview: list[tuple[str, dict[str, Any]]]) -> dict[str, np.ndarray]:
-    """The arrays of what `deserialize` returns."""
+    """Makes arrays from the result of `deserialize`."""
     return {name: np.frombuffer(tensor["data"], _arrays.dtype(tensor["dtype"])).reshape(tensor["shape"])
             for name, tensor in safeview}
 
@@ -78,7 +78,7 @@ def _is_little_endian(tensor: np.ndarray) -> bool:
 
 
 def _flatten(tensor_dict: dict[str, np.ndarray], keep_alive_buffer: list[np.ndarray]) -> dict[str, TensorSpec]:
-    """What is to be written. The caller keeps `keep_alive_buffer` until it is."""
+    """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
     from ._write import TensorSpec
     specs = {}
     for name, array in tensor_dict.items():

@@ -55,7 +55,7 @@ def _getdtype(dtype_str: str) -> paddle.dtype:
 
 
 def _view2paddle(safeview, device: str = "cpu") -> dict[str, paddle.Tensor]:
-    """The tensors of what `deserialize` returns."""
+    """Makes tensors from the result of `deserialize`."""
     return {name: _paddle.from_bytes(tensor["data"], tensor["dtype"], tensor["shape"], device)
             for name, tensor in safeview}
 
@@ -69,7 +69,7 @@ def _paddle2np(paddle_dict: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
 
 
 def _flatten(tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[paddle.Tensor]) -> dict[str, TensorSpec]:
-    """What is to be written. The caller keeps `keep_alive_buffer` until it is."""
+    """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, paddle.Tensor] but received {type(tensors)}")
     specs = {}

@@ -117,7 +117,7 @@ def _getdtype(dtype_str: str) -> torch.dtype:
 
 
 def _view2torch(safeview: list[tuple[str, dict[str, Any]]]) -> dict[str, torch.Tensor]:
-    """The tensors of what `deserialize` returns."""
+    """Makes tensors from the result of `deserialize`."""
     found = {}
     for name, tensor in safeview:
         kind, shape = _getdtype(tensor["dtype"]), list(tensor["shape"])
@@ -224,7 +224,7 @@ def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_na
 
 def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
                     keep_alive_buffer: list[tuple[Any, torch.Tensor]]) -> dict[str, TensorSpec]:
-    """What is to be written. The caller keeps `keep_alive_buffer` until it is."""
+    """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
     _evaluate_tensors_for_save(tensors)
     specs = {}
     for name, tensor in tensors.items():

@@ -221,7 +221,8 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   return nullptr;
 }
 
-// To sync the name of the file, which it may have got a moment ago. None if the directory may not be listed.
+// Opens the directory to sync the file's name, which a recent rename may have created. Returns none without permission to
+// list the directory.
 Descriptor EditedFile::State::open_directory() const {
   Descriptor opened = open_file(directory.get(), ".", O_RDONLY | O_DIRECTORY);
   if (!opened && errno != EACCES) fail_os(Status::write, errno, "the directory of {}", shown);
