@@ -19,7 +19,6 @@
 #endif
 
 #include "error.hpp"
-#include "system.hpp"
 
 namespace cli::importer {
 
@@ -167,10 +166,10 @@ void write_all(int file, const char* at, std::size_t n) {
 }
 
 // Verifies a storage, and copies it to `file` unless that is null.
-void read_all(StorageReader& reader, const Descriptor* file) {
+void read_all(StorageReader& reader, const Descriptor* file, const std::function<void()>& each_block) {
   std::vector<char> block(kBlock);
   while (const std::size_t n = reader.read(block.data(), block.size())) {
-    stop_if_interrupted();
+    each_block();
     if (file != nullptr) write_all(file->get(), block.data(), n);
   }
 }
@@ -270,14 +269,14 @@ void pack(const char* first, const Tensor& tensor, const TakeBytes& take) {
 
 }  // namespace
 
-VerifiedStorage verified(const Input& input, const Storage& storage) {
+VerifiedStorage verified(const Input& input, const Storage& storage, const std::function<void()>& each_block) {
   StorageReader reader(input, storage, 0, storage.bytes);
   if (!storage.deflated) {
-    if (storage.crc) read_all(reader, nullptr);
+    if (storage.crc) read_all(reader, nullptr, each_block);
     return {&input, {storage.name, storage.begin, storage.bytes, storage.bytes, false, {}}, nullptr};
   }
   Descriptor file = temporary_file();
-  read_all(reader, &file);
+  read_all(reader, &file, each_block);
   auto unpacked = std::make_unique<const Input>(std::move(file), storage.bytes);
   const Input* const from = unpacked.get();
   return {from, {storage.name, 0, storage.bytes, storage.bytes, false, {}}, std::move(unpacked)};

@@ -53,8 +53,9 @@ struct VerifiedStorage {
   std::unique_ptr<const Input> unpacked;  // owns `input` if it is a temporary file
 };
 
-// Verifies a storage. Unpacks a deflated one into a temporary file without a name.
-VerifiedStorage verified(const Input& input, const Storage& storage);
+// Verifies a storage. Unpacks a deflated one into a temporary file without a name. Calls `each_block`, which may throw,
+// after each block.
+VerifiedStorage verified(const Input& input, const Storage& storage, const std::function<void()>& each_block);
 
 using TakeBytes = std::function<void(const char* bytes, std::size_t n)>;
 

@@ -115,8 +115,8 @@ const VerifiedStorage& Copier::source_of(std::size_t number, const std::vector<O
   const bool is_mapped =
       !std::all_of(outputs.begin(), outputs.end(), [](const Output* output) { return is_contiguous(*output->tensor); });
   const bool once = is_last && !(storage.deflated && is_mapped);
-  place->second =
-      once ? VerifiedStorage{checkpoint_.input.get(), storage, nullptr} : verified(*checkpoint_.input, storage);
+  place->second = once ? VerifiedStorage{checkpoint_.input.get(), storage, nullptr}
+                       : verified(*checkpoint_.input, storage, stop_if_interrupted);
   return place->second;
 }
 

@@ -25,6 +25,8 @@ POSIX = {f"{name}.h" for name in (
     "dirent dlfcn fcntl poll pthread signal stdio unistd sys/mman sys/resource sys/stat sys/types sys/uio "
     "sys/file"  # flock(), which POSIX does not have, but every system of its family
     .split())}
+COMMAND = {"output.hpp", "progress.hpp", "system.hpp"}
+WITH_COMMAND = {"import.cpp", "index.cpp", "write.cpp"}  # the other files of cli/import read, and are fuzzed alone
 LIBRARIES = {"simdjson.h", "xxhash.h", "fmt/core.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 
@@ -40,6 +42,8 @@ def faults(path, layer, include):
         yield f"{layer} may not include {include}"
     if path.relative_to(ROOT).parts[0] == "src" and include.split("/")[-1] in ("safetensors.h", "safetensors.hpp"):
         yield "nothing in src/ includes the public header"
+    if path.parent == ROOT / "cli/import" and path.name not in WITH_COMMAND and include in COMMAND:
+        yield f"the fuzzers link the readers of cli/import without {include}"
     container = re.match(f"format/({'|'.join(CONTAINERS)})/", include)
     if container and path.parent.name != container.group(1):
         yield f"code outside of {container.group(1)} goes through format/container.hpp"
