@@ -93,7 +93,11 @@ Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) : pat
 }
 
 bool Inputs::contain(const std::string& path) const {
-  return std::any_of(paths_.begin(), paths_.end(), [&](const std::string& input) { return is_same_file(input, path); });
+  const auto output = identity_of(path);
+  return output && std::any_of(paths_.begin(), paths_.end(), [&](const std::string& input) {
+           const auto found = identity_of(input);
+           return found && found->same_file(*output);
+         });
 }
 
 void check_output(const std::string& path, const Inputs& inputs, bool is_model) {
@@ -137,8 +141,11 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
   }
 }
 
+// Another process may have replaced one of the files.
 NewFiles::~NewFiles() {
-  for (std::size_t i = made_; i-- > 0;) remove_file(paths_[i]);
+  for (std::size_t i = made_.size(); i-- > 0;) {
+    if (made_[i] && identity_of(paths_[i]) == made_[i]) remove_file(paths_[i]);
+  }
   if (new_folder_) remove_folder(folder_);
 }
 
@@ -148,11 +155,11 @@ void NewFiles::make_next(const std::function<void()>& write) {
   count_next();
 }
 
-void NewFiles::count_next() { ++made_; }
+void NewFiles::count_next() { made_.push_back(identity_of(paths_[made_.size()])); }
 
 void NewFiles::keep() {
   stop_if_interrupted();
-  made_ = 0;
+  made_.clear();
   new_folder_ = false;
 }
 

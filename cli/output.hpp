@@ -100,7 +100,7 @@ class NewFiles {
   const InterruptGuard guard_;
   const std::string folder_;
   std::vector<std::string> paths_;
-  std::size_t made_ = 0;
+  std::vector<std::optional<st::io::Identity>> made_;  // of the first paths
   bool new_folder_ = false;
 };
 

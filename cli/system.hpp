@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "io/source.hpp"
 
 namespace cli {
 
@@ -48,8 +51,9 @@ bool is_folder(const std::string& path);
 // Returns the last part of a path.
 std::string file_name(const std::string& path);
 
-// Returns whether the paths lead to one file, through links of either kind or as an open descriptor ("/dev/stdout").
-bool is_same_file(const std::string& a, const std::string& b);
+// Returns the file that the path leads to, through links of either kind or as an open descriptor ("/dev/stdout"). Returns
+// nothing if it leads nowhere.
+std::optional<st::io::Identity> identity_of(const std::string& path);
 
 // Returns whether output to this path is written in order, without replacing a file: pipes, devices, and descriptors.
 bool is_stream(const std::string& path);

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "failure.hpp"
+#include "io/posix/file.hpp"
 
 namespace cli {
 namespace {
@@ -136,11 +137,10 @@ bool is_folder(const std::string& path) {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-bool is_same_file(const std::string& a, const std::string& b) {
-  struct stat first {};
-  struct stat second {};
-  return find_status(a, first) && find_status(b, second) && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+std::optional<st::io::Identity> identity_of(const std::string& path) {
+  struct stat status {};
+  if (!find_status(path, status)) return std::nullopt;
+  return st::io::identity_of(status);
 }
 
 bool is_stream(const std::string& path) {

@@ -68,14 +68,6 @@ DWORD attributes_of(const std::string& path) { return GetFileAttributesW(st::io:
 
 std::string os_error_text(DWORD error) { return st::os_error_text(static_cast<int>(error)); }
 
-std::optional<st::io::Identity> identity_of(const std::string& path) {
-  if (path == "/dev/stdout") return st::io::identity_of(GetStdHandle(STD_OUTPUT_HANDLE));
-  if (path == "/dev/stderr") return st::io::identity_of(GetStdHandle(STD_ERROR_HANDLE));
-  const st::io::Handle file =
-      st::io::open_existing(st::io::native_path(path), FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
-  return file ? st::io::identity_of(file.get()) : std::nullopt;
-}
-
 }  // namespace
 
 // ---- the process ----------------------------------------------------------------------------------------------------
@@ -137,10 +129,12 @@ bool is_folder(const std::string& path) {
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of("/\\:") + 1); }
 
-bool is_same_file(const std::string& a, const std::string& b) {
-  const auto first = identity_of(a);
-  const auto second = identity_of(b);
-  return first && second && first->same_file(*second);
+std::optional<st::io::Identity> identity_of(const std::string& path) {
+  if (path == "/dev/stdout") return st::io::identity_of(GetStdHandle(STD_OUTPUT_HANDLE));
+  if (path == "/dev/stderr") return st::io::identity_of(GetStdHandle(STD_ERROR_HANDLE));
+  const st::io::Handle file =
+      st::io::open_existing(st::io::native_path(path), FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
+  return file ? st::io::identity_of(file.get()) : std::nullopt;
 }
 
 bool is_stream(const std::string& path) {

@@ -290,6 +290,26 @@ class Signals(Case):
         self.assertEqual(self.interrupted(signal.SIGINT, ["convert", array, self.folder / "new.safetensors"]), -signal.SIGINT)
         self.check_folder("a.npy")
 
+    def test_a_signal_leaves_a_shard_that_another_process_replaced(self):
+        size = 100_000_000
+        head = file_bytes([(name, "U8", [size], size) for name in "abcd"], data=b"")
+        self.model.write_bytes(head)
+        os.truncate(self.model, len(head) + 4 * size)
+        first = self.folder / "out" / "model-00001-of-00004.safetensors"
+        for _ in range(30):
+            process = subprocess.Popen([COMMAND, "split", self.model, self.folder / "out", "--max-size", "100MB", "--name", "model"],
+                                       env=self.environment, stderr=subprocess.DEVNULL)
+            while process.poll() is None and not first.exists():
+                pass
+            self.out.write_bytes(b"other")
+            self.out.rename(first)
+            process.send_signal(signal.SIGTERM)
+            if process.wait(60) == -signal.SIGTERM:
+                self.assertEqual((os.listdir(first.parent), first.read_bytes()), ([first.name], b"other"))
+                return
+            shutil.rmtree(first.parent)
+        self.fail("every run ended too soon")
+
     def test_an_ignored_signal_stays_ignored(self):
         sparse_model(self.model, 100_000_000)
         ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
