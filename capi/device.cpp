@@ -28,13 +28,16 @@ core::DeviceLimits limits_of(const st_device_options& options) {
   return core::device_limits(options.staging_bytes, options.queues);
 }
 
-const st_device_ops& ops_of(void* ctx) { return *static_cast<const st_device_ops*>(ctx); }
+// Of this file alone, as Row in check.cpp.
+struct KeptOps : st_device_ops {};
+
+const st_device_ops& ops_of(void* ctx) { return *static_cast<const KeptOps*>(ctx); }
 
 // Wraps the caller's functions; ctx points to a copy of the caller's struct. `copy` cannot be the caller's function
 // itself, because the two structs of a copy are different types.
 device::OwnedOps callers_ops(const st_device_ops& given) {
   device::Ops ops;
-  ops.ctx = new st_device_ops(given);
+  ops.ctx = new KeptOps{given};
   ops.host_alloc = [](void* ctx, std::size_t size) { return ops_of(ctx).host_alloc(ops_of(ctx).ctx, size); };
   ops.host_free = [](void* ctx, void* ptr, std::size_t size) { ops_of(ctx).host_free(ops_of(ctx).ctx, ptr, size); };
   ops.copy = [](void* ctx, std::uint32_t queue, const device::Copy* copies, std::size_t n, std::uint64_t* mark) {
@@ -54,7 +57,7 @@ device::OwnedOps callers_ops(const st_device_ops& given) {
     ops.error_name = [](void* ctx, std::int32_t code) { return ops_of(ctx).error_name(ops_of(ctx).ctx, code); };
   }
   ops.close = [](void* ctx) {
-    const std::unique_ptr<st_device_ops> owned(static_cast<st_device_ops*>(ctx));
+    const std::unique_ptr<KeptOps> owned(static_cast<KeptOps*>(ctx));
     if (owned->close != nullptr) owned->close(owned->ctx);
   };
   return device::OwnedOps(ops);

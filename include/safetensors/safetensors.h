@@ -108,7 +108,7 @@ extern "C" {
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
-inline T st_init_() {
+static inline T st_init_() { /* static: plugins built with other versions have another size */
   T t = T();
   t.struct_size = (uint32_t)sizeof(T);
   return t;
