@@ -204,7 +204,7 @@ void read_back(const std::string& path, const std::vector<Output>& outputs) {
   try {
     verify(path, outputs);
   } catch (const ImportError& error) {
-    throw failure_in(path, error);
+    throw Failure{kUnreadable, failure_in(path, error).line};
   } catch (const safetensors::Error& error) {
     throw Failure{kUnreadable, path + ": cannot be read back: " + error.what()};
   }
