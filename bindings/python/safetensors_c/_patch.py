@@ -54,6 +54,6 @@ def patch() -> None:
     import_module(NAME)
     if _CHILDREN not in sys.path:  # the first entry is the program's directory, except in the safe mode of Python 3.11
         sys.path.insert(0 if getattr(sys.flags, "safe_path", False) else 1, _CHILDREN)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _CHILDREN not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
+    paths = os.environ.get("PYTHONPATH", "")
+    if _CHILDREN not in paths.split(os.pathsep):  # an empty entry is the current directory
+        os.environ["PYTHONPATH"] = _CHILDREN + os.pathsep + paths if paths else _CHILDREN
