@@ -19,6 +19,7 @@
 #include <fstream>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "../io/faults.hpp"
@@ -38,7 +39,9 @@ namespace fs = std::filesystem;
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  return bytes.str();
 }
 
 ino_t inode(const std::string& path) {

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "../io/faults.hpp"
@@ -31,7 +32,9 @@ namespace fs = std::filesystem;
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  return bytes.str();
 }
 
 class WriterTest : public testing::Test {

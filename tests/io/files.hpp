@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/error.hpp"
@@ -22,7 +23,9 @@ namespace fs = std::filesystem;
 
 inline std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  return bytes.str();
 }
 
 inline void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
