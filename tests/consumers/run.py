@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from languages import tally
+from languages import try_all
 
 HERE = pathlib.Path(__file__).parent
 PREFIX, WORK = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
@@ -152,20 +152,12 @@ def other_version_is_refused():
     run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={PREFIX}")
 
 
-WAYS = [cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static,
-        pkg_config_shared, pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose,
-        exceptions_of_callbacks, what_it_loads,
-        other_version_is_refused]
+WAYS = {way.__name__: way for way in [
+    cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static, pkg_config_shared,
+    pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose, exceptions_of_callbacks, what_it_loads,
+    other_version_is_refused]}
 
 shutil.rmtree(WORK, ignore_errors=True)
 WORK.mkdir(parents=True)
-failed = 0
-for way in WAYS:
-    try:
-        way()
-        print(f"ok      {way.__name__}")
-    except AssertionError as problem:
-        failed += 1
-        print(f"FAILED  {way.__name__}: {problem}")
-print(f"{sys.argv[3]} build: ", end="")
-sys.exit(tally(len(WAYS) - failed, failed, 0))
+print(f"{sys.argv[3]} build:", flush=True)
+sys.exit(try_all(WAYS, lambda way: WAYS[way]() or "", os.cpu_count()))
