@@ -21,7 +21,7 @@ from support.originals import ALIASED, PANICS, READ, REFUSED, Originals
 from support.recorded import Recorded, Recorder, digest, mode
 
 TABLES = int(os.environ.get("ST_TABLES", "3000"))
-MUTANTS = int(os.environ.get("ST_MUTANTS", "60000"))
+MUTANTS = int(os.environ.get("ST_MUTANTS", "20000"))
 SEED = 20250311
 RECORDED_TABLES, RECORDED_MUTANTS, RECORDED_SEED = 200, 1500, 20250312
 SAFETENSORS, BINTENSORS, BINTENSORS_OLD = 1, 2, 3
