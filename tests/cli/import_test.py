@@ -174,6 +174,22 @@ class Torch(Case):
         tensors, _ = self.convert(archive(body, {"0": ABC, "1": floats(1)}), said=None)
         self.assertEqual(list(tensors), ["list.0", "model.w"])
 
+    def test_an_input_that_shrinks_while_elements_are_gathered(self):
+        """Its pages are mapped, and touching one beyond the end raises SIGBUS."""
+        size = 32 << 20
+        body = dict_of([("t", tensor(storage("0", size // 4), [4096, size // 4 // 4096], [1, 4096]))])
+        content = stacked(body, {"0": bytes(size)})
+        path = self.file("a.bin", content)
+        with subprocess.Popen([COMMAND, "convert", path, "-", "--to", "safetensors"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            process.stdout.read(1000)
+            os.truncate(path, 4096)
+            rest = process.stdout.read()
+            line = process.stderr.read().decode()
+        self.assertEqual(process.returncode, 1, line)
+        self.assertIn("a.bin: file was truncated while being read", line)
+        self.assertLess(len(rest), size)
+
     def test_what_is_no_tensor_is_left_out_and_said(self):
         body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
         result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
