@@ -16,7 +16,7 @@ constexpr std::uint64_t kMostGrowth = 200;                      // times the siz
 constexpr std::uint64_t kFreeGrowth = std::uint64_t{64} << 20;  // always allowed
 
 // What a tensor takes until it is written, besides its name and shape: mostly the state of its hash.
-constexpr std::uint64_t kTensorBytes = 2000;
+constexpr std::uint64_t kTensorBytes = 1500;
 constexpr std::uint64_t kCopies = 6;  // of its name and shape
 constexpr std::size_t kMostClasses = 3;
 constexpr std::size_t kLongestClass = 100;
@@ -130,9 +130,9 @@ void add_tensor(Checkpoint& checkpoint, Tensor tensor, std::uint64_t at) {
 void leave_out(Checkpoint& checkpoint, const std::string& name, std::string_view kind) {
   if (checkpoint.left_out++ == 0) checkpoint.first_left_out = name;
   std::vector<std::string>& classes = checkpoint.left_out_classes;
-  const std::string_view shown = kind.substr(0, kLongestClass);
+  const std::string_view name_of_class = kind.substr(0, kLongestClass);
   if (kind.empty() || classes.size() == kMostClasses) return;
-  if (std::find(classes.begin(), classes.end(), shown) == classes.end()) classes.emplace_back(shown);
+  if (std::find(classes.begin(), classes.end(), name_of_class) == classes.end()) classes.emplace_back(name_of_class);
 }
 
 std::string words_of_left_out(const Checkpoint& checkpoint) {

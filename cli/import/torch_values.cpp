@@ -10,7 +10,9 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::size_t kLongestPath = 1000;  // in messages
+// In messages.
+constexpr std::size_t kLongestPath = 1000;
+constexpr std::size_t kLongestKey = 100;
 
 // Returns whether a value is a tensor, a storage, or a tensor of a kind that safetensors cannot hold.
 bool is_tensor(const Pickle& pickle, const Value& value) {
@@ -47,7 +49,7 @@ std::string keys_of(const Pickle& pickle, const Value& value) {
     const Value& key = pickle[value.items[i]];
     if (pickle[value.items[i + 1]].kind != Kind::dict || !can_be_name(key)) continue;
     if (n++ == kMost) return keys + ", ...";
-    keys += (keys.empty() ? "; there are: " : ", ") + shown(key_text(key), 100);
+    keys += (keys.empty() ? "; there are: " : ", ") + key_text(key).substr(0, kLongestKey);
   }
   return keys;
 }
@@ -141,8 +143,8 @@ std::string Search::name_of(ValueId id) const {
   std::string name;
   for (; parents_[id] != id; id = parents_[id]) {
     const Value& parent = pickle_[parents_[id]];
-    const auto index = static_cast<std::size_t>(std::find(parent.items.begin(), parent.items.end(), id) -
-                                                parent.items.begin());
+    const auto index =
+        static_cast<std::size_t>(std::find(parent.items.begin(), parent.items.end(), id) - parent.items.begin());
     const bool has_key = parent.kind == Kind::dict && index % 2 == 1 && can_be_name(pickle_[parent.items[index - 1]]);
     std::string part = has_key ? key_text(pickle_[parent.items[index - 1]]) : std::to_string(index);
     if (parent.kind == Kind::object) part = "(" + std::string(parent.text) + ")";
