@@ -1,8 +1,8 @@
 // The memory that the contents of a checkpoint may take.
 //
 // A pickle can refer to one value a million times, and an archive can compress it to a thousandth, so a file of 2 kB
-// could fill any memory. One rule bounds everything that is collected from a file: values, names, dimensions, tensors.
-// What is charged is never given back, so the rule also bounds the time that copying takes.
+// could fill any memory. One rule bounds the values, names, dimensions and tensors of a file. Charges are never given
+// back, so the rule also bounds the time for copies.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMostDimensions = 128;
 constexpr std::uint64_t kMostGrowth = 200;                      // times the size of the file
 constexpr std::uint64_t kFreeGrowth = std::uint64_t{64} << 20;  // always allowed
 
-// What a tensor takes until it is written, besides its name and shape: mostly the state of its hash.
+// Memory of a tensor until it is written, without its name and shape: mostly the state of its hash.
 constexpr std::uint64_t kTensorBytes = 1500;
 constexpr std::uint64_t kCopies = 6;  // of its name and shape
 constexpr std::size_t kMostClasses = 3;

@@ -53,7 +53,7 @@ constexpr unsigned kNewest = 5;
 constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
 constexpr std::size_t kMostDigits = 100;  // conversion takes quadratic time
 
-// What the budget is charged, with the overhead of allocations.
+// Charges, with the overhead of allocations.
 constexpr std::uint64_t kItemBytes = 2 * sizeof(ValueId);  // vectors grow by doubling
 constexpr std::uint64_t kItemsBytes = 32;                  // the first allocation of items
 constexpr std::uint64_t kTextBytes = sizeof(std::string) + 32;
@@ -102,6 +102,7 @@ class Machine {
   void make_object(std::string_view name, std::vector<ValueId> items);
   void make_object(ValueId callee, std::vector<ValueId> items);
   std::string_view name_of_callee(ValueId callee);
+  std::string_view name_of_result(ValueId callee, ValueId arguments);
   void build();
   void add_items(ValueId to, const std::vector<ValueId>& items);
   void append(const std::vector<ValueId>& items);
@@ -443,7 +444,9 @@ void Machine::reduce() {
   const ValueId arguments = pop();
   const ValueId callee = pop();
   const Value& function = pickle_.values[callee];
-  if (function.kind != Kind::global || function.integer == kUnknown) return make_object(callee, {arguments});
+  if (function.kind != Kind::global || function.integer == kUnknown) {
+    return make_object(name_of_result(callee, arguments), {arguments});
+  }
   const Global& global = globals_[static_cast<std::size_t>(function.integer)];
   if (global.role == Role::constant) fail(opcode_, "pickle calls {}.{}", global.module, global.name);
   if (pickle_.values[arguments].kind != Kind::tuple) {
@@ -490,6 +493,16 @@ std::string_view Machine::name_of_callee(ValueId callee) {
   if (value.integer == kUnknown) return value.text;
   const Global& global = globals_[static_cast<std::size_t>(value.integer)];
   return keep(std::string(global.module).append(".").append(global.name));
+}
+
+// Some functions make an object of the class that is their first argument.
+std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
+  const std::string_view name = name_of_callee(callee);
+  const Value& tuple = pickle_.values[arguments];
+  const bool takes_class = name.ends_with("._reconstructor") || name.ends_with("._reconstruct");  // copyreg's, numpy's
+  if (!takes_class || tuple.kind != Kind::tuple || tuple.items.empty()) return name;
+  const Value& type = pickle_.values[tuple.items.front()];
+  return type.kind == Kind::global && type.integer == kUnknown ? type.text : name;
 }
 
 // Drops the attributes of a dictionary, such as those of a state dict, and the state that torch 0.3 gives a parameter.

@@ -30,8 +30,8 @@ std::uint64_t bytes_of(const StorageName& name);
 // Returns the index of the storage in the checkpoint.
 using FindStorage = std::function<std::size_t(const StorageName&)>;
 
-// Adds all tensors of the dictionary at `key`, which may be keys joined by dots. An empty key stands for the root's item
-// `state_dict`, or for the root if there is none. Joins the names in nested dictionaries and lists by dots. Throws an
+// Adds all tensors of the dictionary at `key`, which may be keys joined by dots. An empty key means the root's item
+// `state_dict`, or the root if there is none. Joins the names in nested dictionaries and lists by dots. Throws an
 // ImportError.
 void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint);
 

@@ -1,4 +1,4 @@
-// Values of a torch pickle: what they are, and where they are.
+// Values of a torch pickle: their meanings, and searches among them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

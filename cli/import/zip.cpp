@@ -207,7 +207,7 @@ void check_overlaps(const std::vector<ZipEntry>& entries) {
   }
 }
 
-// torch.serialization.set_crc32_options(False) writes 0 in the place of every CRC.
+// torch.serialization.set_crc32_options(False) writes 0 instead of every CRC.
 void drop_checksums(std::vector<ZipEntry>& entries) {
   if (std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) { return entry.crc != 0U; })) return;
   for (ZipEntry& entry : entries) entry.crc.reset();

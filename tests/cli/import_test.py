@@ -195,6 +195,8 @@ class Torch(Case):
         "a list subclass": (name("a", "List") + b")\x81(K\x01K\x02e", "a.List"),
         "a dict subclass": (name("a", "Dict") + b")\x81(" + text("k") + b"K\x01u", "a.Dict"),
         "an object made by an object": (call("functools", "partial", name("a", "b")) + b")R", "functools.partial"),
+        "an object of protocol 1": (call("copy_reg", "_reconstructor", name("a", "B"), name("__builtin__", "object"), NONE), "a.B"),
+        "an array of numpy": (call("numpy.core.multiarray", "_reconstruct", name("numpy", "ndarray"), b"K\x00\x85", text("b")), "numpy.ndarray"),
         "a call that would run a program": (call("os", "system", text("touch CANARY")), "os.system"),
         "an object of Python 2": (b"(" + text("x") + b"ia\nOld\n" + b"}b", "a.Old"),
         "another object of Python 2": (b"(" + name("a", "Old") + b"o}b", "a.Old"),
