@@ -48,6 +48,15 @@ st_format format_of(const ConvertOptions& options) {
                             ": the extension is not .safetensors, .bt or .bintensors; choose a format with --to"};
 }
 
+// Adds everything to the writer, and returns the metadata: of a model, that of all its shards.
+safetensors::Metadata add_all(safetensors::Writer& writer, const safetensors::SafeOpen& file) {
+  const NewModel model = in_one_file({}, file);
+  const NewFile& whole = model.files.front();
+  if (whole.has_metadata) writer.set_metadata(whole.metadata);
+  for (const safetensors::Tensor& tensor : file) writer.add_tensor(tensor);
+  return whole.metadata;
+}
+
 void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
   std::optional<InterruptGuard> guard;
   if (!is_stream(into)) guard.emplace();
@@ -57,22 +66,18 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
     return !is_interrupted();
   };
   safetensors::Writer writer;
-  writer.copy_metadata(file);
-  for (const safetensors::Tensor& tensor : file) writer.add_tensor(tensor);
+  add_all(writer, file);
   writer.begin(into, show, options);
   writer.finish();
 }
 
 void print_plan(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
   safetensors::Writer writer;
-  writer.copy_metadata(file);
+  const safetensors::Metadata metadata = add_all(writer, file);
   PlannedFile plan(into);
-  for (const safetensors::Tensor& tensor : file) {
-    writer.add_tensor(tensor);
-    plan.add(tensor.name, tensor.dtype, tensor.shape, tensor.nbytes());
-  }
+  for (const safetensors::Tensor& tensor : file) plan.add(tensor.name, tensor.dtype, tensor.shape, tensor.nbytes());
   begin_dry_run(writer, options);
-  plan.print(file.metadata());
+  plan.print(metadata);
 }
 
 // A dry run does not reach the library's own check.

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -51,6 +52,22 @@ class Convert(Case):
             self.assertEqual(self.content("a.bt"), (WORKED / "worked_two_tensors.bt").read_bytes())
             self.convert(str(WORKED / name), self.path("a.safetensors"))
             self.assertEqual(self.content("a.safetensors"), (WORKED / "worked_two_tensors.safetensors").read_bytes())
+
+    def test_a_model_keeps_the_metadata_of_all_its_shards(self):
+        """As merge does: the first value of a key, and no total_size of the index."""
+        self.file("model-00001-of-00002.safetensors", file_bytes([("a", "U8", [1], 1)], {"format": "pt", "both": "1"}))
+        self.file("model-00002-of-00002.safetensors", file_bytes([("b", "U8", [1], 1)], {"head": "b", "both": "2"}))
+        index = {"metadata": {"total_size": 2}, "weight_map": {name: f"model-0000{i}-of-00002.safetensors"
+                                                                for i, name in enumerate("ab", 1)}}
+        self.file("model.safetensors.index.json", json.dumps(index).encode())
+        for model in ("", "model.safetensors.index.json"):
+            with self.subTest(model):
+                result = run("convert", self.path(model), self.path("one.bt"), "--to", "bintensors")
+                self.assertEqual((result.returncode, result.stdout), (0, b""))
+                self.assertRegex(result.stderr, rb"\Asafetensors: note: [^\n]* metadata key both; [^\n]*\n\Z")
+                shown = json.loads(run("show", self.path("one.bt"), "--json").stdout)
+                self.assertEqual(shown["metadata"], {"format": "pt", "both": "1", "head": "b"})
+                os.remove(self.path("one.bt"))
 
     def test_there_and_back_is_the_same_file(self):
         """Converts every file of the corpus, in the form that the reference's writer produces."""
