@@ -14,7 +14,7 @@ import random
 import struct
 from pathlib import Path
 
-VERSION = "3"  # of the cases: another one rewrites them
+VERSION = "4"  # of the cases: another one rewrites them
 
 # In the order of the reference's writer, which puts the last first: (bits, code in bintensors).
 DTYPES = {
@@ -155,6 +155,18 @@ def long_names(count):
     return tensors
 
 
+def experts(count, dtypes, shapes):
+    """Two tensors per projection of an expert. The i-th tensor has the i-th dtype and shape of these lists, in turns."""
+    tensors = []
+    for i in range(count):
+        expert, part = divmod(i, 6)
+        layer, expert = divmod(expert, 256)
+        projection = ("gate_proj", "up_proj", "down_proj")[part // 2]
+        name = f"model.layers.{layer}.mlp.experts.{expert}.{projection}.{('weight', 'weight_scale_inv')[part % 2]}"
+        tensors.append((name, dtypes[i % len(dtypes)], shapes[i % len(shapes)]))
+    return tensors
+
+
 def split(tensors, limit):
     """In the order given, greedy, as hub libraries cut a model into shards."""
     shards, size = [[]], 0
@@ -178,16 +190,24 @@ def write(path, header, data_bytes):
     return len(header)
 
 
-def write_safetensors(path, tensors, metadata=None):
-    entries, end = [], 0
+def in_order_of_the_reference(tensors):
+    return sorted(tensors, key=lambda t: (-RANK[t[1]], t[0]))
+
+
+COMPACT = {"separators": (",", ":")}
+
+
+def write_safetensors(path, tensors, metadata=None, fields=("dtype", "shape", "data_offsets"), spelling=COMPACT):
+    """In the order given. `spelling` is for json.dumps."""
+    header, end = {}, 0
     if metadata is not None:
-        entries.append('"__metadata__":' + json.dumps(metadata, separators=(",", ":")))
-    for name, dtype, shape in sorted(tensors, key=lambda t: (-RANK[t[1]], t[0])):
+        header["__metadata__"] = metadata
+    for name, dtype, shape in tensors:
         begin, end = end, end + tensor_bytes(dtype, shape)
-        dims = ",".join(map(str, shape))
-        entries.append(f'{json.dumps(name)}:{{"dtype":"{dtype}","shape":[{dims}],"data_offsets":[{begin},{end}]}}')
-    header = ("{" + ",".join(entries) + "}").encode()
-    return write(path, header + b" " * (-len(header) % 8), end)
+        entry = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        header[name] = {field: entry[field] for field in fields}
+    text = json.dumps(header, **spelling).encode()
+    return write(path, text + b" " * (-len(text) % 8), end)
 
 
 def varint(value):
@@ -325,6 +345,28 @@ def usual_cases():
         yield f"{count}_long", long_names(count), None
 
 
+def spelled_cases():
+    """(name, tensors, arguments of write_safetensors): headers in which neighbours differ, and spellings of other writers.
+
+    All except sdxl_by_name have the names of `one_dtype`.
+    """
+    for count in (1000, 10_000, 100_000):
+        # Shapes in pairs, so that the headers of the first two differ in their dtypes and offsets only.
+        shapes = [[2048, 7168], [16, 56]]
+        yield f"{count}_one_dtype", experts(count, ["BF16"], shapes), {}
+        yield f"{count}_dtypes", experts(count, ["F8_E4M3", "F32"], shapes), {}
+    count = 10_000
+    yield f"{count}_ranks", experts(count, ["F16"], [[320, 320, 3, 3], [320], [1280, 2048], [1280], [], [1, 1, 77]]), {}
+    usual = experts(count, ["BF16"], [[2048, 7168], [16, 56]])
+    by_name = {"fields": ("data_offsets", "dtype", "shape")}  # MLX, and others that write a sorted map
+    yield f"{count}_by_name", usual, by_name
+    yield f"{count}_backwards", usual, {"fields": ("data_offsets", "shape", "dtype")}
+    yield f"{count}_spaced", usual, {"spelling": {}}  # torch's DCP, and others that use Python's json
+    yield f"{count}_pretty", usual, {"spelling": {"indent": 2}}
+    yield f"{count}_pretty_by_name", usual, {"spelling": {"indent": 4}, **by_name}
+    yield "sdxl_by_name", sorted(sdxl()), by_name
+
+
 HOSTILE = (many_tensors, many_empty_tensors, long_shape, ignored_field, one_name, spaces_after, only_spaces,
            colliding_31, colliding_murmur, long_prefix)
 
@@ -332,9 +374,12 @@ HOSTILE = (many_tensors, many_empty_tensors, long_shape, ignored_field, one_name
 def write_usual(folder):
     for name, tensors, metadata in usual_cases():
         path = f"{name}.safetensors"
-        size = write_safetensors(folder / path, tensors, metadata)
+        size = write_safetensors(folder / path, in_order_of_the_reference(tensors), metadata)
         write_bintensors(folder / f"{name}.bt", tensors)
         yield "open", name, path, len(tensors), size, "ST_OK", "ok"
+    for name, tensors, how in spelled_cases():
+        path = f"{name}.safetensors"
+        yield "open", name, path, len(tensors), write_safetensors(folder / path, tensors, **how), "ST_OK", "ok"
     shards = split(deepseek_v3(), 4_300_000_000)
     assert len(shards) == 161
     name = "deepseek_v3"
@@ -342,7 +387,7 @@ def write_usual(folder):
     size, weight_map = 0, {}
     for i, tensors in enumerate(shards):
         file = f"model-{i + 1:05d}-of-{len(shards):06d}.safetensors"
-        size += write_safetensors(folder / name / file, tensors)
+        size += write_safetensors(folder / name / file, in_order_of_the_reference(tensors))
         weight_map.update((tensor[0], file) for tensor in tensors)
     total = sum(tensor_bytes(t[1], t[2]) for t in sum(shards, []))
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}

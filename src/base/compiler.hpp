@@ -5,10 +5,12 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define ST_GNU_CXX 1
 #define ST_ALWAYS_INLINE [[gnu::always_inline]]
+#define ST_NOINLINE [[gnu::noinline]]
 #define ST_COLD [[gnu::cold]]
 #else
 #define ST_GNU_CXX 0
 #define ST_ALWAYS_INLINE
+#define ST_NOINLINE
 #define ST_COLD
 #endif
 

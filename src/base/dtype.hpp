@@ -61,4 +61,51 @@ constexpr Dtype dtype_from_number(std::int64_t number) {
 // Returns Dtype::unknown if there is no such name. Names are compared byte for byte.
 Dtype dtype_from_name(std::string_view name);
 
+// Finds dtypes by the first eight bytes of their names. A perfect hash has no branch on the name, and every tensor of a
+// header needs it.
+class DtypeNames {
+ public:
+  // Returns the first eight bytes of a name as a number.
+  static constexpr std::uint64_t digest(std::string_view name) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < name.size() && i < 8; ++i) {
+      bytes |= std::uint64_t{static_cast<unsigned char>(name[i])} << 8 * i;
+    }
+    return bytes;
+  }
+
+  constexpr DtypeNames() {
+    for (const DtypeInfo& each : kDtypes) {
+      Slot& slot = slots_[slot_of(digest(each.name))];
+      if (each.dtype == Dtype::unknown) continue;
+      has_collision = has_collision || slot.dtype != Dtype::unknown;
+      slot.digest = digest(each.name);
+      slot.dtype = each.dtype;
+    }
+  }
+
+  // Returns Dtype::unknown if there is no such dtype.
+  constexpr Dtype find(std::uint64_t digest) const {
+    const Slot& slot = slots_[slot_of(digest)];
+    return slot.digest == digest ? slot.dtype : Dtype::unknown;
+  }
+
+  bool has_collision = false;
+
+ private:
+  struct Slot {
+    std::uint64_t digest = 0;
+    Dtype dtype = Dtype::unknown;
+  };
+
+  static constexpr std::size_t slot_of(std::uint64_t digest) {
+    return static_cast<std::size_t>(digest * 0xB94067EDFE175331 >> 58);
+  }
+
+  std::array<Slot, 64> slots_{};
+};
+
+inline constexpr DtypeNames kDtypeNames;
+static_assert(!kDtypeNames.has_collision, "try another odd number in slot_of()");
+
 }  // namespace st

@@ -94,6 +94,19 @@ bool sort_by_data(Table& table) {
   return true;
 }
 
+bool is_plainly_valid(const Table& table, std::uint64_t file_size) {
+  std::uint64_t end = 0;
+  for (const Tensor& tensor : table.tensors) {
+    std::uint64_t bits = info(tensor.dtype()).bits;  // 0 if the dtype is unknown
+    for (const std::uint64_t dim : tensor.shape()) {
+      if (!checked_mul(bits, dim, bits)) return false;
+    }
+    if (tensor.begin != end || tensor.end <= end || bits % 8 != 0 || bits / 8 != tensor.bytes()) return false;
+    end = tensor.end;
+  }
+  return end == file_size - table.data_begin;
+}
+
 void validate(const Table& table, std::uint64_t file_size, FaultSink& faults) {
   std::uint64_t end = 0;
   for (const Tensor& tensor : table.tensors) {

@@ -309,6 +309,48 @@ TEST(Cost, ALargeTensorIsWrittenFromWhereItLies) {
   EXPECT_LT(cost.bytes, data.size() / 2);
 }
 
+// Of a tensor of 48 bytes.
+struct Shaped {
+  const char* dtype;
+  const char* shape;
+};
+
+// The i-th tensor has the i-th of these shapes, in turns.
+double work_of_entries(std::string_view entry, const std::vector<Shaped>& shapes) {
+  std::string header = "{";
+  for (std::size_t i = 0; i < kFew; ++i) {
+    const auto& [dtype, shape] = shapes[i % shapes.size()];
+    header += (i == 0 ? "" : ",") + fmt::format(fmt::runtime(entry), fmt::arg("name", name_of(i)),
+                                                fmt::arg("dtype", dtype), fmt::arg("shape", shape),
+                                                fmt::arg("begin", 48 * i), fmt::arg("end", 48 * (i + 1)));
+  }
+  const Folder folder;
+  const std::string path = folder.put("a.safetensors", with_length(header + "}", kFew * 48));
+  return static_cast<double>(cost_of([&] { core::Checkpoint::open(path.c_str(), options()); }).work);
+}
+
+constexpr std::string_view kUsualEntry =
+    R"("{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{begin},{end}]}})";
+
+TEST(Cost, AnEntryCostsTheSameNextToAnyOther) {
+  const double same = work_of_entries(kUsualEntry, {{"F32", "3,4"}});
+  EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "3,4"}, {"F8_E4M3", "6,8"}}), 1.05 * same);
+  EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "12"}, {"BF16", "2,3,4"}, {"I64", "1,6"}, {"F16", "24"}}),
+            1.1 * same);
+}
+
+TEST(Cost, OtherOrdersAndWhiteSpaceCostLittleMore) {
+  const double usual = work_of_entries(kUsualEntry, {{"F32", "3,4"}});
+  const char* const others[] = {
+      R"("{name}":{{"data_offsets":[{begin},{end}],"dtype":"{dtype}","shape":[{shape}]}})",
+      R"("{name}":{{"shape":[{shape}],"data_offsets":[{begin},{end}],"dtype":"{dtype}"}})",
+      R"("{name}": {{"dtype": "{dtype}", "shape": [{shape}], "data_offsets": [{begin}, {end}]}})",
+      "\n \"{name}\": {{\n  \"dtype\": \"{dtype}\",\n  \"shape\": [\n   {shape}\n  ],\n"
+      "  \"data_offsets\": [\n   {begin},\n   {end}\n  ]\n }}",
+  };
+  for (const char* const other : others) EXPECT_LT(work_of_entries(other, {{"F32", "3,4"}}), 1.5 * usual) << other;
+}
+
 struct Case {
   const char* name;
   Cost (*of)(std::size_t n);

@@ -14,8 +14,6 @@ namespace st::format::json {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // The reference converts every number, even in ignored values, to a double, and rejects numbers that become infinite.
 // It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same to get the same
 // verdict at the limit.

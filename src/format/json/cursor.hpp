@@ -22,6 +22,8 @@
 
 namespace st::format::json {
 
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 inline constexpr unsigned kMaxDepth = 127;  // containers open at once, the outermost counted
 
 class Cursor {
@@ -113,9 +115,24 @@ ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, st
   return true;
 }
 
+// Parses 1 to 4 digits, as most dimensions have.
+ST_ALWAYS_INLINE inline bool four_digits(const char* text, std::size_t size, std::uint64_t& number) {
+  std::uint32_t digits = 0;
+  std::memcpy(&digits, text, 4);
+  if constexpr (std::endian::native == std::endian::big) {
+    digits = static_cast<std::uint32_t>(reversed_bytes(digits) >> 32);
+  }
+  digits = (digits ^ 0x30303030) << (32 - 8 * size);
+  if ((((digits + 0x76767676) | digits) & 0x80808080) != 0) return false;
+  digits = digits * 10 + (digits >> 8);
+  number = (digits & 0xFF) * 100 + ((digits >> 16) & 0xFF);
+  return true;
+}
+
 // Parses 1 to 16 digits without a leading zero. Returns false for anything else.
 ST_ALWAYS_INLINE inline bool short_number(const char* text, std::size_t size, std::uint64_t& number) {
   if (*text == '0' && size != 1) return false;
+  if (size - 1 < 4) return four_digits(text, size, number);
   if (size - 1 < 8) return eight_digits(text, size, number);
   std::uint64_t high = 0;
   if (size - 1 >= 16 || !eight_digits(text, size - 8, high) || !eight_digits(text + size - 8, 8, number)) return false;

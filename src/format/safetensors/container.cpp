@@ -25,39 +25,6 @@ std::uint64_t place_of(std::string_view name, std::span<const char> header) {
   return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
 }
 
-// The hashes of a list of names, one after another. Computes a few of them ahead and fetches their slots, because each
-// slot is a cache miss.
-template <class Item, class NameAt>
-class HashesAhead {
- public:
-  HashesAhead(const NameIndex<Item>& index, std::size_t count, NameAt name_at)
-      : index_(index), name_at_(name_at), count_(count) {
-    for (std::size_t i = 0; i < kAhead; ++i) make(i);
-  }
-
-  std::uint32_t next() {
-    const std::uint32_t hash = hashes_[at_ % kAhead];
-    make(at_ + kAhead);
-    ++at_;
-    return hash;
-  }
-
- private:
-  static constexpr std::size_t kAhead = 8;
-
-  void make(std::size_t i) {
-    if (i >= count_) return;
-    hashes_[i % kAhead] = index_.hash(name_at_(i));
-    index_.prefetch(hashes_[i % kAhead]);
-  }
-
-  const NameIndex<Item>& index_;
-  NameAt name_at_;
-  std::size_t count_;
-  std::size_t at_ = 0;
-  std::array<std::uint32_t, kAhead> hashes_{};
-};
-
 template <class Item>
 ST_COLD void report_twice(const Item& item, std::span<const char> header, std::string_view what, FaultSink& faults) {
   const std::string_view name = item.name();
@@ -69,14 +36,15 @@ ST_COLD void report_twice(const Item& item, std::span<const char> header, std::s
 // Inserts every item under its name. Reports a name that is given twice, except by the rules of the reference, which
 // keeps the last.
 template <class Item>
-void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::span<const char> header,
-                 const HeaderOptions& options, std::string_view what, FaultSink& faults) {
+void index_names(std::pmr::vector<Item>& items, const NameHashes& hashes, NameIndex<Item>& index,
+                 std::span<const char> header, const HeaderOptions& options, std::string_view what, FaultSink& faults) {
+  constexpr std::size_t kAhead = 8;  // each slot is a cache miss
   index.reset(items.size(), options.seed);
-  HashesAhead hashes(index, items.size(), [&items](std::size_t i) { return items[i].name(); });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i + kAhead < items.size()) index.prefetch(hashes[i + kAhead]);
     if (kept != i) items[kept] = items[i];
-    const std::uint32_t earlier = index.insert_hashed(items.data(), static_cast<std::uint32_t>(kept), hashes.next());
+    const std::uint32_t earlier = index.insert_hashed(items.data(), static_cast<std::uint32_t>(kept), hashes[i]);
     if (earlier == NameIndex<Item>::kNone) {
       ++kept;
       continue;
@@ -91,6 +59,13 @@ void index_names(std::pmr::vector<Item>& items, NameIndex<Item>& index, std::spa
   items.resize(kept);
 }
 
+template <class Item>
+NameHashes hash_names(const std::pmr::vector<Item>& items, std::uint64_t seed) {
+  NameHashes hashes(items.size(), items.get_allocator());
+  for (std::size_t i = 0; i < items.size(); ++i) hashes[i] = NameIndex<Item>::hash(items[i].name(), seed);
+  return hashes;
+}
+
 // JSON allows no NUL, so every NUL in a header that was read replaced a closing quote.
 void restore(std::span<const char>, const Table&, std::span<char> copy) {
   std::replace(copy.begin(), copy.end(), '\0', '"');
@@ -100,6 +75,7 @@ void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& 
 
 // Reads the header again with an index after an error of the offsets, because a duplicate name is reported first.
 void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
+  if (is_plainly_valid(table, file_size)) return;
   FaultSink first;
   sort_by_data(table);
   validate(table, file_size, first);
@@ -113,15 +89,18 @@ void check_without_index(std::span<char> header, std::uint64_t file_size, Header
 void read_reporting(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table,
                     FaultSink& faults) {
   table.data_begin = kLengthBytes + header.size();
-  if (!parse_header(header, options, table, faults)) return;
-  index_names(table.metadata, table.metadata_index, header, options, "metadata key", faults);
+  NameHashes hashes(table.tensors.get_allocator());
+  if (!parse_header(header, options, table, faults, options.index_names ? &hashes : nullptr)) return;
+  index_names(table.metadata, hash_names(table.metadata, options.seed), table.metadata_index, header, options,
+              "metadata key", faults);
   if (!options.index_names) return check_without_index(header, file_size, options, table);
-  index_names(table.tensors, table.index, header, options, "tensor", faults);
+  index_names(table.tensors, hashes, table.index, header, options, "tensor", faults);
+  if (faults.count() == 0 && is_plainly_valid(table, file_size)) return;
   if (faults.count() != 0) {  // nothing uses the index after an error
     std::erase_if(table.tensors, [](const Tensor& tensor) { return tensor.dims == nullptr; });
     sort_by_data(table);
   } else if (sort_by_data(table)) {
-    index_names(table.tensors, table.index, header, options, "tensor", faults);
+    index_names(table.tensors, hash_names(table.tensors, options.seed), table.index, header, options, "tensor", faults);
   }
   validate(table, file_size, faults);
 }

@@ -2,8 +2,7 @@
 // dimension. Each stores its value or reports an error with its position: opening throws the first error, and a check
 // collects them. After fault() returns, the production skips the faulty value. Text that is not JSON throws either way.
 //
-// usual_member() is a shortcut for entries spelled as nearly every writer spells them. It compares such an entry with
-// the one before, and leaves everything else to the grammar.
+// usual_member() is a shortcut for entries as nearly every writer writes them. It leaves everything else to the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
@@ -35,77 +34,112 @@ constexpr std::size_t kLongShape = 64;   // words
 constexpr unsigned kInHeader = 1;        // containers open around a value of the header
 constexpr unsigned kInEntry = 2;         // ... and around a value of an entry
 
-// ---- how nearly every writer spells an entry ------------------------------------------------------------------------
+// ---- reading ahead --------------------------------------------------------------------------------------------------
+
+std::uint64_t eight_bytes(const char* text) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, text, sizeof bytes);
+  return bytes;
+}
+
+// The first tensor mostly begins at 0, as if a tensor before it ended there. The bracket ends the number: no token
+// contains one.
+constexpr std::array<char, kPadding> kZero{'0', ']'};
 
 // Compares 1 to 16 bytes. Returns false for any other length. May read 8 bytes past each text.
 ST_ALWAYS_INLINE inline bool same_short_text(const char* a, const char* b, std::size_t bytes) {
-  const auto differ = [a, b](std::size_t from) {
-    std::uint64_t x = 0;
-    std::uint64_t y = 0;
-    std::memcpy(&x, a + from, 8);
-    std::memcpy(&y, b + from, 8);
-    return x ^ y;
-  };
+  const auto differ = [a, b](std::size_t from) { return eight_bytes(a + from) ^ eight_bytes(b + from); };
   if (bytes - 1 >= 8) return bytes - 1 < 16 && (differ(0) | differ(bytes - 8)) == 0;
   const unsigned others = 64 - 8 * static_cast<unsigned>(bytes);
   return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
 }
 
-// Compares two words. Compilers call memcmp instead if they consider the block cold.
-ST_ALWAYS_INLINE inline bool same_16_bytes(const char* a, const char* b) {
-  std::array<std::uint64_t, 2> x{};
-  std::array<std::uint64_t, 2> y{};
-  std::memcpy(x.data(), a, sizeof x);
-  std::memcpy(y.data(), b, sizeof y);
-  return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
-}
+// The tokens after those that were read, numbered from 0. Reading them consumes nothing.
+//
+// White space between tokens makes no difference. After the last token of the window, all tokens are empty and at the
+// end of the window: none is a number or a dtype, but is() may return true for the byte there. So the caller checks at
+// the end that all tokens were in the window.
+class Lookahead {
+ public:
+  explicit Lookahead(const json::Structure& tokens) : text_(tokens.base), token_(tokens.next) {}
 
-// The text between two positions of the entry before. Neighbours mostly have the same dtype. The same bytes are the
-// same tokens, so their number is known.
-struct Spelling {
-  std::array<char, 32> text{};
-  std::size_t bytes = 16;  // at least 16, which is_at() needs
+  const char* at(std::size_t i) const { return text_ + token_[i]; }
+  bool is(std::size_t i, char c) const { return *at(i) == c; }
+  void skip(std::size_t n) { token_ += n; }
+  std::uint32_t* next() const { return token_; }
 
-  ST_ALWAYS_INLINE bool is_at(const char* place) const {
-    static_assert(sizeof text <= kPadding);
-    const std::size_t rest = bytes - 16;
-    return same_16_bytes(place, text.data()) && same_16_bytes(place + rest, text.data() + rest);
+  // Returns the contents of a string without escapes.
+  ST_ALWAYS_INLINE std::string_view string(std::size_t i) const {
+    return {at(i) + 1, static_cast<std::size_t>(end(i) - at(i)) - 2};
   }
 
-  // Returns false if it is shorter than 16 or longer than 32 bytes.
-  bool set(const char* begin, const char* end) {
-    bytes = static_cast<std::size_t>(end - begin);
-    if (bytes < 16 || bytes > text.size()) return false;
-    std::copy(begin, end, text.data());
-    return true;
+  // Returns the field whose name and colon are here, without white space between them.
+  ST_ALWAYS_INLINE Field field(std::size_t i) const {
+    const std::uint64_t name = eight_bytes(at(i));
+    if (name == eight_bytes("\"dtype\":")) return Field::dtype;
+    if (name == eight_bytes("\"shape\":")) return Field::shape;
+    const bool ends = eight_bytes(at(i) + 7) == eight_bytes("ffsets\":");
+    return ends && name == eight_bytes("\"data_offsets\":") ? Field::data_offsets : Field::unknown;
   }
-};
 
-// The spelling that usual_member() compares an entry with.
-struct UsualSpelling {
-  static constexpr std::size_t kOpeningTokens = 9;
-  static constexpr std::size_t kMiddleTokens = 5;
+  // Returns the dtype that a string without escapes names. Such a string contains no NUL.
+  ST_ALWAYS_INLINE Dtype dtype(std::size_t i) const {
+    const std::string_view name = string(i);
+    if (name.size() - 1 >= 7) [[unlikely]]  // a longer dtype may begin with eight bytes
+      return dtype_from_name(name);
+    std::uint64_t bytes = eight_bytes(name.data());
+    if constexpr (std::endian::native == std::endian::big) bytes = reversed_bytes(bytes);
+    const unsigned others = 64 - 8 * static_cast<unsigned>(name.size());
+    return kDtypeNames.find(bytes << others >> others);
+  }
 
-  bool known = false;  // an entry was read before
-  Spelling opening;    // :{"dtype":"F32","shape":[
-  Spelling middle;     // ],"data_offsets":[
-  std::uint32_t dtype_number = 0;
+  // Returns false if it is not a number of 1 to 16 digits.
+  ST_ALWAYS_INLINE bool number(std::size_t i, std::uint64_t& value) const {
+    return json::short_number(at(i), static_cast<std::size_t>(end(i) - at(i)), value);
+  }
+
+ private:
+  // Returns the end of a token, before white space.
+  ST_ALWAYS_INLINE const char* end(std::size_t i) const {
+    const char* const next = at(i + 1);
+    if (next[-1] > ' ') [[likely]]
+      return next;
+    return before_space(next);
+  }
+
+  // Static: a call with `this` would keep the members out of registers.
+  ST_NOINLINE static const char* before_space(const char* end) {
+    while (json::is_space(end[-1])) --end;
+    return end;
+  }
+
+  const char* text_;
+  std::uint32_t* token_;
 };
 
 // ---- the grammar ----------------------------------------------------------------------------------------------------
 
-// Positions in the entry that is being read.
-struct Places {
-  const char* colon = nullptr;  // after its name
-  const char* dims = nullptr;
-  const char* shape_end = nullptr;
-  const char* begin = nullptr;
+// Of the fields of an entry. The usual order is that of the reference's writer.
+enum class Order : std::uint8_t { usual, any };
+
+// The values of an entry that is read ahead.
+struct UsualEntry {
+  Dtype dtype = Dtype::unknown;
+  std::uint64_t* dims = nullptr;
+  std::size_t rank = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  const char* end_text = nullptr;  // the digits of `end`
 };
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table, FaultSink& faults)
-      : in_(text, kLengthBytes, &table.arena, options.window_bytes), options_(options), table_(table), faults_(faults) {
+  HeaderParser(std::span<char> text, const HeaderOptions& options, Table& table, FaultSink& faults, NameHashes* hashes)
+      : in_(text, kLengthBytes, &table.arena, options.window_bytes),
+        options_(options),
+        table_(table),
+        faults_(faults),
+        hashes_(hashes) {
     if (faults.collects()) in_.tokens.accept_any_bytes();  // parse_header() has reported text that is not UTF-8
   }
 
@@ -132,7 +166,7 @@ class HeaderParser {
     }
     if (!in_.take('}')) {
       do {
-        if (!usual_member()) member();
+        if (!usual_member<Order::usual>() && !usual_member_in_any_order()) member();
       } while (in_.take(','));
       in_.expect('}');
     }
@@ -140,10 +174,120 @@ class HeaderParser {
     return true;
   }
 
+  // ---- usual entries ----------------------------------------------------------------------------------------------
+
+  // Reads an entry as nearly every writer spells it: its three fields, no escapes, a short shape and short numbers.
+  //
+  // This is not a second grammar: it returns false, and consumes nothing, for any other or faulty entry. An entry costs
+  // the same whatever its neighbours are.
+  template <Order order>
+  ST_ALWAYS_INLINE bool usual_member() {
+    if (in_.peek() != '"') return false;
+    Lookahead ahead(in_.tokens);
+    if (ahead.at(1) > in_.tokens.plain_end || !ahead.is(1, ':')) return false;
+    const std::string_view name = ahead.string(0);
+    if (name == "__metadata__") return false;
+    ahead.skip(2);
+    static_assert(2 + 3 * 3 + 1 + (2 * kFew + 1) + 5 + 2 <= json::kPositionsBehindTheLast);
+    UsualEntry entry;
+    entry.dims = words(kFew + 1);
+    if constexpr (order == Order::usual) {
+      if (!usual_fields(ahead, entry)) return false;
+    } else {
+      if (!fields_in_any_order(ahead, entry)) return false;
+    }
+    if (!ahead.is(0, '}') || ahead.next() >= in_.tokens.last) return false;
+    in_.tokens.next = ahead.next() + 1;
+    terminate(name);
+    Tensor& tensor = add_tensor(name);
+    tensor.dtype_number = static_cast<std::uint32_t>(entry.dtype) & 0x1F;
+    tensor.begin = entry.begin;
+    tensor.end = entry.end;
+    tensor.dims = entry.dims;
+    tensor.rank = static_cast<std::uint32_t>(entry.rank);
+    words_ = entry.dims + entry.rank;
+    end_ = entry.end;
+    end_text_ = entry.end_text;
+    return true;
+  }
+
+  // In a function of its own, because a small header() is faster.
+  ST_NOINLINE bool usual_member_in_any_order() { return usual_member<Order::any>(); }
+
+  ST_ALWAYS_INLINE bool usual_fields(Lookahead& ahead, UsualEntry& entry) {
+    return usual_field(Field::dtype, '{', ahead, entry) && usual_field(Field::shape, ',', ahead, entry) &&
+           usual_field(Field::data_offsets, ',', ahead, entry);
+  }
+
+  ST_ALWAYS_INLINE bool fields_in_any_order(Lookahead& ahead, UsualEntry& entry) {
+    unsigned seen = 0;
+    return new_field('{', seen, ahead, entry) && new_field(',', seen, ahead, entry) &&
+           new_field(',', seen, ahead, entry);
+  }
+
+  ST_ALWAYS_INLINE bool new_field(char before, unsigned& seen, Lookahead& ahead, UsualEntry& entry) {
+    const Field field = ahead.field(1);
+    const bool again = (seen & bit_of(field)) != 0;
+    seen |= bit_of(field);
+    return !again && usual_field(field, before, ahead, entry);
+  }
+
+  ST_ALWAYS_INLINE bool usual_field(Field field, char before, Lookahead& ahead, UsualEntry& entry) {
+    if (!ahead.is(0, before) || ahead.field(1) != field) return false;
+    ahead.skip(3);
+    switch (field) {
+      case Field::dtype: return usual_dtype(ahead, entry);
+      case Field::shape: return usual_shape(ahead, entry);
+      case Field::data_offsets: return usual_offsets(ahead, entry);
+      case Field::unknown: break;
+    }
+    return false;
+  }
+
+  ST_ALWAYS_INLINE bool usual_dtype(Lookahead& ahead, UsualEntry& entry) {
+    if (!ahead.is(0, '"')) return false;
+    entry.dtype = ahead.dtype(0);
+    ahead.skip(1);
+    return entry.dtype != Dtype::unknown;
+  }
+
+  ST_ALWAYS_INLINE bool usual_shape(Lookahead& ahead, UsualEntry& entry) {
+    if (!ahead.is(0, '[')) return false;
+    if (ahead.is(1, ']')) {
+      ahead.skip(2);
+      return true;
+    }
+    do {
+      if (entry.rank == kFew || !ahead.number(1, entry.dims[entry.rank])) return false;
+      ++entry.rank;
+      ahead.skip(2);
+    } while (ahead.is(0, ','));
+    if (!ahead.is(0, ']')) return false;
+    ahead.skip(1);
+    return true;
+  }
+
+  ST_ALWAYS_INLINE bool usual_offsets(Lookahead& ahead, UsualEntry& entry) {
+    if (!ahead.is(0, '[') || !usual_begin(ahead, entry.begin) || !ahead.is(2, ',')) return false;
+    entry.end_text = ahead.at(3);
+    if (!ahead.number(3, entry.end) || !ahead.is(4, ']')) return false;
+    ahead.skip(5);
+    return true;
+  }
+
+  // Most tensors begin where the tensor before ends. Comparing digits is faster than parsing them.
+  ST_ALWAYS_INLINE bool usual_begin(const Lookahead& ahead, std::uint64_t& begin) const {
+    const auto digits = static_cast<std::size_t>(ahead.at(2) - ahead.at(1));
+    begin = end_;
+    const bool same = same_short_text(ahead.at(1), end_text_, digits) && !json::is_digit(end_text_[digits]);
+    return same || ahead.number(1, begin);
+  }
+
+  // ---- the grammar of an entry ------------------------------------------------------------------------------------
+
   void member() {
     const char* const place = in_.behind();
     const std::string_view name = in_.string();
-    places_.colon = in_.at();
     in_.expect(':');
     if (name == "__metadata__") {
       metadata(place);
@@ -172,71 +316,21 @@ class HeaderParser {
     in_.tensor = {};
   }
 
-  ST_ALWAYS_INLINE Tensor& add_tensor(std::string_view name) {
+  void more_tensors() {
+    const std::size_t expected = in_.expected_items(table_.tensors.size(), kLeastEntry);
+    table_.tensors.reserve(expected);
+    if (hashes_ != nullptr) hashes_->reserve(expected);
+  }
+
+  Tensor& add_tensor(std::string_view name) {
     auto& tensors = table_.tensors;
-    if (tensors.size() == tensors.capacity()) tensors.reserve(in_.expected_items(tensors.size(), kLeastEntry));
+    if (tensors.size() == tensors.capacity()) more_tensors();
+    if (hashes_ != nullptr) hashes_->push_back(NameIndex<Tensor>::hash(name, options_.seed));
     Tensor& tensor = tensors.emplace_back();
     tensor.owner = options_.owner;
     tensor.name_text = name.data();
     tensor.name_bytes = static_cast<std::uint32_t>(name.size()) & 0x7FFFFFF;
     return tensor;
-  }
-
-  // Reads an entry with the fields in this order and the white space and dtype of the tensor before. This is not a
-  // second grammar: it returns false, and consumes nothing, for any other or faulty entry. After the last token all
-  // positions are equal, so a number there has no digits and is rejected. The last condition checks that every token is
-  // in the window.
-  ST_ALWAYS_INLINE bool usual_member() {
-    if (in_.peek() != '"' || !usual_.known) return false;
-    std::uint32_t* token = in_.tokens.next;
-    char* const text = in_.tokens.base;
-    const char* const colon = text + token[1];
-    const std::string_view name(text + token[0] + 1, token[1] - token[0] - 2);
-    if (colon[-1] != '"' || colon > in_.tokens.plain_end || !usual_.opening.is_at(colon) || name == "__metadata__") {
-      return false;
-    }
-    token += 1 + UsualSpelling::kOpeningTokens;
-    std::uint64_t* const dims = words(kFew + 1);
-    std::size_t rank = 0;
-    if (text[*token] != ']') {
-      for (;; token += 2) {
-        if (rank == kFew || !json::short_number(text + token[0], token[1] - token[0], dims[rank])) return false;
-        ++rank;
-        if (text[token[1]] != ',') break;
-      }
-      ++token;
-    }
-    if (!usual_.middle.is_at(text + *token)) return false;
-    token += UsualSpelling::kMiddleTokens;
-    static_assert(2 + UsualSpelling::kOpeningTokens + 2 * kFew + UsualSpelling::kMiddleTokens + 5 <=
-                  json::kPositionsBehindTheLast);
-    const char* const begin_text = text + token[0];
-    const char* const end_text = text + token[2];
-    const std::size_t begin_digits = token[1] - token[0];
-    const std::size_t end_digits = token[3] - token[2];
-    std::uint64_t begin = end_;
-    std::uint64_t end = 0;
-    if ((begin_digits != end_digits_ || !same_short_text(begin_text, end_text_, begin_digits)) &&
-        !json::short_number(begin_text, begin_digits, begin)) {
-      return false;
-    }
-    if (text[token[1]] != ',' || !json::short_number(end_text, end_digits, end) || text[token[3]] != ']' ||
-        text[token[4]] != '}' || token + 5 > in_.tokens.last) {
-      return false;
-    }
-    in_.tokens.next = token + 5;
-    end_text_ = end_text;
-    end_digits_ = end_digits;
-    end_ = end;
-    terminate(name);
-    Tensor& tensor = add_tensor(name);
-    tensor.dtype_number = usual_.dtype_number & 0x1F;
-    tensor.begin = begin;
-    tensor.end = end;
-    tensor.dims = dims;
-    tensor.rank = static_cast<std::uint32_t>(rank);
-    words_ = dims + rank;
-    return true;
   }
 
   void entry(Tensor& tensor) {
@@ -246,28 +340,18 @@ class HeaderParser {
       return wrong_type(kInHeader, "entry is not an object");
     }
     unsigned seen = 0;
-    bool usual = true;
     if (!in_.take('}')) {
       do {
         const char* const place = in_.behind();
         const Field field = field_name();
         const unsigned bit = bit_of(field);
         if ((seen & bit) != 0) twice(place, kFieldNames[static_cast<std::size_t>(field)]);
-        usual = usual && bit == seen + 1;  // dtype, shape, data_offsets
         seen |= bit;
         value(field, tensor);
       } while (in_.take(','));
       in_.expect('}');
     }
     if (seen != kEveryField) missing(seen, begin);
-    if (usual && tensor.dtype() != Dtype::unknown && faulty_ == 0) keep_spelling(tensor);
-  }
-
-  void keep_spelling(const Tensor& tensor) {
-    if (places_.colon == nullptr) return;
-    usual_.known =
-        usual_.opening.set(places_.colon, places_.dims) && usual_.middle.set(places_.shape_end, places_.begin);
-    usual_.dtype_number = tensor.dtype_number;
   }
 
   // Only by the reference's rules: ["F32",[1],[0,4]].
@@ -343,7 +427,6 @@ class HeaderParser {
   // Only by the reference's rules: {"F32":null}.
   void dtype_as_map(Tensor& tensor) {
     const char* const place = in_.at();
-    places_.colon = nullptr;
     in_.expect('{');
     if (in_.take('}')) return fault(place, "dtype is an empty object");
     store_dtype(in_.string(), place, tensor);
@@ -364,8 +447,8 @@ class HeaderParser {
   // shape has its own allocation, which leaves the rest of the block to others.
   void shape(Tensor& tensor) {
     if (!in_.take('[')) return wrong_type(kInEntry, "shape is not an array");
-    places_.dims = in_.at();
-    const std::string_view rest(places_.dims, static_cast<std::size_t>(in_.tokens.text_end - places_.dims));
+    const char* const begin = in_.at();
+    const std::string_view rest(begin, static_cast<std::size_t>(in_.tokens.text_end - begin));
     const std::string_view inside = rest.substr(0, rest.find(']'));
     const auto room = static_cast<std::size_t>(std::count(inside.begin(), inside.end(), ',')) + 2;
     std::uint64_t* const dims = room > kLongShape ? new_words(room) : words(room);
@@ -378,7 +461,6 @@ class HeaderParser {
         }
       } while (in_.take(','));
     }
-    places_.shape_end = in_.at();
     in_.expect(']');
     tensor.dims = dims;
     tensor.rank = static_cast<std::uint32_t>(rank);
@@ -412,7 +494,6 @@ class HeaderParser {
     const char* const place = in_.behind();
     if (!in_.take('[')) return wrong_type(kInEntry, "data_offsets is not an array");
     if (in_.take(']')) return fault(place, "data_offsets is empty");
-    places_.begin = in_.at();
     dimension("data_offsets", tensor.begin);
     if (!in_.take(',')) {
       in_.expect(']');
@@ -506,26 +587,25 @@ class HeaderParser {
   const HeaderOptions& options_;
   Table& table_;
   FaultSink& faults_;
+  NameHashes* hashes_;
   Field field_ = Field::unknown;  // of the value that is being read
   unsigned faulty_ = 0;           // fields of this entry with unknown values, as bits
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
-  UsualSpelling usual_;
-  Places places_;
-  const char* end_text_ = nullptr;  // the digits of the last end, with which most tensors begin
-  std::size_t end_digits_ = 0;
+  const char* end_text_ = kZero.data();  // the digits of the last end, with which most tensors begin
   std::uint64_t end_ = 0;
   bool metadata_seen_ = false;
 };
 
 }  // namespace
 
-bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults) {
+bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults,
+                  NameHashes* hashes) {
   if (faults.collects()) {
     faults.report_from([&] { require_utf8({header.data(), header.size()}, kLengthBytes, "header"); });
   }
-  return HeaderParser(header, options, table, faults).read();
+  return HeaderParser(header, options, table, faults, hashes).read();
 }
 
 }  // namespace st::format::safetensors

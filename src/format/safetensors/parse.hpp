@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <memory_resource>
 #include <span>
+#include <vector>
 
 #include "format/finding.hpp"
 #include "format/header_options.hpp"
@@ -10,12 +13,16 @@
 
 namespace st::format::safetensors {
 
+// The hash of each tensor's name, in the order of the tensors.
+using NameHashes = std::pmr::vector<std::uint32_t>;
+
 // Fills tensors (in the order of the text) and metadata. Names get a NUL in place of their closing quote.
 //
 // Reports every error to `faults`. After a collected error, parsing continues after the faulty value. The tensor stays
 // in the table as far as it is known, to compare it with the others. Without its offsets, `dims` is null. Without its
 // dtype or shape, it is a scalar of an unknown dtype. Returns false if the text is not JSON or not an object: then the
 // table does not contain all tensors.
-bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
+bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults,
+                  NameHashes* hashes = nullptr);
 
 }  // namespace st::format::safetensors
