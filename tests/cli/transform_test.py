@@ -183,8 +183,16 @@ class SplitAndMerge(Case):
         self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "a")
 
     def test_sizes_that_are_none(self):
-        for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
+        for size in ("", "0", "GB", "-1", "1.GB", ".5GB", "1.5.5GB", "1.-5GB", "1.12345678GB", "0.1B", "5XB", "99999999999GB"):
             self.refused(2, "split", self.model(), self.path("shards"), f"--max-size={size}")
+
+    def test_sizes_with_decimals(self):
+        path = self.model()
+        def files(size):
+            return self.ok("split", path, self.path("shards"), "--dry-run", "--max-size", size)
+        for size, same in (("2.1KB", "2100"), ("0.0000021GB", "2100B"), ("1.5 KiB", "1536"), ("0.002MiB", "2097"), ("2100.9", "2100")):
+            self.assertEqual(files(size), files(same), size)
+        self.assertNotEqual(files("2.1KB"), files("2KB"))
 
     def test_nothing_is_left_if_a_shard_cannot_be_written(self):
         path = self.model(tensors=[("a", "U8", [10], 10), ("b", "U8", [100_000], 100_000)], data=bytes(100_010))
