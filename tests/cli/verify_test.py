@@ -197,6 +197,14 @@ class Verify(Case):
             self.assertEqual(len(self.ends(0, "verify", str(path), "--against", self.path("SUMS"))), 1)
 
 
+    def test_the_json_of_a_file_that_is_not_there(self):
+        good = self.floats("good.safetensors", [1])
+        rows = [json.loads(line) for line in self.ends(3, "verify", "--json", self.path("none"), good, self.path("no/ne"))]
+        self.assertEqual([(row["path"], row["kind"], row["status"]) for row in rows],
+                         [("none", "error", "ST_ERR_OPEN"), ("no/ne", "error", "ST_ERR_OPEN")])
+        self.assertIn("No such file", rows[0]["message"])
+
+
 class Diff(Case):
     def test_metadata_of_every_shard(self):
         for name, value in (("a", "1"), ("b", "2")):
