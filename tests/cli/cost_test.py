@@ -56,6 +56,14 @@ class Cost(unittest.TestCase):
         row = self.count(content, "show", "FILE")[2]
         self.assertLess(self.count(content, "show", "FILE", "--json")[2], row + 2 * len(content) + SLACK)  # the header is shown, too
 
+    def test_a_tree_takes_a_small_multiple_of_the_header(self):
+        """Each name has 60 parts that no other name has, or many siblings."""
+        deep = [(".".join(f"{i:x}{chr(97 + k % 26)}" for k in range(60)), "U8", [0], 0) for i in range(2000)]
+        for tensors in (deep, [(f"{i:x}", "U8", [0], 0) for i in range(6000)], [(f"{i}.w", "U8", [0, i], 0) for i in range(6000)]):
+            content = file_bytes(tensors, data=b"")
+            row = self.count(content, "show", "FILE")[2]
+            self.assertLess(self.count(content, "show", "FILE", "--tree")[2], row + 4 * len(content) + SLACK, tensors[0])
+
     @unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
     def test_a_storage_is_checked_and_unpacked_once_for_all_of_its_views(self):
         size, views = 4 << 20, 50
