@@ -229,6 +229,40 @@ class Diff(Case):
         self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
         self.ends(5, "diff", path, other, "--filter", "v")
 
+    def test_values_within_a_tolerance(self):
+        a = self.floats("a.safetensors", [100, 1, NAN, INF, -INF, 0])
+        b = self.floats("b.safetensors", [101, 1, NAN, INF, -INF, 1e-9])
+        for options, differ in ((["--rtol", "0.01"], 1), (["--atol", "1"], 0), (["--rtol=0.01", "--atol=1e-8"], 0),
+                                (["--rtol", "0.009"], 2), (["--rtol", "0"], 2), (["--atol", "0.5"], 1)):
+            lines = self.ends(5 if differ else 0, "diff", a, b, *options)
+            self.assertEqual(lines[:1], [f"~ w  {differ} of 6 values differ, " + lines[0].split("differ, ")[1]] if differ else [], options)
+        # The tolerance is relative to B, and infinity is not close to any number.
+        self.ends(0, "diff", self.floats("c", [100]), self.floats("d", [200]), "--rtol", "0.5")
+        self.ends(5, "diff", self.path("d"), self.path("c"), "--rtol", "0.5")
+        for values in ([1], [-INF], [NAN]):
+            self.ends(5, "diff", self.floats("e", values), self.floats("f", [INF]), "--rtol", "1e300", "--atol", "1e300")
+            self.ends(5, "diff", self.path("f"), self.path("e"), "--rtol", "1e300", "--atol", "1e300")
+        for bad in ("x", "-1", "nan", "inf", "1e", "1 "):
+            self.assertEqual(run("diff", a, b, f"--rtol={bad}").returncode, 2, bad)
+        self.assertEqual(run("diff", a, b, "--rtol", "1", "--headers").returncode, 2)
+
+    def test_differences_as_json(self):
+        a = self.file("a.safetensors", [("same", "U8", [1], 1), ("bytes", "U8", [3], 3), ("gone", "F16", [2, 1], 4), ("w", "F32", [2], 8)],
+                      {"k": "1", "old": "o"}, b"\0" + b"abc" + bytes(4) + struct.pack("<2f", 1, 2))
+        b = self.file("b.safetensors", [("same", "U8", [1], 1), ("bytes", "U8", [3], 3), ("new\n", "U8", [], 1), ("w", "F32", [2], 8)],
+                      {"k": "2", "new": "n"}, b"\0" + b"axc" + b"\0" + struct.pack("<2f", 1, INF))
+        rows = [json.loads(line) for line in self.ends(5, "diff", a, b, "--json", "--values")]
+        self.assertEqual(rows, [
+            {"kind": "metadata", "name": "k", "a": "1", "b": "2"}, {"kind": "metadata", "name": "old", "a": "o"},
+            {"kind": "metadata", "name": "new", "b": "n"}, {"kind": "tensor", "name": "gone", "a": {"dtype": "F16", "shape": [2, 1]}},
+            {"kind": "tensor", "name": "new\n", "b": {"dtype": "U8", "shape": []}},
+            {"kind": "bytes", "name": "bytes", "different": 1, "bytes": 3, "first": 1},
+            {"kind": "values", "name": "w", "different": 1, "values": 2, "nan": 0, "absolute": None, "relative": 1.0}])
+        wide = self.file("c.safetensors", [("same", "I8", [1], 1)])
+        row = json.loads(self.ends(5, "diff", a, wide, "--json", "--filter", "same")[-1])
+        self.assertEqual(row, {"kind": "tensor", "name": "same", "a": {"dtype": "U8", "shape": [1]}, "b": {"dtype": "I8", "shape": [1]}})
+        self.assertEqual(self.ends(0, "diff", a, a, "--json"), [])
+
     def test_nothing_between_formats_and_shards(self):
         path = self.file("m.safetensors", [("a", "F32", [4], 16), ("b", "I64", [2], 16)], {"format": "pt"}, os.urandom(32))
         run("convert", path, self.path("m.bt"))
