@@ -297,7 +297,7 @@ Command add(Command& app, const char* name, const char* what, const char* tensor
 
 // Without a tensor's name, the parser has stored OUT in options.tensor.
 void extract_all(Options& options) {
-  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter, not both"};
+  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter and --exclude, not both"};
   if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};
   options.settings.out = options.tensor;
   options.filter.check();
@@ -324,8 +324,8 @@ void add_cat(Command& app) {
 void add_extract(Command& app) {
   const auto options = std::make_shared<Options>();
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
-                        "The tensor's name; omitted with --filter", *options);
-  command.add_option("OUT", options->out, "The file to write; with --filter, a file or a folder");
+                        "The tensor's name; omitted with --filter or --exclude", *options);
+  command.add_option("OUT", options->out, "The file to write; without TENSOR, a file or a folder");
   options->filter.declare(command, "Write all tensors whose name matches this pattern as a model; repeatable");
   options->settings.declare(command);
   command.footer(kExtractExamples);

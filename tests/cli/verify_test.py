@@ -229,6 +229,31 @@ class Diff(Case):
         self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
         self.ends(5, "diff", path, other, "--filter", "v")
 
+    def test_excluded_tensors(self):
+        a = self.file("a.safetensors", [("a.w", "F32", [1], 4), ("b.w", "F32", [1], 4), ("b.bias", "F32", [1], 4)], data=bytes(12))
+        b = self.file("b.safetensors", [("a.w", "F32", [1], 4), ("b.w", "F32", [1], 4), ("c", "F32", [1], 4)], data=b"\1" * 12)
+        out = self.path("out.safetensors")
+        def names(path, *options):
+            return [tensor["name"] for tensor in json.loads(run("show", path, "--json", *options).stdout)["tensors"]]
+        self.assertEqual(names(a, "--exclude", "a*"), ["b.w", "b.bias"])
+        self.assertEqual(names(a, "--filter", "*.w", "--exclude", "a*", "--exclude", "z"), ["b.w"])
+        self.assertEqual([line[:5] for line in self.ends(5, "diff", a, b, "--exclude", "b*")], ["+ c  ", "~ a.w"])
+        rows = self.ends(0, "stats", a, "--json", "--exclude", "*bias")
+        self.assertEqual([json.loads(row)["name"] for row in rows], ["a.w", "b.w"])
+        self.ends(0, "extract", a, "--exclude", "a*", out)
+        self.assertEqual(sorted(names(out)), ["b.bias", "b.w"])
+        os.unlink(out)
+        self.ends(0, "cast", a, out, "--to", "f16", "--exclude", "b*")
+        self.assertEqual([tensor["dtype"] for tensor in json.loads(run("show", out, "--json", "--sort", "name").stdout)["tensors"]],
+                         ["F16", "F32", "F32"])
+        os.unlink(out)
+        self.ends(0, "rename", a, "w", "weight", out, "--exclude", "a*")
+        self.assertEqual(sorted(names(out)), ["a.w", "b.bias", "b.weight"])
+        result = run("stats", a, "--exclude", "*")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"no tensor is left by --filter and --exclude", result.stderr)
+        self.assertIn(b"--exclude [a: ", run("stats", a, "--exclude", "[a").stderr)
+
     def test_values_within_a_tolerance(self):
         a = self.floats("a.safetensors", [100, 1, NAN, INF, -INF, 0])
         b = self.floats("b.safetensors", [101, 1, NAN, INF, -INF, 1e-9])
