@@ -31,7 +31,7 @@ struct ConvertOptions {
   std::string from;
   std::string into;
   std::string format;
-  bool no_replace = false;
+  bool replace = false;
   bool keep_shared = false;
 };
 
@@ -63,23 +63,27 @@ void run(const ConvertOptions& options) {
   if (!is_index && options.into.ends_with(".index.json"))
     throw Failure{kUsage, options.into + ": a name for an index of shards, not for one model"};
   if (!is_index) write.format = format_of(options);
-  if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
   try {
     if (is_index && options.format == "bintensors")
       throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
-    if (is_index) return importer::import_index({options.from, options.into, write, options.keep_shared});
+    if (is_index) {
+      require_no_replace(options.into, options.replace);
+      return importer::import_index({options.from, options.into, write, options.keep_shared});
+    }
+    const std::string into = options.into == "-" ? "/dev/stdout" : options.into;
+    if (!options.replace && !is_stream(into)) write.flags |= ST_WRITE_NO_REPLACE;
     if (importer::is_importable(options.from)) {
-      at = options.into == "-" ? "/dev/stdout" : options.into;
-      check_output(at, Inputs({options.from}), /*is_model=*/true);
+      at = into;
+      check_output(at, Inputs({options.from}), /*may_be_input=*/false, options.replace);
       importer::import_file({options.from, at, write, options.keep_shared});
       return;
     }
     const safetensors::SafeOpen file(options.from);
-    at = options.into == "-" ? "/dev/stdout" : options.into;
+    at = into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
-    check_output(at, Inputs(options.from, file), is_model);
+    check_output(at, Inputs(options.from, file), !is_model, options.replace);
     convert(file, at, write);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
@@ -102,7 +106,7 @@ void add_convert(Command& app) {
   command.add_option("--to", options->format, "Format of B (default: from its extension)")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
-  command.add_flag("--no-replace", options->no_replace, "Fail if B exists");
+  declare_replace(command, options->replace);
   command.add_flag("--keep-shared", options->keep_shared,
                    "torch: also write tensors that share elements with other tensors");
   command.footer(kExamples);

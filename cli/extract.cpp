@@ -261,8 +261,9 @@ void extract(const Options& options) {
     const SliceText slice = parse_slice(options.slice, tensor.shape);
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
-    const Inputs inputs(options.path, file);
-    OutputFile out(options.out.empty() ? "/dev/stdout" : options.out, inputs);
+    const std::string path = options.out.empty() ? "/dev/stdout" : options.out;
+    check_output(path, Inputs(options.path, file), /*may_be_input=*/false, options.settings.replace);
+    OutputFile out(path, options.settings.replace);
     out.write(header.data(), header.size());
     Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
     out.finish();
@@ -331,9 +332,7 @@ void add_extract(Command& app) {
   command.footer(kExtractExamples);
   command.on_run([options] {
     if (!options->filter.empty()) return extract_all(*options);
-    if (options->settings.dry_run || options->settings.no_replace) {
-      throw Failure{kUsage, "--dry-run and --no-replace need --filter"};
-    }
+    if (options->settings.dry_run) throw Failure{kUsage, "--dry-run needs --filter or --exclude"};
     if (options->out.empty()) throw Failure{kUsage, "OUT is missing; use cat to write to standard output"};
     options->npy = options->npy || options->out.ends_with(".npy");
     extract(*options);

@@ -114,21 +114,35 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs) {
+void write_folder(const NewModel& model, const WriteSettings& settings) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
   NewFiles files(settings.out, names);
   ModelProgress progress(model);
   for (const NewFile& file : model.files) {
-    files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE, progress); });
+    const std::string path = in_folder(settings.out, file.name);
+    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, progress); });
   }
   if (!model.index.empty()) {
-    OutputFile index(in_folder(settings.out, model.index), inputs, /*replace=*/false);
+    OutputFile index(in_folder(settings.out, model.index), /*replace=*/false);
     write_index(model, index);
     files.make_next([&] { index.finish(); });
   }
   files.keep();
+}
+
+void write_one(const NewModel& model, const std::string& path, bool replace, const std::vector<Input>& inputs) {
+  Inputs files;
+  for (const Input& input : inputs) files.add(input.path, input.file);
+  const Input& first = inputs.front();
+  const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && is_one_file(first.path);
+  check_output(path, files, is_whole, replace);
+  std::optional<InterruptGuard> guard;
+  if (!is_stream(path)) guard.emplace();
+  ModelProgress progress(model);
+  const bool may_replace = replace || is_stream(path);
+  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, progress);
 }
 
 // Rejects equal names before anything is written.
@@ -168,7 +182,7 @@ void print_files(const NewModel& model, const std::string& path) {
 }  // namespace
 
 void WriteSettings::declare(Command& command) {
-  command.add_flag("--no-replace", no_replace, "Fail if OUT exists");
+  declare_replace(command, replace);
   command.add_flag("--dry-run", dry_run, "Print what would be written, but write nothing");
 }
 
@@ -177,17 +191,13 @@ void write_model(const NewModel& model, const WriteSettings& settings, const std
   require_names_for_index(model);
   const bool one = is_one_file(settings.out);
   const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
+  if (!one) require_no_replace(path, settings.replace);
   if (settings.dry_run) return print_files(model, path);
-  const auto inputs_of = [](const Input& input) { return Inputs(input.path, input.file); };
-  if (!one) return write_folder(model, settings, inputs_of(inputs.front()));
-  for (const Input& input : inputs) {
-    const bool is_whole = inputs.size() == 1 && input.file.count_shards() == 1 && is_one_file(input.path);
-    check_output(path, inputs_of(input), !is_whole);
+  if (one) {
+    write_one(model, path, settings.replace, inputs);
+  } else {
+    write_folder(model, settings);
   }
-  std::optional<InterruptGuard> guard;
-  if (!is_stream(path)) guard.emplace();
-  ModelProgress progress(model);
-  write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U, progress);
 }
 
 void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {

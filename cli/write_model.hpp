@@ -15,7 +15,7 @@ class Command;
 
 struct WriteSettings {
   std::string out;
-  bool no_replace = false;
+  bool replace = false;
   bool dry_run = false;
 
   void declare(Command& command);
@@ -26,8 +26,9 @@ struct Input {
   safetensors::SafeOpen file;
 };
 
-// Writes the files of a model, or prints them if this is a dry run. No input is overwritten, except that a new file may
-// replace a single file it is made from. Throws a Failure or a safetensors::Error.
+// Writes the files of a model, or prints them if this is a dry run. Files are replaced only with
+// settings.replace, and inputs only if the new file is made from this one file. Throws a Failure or a
+// safetensors::Error.
 void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs);
 
 // Writes one file or a folder, depending on settings.out. A folder gets the shards of the input.

@@ -191,7 +191,7 @@ class Chosen(unittest.TestCase):
     def test_by_type_and_by_name(self):
         run("cast", self.path, self.out, "--to", "f64", "--from", "f16")
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "F32", "v": "F64", "q": "F4", "e": "F32"})
-        run("cast", self.path, self.out, "--to", "f64", "--filter", "[we]")
+        run("cast", self.path, self.out, "--to", "f64", "--filter", "[we]", "--replace")
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "F64", "v": "F16", "q": "F4", "e": "F64"})
 
     def test_to_a_pipe_and_to_the_other_format(self):

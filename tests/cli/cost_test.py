@@ -38,16 +38,16 @@ class Cost(unittest.TestCase):
         keys = [f"key.{i:06}" for i in range(2 * KEYS)]
         random.Random(1).shuffle(keys)
         once, twice = (file_bytes([("a", "U8", [1], 1)], {key: "v" for key in keys[:n]}) for n in (KEYS, 2 * KEYS))
-        out = str(self.folder / "b.bt")
+        out = [str(self.folder / "b.bt"), "--replace"]
         for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["meta", "FILE"], ["meta", "FILE", "--json"],
-                          ["meta", "FILE", "get", keys[0]], ["convert", "FILE", out], ["convert", "FILE", "-", "--to", "safetensors"]):
+                          ["meta", "FILE", "get", keys[0]], ["convert", "FILE", *out], ["convert", "FILE", "-", "--to", "safetensors"]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))  # 2.3: searches in what is sorted take a step more
 
     def test_tensors(self):
         once, twice = (file_bytes([(f"layer.{i:06}", "U8", [1], 1) for i in range(n)]) for n in (KEYS, 2 * KEYS))
         for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["show", "FILE", "--filter", "*7*1"],
-                          ["convert", "FILE", str(self.folder / "b.bt")]):
+                          ["convert", "FILE", str(self.folder / "b.bt"), "--replace"]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))
 
@@ -72,7 +72,7 @@ class Cost(unittest.TestCase):
             body = dict_of([(f"w{i:02}", tensor(storage("0", size // 4), [2], [stride], first=10 * i)) for i in range(views)])
             for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 content = archive(body, {"0": data}, compression)
-                for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors")]):
+                for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors"), "--replace"]):
                     moved, _, _, was_read = self.count(content, "convert", "FILE", *out)
                     self.assertLess(moved + was_read, 5 * size, (stride, compression, out))
 
@@ -82,7 +82,7 @@ class Cost(unittest.TestCase):
             body = dict_of([(name, tensor(storage("0", n), [1], [1], first=i)) for i, name in enumerate(names)])
             (self.folder / "a.bin").write_bytes(stacked(body, {"0": bytes(4 * n)}))
             return json.dumps({"weight_map": {name: "a.bin" for name in names}}).encode()
-        once, twice = (self.count(index(n), "convert", "FILE", str(self.folder / "new"), called="m.bin.index.json") for n in (KEYS, 2 * KEYS))
+        once, twice = (self.count(index(n), "convert", "FILE", str(self.folder / f"new{n}"), called="m.bin.index.json") for n in (KEYS, 2 * KEYS))
         for what, a, b in zip(("moved", "compared", "held", "read"), once, twice):
             self.assertLess(b, 2.3 * a + SLACK, (what, a))
 

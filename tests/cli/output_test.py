@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
         self.out = self.folder / "out.bin"
 
     def extract(self, out, code=0, tensor="a", **options):
-        result = run("extract", str(self.model), tensor, str(out), **options)
+        result = run("extract", str(self.model), tensor, str(out), "--replace", **options)
         self.assertEqual(result.returncode, code, result.stderr)
         return result.stderr.decode()
 
@@ -153,7 +153,7 @@ class Regular(Case):
         self.out.write_bytes(b"old")
         os.chown(self.out, NOBODY, NOBODY)
         self.out.chmod(0o444)
-        result = run_as_nobody("extract", str(self.model), "a", str(self.out))
+        result = run_as_nobody("extract", str(self.model), "a", str(self.out), "--replace")
         self.assertEqual(result.returncode, 3)
         self.assertIn(b"Permission denied", result.stderr)
         self.assertEqual(self.out.read_bytes(), b"old")
@@ -241,7 +241,7 @@ class Stream(Case):
 
     def test_a_closed_standard_descriptor_is_not_taken_for_a_file(self):
         for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
-            result = subprocess.run(["sh", "-c", f'"$0" extract "$1" a "$2" {closed}', COMMAND, self.model, self.out])
+            result = subprocess.run(["sh", "-c", f'"$0" extract "$1" a "$2" --replace {closed}', COMMAND, self.model, self.out])
             self.assertEqual((result.returncode, self.out.read_bytes()), (0, DATA), closed)
             cat = subprocess.run(["sh", "-c", f'"$0" cat "$1" a {closed}', COMMAND, self.model], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(cat.returncode, 3 if ">&-" in closed.replace("2>&-", "") else 0, closed)

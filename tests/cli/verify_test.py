@@ -335,7 +335,7 @@ class Stats(Case):
         for dtype, bits in [("F8_E4M3", 8), ("F8_E5M2", 8), ("F8_E4M3FNUZ", 8), ("F8_E5M2FNUZ", 8), ("F8_E8M0", 8), ("F16", 16), ("BF16", 16)]:
             data = b"".join(i.to_bytes(bits // 8, "little") for i in range(2**bits))
             path = self.file(f"{dtype}.safetensors", [("w", dtype, [2**bits], len(data))], None, data)
-            run("cast", path, self.path("wide.safetensors"), "--to", "f64")
+            run("cast", path, self.path("wide.safetensors"), "--to", "f64", "--replace")
             wide = struct.unpack(f"<{2**bits}d", run("cat", self.path("wide.safetensors"), "w").stdout)
             finite = [x for x in wide if math.isfinite(x)]
             row = self.rows(path)[0]
