@@ -41,7 +41,7 @@ std::string folder_of(const std::string& path) {
 }
 
 [[noreturn]] void fail_on_standard_output(int os_error) {
-  if (is_closed_pipe(os_error) && readers_may_leave()) throw Failure{kSuccess, ""};
+  if (is_closed_pipe(os_error) && readers_may_leave()) throw closed_pipe();
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
@@ -90,7 +90,7 @@ void Output::put(std::string_view text) const {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return;
-  if (errno == EPIPE && readers_may_leave()) throw Failure{kSuccess, ""};
+  if (errno == EPIPE && readers_may_leave()) throw closed_pipe();
   throw Failure{kUnreadable, std::string("standard output: ") + std::strerror(errno)};
 }
 

@@ -10,6 +10,7 @@ import pathlib
 import pickle as python_pickle
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -527,6 +528,18 @@ class Shards(Case):
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertIn(words, result.stderr.decode())
             self.assertEqual({path.name: path.read_bytes() for path in into.iterdir()}, before)
+
+    def test_a_reader_of_messages_that_leaves_leaves_no_shards(self):
+        """The first shard causes two messages."""
+        (self.source / "pytorch_model-00001-of-00002.bin").write_bytes(archive(dict_of([
+            ("a", tensor(storage("0", 6), [6], [1])), ("b", tensor(storage("0", 6), [2, 3], [3, 1])), ("n", number(1))]), {"0": ABC}))
+        self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).stderr.count(b"\n"), 2)
+        shutil.rmtree(self.folder / "new")
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = run("convert", str(self.path), str(self.folder / "new"), stdout=subprocess.DEVNULL, stderr=writer)
+        os.close(writer)
+        self.assertEqual((process.returncode, os.listdir(self.folder)), (-signal.SIGPIPE, ["old"]))
 
     @needs_interference
     def test_a_file_of_somebody_who_was_faster_stays(self):

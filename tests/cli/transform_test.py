@@ -463,14 +463,15 @@ class Extract(Case):
 
 
 class ClosedPipe(Case):
-    def test_a_reader_that_goes_is_no_error(self):
+    def test_a_reader_that_goes_ends_the_command_by_the_signal(self):
+        """Otherwise `set -o pipefail` would not notice that the output is truncated."""
         size = 1 << 20
         path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size))
         for arguments in (["merge", path, "-"], ["cast", path, "-", "--to", "f16"], ["convert", path, "-", "--to", "bintensors"]):
             with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 process.stdout.read(10)
                 process.stdout.close()
-                self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", 0), arguments)
+                self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", -signal.SIGPIPE), arguments)
 
 
     def test_one_who_ignores_the_signal_is_told_of_lost_output(self):
