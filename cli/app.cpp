@@ -110,6 +110,21 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   return text;
 }
 
+// Returns the help of the command that the words name. The parser takes the word after `meta` for FILE.
+std::string help_of(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* command = &app;
+  std::string before;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (!holds(names_of_commands(*command), arguments[i])) continue;
+    before += (before.empty() ? "" : " ") + command->get_name();
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional()) before += " " + option->get_name(true);
+    }
+    command = command->get_subcommand(arguments[i]);
+  }
+  return command->help(before);
+}
+
 // Returns the command line that prints the help of the intended command.
 std::string help_for(const CLI::App& app, const std::vector<std::string>& arguments) {
   const bool names_command = arguments.size() > 1 && holds(names_of_commands(app), arguments[1]);
@@ -161,9 +176,14 @@ int run(const std::vector<std::string>& arguments) {
   try {
     app->parse(std::move(given));
     return kSuccess;
-  } catch (const CLI::Success& help_or_version) {
+  } catch (const CLI::CallForHelp&) {
+    Output out;
+    out.write(help_of(*app, arguments));
+    out.flush();
+    return kSuccess;
+  } catch (const CLI::Success& version) {
     std::ostringstream text;
-    const int code = app->exit(help_or_version, text, text);
+    const int code = app->exit(version, text, text);
     Output out;
     out.write(text.str());
     out.flush();

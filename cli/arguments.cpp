@@ -29,15 +29,27 @@ constexpr std::array<Unit, 10> kUnits{{{"", 1},
                                        {"GIB", 1ULL << 30},
                                        {"TIB", 1ULL << 40}}};
 
+// Returns 0 for text that is not a size. At most seven decimals: their product with a unit fits into 64 bits.
 std::uint64_t bytes_of(const std::string& text) {
+  constexpr std::ptrdiff_t kMostDecimals = 7;
+  const char* const last = text.data() + text.size();
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::uint64_t decimals = 0;
+  std::uint64_t scale = 1;
+  auto [end, error] = std::from_chars(text.data(), last, value);
   if (error != std::errc()) return 0;
-  std::string name(end, text.data() + text.size());
+  if (end != last && *end == '.') {
+    const char* const first = end + 1;
+    end = std::from_chars(first, last, decimals).ptr;
+    if (end == first || end - first > kMostDecimals) return 0;
+    for (const char* at = first; at != end; ++at) scale *= 10;
+  }
+  std::string name(end, last);
   name.erase(0, name.find_first_not_of(' '));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   const auto unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return u.name == name; });
-  return unit == kUnits.end() || value > UINT64_MAX / unit->bytes ? 0 : value * unit->bytes;
+  if (unit == kUnits.end() || value >= UINT64_MAX / unit->bytes) return 0;
+  return value * unit->bytes + decimals * unit->bytes / scale;
 }
 
 // The next two check the text of an option. They return what is wrong with it, or rewrite it and return nothing.
@@ -56,7 +68,7 @@ std::string to_whole_number(std::string& text) {
 
 std::string to_bytes(std::string& text) {
   const std::uint64_t bytes = bytes_of(text);
-  if (bytes == 0) return formatted("{} is not a size such as 5GB, 500MB or 4GiB", shown(text, 40));
+  if (bytes == 0) return formatted("{} is not a size such as 5GB, 1.5GB or 500MiB", shown(text, 40));
   text = std::to_string(bytes);
   return {};
 }

@@ -49,7 +49,7 @@ class Command {
   Option add_option(const char* name, std::vector<std::string>& values, const char* what = "");
   Option add_repeated(const char* name, std::vector<std::string>& values, const char* what);  // one value per use
   Option add_number(const char* name, std::uint64_t& value, const char* what);
-  Option add_size(const char* name, std::uint64_t& bytes, const char* what);  // 5GB, 4GiB
+  Option add_size(const char* name, std::uint64_t& bytes, const char* what);  // 5GB, 1.5GB, 4GiB
   Option add_flag(const char* name, bool& value, const char* what);
   Option add_flag(const char* name, const char* what);
 

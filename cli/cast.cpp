@@ -7,6 +7,8 @@
 
 #include "app.hpp"
 #include "arguments.hpp"
+#include "base/dtype.hpp"
+#include "conversion.hpp"
 #include "failure.hpp"
 #include "name_filter.hpp"
 #include "text.hpp"
@@ -20,7 +22,7 @@ using safetensors::Dtype;
 
 constexpr const char* kNotes =
     "Each value is rounded once, to nearest, ties to even. Values out of range become infinity, or NaN in a dtype\n"
-    "without infinities. Integers, BOOL, C64 and sub-byte floats are copied.\n"
+    "without infinities; a line on standard error counts them. Integers, BOOL, C64 and sub-byte floats are copied.\n"
     "\n"
     "Examples:\n"
     "  safetensors cast model.safetensors half.safetensors --to bf16\n"
@@ -35,11 +37,21 @@ struct CastOptions {
   WriteSettings settings;
 };
 
-Dtype float_dtype(const std::string& option, std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+std::string changed(std::string text, int (*letter)(int)) {
+  std::transform(text.begin(), text.end(), text.begin(), [&](unsigned char c) { return letter(c); });
+  return text;
+}
+
+// Accepts the names of safetensors and torch, and short ones such as fp32, in any case.
+Dtype float_dtype(const std::string& option, const std::string& text) {
+  std::string name = changed(text, std::tolower);
+  if (name.starts_with("fp")) name.erase(1, 1);
+  const auto by_torch = std::find_if(st::kDtypes.begin(), st::kDtypes.end(),
+                                     [&](auto& info) { return info.torch == name && !name.empty(); });
+  name = changed(by_torch == st::kDtypes.end() ? name : std::string(by_torch->name), std::toupper);
   const Dtype dtype = safetensors::dtype_from_name(name);
   if (is_convertible(dtype)) return dtype;
-  throw Failure{kUsage, formatted("{} {}: not one of {}{}", option, shown(name, 40), names_of_convertible(),
+  throw Failure{kUsage, formatted("{} {}: not one of {}{}", option, shown(text, 40), names_of_convertible(),
                                   did_you_mean(name, convertible_names()))};
 }
 
@@ -52,6 +64,15 @@ void note_copied_floats(const safetensors::SafeOpen& file) {
   }
   if (others == 0) return;
   std::fprintf(stderr, "safetensors: note: F4, F6 and C64 are not converted: %s\n", counted(others, "tensor").c_str());
+}
+
+void note_out_of_range(std::uint64_t values, const CastOptions& options, Dtype to) {
+  if (values == 0) return;
+  const char* const became = options.settings.saturate ? "the nearest finite number"
+                             : has_infinity(to)        ? "infinity"
+                                                       : "NaN";
+  std::fprintf(stderr, "safetensors: note: out of the range of %s: %s, now %s\n",
+               std::string(safetensors::name(to)).c_str(), counted(values, "value").c_str(), became);
 }
 
 void cast(const CastOptions& options) {
@@ -67,7 +88,7 @@ void cast(const CastOptions& options) {
       if (chosen && options.filter.matches(tensor.name)) tensor.dtype = to;
     }
     note_copied_floats(input.file);
-    write_like(std::move(tensors), input, options.settings);
+    note_out_of_range(write_like(std::move(tensors), input, options.settings), options, to);
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);
   }
@@ -80,10 +101,12 @@ void add_cast(Command& app) {
   Command command = app.add_command("cast", "Convert float tensors to another dtype");
   command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
   command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
-  command.add_option("--to", options->to, "New dtype: bf16, f16, f32, f64, f8_e4m3, f8_e5m2 ...")
+  command.add_option("--to", options->to, "New dtype: bf16, f16, f32, f64, f8_e4m3 ...; also float16, fp16 ...")
       .shown_as("DTYPE")
       .required();
   command.add_option("--from", options->from, "Convert only tensors of this dtype").shown_as("DTYPE");
+  command.add_flag("--saturate", options->settings.saturate,
+                   "Values out of range become the nearest finite number, not infinity or NaN");
   options->filter.declare(command, "Convert only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kNotes);

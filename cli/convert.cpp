@@ -3,8 +3,6 @@
 // The library's writer rejects what the format cannot hold before it touches B, copies the bytes inside the kernel if
 // possible, and writes atomically. cli/import reads the formats of other programs.
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -35,7 +33,7 @@ struct ConvertOptions {
   std::string from;
   std::string into;
   std::string format;
-  bool no_replace = false;
+  bool replace = false;
   std::string key;
   bool keep_shared = false;
   bool dry_run = false;
@@ -80,12 +78,6 @@ void print_plan(const safetensors::SafeOpen& file, const std::string& into, cons
   plan.print(metadata);
 }
 
-// A dry run does not reach the library's own check.
-void check_replaced(const ConvertOptions& options, const std::string& into, const st_write_options& write) {
-  const bool is_kept = (write.flags & ST_WRITE_NO_REPLACE) != 0 && !is_stream(into);
-  if (options.dry_run && is_kept && exists(into)) throw Failure{kUnreadable, into + ": " + std::strerror(EEXIST)};
-}
-
 void run(ConvertOptions options) {
   options.from = importer::checkpoint_in(options.from);
   const bool is_index = importer::is_importable_index(options.from);
@@ -93,29 +85,29 @@ void run(ConvertOptions options) {
   if (!is_index && options.into.ends_with(".index.json"))
     throw Failure{kUsage, options.into + ": a name for an index of shards, not for one model"};
   if (!is_index) write.format = format_of(options);
-  if (options.no_replace) write.flags |= ST_WRITE_NO_REPLACE;
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
   try {
     if (is_index && options.format == "bintensors")
       throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
     if (is_index) {
+      require_no_replace(options.into, options.replace);
       return importer::import_index(
           {options.from, options.into, write, options.keep_shared, options.key, options.dry_run});
     }
+    const std::string into = options.into == "-" ? "/dev/stdout" : options.into;
+    if (!options.replace && !is_stream(into)) write.flags |= ST_WRITE_NO_REPLACE;
     if (importer::is_importable(options.from)) {
-      at = options.into == "-" ? "/dev/stdout" : options.into;
-      check_output(at, Inputs({options.from}), /*is_model=*/true);
-      check_replaced(options, at, write);
+      at = into;
+      check_output(at, Inputs({options.from}), /*may_be_input=*/false, options.replace);
       importer::import_file({options.from, at, write, options.keep_shared, options.key, options.dry_run});
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
     const safetensors::SafeOpen file(options.from);
-    at = options.into == "-" ? "/dev/stdout" : options.into;
+    at = into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
-    check_output(at, Inputs(options.from, file), is_model);
-    check_replaced(options, at, write);
+    check_output(at, Inputs(options.from, file), !is_model, options.replace);
     options.dry_run ? print_plan(file, at, write) : convert(file, at, write);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
@@ -138,7 +130,7 @@ void add_convert(Command& app) {
   command.add_option("--to", options->format, "Format of B (default: from its extension)")
       .shown_as("FORMAT")
       .one_of({"safetensors", "bintensors"});
-  command.add_flag("--no-replace", options->no_replace, "Fail if B exists");
+  declare_replace(command, options->replace);
   command.add_flag("--keep-shared", options->keep_shared,
                    "torch: also write tensors that share elements with other tensors");
   command.add_option("--key", options->key, "torch: convert only this dictionary, such as model_state_dict")

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
 
 #include "app.hpp"
 #include "arguments.hpp"
@@ -33,14 +37,24 @@ constexpr const char* kNotes =
     "Examples:\n"
     "  safetensors diff model.safetensors shards/\n"
     "  safetensors diff model.safetensors half.safetensors --values\n"
+    "  safetensors diff a.safetensors b.safetensors --rtol 1e-5 --atol 1e-8\n"
     "  safetensors diff a.safetensors b.safetensors --headers --filter '*.weight'";
 
 struct DiffOptions {
   std::string a;
   std::string b;
   NameFilter filter;
+  std::string relative;  // as given to --rtol
+  std::string absolute;
   bool headers = false;
   bool values = false;
+  bool json = false;
+};
+
+// Values a and b are close if |a - b| <= absolute + relative * |b|, as in numpy and torch.
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
 };
 
 using safetensors::Dtype;
@@ -77,9 +91,14 @@ void compare_bytes(Bytes a, Bytes b, std::uint64_t at, Difference& difference) {
   }
 }
 
+bool is_close(double a, double b, const Tolerance& tolerance) {
+  return a == b || (std::isfinite(a) && std::isfinite(b) &&
+                    std::abs(a - b) <= tolerance.absolute + tolerance.relative * std::abs(b));
+}
+
 // -0 equals 0, and any NaN equals any other.
-void compare_numbers(double a, double b, Difference& difference) {
-  if (a == b) return;
+void compare_numbers(double a, double b, const Tolerance& tolerance, Difference& difference) {
+  if (is_close(a, b, tolerance)) return;
   const bool one_is_nan = std::isnan(a) != std::isnan(b);
   if (std::isnan(a) && !one_is_nan) return;
   ++difference.values;
@@ -93,7 +112,7 @@ void compare_numbers(double a, double b, Difference& difference) {
   difference.relative = std::max(difference.relative, std::isinf(larger) ? 1.0 : distance / larger);
 }
 
-void compare_values(const TensorPair& pair, Bytes a, Bytes b, Difference& difference) {
+void compare_values(const TensorPair& pair, Bytes a, Bytes b, const Tolerance& tolerance, Difference& difference) {
   constexpr std::size_t kChunk = 4096;
   std::array<double, kChunk> first;
   std::array<double, kChunk> second;
@@ -103,12 +122,12 @@ void compare_values(const TensorPair& pair, Bytes a, Bytes b, Difference& differ
     const std::size_t n = std::min(kChunk, a.size() / size_a - i);
     safetensors::convert(pair.a.dtype, a.data() + i * size_a, Dtype::F64, first.data(), n);
     safetensors::convert(pair.b.dtype, b.data() + i * size_b, Dtype::F64, second.data(), n);
-    for (std::size_t k = 0; k < n; ++k) compare_numbers(first[k], second[k], difference);
+    for (std::size_t k = 0; k < n; ++k) compare_numbers(first[k], second[k], tolerance, difference);
   }
 }
 
 // Calls `report` for each pair that differs, in order.
-void for_each_difference(const std::vector<TensorPair>& pairs,
+void for_each_difference(const std::vector<TensorPair>& pairs, const Tolerance& tolerance,
                          const std::function<void(std::size_t, const Difference&)>& report) {
   std::vector<Source> sources;
   sources.reserve(pairs.size());
@@ -129,7 +148,7 @@ void for_each_difference(const std::vector<TensorPair>& pairs,
     difference.has_values = is_convertible(pair.a.dtype);
     const bool same = one_type && std::memcmp(part.bytes.data(), b.data(), size) == 0;
     if (!same && one_type) compare_bytes(part.bytes, b, part.at, difference);
-    if (!same && difference.has_values) compare_values(pair, part.bytes, b, difference);
+    if (!same && difference.has_values) compare_values(pair, part.bytes, b, tolerance, difference);
     if (part.at + part.bytes.size() == pair.a.nbytes() && difference.bytes + difference.values != 0) {
       report(part.source, difference);
     }
@@ -144,39 +163,119 @@ bool same_shape(const Tensor& a, const Tensor& b) {
   return std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
 }
 
+// Prints differences as lines or as JSON. In both forms, null and absent mean: not in this model.
+class Printer {
+ public:
+  Printer(const DiffOptions& options, Output& out) : options_(options), out_(out) {}
+
+  bool has_printed() const { return has_printed_; }
+
+  void print_metadata(std::string_view key, const std::string* a, const std::string* b) {
+    if (options_.json) {
+      Json json{{"kind", "metadata"}, {"name", key}};
+      if (a != nullptr) json["a"] = *a;
+      if (b != nullptr) json["b"] = *b;
+      return print(json);
+    }
+    const auto text = [](const std::string* value) { return shown(*value, 100); };
+    print("{} metadata {}: {}\n", sign_of(a, b), shown(key, 100),
+          a == nullptr   ? text(b)
+          : b == nullptr ? text(a)
+                         : text(a) + " -> " + text(b));
+  }
+
+  void print_tensor(const Tensor* a, const Tensor* b) {
+    const std::string_view name = a == nullptr ? b->name : a->name;
+    if (options_.json) {
+      Json json{{"kind", "tensor"}, {"name", name}};
+      if (a != nullptr) json["a"] = json_of(*a);
+      if (b != nullptr) json["b"] = json_of(*b);
+      return print(json);
+    }
+    print("{} {}  {}\n", sign_of(a, b), shown(name, 200),
+          a == nullptr   ? type_of(*b)
+          : b == nullptr ? type_of(*a)
+                         : type_of(*a) + " -> " + type_of(*b));
+  }
+
+  void print_bytes(const Tensor& tensor, const Difference& difference) {
+    if (options_.json) {
+      return print({{"kind", "bytes"},
+                    {"name", tensor.name},
+                    {"different", difference.bytes},
+                    {"bytes", tensor.nbytes()},
+                    {"first", difference.first}});
+    }
+    print("~ {}  {} of {} bytes differ, the first at {}\n", shown(tensor.name, 200), grouped(difference.bytes),
+          grouped(tensor.nbytes()), difference.first);
+  }
+
+  void print_values(const Tensor& tensor, const Difference& difference) {
+    if (options_.json) {
+      return print({{"kind", "values"},
+                    {"name", tensor.name},
+                    {"different", difference.values},
+                    {"values", tensor.elements()},
+                    {"nan", difference.nans},
+                    {"absolute", difference.absolute},  // infinity becomes null
+                    {"relative", difference.relative}});
+    }
+    const std::string nans =
+        difference.nans == 0 ? "" : formatted(", {} of them NaN in one tensor", grouped(difference.nans));
+    print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", shown(tensor.name, 200),
+          grouped(difference.values), grouped(tensor.elements()), difference.absolute, difference.relative, nans);
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  static char sign_of(const void* a, const void* b) { return a == nullptr ? '+' : b == nullptr ? '-' : '~'; }
+
+  static Json json_of(const Tensor& tensor) {
+    return {{"dtype", tensor.dtype_name()},
+            {"shape", std::vector<std::uint64_t>(tensor.shape.begin(), tensor.shape.end())}};
+  }
+
+  void print(const Json& json) {
+    has_printed_ = true;
+    out_.write(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  }
+
+  template <class... Args>
+  void print(fmt::format_string<Args...> text, const Args&... args) {
+    has_printed_ = true;
+    out_.print(text, args...);
+  }
+
+  const DiffOptions& options_;
+  Output& out_;
+  bool has_printed_ = false;
+};
+
 class Diff {
  public:
-  Diff(const DiffOptions& options, Output& out) : options_(options), out_(out) {}
+  Diff(const DiffOptions& options, const Tolerance& tolerance, Output& out)
+      : options_(options), tolerance_(tolerance), printer_(options, out) {}
 
-  bool differs() const { return differs_; }
+  bool differs() const { return printer_.has_printed(); }
 
   void compare(const SafeOpen& a, const SafeOpen& b) {
     compare_metadata(a, b);
     std::vector<TensorPair> pairs;
     for (const Tensor& tensor : a) {
       if (!options_.filter.matches(tensor.name)) continue;
-      if (const std::optional<Tensor> other = b.find(tensor.name)) {
-        if (compare_headers(tensor, *other)) pairs.push_back({a, b, tensor, *other});
-      } else {
-        print("- {}  {}\n", shown(tensor.name, 200), type_of(tensor));
-      }
+      const std::optional<Tensor> other = b.find(tensor.name);
+      if (compare_headers(tensor, other ? &*other : nullptr)) pairs.push_back({a, b, tensor, *other});
     }
     for (const Tensor& tensor : b) {
-      if (options_.filter.matches(tensor.name) && !a.contains(tensor.name)) {
-        print("+ {}  {}\n", shown(tensor.name, 200), type_of(tensor));
-      }
+      if (options_.filter.matches(tensor.name) && !a.contains(tensor.name)) printer_.print_tensor(nullptr, &tensor);
     }
     if (options_.headers) return;
-    for_each_difference(pairs, [&](std::size_t i, const Difference& difference) { print(pairs[i].a, difference); });
+    for_each_difference(pairs, tolerance_,
+                        [&](std::size_t i, const Difference& difference) { print(pairs[i].a, difference); });
   }
 
  private:
-  template <class... Args>
-  void print(fmt::format_string<Args...> text, const Args&... args) {
-    differs_ = true;
-    out_.print(text, args...);
-  }
-
   // Ignores an index's keys about itself. If shards have different values for a key, all of them count.
   static safetensors::Metadata metadata_of(const SafeOpen& file) {
     if (file.count_shards() == 1) return file.metadata();
@@ -191,42 +290,33 @@ class Diff {
     for (const auto& [key, value] : first) {
       const auto other = second.find(key);
       if (other == second.end()) {
-        print("- metadata {}: {}\n", shown(key, 100), shown(value, 100));
+        printer_.print_metadata(key, &value, nullptr);
       } else if (other->second != value) {
-        print("~ metadata {}: {} -> {}\n", shown(key, 100), shown(value, 100), shown(other->second, 100));
+        printer_.print_metadata(key, &value, &other->second);
       }
     }
     for (const auto& [key, value] : second) {
-      if (!first.contains(key)) print("+ metadata {}: {}\n", shown(key, 100), shown(value, 100));
+      if (!first.contains(key)) printer_.print_metadata(key, nullptr, &value);
     }
   }
 
-  // Prints a difference, and returns whether the data can be compared.
-  bool compare_headers(const Tensor& a, const Tensor& b) {
-    const bool same = same_shape(a, b) && a.dtype == b.dtype;
-    const bool both_floats = is_convertible(a.dtype) && is_convertible(b.dtype);
-    if (!same) print("~ {}  {} -> {}\n", shown(a.name, 200), type_of(a), type_of(b));
-    return same || (options_.values && same_shape(a, b) && both_floats);
+  // Prints a difference, and returns whether the data can be compared. b is null if there is no such tensor.
+  bool compare_headers(const Tensor& a, const Tensor* b) {
+    const bool same = b != nullptr && same_shape(a, *b) && a.dtype == b->dtype;
+    if (!same) printer_.print_tensor(&a, b);
+    return same || (b != nullptr && options_.values && same_shape(a, *b) && is_convertible(a.dtype) &&
+                    is_convertible(b->dtype));
   }
 
   void print(const Tensor& tensor, const Difference& difference) {
-    const std::string name = shown(tensor.name, 200);
-    if (!options_.values || !difference.has_values) {
-      if (difference.bytes == 0) return;
-      print("~ {}  {} of {} bytes differ, the first at {}\n", name, grouped(difference.bytes), grouped(tensor.nbytes()),
-            difference.first);
-      return;
-    }
-    if (difference.values == 0) return;
-    const std::string nans =
-        difference.nans == 0 ? "" : formatted(", {} of them NaN in one tensor", grouped(difference.nans));
-    print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", name, grouped(difference.values),
-          grouped(tensor.elements()), difference.absolute, difference.relative, nans);
+    const bool by_value = options_.values && difference.has_values;
+    if (by_value && difference.values != 0) printer_.print_values(tensor, difference);
+    if (!by_value && difference.bytes != 0) printer_.print_bytes(tensor, difference);
   }
 
   const DiffOptions& options_;
-  Output& out_;
-  bool differs_ = false;
+  const Tolerance tolerance_;
+  Printer printer_;
 };
 
 SafeOpen opened(const std::string& path) {
@@ -239,13 +329,22 @@ SafeOpen opened(const std::string& path) {
   }
 }
 
+double tolerance_of(const std::string& option, const std::string& text) {
+  if (text.empty()) return 0;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 0 && std::isfinite(value)) return value;
+  throw Failure{kUsage, formatted("{} {}: not a number such as 1e-5", option, shown(text, 40))};
+}
+
 void diff(const DiffOptions& options) {
   options.filter.check();
+  const Tolerance tolerance{tolerance_of("--atol", options.absolute), tolerance_of("--rtol", options.relative)};
   const SafeOpen a = opened(options.a);
   const SafeOpen b = opened(options.b);
   options.filter.require_one(options.a, {a, b});
   Output out;
-  Diff differences(options, out);
+  Diff differences(options, tolerance, out);
   differences.compare(a, b);
   out.flush();
   if (differences.differs()) throw Failure{kDiffers, ""};
@@ -261,8 +360,17 @@ void add_diff(Command& app) {
   options->filter.declare(command, "Compare only tensors whose name matches this pattern; repeatable");
   const Option headers = command.add_flag("--headers", options->headers, "Do not compare tensor data");
   command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);
+  Option relative =
+      command.add_option("--rtol", options->relative, "Like --values; a differs from b if |a-b| > ATOL + RTOL * |b|");
+  relative.shown_as("RTOL").excludes(headers);
+  Option absolute = command.add_option("--atol", options->absolute, "See --rtol; each is 0 by default");
+  absolute.shown_as("ATOL").excludes(headers);
+  command.add_flag("--json", options->json, "Print one JSON object for each difference");
   command.footer(kNotes);
-  command.on_run([options] { diff(*options); });
+  command.on_run([options, relative, absolute] {
+    options->values = options->values || relative.is_given() || absolute.is_given();
+    diff(*options);
+  });
 }
 
 }  // namespace cli

@@ -261,8 +261,9 @@ void extract(const Options& options) {
     const SliceText slice = parse_slice(options.slice, tensor.shape);
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
-    const Inputs inputs(options.path, file);
-    OutputFile out(options.out.empty() ? "/dev/stdout" : options.out, inputs);
+    const std::string path = options.out.empty() ? "/dev/stdout" : options.out;
+    check_output(path, Inputs(options.path, file), /*may_be_input=*/false, options.settings.replace);
+    OutputFile out(path, options.settings.replace);
     out.write(header.data(), header.size());
     Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
     out.finish();
@@ -297,7 +298,7 @@ Command add(Command& app, const char* name, const char* what, const char* tensor
 
 // Without a tensor's name, the parser has stored OUT in options.tensor.
 void extract_all(Options& options) {
-  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter, not both"};
+  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter and --exclude, not both"};
   if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};
   options.settings.out = options.tensor;
   options.filter.check();
@@ -324,16 +325,14 @@ void add_cat(Command& app) {
 void add_extract(Command& app) {
   const auto options = std::make_shared<Options>();
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
-                        "The tensor's name; omitted with --filter", *options);
-  command.add_option("OUT", options->out, "The file to write; with --filter, a file or a folder");
+                        "The tensor's name; omitted with --filter or --exclude", *options);
+  command.add_option("OUT", options->out, "The file to write; without TENSOR, a file or a folder");
   options->filter.declare(command, "Write all tensors whose name matches this pattern as a model; repeatable");
   options->settings.declare(command);
   command.footer(kExtractExamples);
   command.on_run([options] {
     if (!options->filter.empty()) return extract_all(*options);
-    if (options->settings.dry_run || options->settings.no_replace) {
-      throw Failure{kUsage, "--dry-run and --no-replace need --filter"};
-    }
+    if (options->settings.dry_run) throw Failure{kUsage, "--dry-run needs --filter or --exclude"};
     if (options->out.empty()) throw Failure{kUsage, "OUT is missing; use cat to write to standard output"};
     options->npy = options->npy || options->out.ends_with(".npy");
     extract(*options);

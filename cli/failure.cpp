@@ -61,8 +61,13 @@ ExitCode worse_of(ExitCode a, ExitCode b) {
   return rank(a) < rank(b) ? b : a;
 }
 
+Failure closed_pipe() {
+  end_by_closed_pipe();
+  return {kUnreadable, ""};
+}
+
 Failure failure_in(const std::string& path, const safetensors::Error& error) {
-  if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error()) && readers_may_leave()) return {kSuccess, ""};
+  if (error.status() == ST_ERR_WRITE && is_closed_pipe(error.os_error()) && readers_may_leave()) return closed_pipe();
   const std::string message = error.what();
   std::string line = says_path(message, path) ? with_whole_path(message, path) : path + ": " + message;
   if (error.offset() && !says_offset(message, *error.offset())) {

@@ -30,8 +30,11 @@ ExitCode exit_code_of(const safetensors::Error& error);
 // Returns the higher code. A difference is less than a file that is bad or cannot be read.
 ExitCode worse_of(ExitCode a, ExitCode b);
 
-// Returns a line such as "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)". The
-// failure is empty if the reader has closed the pipe.
+// The reader of a pipe has closed it: the command ends silently, by the signal if the system has one.
+Failure closed_pipe();
+
+// Returns a line such as "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)". It is
+// closed_pipe() if the reader has closed the pipe.
 Failure failure_in(const std::string& path, const safetensors::Error& error);
 
 // Prints the failure on standard error and returns its code.

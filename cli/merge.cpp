@@ -13,7 +13,9 @@
 namespace cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kNotes =
+    "The last word is always OUT. If it exists, merge fails: `merge a b` with OUT forgotten does not overwrite b.\n"
+    "\n"
     "Examples:\n"
     "  safetensors merge model.safetensors.index.json model.safetensors\n"
     "  safetensors merge unet.safetensors vae.safetensors all.safetensors\n"
@@ -85,7 +87,7 @@ void add_merge(Command& app) {
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);
-  command.footer(kExamples);
+  command.footer(kNotes);
   command.on_run([options] {
     if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL, followed by OUT"};
     options->settings.out = options->paths.back();

@@ -142,14 +142,16 @@ void add_meta(Command& app) {
   command.footer(kExamples);
 
   Command get_one = command.add_command("get", "Print one value");
-  get_one.add_option("KEY", options->key).required();
+  get_one.add_option("KEY", options->key, "The key").required();
   get_one.add_flag("--json", options->json, "Print a JSON string");
   Command set_pairs = command.add_command("set", "Set keys, all or nothing");
   // CLI11 2.4 and later reject a name with '='.
-  set_pairs.add_option("PAIR", options->pairs).shown_as("KEY=VALUE ...").required();
+  set_pairs.add_option("PAIR", options->pairs, "A key, an equals sign, and the new value")
+      .shown_as("KEY=VALUE ...")
+      .required();
   add_editing(set_pairs, *options);
   Command remove_keys = command.add_command("rm", "Remove keys, all or nothing");
-  remove_keys.add_option("KEY", options->keys).required();
+  remove_keys.add_option("KEY", options->keys, "Keys; missing ones are ignored").required();
   add_editing(remove_keys, *options);
 
   get_one.on_run(on_file(options, get));

@@ -12,29 +12,39 @@ namespace cli {
 
 void NameFilter::declare(Command& command, const char* description) {
   command.add_repeated("--filter", patterns_, description).shown_as("GLOB");
+  command.add_repeated("--exclude", excluded_, "Leave out tensors whose name matches this pattern; repeatable")
+      .shown_as("GLOB");
 }
 
 void NameFilter::check() const {
-  for (const std::string& pattern : patterns_) {
-    const std::string fault = fault_of_pattern(pattern);
-    if (!fault.empty()) throw Failure{kUsage, formatted("--filter {}: {}", shown(pattern, 100), fault)};
-  }
+  const auto check_all = [](std::string_view option, const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns) {
+      const std::string fault = fault_of_pattern(pattern);
+      if (!fault.empty()) throw Failure{kUsage, formatted("{} {}: {}", option, shown(pattern, 100), fault)};
+    }
+  };
+  check_all("--filter", patterns_);
+  check_all("--exclude", excluded_);
 }
 
 bool NameFilter::matches(std::string_view name) const {
-  if (patterns_.empty()) return true;
+  if (empty()) return true;
   const std::string text = printable(name);  // match names as they are printed, with escapes for control characters
-  return std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](const std::string& pattern) { return cli::matches(pattern, text); });
+  const auto matches_one = [&](const std::vector<std::string>& patterns) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return cli::matches(pattern, text); });
+  };
+  return (patterns_.empty() || matches_one(patterns_)) && !matches_one(excluded_);
 }
 
 void NameFilter::require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const {
-  if (patterns_.empty()) return;
+  if (empty()) return;
   for (const safetensors::SafeOpen& file : files) {
     if (std::any_of(file.begin(), file.end(),
                     [this](const safetensors::Tensor& tensor) { return matches(tensor.name); }))
       return;
   }
+  if (!excluded_.empty()) throw Failure{kUsage, path + ": no tensor is left by --filter and --exclude"};
   const std::string nearest = did_you_mean(patterns_.front(), files.begin()->offset_keys());
   throw Failure{kUsage, path + ": no tensor matches --filter" + nearest};
 }

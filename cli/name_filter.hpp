@@ -1,4 +1,5 @@
-// The option `--filter GLOB` of several commands: only tensors whose name matches one of its shell patterns.
+// The options `--filter GLOB` and `--exclude GLOB` of several commands: only tensors whose name matches one of the shell
+// patterns of the first and none of the second.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,20 +16,21 @@ class Command;
 
 class NameFilter {
  public:
-  // The parser keeps a reference to this object.
+  // The description is that of --filter. The parser keeps a reference to this object.
   void declare(Command& command, const char* description);
 
   // Throws a Failure for an invalid pattern. Must be called before matches().
   void check() const;
 
-  // Every name matches if there is no pattern.
+  // Every name matches if there is no pattern of --filter.
   bool matches(std::string_view name) const;
   // Throws a Failure if there are patterns and no name in these files matches.
   void require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const;
-  bool empty() const { return patterns_.empty(); }
+  bool empty() const { return patterns_.empty() && excluded_.empty(); }
 
  private:
   std::vector<std::string> patterns_;
+  std::vector<std::string> excluded_;
 };
 
 }  // namespace cli

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "arguments.hpp"
 #include "base/error.hpp"
 #include "failure.hpp"
 #include "text.hpp"
@@ -25,10 +26,22 @@ void refuse_terminal(const std::string& path) {
     throw Failure{kUsage, "refusing to write raw bytes to a terminal: redirect the output, or pipe it through cat"};
 }
 
-[[noreturn]] void fail_as_input(const std::string& path) { throw Failure{kUsage, path + ": is also an input"}; }
+// Returns "model-of-00003.safetensors" for each shard of a numbered set, or nothing for other names.
+std::string set_of(const std::string& name) {
+  const std::size_t of = name.rfind("-of-");
+  if (of == std::string::npos || of == 0) return "";
+  const std::size_t dash = name.find_last_not_of("0123456789", of - 1);
+  if (dash == std::string::npos || dash + 1 == of || name[dash] != '-') return "";
+  return name.substr(0, dash) + name.substr(of);
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = path.substr(0, path.size() - file_name(path).size());
+  return folder.empty() ? "." : folder;
+}
 
 [[noreturn]] void fail_on_standard_output(int os_error) {
-  if (is_closed_pipe(os_error) && readers_may_leave()) throw Failure{kSuccess, ""};
+  if (is_closed_pipe(os_error) && readers_may_leave()) throw closed_pipe();
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
@@ -77,13 +90,14 @@ void Output::put(std::string_view text) const {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return;
-  if (errno == EPIPE && readers_may_leave()) throw Failure{kSuccess, ""};
+  if (errno == EPIPE && readers_may_leave()) throw closed_pipe();
   throw Failure{kUnreadable, std::string("standard output: ") + std::strerror(errno)};
 }
 
 // ---- inputs ---------------------------------------------------------------------------------------------------------
 
-Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) : paths_{path} {
+void Inputs::add(const std::string& path, const safetensors::SafeOpen& file) {
+  paths_.push_back(path);
   for (std::size_t i = 0; i < file.count_shards(); ++i) paths_.emplace_back(file.shard_path(i));
   std::error_code error;
   for (std::filesystem::directory_iterator at(path_of(path), error), end; !error && at != end; at.increment(error)) {
@@ -100,19 +114,41 @@ bool Inputs::contain(const std::string& path) const {
          });
 }
 
-void check_output(const std::string& path, const Inputs& inputs, bool is_model) {
-  if ((is_model || is_stream(path)) && inputs.contain(path)) fail_as_input(path);
-  refuse_terminal(path);
+bool Inputs::have_sibling(const std::string& path) const {
+  const std::string set = set_of(file_name(path));
+  const auto folder = identity_of(folder_of(path));
+  return !set.empty() && folder && std::any_of(paths_.begin(), paths_.end(), [&](const std::string& input) {
+    if (set_of(file_name(input)) != set) return false;
+    const auto found = identity_of(folder_of(input));
+    return found && found->same_file(*folder);
+  });
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------
 
-OutputFile::OutputFile(const std::string& path, const Inputs& inputs, bool replace) {
-  if (inputs.contain(path)) fail_as_input(path);
+void declare_replace(Command& command, bool& replace) {
+  const Option yes = command.add_flag("--replace", replace, "Replace the output file if it exists");
+  command.add_flag("--no-replace", "Fail if the output exists: the default").excludes(yes);
+}
+
+void require_no_replace(const std::string& folder, bool replace) {
+  if (replace) throw Failure{kUsage, folder + ": --replace is for a single file; remove the files of a folder first"};
+}
+
+void check_output(const std::string& path, const Inputs& inputs, bool may_be_input, bool replace) {
+  const bool is_input = inputs.contain(path);
+  if (is_input && (!may_be_input || is_stream(path))) throw Failure{kUsage, path + ": is also an input"};
+  if (!is_input && inputs.have_sibling(path)) throw Failure{kUsage, path + ": belongs to the model of an input"};
   refuse_terminal(path);
+  if (!replace && !is_stream(path) && exists(path)) {
+    throw Failure{kUnreadable, path + ": already exists; --replace replaces it"};
+  }
+}
+
+OutputFile::OutputFile(const std::string& path, bool replace) {
   if (!is_stream(path)) guard_.emplace();
   st::io::CreateOptions options;
-  options.replace = replace;
+  options.replace = replace || is_stream(path);
   file_ = translated([&] { return st::io::AtomicFile::create(path.c_str(), options); });
 }
 

@@ -20,6 +20,8 @@
 
 namespace cli {
 
+class Command;
+
 // Text for standard output, written in large pieces. Every error is reported.
 class Output {
  public:
@@ -50,26 +52,40 @@ class Output {
 // The files that a command reads.
 class Inputs {
  public:
-  // The path, the shards, and every index in the folder: the library does not say which index it has opened.
-  Inputs(const std::string& path, const safetensors::SafeOpen& file);
+  Inputs() = default;
+  Inputs(const std::string& path, const safetensors::SafeOpen& file) { add(path, file); }
   explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  // Adds the path, the shards, and every index in the folder: the library does not say which index it has opened.
+  void add(const std::string& path, const safetensors::SafeOpen& file);
 
   // Returns whether a path leads to one of them.
   bool contain(const std::string& path) const;
+  // Returns whether a path belongs to the numbered set of one of them: model-00002-of-00003 to model-00001-of-00003.
+  bool have_sibling(const std::string& path) const;
 
  private:
   std::vector<std::string> paths_;
 };
 
-// Checks the output path of a model. Throws a Failure for a terminal. An input of one file may be replaced, because the
-// library does so atomically. Throws a Failure for any other input, and for an input that is written as a stream.
-void check_output(const std::string& path, const Inputs& inputs, bool is_model);
+// Declares the option --replace. Older versions replaced files by default; their --no-replace is accepted.
+void declare_replace(Command& command, bool& replace);
+
+// Throws a Failure if --replace is given for an output that is a folder.
+void require_no_replace(const std::string& folder, bool replace);
+
+// Checks the path of an output file before anything is written. Throws a Failure for:
+//   - an input, unless it may be the output because it is one file, which the library replaces atomically
+//   - an input that would be written as a stream, and another shard of an input's set
+//   - a terminal
+//   - an existing file, unless `replace` is true
+void check_output(const std::string& path, const Inputs& inputs, bool may_be_input, bool replace);
 
 // An output other than a model: a regular file, written by the library's AtomicFile, or a stream.
 class OutputFile {
  public:
-  // Throws a Failure for a terminal or an input. replace: false to fail if the path exists.
-  OutputFile(const std::string& path, const Inputs& inputs, bool replace = true);
+  // replace: false to fail if a file exists.
+  OutputFile(const std::string& path, bool replace);
 
   void write(const void* data, std::size_t size);
   void finish();

@@ -75,9 +75,9 @@ Listing list(const ShowOptions& options) {
   return listing;
 }
 
-void write_svg(const Listing& listing, const std::string& path) {
-  const Inputs inputs(listing.path, listing.file);
-  OutputFile file(path, inputs);
+void write_svg(const Listing& listing, const std::string& path, bool replace) {
+  check_output(path, Inputs(listing.path, listing.file), /*may_be_input=*/false, replace);
+  OutputFile file(path, replace);
   Output text([&](std::string_view part) { file.write(part.data(), part.size()); });
   print_svg(listing, text);
   text.flush();
@@ -91,6 +91,7 @@ void sort_out_words(ShowOptions& options) {
   if (!options.map_file.empty() && !options.map_file.ends_with(".svg")) {
     throw Failure{kUsage, options.map_file + ": --map needs a name that ends in .svg"};
   }
+  if (options.replace && options.map_file.empty()) throw Failure{kUsage, "--replace needs --map OUT.svg"};
 }
 
 void show(const ShowOptions& options) {
@@ -99,7 +100,7 @@ void show(const ShowOptions& options) {
     Output out;
     const Listing listing = list(options);
     if (options.map) {
-      options.map_file.empty() ? print_map(listing, out) : write_svg(listing, options.map_file);
+      options.map_file.empty() ? print_map(listing, out) : write_svg(listing, options.map_file, options.replace);
     } else if (options.tree) {
       print_tree(listing, options.exact, out);
     } else if (options.json) {
@@ -133,6 +134,7 @@ void add_show(Command& app) {
                                   "Draw a map of each file's bytes by tensor, as text or to an SVG file");
   map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
   tree.excludes(json).excludes(sort);
+  declare_replace(command, options->replace);
   command.footer(kExamples);
   command.on_run([options, map] {
     options->map = map.is_given();

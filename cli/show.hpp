@@ -25,6 +25,7 @@ struct ShowOptions {
   bool exact = false;
   bool tree = false;
   bool map = false;
+  bool replace = false;  // map_file
 };
 
 struct Total {

@@ -1,12 +1,15 @@
 // The tree of `safetensors show --tree`: names split at dots, and identical numbered blocks shown once.
 //
+// The tree is not built. Tensors are sorted by the parts of their names, so that each node is a range of them, and only the
+// children along the current path are in memory.
+//
 // A name may have thousands of dots. Levels beyond a limit stay in one piece, which bounds the recursion.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
-#include <map>
-#include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "show.hpp"
 #include "text.hpp"
@@ -17,60 +20,93 @@ namespace {
 constexpr std::size_t kDeepest = 64;
 constexpr std::size_t kLongestName = 200;
 
+using safetensors::Tensor;
+
+// The tensors whose names begin with the same parts.
 struct Node {
-  std::string name;
-  std::vector<std::unique_ptr<Node>> children;  // in data order
-  std::map<std::string_view, Node*> by_name;
-  const safetensors::Tensor* tensor = nullptr;
+  std::span<const std::size_t> tensors;  // numbers in data order, sorted by name
+  std::string_view name;                 // the last of these parts
+  std::size_t depth = 0;                 // their number
+  std::size_t end = 0;                   // length of these parts with their dots, plus 1 without a dot at the end
+  std::size_t first = 0;                 // the first tensor in data order
   std::uint64_t bytes = 0;
-  std::size_t kind = 0;  // equal for identical nodes
 };
 
-Node& child_of(Node& node, std::string_view name) {
-  const auto found = node.by_name.find(name);
-  if (found != node.by_name.end()) return *found->second;
-  Node& child = *node.children.emplace_back(std::make_unique<Node>());
-  child.name = name;
-  node.by_name.emplace(child.name, &child);
-  return child;
+// A dot comes before all other characters, so that "a", "a.b" and "a-b" are in this order.
+bool is_before(std::string_view a, std::string_view b) {
+  const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  if (x == a.end() || y == b.end()) return x == a.end() && y != b.end();
+  if (*x == '.' || *y == '.') return *x == '.';
+  return static_cast<unsigned char>(*x) < static_cast<unsigned char>(*y);
 }
 
-void insert(Node& root, const safetensors::Tensor& tensor) {
-  Node* node = &root;
-  node->bytes += tensor.nbytes();
-  std::string_view rest = tensor.name;
-  for (std::size_t depth = 1; depth < kDeepest; ++depth) {
-    const std::size_t dot = rest.find('.');
-    if (dot == rest.npos) break;
-    node = &child_of(*node, rest.substr(0, dot));
-    node->bytes += tensor.nbytes();
-    rest.remove_prefix(dot + 1);
-  }
-  Node& leaf = child_of(*node, rest);
-  leaf.bytes += tensor.nbytes();
-  leaf.tensor = &tensor;
-}
-
-// Numbers the kinds of nodes. Dtype, shape, and names and kinds of children make a kind.
-class Kinds {
+class Tree {
  public:
-  void set(Node& node) {
-    std::string text = node.tensor == nullptr ? "" : type_text(*node.tensor);
-    for (const auto& child : node.children) {
-      set(*child);
-      text += formatted("\n{}:{}={}", child->name.size(), child->name, child->kind);
-    }
-    node.kind = numbers_.emplace(std::move(text), numbers_.size()).first->second;
+  explicit Tree(const std::vector<Tensor>& tensors) : tensors_(tensors), order_(tensors.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::sort(order_.begin(), order_.end(),
+              [&](std::size_t a, std::size_t b) { return is_before(tensors_[a].name, tensors_[b].name); });
   }
 
-  static std::string type_text(const safetensors::Tensor& tensor) {
-    std::string text(tensor.dtype_name());
-    for (const std::uint64_t dimension : tensor.shape) text += formatted(",{}", dimension);
-    return text;
+  Node root() const {
+    Node root{order_, {}};
+    for (const Tensor& tensor : tensors_) root.bytes += tensor.nbytes();
+    return root;
+  }
+
+  // Returns the tensor whose name ends here, or null.
+  const Tensor* tensor_of(const Node& node) const {
+    const Tensor& tensor = tensors_[node.tensors.front()];
+    return node.depth != 0 && tensor.name.size() < node.end ? &tensor : nullptr;
+  }
+
+  // Returns the children by name.
+  std::vector<Node> children_of(const Node& node) const {
+    std::vector<Node> children;
+    const std::size_t skipped = !node.tensors.empty() && tensor_of(node) != nullptr ? 1 : 0;
+    const std::span<const std::size_t> below = node.tensors.subspan(skipped);
+    for (std::size_t i = 0; i < below.size();) {
+      const std::string_view name = part_of(node, below[i]);
+      Node& child = children.emplace_back(Node{{}, name, node.depth + 1, node.end + name.size() + 1, below[i]});
+      const std::size_t begin = i;
+      for (; i < below.size() && part_of(node, below[i]) == name; ++i) {
+        child.first = std::min(child.first, below[i]);
+        child.bytes += tensors_[below[i]].nbytes();
+      }
+      child.tensors = below.subspan(begin, i - begin);
+    }
+    return children;
+  }
+
+  // Orders nodes by what is below them: names, dtypes and shapes. Identical nodes are equal.
+  bool is_less(const Node& a, const Node& b) const {
+    if (a.tensors.size() != b.tensors.size()) return a.tensors.size() < b.tensors.size();
+    for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+      const int order = compare(a, tensors_[a.tensors[i]], b, tensors_[b.tensors[i]]);
+      if (order != 0) return order < 0;
+    }
+    return false;
   }
 
  private:
-  std::map<std::string, std::size_t> numbers_;
+  // Returns the part of a tensor's name below a node.
+  std::string_view part_of(const Node& node, std::size_t tensor) const {
+    const std::string_view rest = tensors_[tensor].name.substr(node.end);
+    return node.depth + 1 < kDeepest ? rest.substr(0, rest.find('.')) : rest;
+  }
+
+  // The rest of a name begins with its dot, because "a." differs from "a".
+  static int compare(const Node& a, const Tensor& x, const Node& b, const Tensor& y) {
+    if (const int order = x.name.substr(a.end - 1).compare(y.name.substr(b.end - 1)); order != 0) return order;
+    if (const int order = x.dtype_name().compare(y.dtype_name()); order != 0) return order;
+    const auto is_shape_less = [](const Tensor& s, const Tensor& t) {
+      return std::lexicographical_compare(s.shape.begin(), s.shape.end(), t.shape.begin(), t.shape.end());
+    };
+    return is_shape_less(x, y) ? -1 : is_shape_less(y, x) ? 1 : 0;
+  }
+
+  const std::vector<Tensor>& tensors_;
+  std::vector<std::size_t> order_;
 };
 
 std::optional<std::uint64_t> number_of(const Node& node) {
@@ -81,29 +117,32 @@ std::optional<std::uint64_t> number_of(const Node& node) {
   return number;
 }
 
-// Siblings in one line of the tree.
-struct Group {
-  const Node* first;
-  std::vector<std::uint64_t> numbers;  // empty for a node whose name is not a number
-  std::uint64_t bytes = 0;
-};
+// Siblings in one line of the tree: a node, or identical nodes whose names are numbers.
+using Group = std::span<const Node>;
 
-std::vector<Group> groups_of(const Node& node) {
+// Sorts the children so that each group is a range of them. Returns the groups in data order.
+std::vector<Group> groups_of(const Tree& tree, std::vector<Node>& children) {
+  const auto is_kind_less = [&](const Node& a, const Node& b) {
+    const bool numbers = number_of(a).has_value();
+    if (numbers != number_of(b).has_value()) return numbers;
+    return numbers ? tree.is_less(a, b) : a.first < b.first;
+  };
+  std::sort(children.begin(), children.end(), [](const Node& a, const Node& b) { return a.first < b.first; });
+  std::stable_sort(children.begin(), children.end(), is_kind_less);
   std::vector<Group> groups;
-  std::map<std::size_t, std::size_t> places;  // the group of each kind
-  for (const auto& child : node.children) {
-    const auto number = number_of(*child);
-    if (!number) {
-      groups.push_back({child.get(), {}, child->bytes});
-      continue;
-    }
-    const auto [place, is_new] = places.emplace(child->kind, groups.size());
-    if (is_new) groups.push_back({child.get(), {}, 0});
-    groups[place->second].numbers.push_back(*number);
-    groups[place->second].bytes += child->bytes;
+  for (std::size_t begin = 0, end = 0; begin < children.size(); begin = end) {
+    while (end < children.size() && !is_kind_less(children[begin], children[end])) ++end;
+    groups.push_back(std::span(children).subspan(begin, end - begin));
   }
-  for (Group& group : groups) std::sort(group.numbers.begin(), group.numbers.end());
+  std::sort(groups.begin(), groups.end(), [](Group a, Group b) { return a.front().first < b.front().first; });
   return groups;
+}
+
+std::vector<std::uint64_t> numbers_of(Group group) {
+  std::vector<std::uint64_t> numbers;
+  for (const Node& node : group) numbers.push_back(number_of(node).value_or(0));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 // "0-11, 14"
@@ -121,10 +160,11 @@ std::string ranges_text(const std::vector<std::uint64_t>& numbers) {
 
 class Printer {
  public:
-  Printer(bool exact, Output& out) : exact_(exact), out_(out) {}
+  Printer(const Tree& tree, bool exact, Output& out) : tree_(tree), exact_(exact), out_(out) {}
 
   void print(const Node& node, const std::string& indent) {
-    const std::vector<Group> groups = groups_of(node);
+    std::vector<Node> children = tree_.children_of(node);
+    const std::vector<Group> groups = groups_of(tree_, children);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const bool last = i + 1 == groups.size();
       print(groups[i], indent + (last ? "└─ " : "├─ "), indent + (last ? "   " : "│  "));
@@ -136,26 +176,35 @@ class Printer {
   }
 
  private:
-  void print(const Group& group, const std::string& indent, const std::string& below) {
-    const Node* node = group.first;
-    std::string name = group.numbers.size() > 1 ? ranges_text(group.numbers) : node->name;
-    // A chain of single children is one line.
-    while (group.numbers.size() <= 1 && node->tensor == nullptr && node->children.size() == 1) {
-      node = node->children.front().get();
-      name += "." + node->name;
-    }
+  void print(Group group, const std::string& indent, const std::string& below) {
+    Node node = group.front();
+    std::string name = group.size() > 1 ? ranges_text(numbers_of(group)) : std::string(node.name);
+    if (group.size() == 1) name += skip_chain(node);
     std::string text = indent + shown(name, kLongestName);
-    if (group.numbers.size() > 1) {
-      const std::uint64_t each = node->bytes;
-      text += formatted("  {} × {}", group.numbers.size(), exact_ ? std::to_string(each) : human_bytes(each));
+    if (group.size() > 1) {
+      const std::uint64_t each = node.bytes;
+      text += formatted("  {} × {}", group.size(), exact_ ? std::to_string(each) : human_bytes(each));
     }
-    if (node->tensor != nullptr) {
-      text += formatted("  {} {}", shown(node->tensor->dtype_name(), 20), shape_text(node->tensor->shape));
+    if (const Tensor* const tensor = tree_.tensor_of(node)) {
+      text += formatted("  {} {}", shown(tensor->dtype_name(), 20), shape_text(tensor->shape));
     }
-    line(group.bytes, text);
-    print(*node, below);
+    line(node.bytes * group.size(), text);
+    print(node, below);
   }
 
+  // A chain of single children is one line. Moves `node` to its end, and returns the names on the way.
+  std::string skip_chain(Node& node) const {
+    std::string names;
+    while (tree_.tensor_of(node) == nullptr) {
+      const std::vector<Node> children = tree_.children_of(node);
+      if (children.size() != 1) break;
+      node = children.front();
+      names.append(".").append(node.name);
+    }
+    return names;
+  }
+
+  const Tree& tree_;
   bool exact_;
   Output& out_;
 };
@@ -163,10 +212,9 @@ class Printer {
 }  // namespace
 
 void print_tree(const Listing& listing, bool exact, Output& out) {
-  Node root;
-  for (const safetensors::Tensor& tensor : listing.tensors) insert(root, tensor);
-  Kinds().set(root);
-  Printer printer(exact, out);
+  const Tree tree(listing.tensors);
+  const Node root = tree.root();
+  Printer printer(tree, exact, out);
   printer.line(root.bytes, printable(listing.path));
   printer.print(root, "");
   const std::uint64_t hidden = listing.all.tensors - listing.tensors.size();

@@ -94,6 +94,9 @@ inline void stop_if_interrupted() {
 // Ends the process as the interruption would have.
 void end_if_interrupted();
 
+// From now on, the command counts as interrupted by SIGPIPE. Windows has no such signal: the exit code decides.
+void end_by_closed_pipe();
+
 // ---- digests --------------------------------------------------------------------------------------------------------
 
 enum class DigestKind : unsigned char { sha1, sha256 };

@@ -185,8 +185,7 @@ class Verifier {
       }
       if (opens) look_inside(path);
     } catch (const safetensors::Error& error) {
-      const Failure failure = failure_in(path, error);
-      code_ = worse_of(code_, complain(failure));
+      report(path, error);
     }
     out_.flush();
   }
@@ -207,6 +206,16 @@ class Verifier {
     const std::string place = row.offset ? formatted("byte {}, ", *row.offset) : "";
     const std::string status = row.status.empty() ? "" : formatted(" ({}{})", place, row.status);
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
+  }
+
+  // A file that cannot be read is a line on standard error, or an object of `--json`.
+  void report(const std::string& path, const safetensors::Error& error) {
+    const Failure failure = failure_in(path, error);
+    if (!options_.json) {
+      code_ = worse_of(code_, complain(failure));
+      return;
+    }
+    add({path, "error", error.what(), {}, error.offset(), std::string(error.status_name()), failure.code});
   }
 
   void print_json(const Row& row) {

@@ -9,6 +9,7 @@
 
 #include "arguments.hpp"
 #include "blocks.hpp"
+#include "conversion.hpp"
 #include "failure.hpp"
 #include "output.hpp"
 #include "progress.hpp"
@@ -44,7 +45,7 @@ class ModelProgress {
 };
 
 // Blocks hold whole elements, as st_convert() needs them.
-void convert_all(const Writer& writer, const std::vector<Conversion>& conversions) {
+void convert_all(const Writer& writer, const std::vector<Conversion>& conversions, Converter& converter) {
   std::vector<Source> sources;
   sources.reserve(conversions.size());
   for (const Conversion& conversion : conversions) {
@@ -56,15 +57,15 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
     const Conversion& conversion = conversions[part.source];
     const safetensors::Dtype from = conversion.tensor->source.dtype;
     const safetensors::Dtype to = conversion.tensor->dtype;
-    const std::size_t n = part.bytes.size() * 8 / safetensors::bits(from);
-    const std::size_t bytes = n * safetensors::bits(to) / 8;
+    const std::size_t bytes = part.bytes.size() * safetensors::bits(to) / safetensors::bits(from);
     if (values.size() < bytes) values.resize(bytes);
-    safetensors::convert(from, part.bytes.data(), to, values.data(), n);
+    converter.convert(from, part.bytes, to, std::span(values).first(bytes));
     writer.put(conversion.index, part.at * safetensors::bits(to) / safetensors::bits(from), values.data(), bytes);
   });
 }
 
-void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, ModelProgress& progress) {
+void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter,
+                ModelProgress& progress) {
   Writer writer;
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
@@ -87,7 +88,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   // A stream needs its bytes in file order. All converted tensors have one dtype, so they are sorted by name.
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
-  convert_all(writer, conversions);
+  convert_all(writer, conversions, converter);
   writer.finish();
   progress.end_file(data);
 }
@@ -114,21 +115,36 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs) {
+void write_folder(const NewModel& model, const WriteSettings& settings, Converter& converter) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
   NewFiles files(settings.out, names);
   ModelProgress progress(model);
   for (const NewFile& file : model.files) {
-    files.make_next([&] { write_file(file, in_folder(settings.out, file.name), ST_WRITE_NO_REPLACE, progress); });
+    const std::string path = in_folder(settings.out, file.name);
+    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, converter, progress); });
   }
   if (!model.index.empty()) {
-    OutputFile index(in_folder(settings.out, model.index), inputs, /*replace=*/false);
+    OutputFile index(in_folder(settings.out, model.index), /*replace=*/false);
     write_index(model, index);
     files.make_next([&] { index.finish(); });
   }
   files.keep();
+}
+
+void write_one(const NewModel& model, const std::string& path, bool replace, const std::vector<Input>& inputs,
+               Converter& converter) {
+  Inputs files;
+  for (const Input& input : inputs) files.add(input.path, input.file);
+  const Input& first = inputs.front();
+  const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && is_one_file(first.path);
+  check_output(path, files, is_whole, replace);
+  std::optional<InterruptGuard> guard;
+  if (!is_stream(path)) guard.emplace();
+  ModelProgress progress(model);
+  const bool may_replace = replace || is_stream(path);
+  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, converter, progress);
 }
 
 // Rejects equal names before anything is written.
@@ -168,35 +184,36 @@ void print_files(const NewModel& model, const std::string& path) {
 }  // namespace
 
 void WriteSettings::declare(Command& command) {
-  command.add_flag("--no-replace", no_replace, "Fail if OUT exists");
+  declare_replace(command, replace);
   command.add_flag("--dry-run", dry_run, "Print what would be written, but write nothing");
 }
 
-void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {
+std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {
   require_different_names(model);
   require_names_for_index(model);
   const bool one = is_one_file(settings.out);
   const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
-  if (settings.dry_run) return print_files(model, path);
-  const auto inputs_of = [](const Input& input) { return Inputs(input.path, input.file); };
-  if (!one) return write_folder(model, settings, inputs_of(inputs.front()));
-  for (const Input& input : inputs) {
-    const bool is_whole = inputs.size() == 1 && input.file.count_shards() == 1 && is_one_file(input.path);
-    check_output(path, inputs_of(input), !is_whole);
+  if (!one) require_no_replace(path, settings.replace);
+  if (settings.dry_run) {
+    print_files(model, path);
+    return 0;
   }
-  std::optional<InterruptGuard> guard;
-  if (!is_stream(path)) guard.emplace();
-  ModelProgress progress(model);
-  write_file(model.files.front(), path, settings.no_replace ? std::uint32_t{ST_WRITE_NO_REPLACE} : 0U, progress);
+  Converter converter(settings.saturate);
+  if (one) {
+    write_one(model, path, settings.replace, inputs, converter);
+  } else {
+    write_folder(model, settings, converter);
+  }
+  return converter.out_of_range();
 }
 
-void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {
+std::uint64_t write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings) {
   const bool one = is_one_file(settings.out);
   if (settings.out.empty()) throw Failure{kUsage, "OUT is empty"};
   if (!one && is_other_file(settings.out)) {
     throw Failure{kUsage, settings.out + ": the extension is not .safetensors, .bt or .bintensors"};
   }
-  write_model(
+  return write_model(
       one ? in_one_file(std::move(tensors), input.file) : in_same_files(std::move(tensors), input.path, input.file),
       settings, {input});
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ class Command;
 
 struct WriteSettings {
   std::string out;
-  bool no_replace = false;
+  bool replace = false;
   bool dry_run = false;
+  bool saturate = false;  // of `cast`, see Converter
 
   void declare(Command& command);
 };
@@ -26,11 +28,12 @@ struct Input {
   safetensors::SafeOpen file;
 };
 
-// Writes the files of a model, or prints them if this is a dry run. No input is overwritten, except that a new file may
-// replace a single file it is made from. Throws a Failure or a safetensors::Error.
-void write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs);
+// Writes the files of a model, or prints them if this is a dry run. Files are replaced only with
+// settings.replace, and inputs only if the new file is made from this one file. Returns the number of converted values that were out of range. Throws a Failure
+// or a safetensors::Error.
+std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs);
 
 // Writes one file or a folder, depending on settings.out. A folder gets the shards of the input.
-void write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings);
+std::uint64_t write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings);
 
 }  // namespace cli

@@ -83,7 +83,7 @@ def main():
     source, ours, theirs = (str(folder / name) for name in ("model.bin", "ours.safetensors", "theirs.safetensors"))
     if not os.path.exists(source):
         make(source, float(sys.argv[3]) if len(sys.argv) > 3 else 2)
-    runs = {"safetensors convert": [command, "convert", source, ours],
+    runs = {"safetensors convert": [command, "convert", source, ours, "--replace"],
             "the reference": [sys.executable, "-c", CONVERTER, source, theirs, "check"],
             "without a check": [sys.executable, "-c", CONVERTER, source, theirs, "no check"]}
     results = {name: [] for name in runs}

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -136,7 +134,6 @@ class Shards {
   std::vector<std::string> paths() const;
   void check(const Target& target) const;
   std::vector<std::string> new_names(const Target& target) const;
-  bool is_new(const std::string& name) const;
   void convert_shard(const std::string& file, const Target& target);
   void check_listed(const std::string& file, const Imported& written) const;
   void write_index(const fs::path& path);
@@ -147,7 +144,6 @@ class Shards {
   fs::path source_;
   std::map<std::string, std::string> places_;  // by tensor
   std::uint64_t bytes_ = 0;
-  std::vector<std::string> new_names_;
   std::unique_ptr<NewFiles> new_files_;
 };
 
@@ -181,12 +177,8 @@ void Shards::check(const Target& target) const {
     }
   }
   for (const fs::path& path : outputs) {
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) continue;
     if (inputs.contain(path.string())) throw Failure{kUsage, path.string() + ": is also an input"};
-    if ((request_.write.flags & ST_WRITE_NO_REPLACE) != 0) {
-      throw Failure{kUnreadable, path.string() + ": " + std::strerror(EEXIST)};
-    }
+    if (is_there(path)) throw Failure{kUnreadable, path.string() + ": already exists"};
   }
 }
 
@@ -198,27 +190,20 @@ void Shards::check_listed(const std::string& file, const Imported& written) cons
   }
 }
 
-// Returns the files to create, in writing order. Existing files are not listed: they are replaced, and stay.
+// Returns the files to create, in writing order.
 std::vector<std::string> Shards::new_names(const Target& target) const {
   std::vector<std::string> names;
   for (const std::string& file : files_of(index_)) names.push_back(written_name(file));
   names.push_back(target.index.filename().string());
-  std::erase_if(names, [&](const std::string& name) { return is_there(target.folder / name); });
   return names;
-}
-
-bool Shards::is_new(const std::string& name) const {
-  return std::find(new_names_.begin(), new_names_.end(), name) != new_names_.end();
 }
 
 void Shards::convert_shard(const std::string& file, const Target& target) {
   Import shard = request_;
   shard.from = (source_ / file).string();
   shard.into = (target.folder / written_name(file)).string();
-  if (is_new(written_name(file))) {
-    shard.write.flags |= ST_WRITE_NO_REPLACE;
-    shard.published = [this] { new_files_->count_next(); };
-  }
+  shard.write.flags |= ST_WRITE_NO_REPLACE;
+  shard.published = [this] { new_files_->count_next(); };
   stop_if_interrupted();
   const Imported written = import_file(shard);
   check_listed(file, written);
@@ -249,22 +234,17 @@ void Shards::write_index(const fs::path& path) {
   index_["metadata"]["total_size"] = bytes_;
   if (request_.dry_run) return print_index(path);
   const std::string text = index_.dump(4) + "\n";
-  const Inputs inputs(paths());
-  const std::string name = path.filename().string();
-  OutputFile output(path.string(), inputs, /*replace=*/!is_new(name));
+  OutputFile output(path.string(), /*replace=*/false);
   output.write(text.data(), text.size());
   output.finish();
-  if (is_new(name)) new_files_->count_next();
+  new_files_->count_next();
 }
 
 void Shards::convert() {
   const Target target = target_of(request_);
   check(target);
   const std::string folder = target.folder.empty() ? "." : target.folder.string();
-  if (!request_.dry_run) {
-    new_names_ = new_names(target);
-    new_files_ = std::make_unique<NewFiles>(folder, new_names_);
-  }
+  if (!request_.dry_run) new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
   for (const std::string& file : files_of(index_)) convert_shard(file, target);
   write_index(target.index);
   if (new_files_) new_files_->keep();

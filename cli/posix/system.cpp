@@ -54,7 +54,9 @@ void* run_job(void* given) {
   return nullptr;
 }
 
-constexpr std::array kSignals{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
+// The signals that end a process by default, except those that report an error of the program.
+constexpr std::array kSignals{SIGALRM, SIGHUP,  SIGINT,  SIGPIPE,   SIGPROF, SIGQUIT,
+                              SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU};
 
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -182,7 +184,8 @@ InterruptGuard::InterruptGuard() {
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
     action.sa_handler = catch_signal;
-    action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+    // A second message to a closed standard error is not a second interruption.
+    action.sa_flags = static_cast<int>(signal == SIGPIPE ? SA_RESTART : SA_RESTART | SA_RESETHAND);
     sigaction(signal, &action, nullptr);
   }
 }
@@ -196,6 +199,8 @@ InterruptGuard::~InterruptGuard() {
 }
 
 bool is_interrupted() { return caught_signal != 0; }
+
+void end_by_closed_pipe() { caught_signal = SIGPIPE; }
 
 void end_if_interrupted() {
   if (caught_signal == 0) return;

@@ -169,6 +169,8 @@ InterruptGuard::~InterruptGuard() {
 
 bool is_interrupted() { return caught_interruption; }
 
+void end_by_closed_pipe() {}
+
 void end_if_interrupted() {
   if (caught_interruption) ExitProcess(static_cast<UINT>(STATUS_CONTROL_C_EXIT));
 }

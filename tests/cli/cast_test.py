@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import hashlib
 import json
+import math
 import pathlib
 import shutil
 import struct
@@ -123,7 +124,7 @@ class Cast(unittest.TestCase):
         for target in BITS:
             out = folder / f"{target}.safetensors"
             result = run("cast", str(folder / "in.safetensors"), str(out), "--to", target.lower())
-            assert (result.returncode, result.stdout, result.stderr) == (0, b"", b""), result.stderr
+            assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (0, b"", target != "F64"), result.stderr
             content = out.read_bytes()
             begin = 8 + int.from_bytes(content[:8], "little")
             header = json.loads(content[8:begin])
@@ -188,10 +189,57 @@ class Chosen(unittest.TestCase):
         self.assertEqual(run("cat", self.out, "w").stdout, bytes.fromhex("803f20c04a71"))
         self.assertEqual(run("cat", self.out, "i").stdout, struct.pack("<q", -5))
 
+    def cast(self, values, target, *options, source="f"):
+        """-> the converted values as F64, and the line on standard error."""
+        data = struct.pack(f"<{len(values)}{source}", *values)
+        dtype = {"f": "F32", "d": "F64", "e": "F16"}[source]
+        pathlib.Path(self.path).write_bytes(file_bytes([("w", dtype, [len(values)], len(data))], None, data))
+        result = run("cast", self.path, "-", "--to", target, *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        pathlib.Path(self.out).write_bytes(result.stdout)
+        back = run("cast", self.out, "-", "--to", "f64").stdout
+        return struct.unpack(f"<{len(values)}d", back[-8 * len(values):]), result.stderr.decode()
+
+    def test_values_out_of_range_are_counted(self):
+        inf, nan = math.inf, math.nan
+        for values, target, source, count, now in (
+                ([1, 65504, 65519, 65520, -1e30, inf, -inf, nan], "f16", "f", "2 values", "infinity"),
+                ([1, 448, 464, 500, -500, inf, nan], "f8_e4m3", "f", "2 values", "NaN"),
+                ([1e39, 1e30], "f32", "d", "1 value", "infinity"),
+                ([3.4e38, 1], "bf16", "f", "1 value", "infinity"),
+                ([1, 0, -2, 3.4e38], "f8_e8m0", "f", "3 values", "NaN"),
+                ([1, 65504, inf, nan], "f32", "e", None, None),
+                ([1, 65504, inf, nan], "f8_e5m2", "e", "1 value", "infinity"),
+                ([1, 65504, 0, inf, nan], "bf16", "e", None, None),
+                ([0, 1, inf], "f8_e8m0", "e", "1 value", "NaN")):
+            line = self.cast(values, target, source=source)[1]
+            self.assertEqual(line, "" if count is None else
+                             f"safetensors: note: out of the range of {target.upper()}: {count}, now {now}\n", (values, target))
+
+    def test_saturated_values(self):
+        inf, nan = math.inf, math.nan
+        for values, target, expected, count in (
+                ([1, 65520, -1e30, inf, -inf, nan], "f16", [1, 65504, -65504, inf, -inf, nan], 2),
+                ([1, 500, -500, inf, -inf, nan], "f8_e4m3", [1, 448, -448, 448, -448, nan], 2),
+                ([1, 1e9, -1e9, inf, nan], "f8_e5m2", [1, 57344, -57344, inf, nan], 2),
+                ([1, 1e9, -1e9, inf, -inf, nan], "f8_e4m3fnuz", [1, 240, -240, 240, -240, nan], 2),
+                ([1, 1e9, -1e9, inf, nan], "f8_e5m2fnuz", [1, 57344, -57344, 57344, nan], 2),
+                ([3.4e38, -3.4e38], "bf16", [3.3895313892515355e38, -3.3895313892515355e38], 2),
+                ([1, 0, -2, 3.4e38, nan], "f8_e8m0", [1, 2**-127, 2**-127, 2.0**127, nan], 3)):
+            found, line = self.cast(values, target, "--saturate")
+            self.assertEqual(repr(list(found)), repr([float(value) for value in expected]), target)
+            self.assertEqual(line, f"safetensors: note: out of the range of {target.upper()}: {count} values, now the nearest finite number\n")
+
+    def test_saturated_values_of_several_blocks(self):
+        values = [70000.0 if i % 1000 == 999 else 1.0 for i in range(3_000_000)]
+        found, line = self.cast(values, "f16", "--saturate")
+        self.assertIn("3,000 values", line)
+        self.assertEqual([i for i, value in enumerate(found) if value != min(values[i], 65504)], [])
+
     def test_by_type_and_by_name(self):
         run("cast", self.path, self.out, "--to", "f64", "--from", "f16")
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "F32", "v": "F64", "q": "F4", "e": "F32"})
-        run("cast", self.path, self.out, "--to", "f64", "--filter", "[we]")
+        run("cast", self.path, self.out, "--to", "f64", "--filter", "[we]", "--replace")
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "F64", "v": "F16", "q": "F4", "e": "F64"})
 
     def test_to_a_pipe_and_to_the_other_format(self):
@@ -201,6 +249,15 @@ class Chosen(unittest.TestCase):
         refused = run("cast", self.path, str(self.folder / "out.bt"), "--to", "f32")
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn(b"has no dtype F4", refused.stderr)
+
+    def test_names_of_torch_and_short_names(self):
+        for name, dtype in (("float16", "F16"), ("torch.float16", None), ("FP32", "F32"), ("fp64", "F64"), ("bfloat16", "BF16"),
+                            ("float8_e4m3fn", "F8_E4M3"), ("fp8_e5m2", "F8_E5M2"), ("float8_e8m0fnu", "F8_E8M0"), ("fp", None)):
+            pathlib.Path(self.out).unlink(missing_ok=True)
+            result = run("cast", self.path, self.out, "--to", name, "--from", "fp16")
+            self.assertEqual(result.returncode, 0 if dtype else 2, (name, result.stderr))
+            if dtype:
+                self.assertEqual(self.dtypes(self.out)["v"], dtype)
 
     def test_types_that_are_none(self):
         for name in ("i64", "f4", "float", ""):

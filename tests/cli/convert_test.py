@@ -34,7 +34,7 @@ class Case(unittest.TestCase):
         return (self.folder / name).read_bytes()
 
     def convert(self, *arguments):
-        result = run("convert", *arguments)
+        result = run("convert", "--replace", *arguments)
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result.stdout
 
@@ -76,7 +76,7 @@ class Convert(Case):
             if path.stat().st_size > 200_000 or run("show", str(path), "--json").returncode != 0:
                 continue
             self.convert(str(path), self.path("plain.safetensors"))
-            result = run("convert", self.path("plain.safetensors"), self.path("there.bt"))
+            result = run("convert", self.path("plain.safetensors"), self.path("there.bt"), "--replace")
             if result.returncode != 0:
                 self.assertRegex(result.stderr.decode(), f"has no dtype ({'|'.join(LACKING)}) ", path.name)
                 self.assertFalse((self.folder / "there.bt").exists(), path.name)
@@ -103,7 +103,7 @@ class Convert(Case):
     def test_what_cannot_be_carried_is_refused_by_name(self):
         path = self.file("c.safetensors", file_bytes([("spectrum", "C64", [1], 8)]))
         kept = self.file("kept.bt", b"old")
-        self.assertIn("tensor 'spectrum': bintensors has no dtype C64", self.refused(2, "convert", path, kept))
+        self.assertIn("tensor 'spectrum': bintensors has no dtype C64", self.refused(2, "convert", path, kept, "--replace"))
         self.assertEqual(self.content("kept.bt"), b"old")
         header = b"\0\1\x0c__metadata__\1\1\1\0\1" + b" " * 3
         path = self.file("m.bt", len(header).to_bytes(8, "little") + header + b"x")
@@ -127,7 +127,7 @@ class Convert(Case):
 
     def test_no_replace(self):
         path = self.file("a.safetensors", file_bytes([("a", "F32", [1], 4)]))
-        self.convert(path, self.path("a.bt"), "--no-replace")
+        self.assertEqual(run("convert", path, self.path("a.bt"), "--no-replace").returncode, 0)
         self.refused(3, "convert", path, self.path("a.bt"), "--no-replace")
 
     def test_a_dry_run_prints_and_writes_nothing(self):

@@ -38,16 +38,16 @@ class Cost(unittest.TestCase):
         keys = [f"key.{i:06}" for i in range(2 * KEYS)]
         random.Random(1).shuffle(keys)
         once, twice = (file_bytes([("a", "U8", [1], 1)], {key: "v" for key in keys[:n]}) for n in (KEYS, 2 * KEYS))
-        out = str(self.folder / "b.bt")
+        out = [str(self.folder / "b.bt"), "--replace"]
         for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["meta", "FILE"], ["meta", "FILE", "--json"],
-                          ["meta", "FILE", "get", keys[0]], ["convert", "FILE", out], ["convert", "FILE", "-", "--to", "safetensors"]):
+                          ["meta", "FILE", "get", keys[0]], ["convert", "FILE", *out], ["convert", "FILE", "-", "--to", "safetensors"]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))  # 2.3: searches in what is sorted take a step more
 
     def test_tensors(self):
         once, twice = (file_bytes([(f"layer.{i:06}", "U8", [1], 1) for i in range(n)]) for n in (KEYS, 2 * KEYS))
         for arguments in (["show", "FILE"], ["show", "FILE", "--json"], ["show", "FILE", "--filter", "*7*1"],
-                          ["convert", "FILE", str(self.folder / "b.bt")]):
+                          ["convert", "FILE", str(self.folder / "b.bt"), "--replace"]):
             for what, a, b in zip(("moved", "compared", "held"), self.count(once, *arguments), self.count(twice, *arguments)):
                 self.assertLess(b, 2.3 * a + SLACK, (arguments, what, a))
 
@@ -55,6 +55,14 @@ class Cost(unittest.TestCase):
         content = file_bytes([("a", "U8", [1] * 300_000, 1)])
         row = self.count(content, "show", "FILE")[2]
         self.assertLess(self.count(content, "show", "FILE", "--json")[2], row + 2 * len(content) + SLACK)  # the header is shown, too
+
+    def test_a_tree_takes_a_small_multiple_of_the_header(self):
+        """Each name has 60 parts that no other name has, or many siblings."""
+        deep = [(".".join(f"{i:x}{chr(97 + k % 26)}" for k in range(60)), "U8", [0], 0) for i in range(2000)]
+        for tensors in (deep, [(f"{i:x}", "U8", [0], 0) for i in range(6000)], [(f"{i}.w", "U8", [0, i], 0) for i in range(6000)]):
+            content = file_bytes(tensors, data=b"")
+            row = self.count(content, "show", "FILE")[2]
+            self.assertLess(self.count(content, "show", "FILE", "--tree")[2], row + 4 * len(content) + SLACK, tensors[0])
 
     @unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
     def test_a_storage_is_checked_and_unpacked_once_for_all_of_its_views(self):
@@ -64,7 +72,7 @@ class Cost(unittest.TestCase):
             body = dict_of([(f"w{i:02}", tensor(storage("0", size // 4), [2], [stride], first=10 * i)) for i in range(views)])
             for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 content = archive(body, {"0": data}, compression)
-                for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors")]):
+                for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors"), "--replace"]):
                     moved, _, _, was_read = self.count(content, "convert", "FILE", *out)
                     self.assertLess(moved + was_read, 5 * size, (stride, compression, out))
 
@@ -74,7 +82,7 @@ class Cost(unittest.TestCase):
             body = dict_of([(name, tensor(storage("0", n), [1], [1], first=i)) for i, name in enumerate(names)])
             (self.folder / "a.bin").write_bytes(stacked(body, {"0": bytes(4 * n)}))
             return json.dumps({"weight_map": {name: "a.bin" for name in names}}).encode()
-        once, twice = (self.count(index(n), "convert", "FILE", str(self.folder / "new"), called="m.bin.index.json") for n in (KEYS, 2 * KEYS))
+        once, twice = (self.count(index(n), "convert", "FILE", str(self.folder / f"new{n}"), called="m.bin.index.json") for n in (KEYS, 2 * KEYS))
         for what, a, b in zip(("moved", "compared", "held", "read"), once, twice):
             self.assertLess(b, 2.3 * a + SLACK, (what, a))
 

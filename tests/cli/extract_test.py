@@ -75,7 +75,7 @@ class Npy(Case):
         except ImportError:
             self.skipTest("numpy is not installed")
         out = self.folder / "out.npy"
-        result = run("extract", str(self.model), tensor, str(out), *options)
+        result = run("extract", str(self.model), tensor, str(out), "--replace", *options)
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertEqual(out.read_bytes(), self.cat(tensor, "--npy", *options))
         return numpy.load(out)

@@ -10,6 +10,7 @@ import pathlib
 import pickle as python_pickle
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -51,7 +52,7 @@ class Case(unittest.TestCase):
         return str(path)
 
     def convert(self, content, *options, called="a.bin", said=b""):
-        result = run("convert", self.file(called, content), self.out, *options)
+        result = run("convert", self.file(called, content), self.out, "--replace", *options)
         self.assertEqual((result.returncode, result.stdout), (0, b""), result.stderr)
         if said is not None:
             self.assertEqual(result.stderr, said)
@@ -667,13 +668,40 @@ class Shards(Case):
         into = self.folder / "mine"
         into.mkdir()
         (into / "model-00002-of-00002.safetensors").write_text("mine")
-        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 1)
+        self.assertEqual(run("convert", str(self.path), str(into)).returncode, 3)
         self.assertEqual(os.listdir(into), ["model-00002-of-00002.safetensors"])
+        (into / "model-00002-of-00002.safetensors").unlink()
         bad.write_bytes(good)
         self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
         self.assertEqual(sorted(os.listdir(into)), ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                                                     "model.safetensors.index.json"])
+
+    def test_an_older_conversion_is_not_mixed_with_a_new_one(self):
+        """Shards of two models under one index would pass for a valid model."""
+        into = self.folder / "new"
         self.assertEqual(run("convert", str(self.path), str(into)).returncode, 0)
+        before = {path.name: path.read_bytes() for path in into.iterdir()}
+        one = archive(dict_of([("a", tensor(storage("0", 6), [6], [1]))]), {"0": floats(6, 5, 4, 3, 2, 1)})
+        (self.source / "pytorch_model-00001-of-00002.bin").write_bytes(one)
+        (self.source / "pytorch_model-00002-of-00002.bin").write_bytes(b"bad")
+        for options, code, words in (([], 3, "already exists"), (["--no-replace"], 3, "already exists"),
+                                     (["--replace"], 2, "--replace is for a single file")):
+            result = run("convert", str(self.path), str(into), *options)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn(words, result.stderr.decode())
+            self.assertEqual({path.name: path.read_bytes() for path in into.iterdir()}, before)
+
+    def test_a_reader_of_messages_that_leaves_leaves_no_shards(self):
+        """The first shard causes two messages."""
+        (self.source / "pytorch_model-00001-of-00002.bin").write_bytes(archive(dict_of([
+            ("a", tensor(storage("0", 6), [6], [1])), ("b", tensor(storage("0", 6), [2, 3], [3, 1])), ("n", number(1))]), {"0": ABC}))
+        self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).stderr.count(b"\n"), 2)
+        shutil.rmtree(self.folder / "new")
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = run("convert", str(self.path), str(self.folder / "new"), stdout=subprocess.DEVNULL, stderr=writer)
+        os.close(writer)
+        self.assertEqual((process.returncode, os.listdir(self.folder)), (-signal.SIGPIPE, ["old"]))
 
     @needs_interference
     def test_a_file_of_somebody_who_was_faster_stays(self):
@@ -688,9 +716,8 @@ class Shards(Case):
 
     def test_an_index_that_is_the_output(self):
         os.mkdir(self.folder / "new")
-        for _ in range(2):
-            result = run("convert", str(self.path), "new/x.safetensors.index.json", cwd=self.folder)
-            self.assertEqual((result.returncode, result.stderr), (0, b""))
+        result = run("convert", str(self.path), "new/x.safetensors.index.json", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertIn("x.safetensors.index.json", os.listdir(self.folder / "new"))
         result = run("convert", str(self.path), "x.safetensors.index.json", cwd=self.folder)
         self.assertEqual((result.returncode, result.stderr), (0, b""))
@@ -703,6 +730,7 @@ class Shards(Case):
             self.assertEqual(run("convert", str(self.path), str(self.folder / "new")).returncode, 0)
             index = json.loads((self.folder / "new" / "model.safetensors.index.json").read_text())
             self.assertEqual(index["metadata"], {"total_size": 28})
+            shutil.rmtree(self.folder / "new")
 
     def test_a_shard_behind_a_link_that_leaves_the_folder(self):
         """As for the library's own shards, only the cache of a model hub may have such links."""

@@ -102,7 +102,7 @@ class Torch(unittest.TestCase):
                 with self.subTest(zipped=zipped, protocol=protocol):
                     path, out = self.folder / "a.bin", self.folder / "a.safetensors"
                     torch.save(state, path, _use_new_zipfile_serialization=zipped, pickle_protocol=protocol)
-                    result = run("convert", str(path), str(out))
+                    result = run("convert", str(path), str(out), "--replace")
                     self.assertEqual(result.returncode, 0, result.stderr)
                     if said is not None:
                         self.assertEqual(bool(result.stderr), said, result.stderr)
@@ -280,7 +280,7 @@ class Torch(unittest.TestCase):
         for save in (numpy.savez, numpy.savez_compressed):
             path, out = self.folder / "a.npz", self.folder / "a.safetensors"
             save(path, **arrays)
-            self.assertEqual(run("convert", str(path), str(out)).returncode, 0)
+            self.assertEqual(run("convert", str(path), str(out), "--replace").returncode, 0)
             for name, tensor in safetensors.torch.load_file(out).items():
                 self.assertEqual(tensor.numpy().tobytes(), numpy.ascontiguousarray(arrays[name]).tobytes(), name)
                 self.assertEqual(tensor.numpy().dtype, arrays[name].dtype)

@@ -304,6 +304,14 @@ class Terminal(Case):
         self.assertEqual(bad, set())
         self.assertEqual(text.replace("\r\n", "\n"), run("show", path).stdout.decode())
 
+    def test_no_invisible_character_is_printed(self):
+        """A terminal shows nothing for format characters, so two names would look the same."""
+        invisible = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) in ("Cf", "Zl", "Zp")]
+        path = self.file(file_bytes([(f"a{c}b", "U8", [1], 1) for c in invisible], {f"k{c}": c for c in invisible}))
+        for arguments in (["show"], ["show", "--tree"], ["stats"], ["meta"]):
+            text = run(arguments[0], path, *arguments[1:]).stdout.decode()
+            self.assertEqual([f"{ord(c):x}" for c in invisible if c in text], [], arguments)
+
     def test_no_control_of_a_bad_file_reaches_a_terminal(self):
         for name in HOSTILE:
             path = self.file(file_bytes([(name, "U8", [2], 1)]))

@@ -76,10 +76,10 @@ class SplitAndMerge(Case):
         for path in sorted((CORPUS / "files").iterdir()) + sorted((CORPUS / "writer").glob("*.safetensors")):
             if path.stat().st_size > 100_000 or run("show", str(path), "--json").returncode != 0:
                 continue
-            self.ok("convert", str(path), self.path("plain.safetensors"))
+            self.ok("convert", str(path), self.path("plain.safetensors"), "--replace")
             for size in ("1B", "64B", "5GB"):
                 self.ok("split", self.path("plain.safetensors"), self.path("shards"), "--max-size", size, "--name", "part")
-                self.ok("merge", self.path("shards"), self.path("back.safetensors"))
+                self.ok("merge", self.path("shards"), self.path("back.safetensors"), "--replace")
                 self.assertEqual(self.content("back.safetensors"), self.content("plain.safetensors"), (path.name, size))
                 shutil.rmtree(self.path("shards"))
                 same += 1
@@ -91,7 +91,7 @@ class SplitAndMerge(Case):
         for metadata in ({}, {"total_size": "7"}, {"total_size": "seven"}, {"total_parameters": "3", "format": "np"}):
             path = self.model(metadata=metadata)
             self.ok("split", path, self.path("shards"), "--max-size", "2KB")
-            self.ok("merge", self.path("shards/model.safetensors.index.json"), self.path("back.safetensors"))
+            self.ok("merge", self.path("shards/model.safetensors.index.json"), self.path("back.safetensors"), "--replace")
             self.assertEqual(self.shown("back.safetensors")["metadata"], metadata)
             self.assertEqual(b"__metadata__" in self.content("back.safetensors"), True)
             shutil.rmtree(self.path("shards"))
@@ -183,8 +183,16 @@ class SplitAndMerge(Case):
         self.ok("split", path, self.path("shards"), "--max-size", "3KB", "--name", "a")
 
     def test_sizes_that_are_none(self):
-        for size in ("", "0", "GB", "-1", "1.5GB", "5XB", "99999999999GB"):
+        for size in ("", "0", "GB", "-1", "1.GB", ".5GB", "1.5.5GB", "1.-5GB", "1.12345678GB", "0.1B", "5XB", "99999999999GB"):
             self.refused(2, "split", self.model(), self.path("shards"), f"--max-size={size}")
+
+    def test_sizes_with_decimals(self):
+        path = self.model()
+        def files(size):
+            return self.ok("split", path, self.path("shards"), "--dry-run", "--max-size", size)
+        for size, same in (("2.1KB", "2100"), ("0.0000021GB", "2100B"), ("1.5 KiB", "1536"), ("0.002MiB", "2097"), ("2100.9", "2100")):
+            self.assertEqual(files(size), files(same), size)
+        self.assertNotEqual(files("2.1KB"), files("2KB"))
 
     def test_nothing_is_left_if_a_shard_cannot_be_written(self):
         path = self.model(tensors=[("a", "U8", [10], 10), ("b", "U8", [100_000], 100_000)], data=bytes(100_010))
@@ -259,7 +267,7 @@ class Rename(Case):
 
     def test_in_place_and_for_some(self):
         path = self.model()
-        self.ok("rename", path, "model", "m", path, "--filter", "*.3.*")
+        self.ok("rename", path, "model", "m", path, "--filter", "*.3.*", "--replace")
         names = [tensor["name"] for tensor in self.shown("model.safetensors")["tensors"]]
         self.assertEqual(sorted(name for name in names if name.startswith("m.")), ["m.layers.3.bias", "m.layers.3.weight"])
 
@@ -296,12 +304,12 @@ class Rename(Case):
         out = self.path("out.safetensors")
         self.ok("rename", self.model("nested.safetensors", [("n" * 4096, "U8", [1], 1)]), "((((((((((n))))))))))+", "x", out)
         long = self.model("long.safetensors", [("n" * 40_000, "U8", [1], 1)])
-        self.ok("rename", long, "(n|m)+", "x", out)
+        self.ok("rename", long, "(n|m)+", "x", out, "--replace")
         self.assertEqual([tensor["name"] for tensor in self.shown("out.safetensors")["tensors"]], ["x"])
         self.assertIn("this PATTERN allows at most 8192", self.refused(2, "rename", long, "((()*)*n)*" + "|" * 22, "x", out))
         worst = self.model("worst.safetensors", [("n" * 26_000, "U8", [1], 1)])
-        self.ok("rename", worst, "((()*)*n)*", "x", out)
-        self.ok("rename", self.model(), "(" * 333 + "w" + ")" * 333 + "(?=e)", "W", out)
+        self.ok("rename", worst, "((()*)*n)*", "x", out, "--replace")
+        self.ok("rename", self.model(), "(" * 333 + "w" + ")" * 333 + "(?=e)", "W", out, "--replace")
 
     def test_a_pattern_that_cuts_a_character(self):
         path = self.model(tensors=[("ä", "U8", [1], 1)])
@@ -315,6 +323,97 @@ class Rename(Case):
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
 
 
+class Existing(Case):
+    """An OUT that exists is an error without --replace."""
+
+    def commands(self):
+        path = self.model()
+        name = LAYERS[0][0]
+        return path, {"extract": ["extract", path, name, "OUT"], "extract --filter": ["extract", path, "--filter", "*", "OUT"],
+                      "merge": ["merge", path, "OUT"], "rename": ["rename", path, "model", "m", "OUT"],
+                      "cast": ["cast", path, "OUT", "--to", "f64"], "convert": ["convert", path, "OUT"]}
+
+    def test_every_command(self):
+        _, commands = self.commands()
+        commands["show"] = ["show", self.path("model.safetensors"), "--map", "OUT"]
+        for name, words in commands.items():
+            out = self.path("out.svg" if name == "show" else "out.safetensors")
+            arguments = [out if word == "OUT" else word for word in words]
+            pathlib.Path(out).write_bytes(b"old")
+            for option in ([], ["--no-replace"]):
+                self.assertIn("already exists; --replace replaces it", self.refused(3, *arguments, *option))
+                self.assertEqual(pathlib.Path(out).read_bytes(), b"old")
+            self.refused(2, *arguments, "--replace", "--no-replace")
+            self.ok(*arguments, "--replace")
+            self.assertNotEqual(pathlib.Path(out).read_bytes(), b"old", name)
+            os.unlink(out)
+            self.ok(*arguments, "--no-replace")
+            os.unlink(out)
+            os.symlink("nowhere", out)
+            self.refused(3, *arguments)
+            self.assertEqual(sorted(os.listdir(self.folder)), sorted(["model.safetensors", os.path.basename(out)]))
+            os.unlink(out)
+
+    def test_the_input_as_the_output(self):
+        path, commands = self.commands()
+        before = self.content("model.safetensors")
+        for name, words in commands.items():
+            arguments = [path if word == "OUT" else word for word in words]
+            self.refused(2 if name == "extract" else 3, *arguments)
+            self.assertEqual(self.content("model.safetensors"), before)
+        self.refused(2, *[path if word == "OUT" else word for word in commands["extract"]], "--replace")
+        self.ok("cast", path, path, "--to", "f64", "--replace")
+        self.assertEqual(self.shown("model.safetensors")["dtypes"].keys(), {"F64"})
+
+    def test_streams_are_not_existing_files(self):
+        path, commands = self.commands()
+        fifo = self.path("fifo.safetensors")
+        os.mkfifo(fifo)
+        for name, words in commands.items():
+            outs = [fifo] + (["/dev/null"] if name == "extract" else ["-"]) + (["/dev/stdout"] if name == "extract" else [])
+            for out in outs:
+                reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE) if out == fifo else None
+                if reader:
+                    self.addCleanup(reader.kill)
+                result = run(*[out if word == "OUT" else word for word in words], *(["--to", "bintensors"] if name == "convert" else []))
+                self.assertEqual((result.returncode, result.stderr), (0, b""), (name, out))
+                if reader:
+                    self.assertGreater(len(reader.communicate(timeout=60)[0]), 1000)
+        self.ok("convert", path, "/dev/null", "--to", "safetensors")
+
+    def test_merge_with_a_forgotten_output(self):
+        files = [self.model(f"{name}.safetensors", [LAYERS[i]]) for i, name in enumerate("abc")]
+        last = self.content("c.safetensors")
+        self.assertIn("c.safetensors: already exists", self.refused(3, "merge", *files))
+        self.assertEqual(self.content("c.safetensors"), last)
+        self.refused(2, "merge", *files, files[0], "--replace")
+        self.assertIn("is also an input", self.refused(2, "merge", *files, files[0]))
+
+    def test_another_shard_of_the_input(self):
+        self.ok("split", self.model(), self.path("s"), "--max-size", "2KB")
+        shards = [self.path(f"s/{name}") for name in self.names("s")][:3]
+        before = [pathlib.Path(shard).read_bytes() for shard in shards]
+        for option in ([], ["--replace"]):
+            for words in (["merge", *shards], ["cast", shards[0], shards[1], "--to", "f16"], ["convert", shards[0], shards[2]],
+                          ["extract", shards[0], LAYERS[0][0], shards[1]]):
+                self.assertIn("belongs to the model of an input", self.refused(2, *words, *option))
+        self.assertEqual([pathlib.Path(shard).read_bytes() for shard in shards], before)
+        self.model("best-1st-of-2.safetensors")
+        self.ok("cast", self.path("best-1st-of-2.safetensors"), self.path("best-2nd-of-2.safetensors"), "--to", "f64")
+        os.mkdir(self.path("other"))
+        self.ok("cast", shards[0], self.path("other/" + os.path.basename(shards[1])), "--to", "f64")
+        self.ok("cast", shards[0], shards[0], "--to", "f64", "--replace")
+
+    def test_a_folder(self):
+        self.ok("split", self.model(), self.path("s"), "--max-size", "2KB")
+        self.ok("cast", self.path("s"), self.path("t"), "--to", "f64")
+        for words in (["cast", self.path("s"), self.path("t"), "--to", "f32"], ["rename", self.path("s"), "m", "n", self.path("t")],
+                      ["extract", self.path("s"), "--exclude", "x", self.path("t")]):
+            self.assertIn("already exists", self.refused(3, *words))
+            self.assertIn("--replace is for a single file", self.refused(2, *words, "--replace"))
+        self.assertEqual(self.shown("t")["dtypes"].keys(), {"F64"})
+
+
 class Out(Case):
     def test_names_that_are_no_folder(self):
         path = self.model()
@@ -325,7 +424,7 @@ class Out(Case):
         self.assertIn("FOLDER is empty", self.refused(2, "split", path, ""))
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
         os.mkdir(self.path("was.pt"))
-        self.ok("cast", path, self.path("was.pt"), "--to", "f16")
+        self.ok("cast", path, self.path("was.pt"), "--to", "f64")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
     def test_help_that_cannot_be_written(self):
@@ -359,19 +458,20 @@ class Extract(Case):
         self.assertIn("no tensor matches", self.refused(2, "extract", path, out, "--filter", "nothing"))
         self.assertIn("is not closed", self.refused(2, "extract", path, out, "--filter", "[a"))
         self.assertIn("either a tensor or --filter", self.refused(2, "extract", path, "a", out, "--filter", "*"))
-        self.assertIn("need --filter", self.refused(2, "extract", path, "a", out, "--dry-run"))
+        self.assertIn("needs --filter", self.refused(2, "extract", path, "a", out, "--dry-run"))
         self.assertFalse(os.path.exists(out))
 
 
 class ClosedPipe(Case):
-    def test_a_reader_that_goes_is_no_error(self):
+    def test_a_reader_that_goes_ends_the_command_by_the_signal(self):
+        """Otherwise `set -o pipefail` would not notice that the output is truncated."""
         size = 1 << 20
         path = self.model(tensors=[("w", "F32", [size // 4], size)], data=bytes(size))
         for arguments in (["merge", path, "-"], ["cast", path, "-", "--to", "f16"], ["convert", path, "-", "--to", "bintensors"]):
             with subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 process.stdout.read(10)
                 process.stdout.close()
-                self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", 0), arguments)
+                self.assertEqual((process.stderr.read(), process.wait(timeout=60)), (b"", -signal.SIGPIPE), arguments)
 
 
     def test_one_who_ignores_the_signal_is_told_of_lost_output(self):

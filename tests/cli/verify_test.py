@@ -197,6 +197,14 @@ class Verify(Case):
             self.assertEqual(len(self.ends(0, "verify", str(path), "--against", self.path("SUMS"))), 1)
 
 
+    def test_the_json_of_a_file_that_is_not_there(self):
+        good = self.floats("good.safetensors", [1])
+        rows = [json.loads(line) for line in self.ends(3, "verify", "--json", self.path("none"), good, self.path("no/ne"))]
+        self.assertEqual([(row["path"], row["kind"], row["status"]) for row in rows],
+                         [("none", "error", "ST_ERR_OPEN"), ("no/ne", "error", "ST_ERR_OPEN")])
+        self.assertIn("No such file", rows[0]["message"])
+
+
 class Diff(Case):
     def test_metadata_of_every_shard(self):
         for name, value in (("a", "1"), ("b", "2")):
@@ -220,6 +228,65 @@ class Diff(Case):
             self.assertIn(b"no tensor matches --filter", result.stderr)
         self.assertIn(b"did you mean 'w'?", run("stats", path, "--filter", "W").stderr)
         self.ends(5, "diff", path, other, "--filter", "v")
+
+    def test_excluded_tensors(self):
+        a = self.file("a.safetensors", [("a.w", "F32", [1], 4), ("b.w", "F32", [1], 4), ("b.bias", "F32", [1], 4)], data=bytes(12))
+        b = self.file("b.safetensors", [("a.w", "F32", [1], 4), ("b.w", "F32", [1], 4), ("c", "F32", [1], 4)], data=b"\1" * 12)
+        out = self.path("out.safetensors")
+        def names(path, *options):
+            return [tensor["name"] for tensor in json.loads(run("show", path, "--json", *options).stdout)["tensors"]]
+        self.assertEqual(names(a, "--exclude", "a*"), ["b.w", "b.bias"])
+        self.assertEqual(names(a, "--filter", "*.w", "--exclude", "a*", "--exclude", "z"), ["b.w"])
+        self.assertEqual([line[:5] for line in self.ends(5, "diff", a, b, "--exclude", "b*")], ["+ c  ", "~ a.w"])
+        rows = self.ends(0, "stats", a, "--json", "--exclude", "*bias")
+        self.assertEqual([json.loads(row)["name"] for row in rows], ["a.w", "b.w"])
+        self.ends(0, "extract", a, "--exclude", "a*", out)
+        self.assertEqual(sorted(names(out)), ["b.bias", "b.w"])
+        os.unlink(out)
+        self.ends(0, "cast", a, out, "--to", "f16", "--exclude", "b*")
+        self.assertEqual([tensor["dtype"] for tensor in json.loads(run("show", out, "--json", "--sort", "name").stdout)["tensors"]],
+                         ["F16", "F32", "F32"])
+        os.unlink(out)
+        self.ends(0, "rename", a, "w", "weight", out, "--exclude", "a*")
+        self.assertEqual(sorted(names(out)), ["a.w", "b.bias", "b.weight"])
+        result = run("stats", a, "--exclude", "*")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"no tensor is left by --filter and --exclude", result.stderr)
+        self.assertIn(b"--exclude [a: ", run("stats", a, "--exclude", "[a").stderr)
+
+    def test_values_within_a_tolerance(self):
+        a = self.floats("a.safetensors", [100, 1, NAN, INF, -INF, 0])
+        b = self.floats("b.safetensors", [101, 1, NAN, INF, -INF, 1e-9])
+        for options, differ in ((["--rtol", "0.01"], 1), (["--atol", "1"], 0), (["--rtol=0.01", "--atol=1e-8"], 0),
+                                (["--rtol", "0.009"], 2), (["--rtol", "0"], 2), (["--atol", "0.5"], 1)):
+            lines = self.ends(5 if differ else 0, "diff", a, b, *options)
+            self.assertEqual(lines[:1], [f"~ w  {differ} of 6 values differ, " + lines[0].split("differ, ")[1]] if differ else [], options)
+        # The tolerance is relative to B, and infinity is not close to any number.
+        self.ends(0, "diff", self.floats("c", [100]), self.floats("d", [200]), "--rtol", "0.5")
+        self.ends(5, "diff", self.path("d"), self.path("c"), "--rtol", "0.5")
+        for values in ([1], [-INF], [NAN]):
+            self.ends(5, "diff", self.floats("e", values), self.floats("f", [INF]), "--rtol", "1e300", "--atol", "1e300")
+            self.ends(5, "diff", self.path("f"), self.path("e"), "--rtol", "1e300", "--atol", "1e300")
+        for bad in ("x", "-1", "nan", "inf", "1e", "1 "):
+            self.assertEqual(run("diff", a, b, f"--rtol={bad}").returncode, 2, bad)
+        self.assertEqual(run("diff", a, b, "--rtol", "1", "--headers").returncode, 2)
+
+    def test_differences_as_json(self):
+        a = self.file("a.safetensors", [("same", "U8", [1], 1), ("bytes", "U8", [3], 3), ("gone", "F16", [2, 1], 4), ("w", "F32", [2], 8)],
+                      {"k": "1", "old": "o"}, b"\0" + b"abc" + bytes(4) + struct.pack("<2f", 1, 2))
+        b = self.file("b.safetensors", [("same", "U8", [1], 1), ("bytes", "U8", [3], 3), ("new\n", "U8", [], 1), ("w", "F32", [2], 8)],
+                      {"k": "2", "new": "n"}, b"\0" + b"axc" + b"\0" + struct.pack("<2f", 1, INF))
+        rows = [json.loads(line) for line in self.ends(5, "diff", a, b, "--json", "--values")]
+        self.assertEqual(rows, [
+            {"kind": "metadata", "name": "k", "a": "1", "b": "2"}, {"kind": "metadata", "name": "old", "a": "o"},
+            {"kind": "metadata", "name": "new", "b": "n"}, {"kind": "tensor", "name": "gone", "a": {"dtype": "F16", "shape": [2, 1]}},
+            {"kind": "tensor", "name": "new\n", "b": {"dtype": "U8", "shape": []}},
+            {"kind": "bytes", "name": "bytes", "different": 1, "bytes": 3, "first": 1},
+            {"kind": "values", "name": "w", "different": 1, "values": 2, "nan": 0, "absolute": None, "relative": 1.0}])
+        wide = self.file("c.safetensors", [("same", "I8", [1], 1)])
+        row = json.loads(self.ends(5, "diff", a, wide, "--json", "--filter", "same")[-1])
+        self.assertEqual(row, {"kind": "tensor", "name": "same", "a": {"dtype": "U8", "shape": [1]}, "b": {"dtype": "I8", "shape": [1]}})
+        self.assertEqual(self.ends(0, "diff", a, a, "--json"), [])
 
     def test_nothing_between_formats_and_shards(self):
         path = self.file("m.safetensors", [("a", "F32", [4], 16), ("b", "I64", [2], 16)], {"format": "pt"}, os.urandom(32))
@@ -268,7 +335,7 @@ class Stats(Case):
         for dtype, bits in [("F8_E4M3", 8), ("F8_E5M2", 8), ("F8_E4M3FNUZ", 8), ("F8_E5M2FNUZ", 8), ("F8_E8M0", 8), ("F16", 16), ("BF16", 16)]:
             data = b"".join(i.to_bytes(bits // 8, "little") for i in range(2**bits))
             path = self.file(f"{dtype}.safetensors", [("w", dtype, [2**bits], len(data))], None, data)
-            run("cast", path, self.path("wide.safetensors"), "--to", "f64")
+            run("cast", path, self.path("wide.safetensors"), "--to", "f64", "--replace")
             wide = struct.unpack(f"<{2**bits}d", run("cat", self.path("wide.safetensors"), "w").stdout)
             finite = [x for x in wide if math.isfinite(x)]
             row = self.rows(path)[0]

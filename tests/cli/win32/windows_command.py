@@ -68,7 +68,8 @@ class Command(unittest.TestCase):
     def test_a_file_appears_whole_and_replaces_another(self):
         self.succeeds("extract", "model.safetensors", "w", "out.bin")
         (self.folder / "out.bin").write_bytes(b"old")
-        self.succeeds("extract", "model.safetensors", "w", "OUT.BIN")  # which is the same file
+        self.fails(UNREADABLE, "already exists", "extract", "model.safetensors", "w", "OUT.BIN")
+        self.succeeds("extract", "model.safetensors", "w", "OUT.BIN", "--replace")  # which is the same file
         self.assertEqual((self.folder / "out.bin").read_bytes(), DATA)
         self.only_these_are_there("out.bin")
 

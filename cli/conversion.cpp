@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conversion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace cli {
+namespace {
+
+using safetensors::Dtype;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A value in the little-endian bytes of its dtype.
+using Pattern = std::array<unsigned char, 8>;
+
+Pattern pattern_of(double value, Dtype dtype) {
+  Pattern pattern{};
+  safetensors::convert(Dtype::F64, &value, dtype, pattern.data(), 1);
+  return pattern;
+}
+
+double number_of(const Pattern& pattern, Dtype dtype) {
+  double number = 0;
+  safetensors::convert(dtype, pattern.data(), Dtype::F64, &number, 1);
+  return number;
+}
+
+template <class T>
+std::uint64_t count_matching(std::span<const std::byte> values, const Pattern& mask_bytes,
+                             const Pattern& wanted_bytes) {
+  constexpr std::size_t kChunk = 240;  // a counter of 8 bits does not overflow
+  T mask = 0;
+  T wanted = 0;
+  std::memcpy(&mask, mask_bytes.data(), sizeof(T));
+  std::memcpy(&wanted, wanted_bytes.data(), sizeof(T));
+  std::array<T, kChunk> x;
+  std::uint64_t count = 0;
+  for (std::size_t at = 0; at < values.size(); at += sizeof x) {
+    const std::size_t n = std::min(sizeof x, values.size() - at) / sizeof(T);
+    std::memcpy(x.data(), values.data() + at, n * sizeof(T));
+    T found = 0;  // T, so that a vector holds as many counters as values
+    for (std::size_t i = 0; i < n; ++i) found = static_cast<T>(found + ((x[i] & mask) == wanted ? 1 : 0));
+    count += found;
+  }
+  return count;
+}
+
+// NaN and infinity contain the bits of infinity, or of the NaN that replaces it. The FNUZ dtypes have one NaN only.
+std::uint64_t count_not_finite(Dtype dtype, std::span<const std::byte> values) {
+  const Pattern infinity = pattern_of(kInfinity, dtype);
+  Pattern mask = infinity;
+  if (dtype == Dtype::F8_E4M3FNUZ || dtype == Dtype::F8_E5M2FNUZ) mask.fill(0xFF);
+  switch (safetensors::bits(dtype)) {
+    case 8: return count_matching<std::uint8_t>(values, mask, infinity);
+    case 16: return count_matching<std::uint16_t>(values, mask, infinity);
+    case 32: return count_matching<std::uint32_t>(values, mask, infinity);
+    default: return count_matching<std::uint64_t>(values, mask, infinity);
+  }
+}
+
+// In all float dtypes, the largest number comes just before infinity, or before the NaN that infinity becomes.
+Pattern largest_of(Dtype dtype) {
+  Pattern pattern = pattern_of(kInfinity, dtype);
+  for (unsigned char& byte : pattern) {
+    if (byte-- != 0) break;
+  }
+  return pattern;
+}
+
+// F8_E8M0 has no sign. Its least number is all zeros.
+Pattern least_of(Dtype dtype) {
+  if (dtype == Dtype::F8_E8M0) return {};
+  Pattern pattern = largest_of(dtype);
+  pattern[safetensors::bits(dtype) / 8 - 1] |= 0x80U;
+  return pattern;
+}
+
+// Returns whether every number of a dtype has a finite form in another one.
+bool has_range_of(Dtype to, Dtype from) {
+  const auto fits = [&](const Pattern& limit) {
+    return std::isfinite(number_of(pattern_of(number_of(limit, from), to), to));
+  };
+  return fits(largest_of(from)) && fits(least_of(from));
+}
+
+// Replaces infinity and NaN that were numbers before.
+void saturate(Dtype from, std::span<const std::byte> values, Dtype to, std::span<std::byte> converted) {
+  constexpr std::size_t kChunk = 1024;
+  const std::size_t size = safetensors::bits(to) / 8;
+  const std::size_t n = converted.size() / size;
+  const Pattern largest = largest_of(to);
+  const Pattern least = least_of(to);
+  const bool keeps_infinity = has_infinity(to);
+  std::array<double, kChunk> before;
+  std::array<double, kChunk> after;
+  for (std::size_t i = 0; i < n; i += kChunk) {
+    const std::size_t part = std::min(kChunk, n - i);
+    safetensors::convert(from, values.data() + i * safetensors::bits(from) / 8, Dtype::F64, before.data(), part);
+    safetensors::convert(to, converted.data() + i * size, Dtype::F64, after.data(), part);
+    for (std::size_t k = 0; k < part; ++k) {
+      if (std::isfinite(after[k]) || std::isnan(before[k]) || (std::isinf(before[k]) && keeps_infinity)) continue;
+      std::memcpy(converted.data() + (i + k) * size, (before[k] > 0 ? largest : least).data(), size);
+    }
+  }
+}
+
+}  // namespace
+
+bool has_infinity(Dtype dtype) { return std::isinf(number_of(pattern_of(kInfinity, dtype), dtype)); }
+
+// NaN and infinity never become a number. So what exceeds their count was a number.
+void Converter::convert(Dtype from, std::span<const std::byte> values, Dtype to, std::span<std::byte> converted) {
+  safetensors::convert(from, values.data(), to, converted.data(), converted.size() * 8 / safetensors::bits(to));
+  if (!saturate_ && has_range_of(to, from)) return;  // infinity may need saturation even then
+  const std::uint64_t after = count_not_finite(to, converted);
+  if (after == 0) return;
+  out_of_range_ += after - count_not_finite(from, values);
+  if (saturate_) saturate(from, values, to, converted);
+}
+
+}  // namespace cli
