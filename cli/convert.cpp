@@ -8,6 +8,7 @@
 
 #include "app.hpp"
 #include "arguments.hpp"
+#include "dry_run.hpp"
 #include "failure.hpp"
 #include "import/import.hpp"
 #include "new_model.hpp"
@@ -25,6 +26,7 @@ constexpr const char* kExamples =
     "  safetensors convert model.bt model.safetensors\n"
     "  safetensors convert model.bt - --to safetensors | ssh host 'cat > model.safetensors'\n"
     "  safetensors convert pytorch_model.bin model.safetensors\n"
+    "  safetensors convert last.ckpt model.safetensors --key model_state_dict --dry-run\n"
     "  safetensors convert old/pytorch_model.bin.index.json new/";
 
 struct ConvertOptions {
@@ -32,7 +34,9 @@ struct ConvertOptions {
   std::string into;
   std::string format;
   bool replace = false;
+  std::string key;
   bool keep_shared = false;
+  bool dry_run = false;
 };
 
 st_format format_of(const ConvertOptions& options) {
@@ -57,7 +61,20 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   writer.finish();
 }
 
-void run(const ConvertOptions& options) {
+void print_plan(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
+  safetensors::Writer writer;
+  writer.copy_metadata(file);
+  PlannedFile plan(into);
+  for (const safetensors::Tensor& tensor : file) {
+    writer.add_tensor(tensor);
+    plan.add(tensor.name, tensor.dtype, tensor.shape, tensor.nbytes());
+  }
+  begin_dry_run(writer, options);
+  plan.print(file.metadata());
+}
+
+void run(ConvertOptions options) {
+  options.from = importer::checkpoint_in(options.from);
   const bool is_index = importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index && options.into.ends_with(".index.json"))
@@ -70,21 +87,23 @@ void run(const ConvertOptions& options) {
       throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
     if (is_index) {
       require_no_replace(options.into, options.replace);
-      return importer::import_index({options.from, options.into, write, options.keep_shared});
+      return importer::import_index(
+          {options.from, options.into, write, options.keep_shared, options.key, options.dry_run});
     }
     const std::string into = options.into == "-" ? "/dev/stdout" : options.into;
     if (!options.replace && !is_stream(into)) write.flags |= ST_WRITE_NO_REPLACE;
     if (importer::is_importable(options.from)) {
       at = into;
       check_output(at, Inputs({options.from}), /*may_be_input=*/false, options.replace);
-      importer::import_file({options.from, at, write, options.keep_shared});
+      importer::import_file({options.from, at, write, options.keep_shared, options.key, options.dry_run});
       return;
     }
+    if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
     const safetensors::SafeOpen file(options.from);
     at = into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
     check_output(at, Inputs(options.from, file), !is_model, options.replace);
-    convert(file, at, write);
+    options.dry_run ? print_plan(file, at, write) : convert(file, at, write);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
   }
@@ -109,6 +128,9 @@ void add_convert(Command& app) {
   declare_replace(command, options->replace);
   command.add_flag("--keep-shared", options->keep_shared,
                    "torch: also write tensors that share elements with other tensors");
+  command.add_option("--key", options->key, "torch: convert only this dictionary, such as model_state_dict")
+      .shown_as("KEY");
+  command.add_flag("--dry-run", options->dry_run, "Print what would be written, and write nothing");
   command.footer(kExamples);
   command.on_run([options] { run(*options); });
 }

@@ -15,6 +15,12 @@ constexpr std::size_t kMostDimensions = 128;
 constexpr std::uint64_t kMostGrowth = 200;                      // times the size of the file
 constexpr std::uint64_t kFreeGrowth = std::uint64_t{64} << 20;  // always allowed
 
+// Memory of a tensor until it is written, without its name and shape: mostly the state of its hash.
+constexpr std::uint64_t kTensorBytes = 1500;
+constexpr std::uint64_t kCopies = 6;  // of its name and shape
+constexpr std::size_t kMostClasses = 3;
+constexpr std::size_t kLongestClass = 100;
+
 // Both return false on overflow.
 bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
@@ -94,9 +100,12 @@ bool is_whole(const Tensor& tensor, const Storage& storage) {
 
 const Tensor& choose(const Checkpoint& checkpoint, const Group& group) {
   const Tensor* kept = nullptr;
+  const auto rank = [&](const Tensor& tensor) {
+    return std::tuple<bool, const std::string&>(checkpoint.metadata.count(tensor.name) == 0, tensor.name);
+  };
   for (const Tensor* tensor : group) {
     if (!is_whole(*tensor, checkpoint.storages[tensor->storage])) continue;
-    if (kept == nullptr || tensor->name < kept->name) kept = tensor;
+    if (kept == nullptr || rank(*tensor) < rank(*kept)) kept = tensor;
   }
   if (kept != nullptr) return *kept;
   fail_unsupported(
@@ -110,6 +119,28 @@ bool same_view(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+void add_tensor(Checkpoint& checkpoint, Tensor tensor, std::uint64_t at) {
+  if (checkpoint.tensors.size() == kMostTensors) fail(at, "more than {} tensors", kMostTensors);
+  const std::uint64_t numbers = tensor.shape.size() + tensor.strides.size();
+  checkpoint.budget.charge(kTensorBytes + kCopies * (tensor.name.size() + 8 * numbers), at);
+  checkpoint.tensors.push_back(std::move(tensor));
+}
+
+void leave_out(Checkpoint& checkpoint, const std::string& name, std::string_view kind) {
+  if (checkpoint.left_out++ == 0) checkpoint.first_left_out = name;
+  std::vector<std::string>& classes = checkpoint.left_out_classes;
+  const std::string_view name_of_class = kind.substr(0, kLongestClass);
+  if (kind.empty() || classes.size() == kMostClasses) return;
+  if (std::find(classes.begin(), classes.end(), name_of_class) == classes.end()) classes.emplace_back(name_of_class);
+}
+
+std::string words_of_left_out(const Checkpoint& checkpoint) {
+  std::string classes;
+  for (const std::string& name : checkpoint.left_out_classes) classes += (classes.empty() ? "" : ", ") + name;
+  return formatted("values that are not tensors: {} (first: '{}'){}{}", checkpoint.left_out, checkpoint.first_left_out,
+                   classes.empty() ? "" : ", among them ", classes);
+}
 
 void place(Tensor& tensor, std::uint64_t first, const Storage& storage, std::uint64_t at) {
   if (tensor.shape.size() > kMostDimensions || tensor.shape.size() != tensor.strides.size()) {
@@ -174,6 +205,7 @@ Dropped drop_shared(Checkpoint& checkpoint) {
     for (const Tensor* tensor : group) {
       if (tensor == &kept) continue;
       is_dropped[static_cast<std::size_t>(tensor - checkpoint.tensors.data())] = true;
+      checkpoint.budget.charge(kCopies * (tensor->name.size() + kept.name.size()), kNoOffset);
       const bool is_recorded = checkpoint.metadata.emplace(tensor->name, kept.name).second;  // not if it is "format"
       dropped.names.insert(tensor->name);
       if ((!is_recorded || !same_view(*tensor, kept)) && dropped.views++ == 0) dropped.first_view = tensor->name;

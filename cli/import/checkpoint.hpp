@@ -11,10 +11,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <safetensors/safetensors.h>
 
+#include "budget.hpp"
 #include "input.hpp"
 
 namespace cli::importer {
@@ -43,13 +46,28 @@ struct Tensor {
 };
 
 struct Checkpoint {
+  explicit Checkpoint(std::unique_ptr<const Input> from) : input(std::move(from)), budget(input->size()) {}
+
   std::unique_ptr<const Input> input;
+  Budget budget;
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   std::uint64_t left_out = 0;  // values that are not tensors
   std::string first_left_out;
+  std::vector<std::string> left_out_classes;  // the first few classes among them
+  std::uint64_t elsewhere = 0;                // tensors outside of `state_dict`
+  std::string first_elsewhere;
 };
+
+// Appends a tensor. Throws an ImportError for the offset `at` if the tensors take too much memory.
+void add_tensor(Checkpoint& checkpoint, Tensor tensor, std::uint64_t at);
+
+// Counts a value that is not a tensor. kind: its class, or empty if it has none.
+void leave_out(Checkpoint& checkpoint, const std::string& name, std::string_view kind);
+
+// Returns how many values were left out, the first one, and some of their classes.
+std::string words_of_left_out(const Checkpoint& checkpoint);
 
 // Sets bytes, begin and end of a tensor whose other members are set. first: the index of its first element in the
 // storage. Throws an ImportError for the offset `at` if the tensor exceeds the storage or its size overflows.
@@ -74,8 +92,9 @@ struct Dropped {
 
 // Keeps one of several tensors that share elements, since safetensors cannot express sharing. Metadata maps each
 // dropped name to the kept one. As in the reference's converter, the kept one is the first by name that covers the
-// whole storage. A tensor that repeats elements never counts as the whole storage, because elements would be lost.
-// Throws an ImportError if no tensor covers the storage.
+// whole storage. A tensor that repeats elements never counts as the whole storage, because elements would be lost. A
+// tensor whose name is a key of the metadata comes first, because metadata cannot map that name to another one. Throws
+// an ImportError if no tensor covers the storage.
 Dropped drop_shared(Checkpoint& checkpoint);
 
 }  // namespace cli::importer

@@ -31,30 +31,37 @@ Format format_of(const Input& input) {
   return begin[0] == '\x80' && protocol >= 2 && protocol <= 5 ? Format::pickle : Format::none;
 }
 
-Checkpoint read_zip(std::unique_ptr<const Input> input) {
+[[noreturn]] void fail_no_keys() { fail_unsupported(kNoOffset, "--key: only torch checkpoints contain dictionaries"); }
+
+void read_zip(Checkpoint& checkpoint, const std::string& key) {
   if (!reads_zip()) {
     fail_unsupported(kNoOffset, "zip archive, which this build cannot read (ST_ZIP was off)");
   }
-  const std::vector<ZipEntry> entries = read_zip_directory(*input);
+  const std::vector<ZipEntry> entries = read_zip_directory(*checkpoint.input, checkpoint.budget);
   for (const ZipEntry& entry : entries) {
-    if (!entry.name.ends_with(".npy")) return read_torch_zip(std::move(input), entries);
+    if (!entry.name.ends_with(".npy")) return read_torch_zip(checkpoint, entries, key);
   }
-  return read_npz(std::move(input), entries);
+  if (!key.empty()) fail_no_keys();
+  read_npz(checkpoint, entries);
 }
 
 }  // namespace
 
 bool is_checkpoint(const Input& input) { return format_of(input) != Format::none; }
 
-Checkpoint read_checkpoint(std::unique_ptr<const Input> input, const std::string& name) {
-  switch (format_of(*input)) {
-    case Format::zip: return read_zip(std::move(input));
-    case Format::pickle: return read_torch_stacked(std::move(input));
-    case Format::npy: return read_npy(std::move(input), name);
-    case Format::gguf: return read_gguf(std::move(input));
-    case Format::none: break;
+Checkpoint read_checkpoint(std::unique_ptr<const Input> input, const ReadOptions& options) {
+  const Format format = format_of(*input);
+  Checkpoint checkpoint(std::move(input));
+  const bool has_keys = format == Format::zip || format == Format::pickle;
+  if (!options.key.empty() && !has_keys) fail_no_keys();
+  switch (format) {
+    case Format::zip: read_zip(checkpoint, options.key); break;
+    case Format::pickle: read_torch_stacked(checkpoint, options.key); break;
+    case Format::npy: read_npy(checkpoint, options.name); break;
+    case Format::gguf: read_gguf(checkpoint); break;
+    case Format::none: fail(kNoOffset, "not a checkpoint of torch, numpy or llama.cpp");
   }
-  fail(kNoOffset, "not a checkpoint of torch, numpy or llama.cpp");
+  return checkpoint;
 }
 
 }  // namespace cli::importer

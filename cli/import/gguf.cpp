@@ -15,6 +15,8 @@ constexpr std::uint32_t kMagic = 0x46554747;
 constexpr std::uint64_t kMostPairs = 1'000'000;
 constexpr std::uint32_t kMostDimensions = 8;
 constexpr std::uint64_t kLongestMetadata = 50'000'000;  // half the limit of a header
+constexpr std::uint64_t kPairMemory = 300;
+constexpr std::uint64_t kPairCopies = 4;  // of its key and value, until they are written
 constexpr std::uint64_t kUsualAlignment = 32;
 constexpr std::string_view kAlignment = "general.alignment";
 
@@ -100,7 +102,7 @@ std::string read_value(Cursor& cursor, std::uint32_t type) {
   }
 }
 
-void read_pairs(Cursor& cursor, std::uint64_t count, std::map<std::string, std::string>& metadata) {
+void read_pairs(Cursor& cursor, std::uint64_t count, Checkpoint& checkpoint) {
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t at = cursor.offset();
@@ -113,7 +115,8 @@ void read_pairs(Cursor& cursor, std::uint64_t count, std::map<std::string, std::
     std::string value = read_value(cursor, type);
     bytes += key.size() + value.size();
     if (bytes > kLongestMetadata) fail(at, "gguf: metadata of more than {} bytes", kLongestMetadata);
-    if (!metadata.emplace(std::move(key), std::move(value)).second)
+    checkpoint.budget.charge(kPairMemory + kPairCopies * (key.size() + value.size()), at);
+    if (!checkpoint.metadata.emplace(std::move(key), std::move(value)).second)
       fail(at, "gguf: duplicate or reserved key in metadata");
   }
 }
@@ -162,23 +165,27 @@ void find_data(Checkpoint& checkpoint, Tensor& tensor, std::uint64_t data, std::
 
 }  // namespace
 
-Checkpoint read_gguf(std::unique_ptr<const Input> input) {
-  Cursor cursor(*input, 0, input->size());
+void read_gguf(Checkpoint& checkpoint) {
+  const Input& input = *checkpoint.input;
+  Cursor cursor(input, 0, input.size());
   if (cursor.u32() != kMagic) fail(0, "not a GGUF file");
   const std::uint32_t version = cursor.u32();
+  if (version != 0 && (version & 0xFFFF) == 0) {
+    fail_unsupported(4, "gguf: unsupported byte order 'big' (supported: little)");
+  }
   if (version != 2 && version != 3) fail(4, "unsupported GGUF version {} (supported: 2, 3)", version);
   const std::uint64_t tensors = cursor.u64();
   const std::uint64_t pairs = cursor.u64();
   if (tensors > kMostTensors || pairs > kMostPairs)
     fail(8, "gguf: {} tensors and {} metadata keys (limits: {}, {})", tensors, pairs, kMostTensors, kMostPairs);
-  Checkpoint checkpoint;
-  read_pairs(cursor, pairs, checkpoint.metadata);
-  for (std::uint64_t i = 0; i < tensors; ++i) checkpoint.tensors.push_back(read_tensor(cursor));
+  read_pairs(cursor, pairs, checkpoint);
+  for (std::uint64_t i = 0; i < tensors; ++i) {
+    const std::uint64_t at = cursor.offset();
+    add_tensor(checkpoint, read_tensor(cursor), at);
+  }
   const std::uint64_t alignment = alignment_of(checkpoint.metadata);
   const std::uint64_t data = (cursor.position() + alignment - 1) / alignment * alignment;
-  for (Tensor& tensor : checkpoint.tensors) find_data(checkpoint, tensor, data, input->size());
-  checkpoint.input = std::move(input);
-  return checkpoint;
+  for (Tensor& tensor : checkpoint.tensors) find_data(checkpoint, tensor, data, input.size());
 }
 
 }  // namespace cli::importer

@@ -23,9 +23,10 @@ void warn(const std::string& path, const std::string& what) { complain({kSuccess
 
 // Prints what the output lacks.
 void report_left_out(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
-  if (checkpoint.left_out > 0) {
-    warn(path, formatted("left out values that are not tensors: {} (first: '{}')", checkpoint.left_out,
-                         checkpoint.first_left_out));
+  if (checkpoint.left_out > 0) warn(path, "left out " + words_of_left_out(checkpoint));
+  if (checkpoint.elsewhere > 0) {
+    warn(path, formatted("left out tensors outside of 'state_dict': {} (first: '{}'); --key chooses another dictionary",
+                         checkpoint.elsewhere, checkpoint.first_elsewhere));
   }
   if (dropped.views > 0) {
     warn(path, formatted("left out parts of other tensors and views of another shape: {} (first: '{}'); "
@@ -47,11 +48,15 @@ bool is_importable(const std::string& path) {
 Imported import_file(const Import& request) {
   try {
     Checkpoint checkpoint = read_checkpoint(std::make_unique<const Input>(request.from),
-                                            std::filesystem::path(request.from).stem().string());
+                                            {std::filesystem::path(request.from).stem().string(), request.key});
     check_names(checkpoint);
     const Dropped dropped = request.keep_shared ? Dropped{} : drop_shared(checkpoint);
     check_growth(checkpoint);
-    write_checkpoint(checkpoint, request.into, request.write, request.published);
+    if (request.dry_run) {
+      print_checkpoint(checkpoint, request.into, request.write);
+    } else {
+      write_checkpoint(checkpoint, request.into, request.write, request.published);
+    }
     report_left_out(request.from, checkpoint, dropped);
     Imported written;
     written.dropped = dropped.names;

@@ -19,14 +19,21 @@ struct Import {
   std::string into;
   st_write_options write = ST_INIT(st_write_options);
   bool keep_shared = false;
+  std::string key;                          // of a dictionary in a torch checkpoint
+  bool dry_run = false;                     // prints what would be written
   std::function<void()> published = [] {};  // called when `into` exists, before it is read back
 };
 
 // Returns whether the file has one of these formats. Returns false if it cannot be read: the library reports that.
 bool is_importable(const std::string& path);
 
-// Returns whether the path is an index with at least one shard in one of these formats.
+// Returns whether the path is an index with at least one shard in one of these formats, or with a missing shard whose
+// name does not have an extension of the library.
 bool is_importable_index(const std::string& path);
+
+// Returns the path of the index or file to convert if the path is a folder without models of the library. Returns any
+// other path as it is. Throws a Failure if the folder has several.
+std::string checkpoint_in(const std::string& path);
 
 struct Imported {
   std::vector<std::string> names;

@@ -8,9 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "error.hpp"
 #include "import.hpp"
 #include "input.hpp"
+#include "io/directory.hpp"
+#include "new_model.hpp"
 #include "output.hpp"
 
 namespace cli::importer {
@@ -113,6 +116,11 @@ Target target_of(const Import& request) {
   return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
 class Shards {
  public:
   explicit Shards(const Import& request)
@@ -129,6 +137,7 @@ class Shards {
   void convert_shard(const std::string& file, const Target& target);
   void check_listed(const std::string& file, const Imported& written) const;
   void write_index(const fs::path& path);
+  void print_index(const fs::path& path) const;
 
   const Import& request_;
   Json index_;
@@ -144,6 +153,15 @@ std::vector<std::string> Shards::paths() const {
   return paths;
 }
 
+// Rejects a link that leads out of the folder, as the library does for shards of its own formats.
+void check_link(const fs::path& folder, const std::string& file, const std::string& index) {
+  try {
+    st::io::open_directory(folder.empty() ? "." : folder.string())->open(file, /*follow_links=*/false);
+  } catch (const st::Error& error) {
+    throw Failure{error.os_error == 0 ? kBadFile : kUnreadable, index + ": " + error.message};
+  }
+}
+
 // Runs before anything is written.
 void Shards::check(const Target& target) const {
   const Inputs inputs(paths());
@@ -153,14 +171,14 @@ void Shards::check(const Target& target) const {
       throw Failure{kBadFile, formatted("{}: shard '{}' is not in the same folder", request_.from, file)};
     }
     check_readable((source_ / file).string());
+    check_link(source_, file, request_.from);
     if (!outputs.insert(target.folder / written_name(file)).second) {
       throw Failure{kBadFile, formatted("{}: two shards would be named {}", request_.from, written_name(file))};
     }
   }
   for (const fs::path& path : outputs) {
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) continue;
     if (inputs.contain(path.string())) throw Failure{kUsage, path.string() + ": is also an input"};
+    if (is_there(path)) throw Failure{kUnreadable, path.string() + ": already exists"};
   }
 }
 
@@ -196,6 +214,12 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   }
 }
 
+void Shards::print_index(const fs::path& path) const {
+  Output out;
+  out.print("{}: index of {}, {}\n", printable(path.string()), counted(places_.size(), "tensor"), human_bytes(bytes_));
+  out.flush();
+}
+
 void Shards::write_index(const fs::path& path) {
   Json map = Json::object();
   for (const auto& [tensor, file] : index_["weight_map"].items()) {
@@ -208,6 +232,7 @@ void Shards::write_index(const fs::path& path) {
   index_["weight_map"] = std::move(map);
   if (!index_["metadata"].is_object()) index_["metadata"] = Json::object();
   index_["metadata"]["total_size"] = bytes_;
+  if (request_.dry_run) return print_index(path);
   const std::string text = index_.dump(4) + "\n";
   OutputFile output(path.string(), /*replace=*/false);
   output.write(text.data(), text.size());
@@ -219,10 +244,10 @@ void Shards::convert() {
   const Target target = target_of(request_);
   check(target);
   const std::string folder = target.folder.empty() ? "." : target.folder.string();
-  new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
+  if (!request_.dry_run) new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
   for (const std::string& file : files_of(index_)) convert_shard(file, target);
   write_index(target.index);
-  new_files_->keep();
+  if (new_files_) new_files_->keep();
 }
 
 }  // namespace
@@ -234,8 +259,10 @@ bool is_importable_index(const std::string& path) {
   if (index.is_null()) return false;
   const fs::path folder = fs::path(path).parent_path();
   const std::set<std::string> files = files_of(index);
-  return std::any_of(files.begin(), files.end(),
-                     [&](const std::string& file) { return is_importable((folder / file).string()); });
+  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    const bool is_missing = !is_there(folder / file) && !format_of_extension(file);
+    return is_missing || is_importable((folder / file).string());
+  });
 }
 
 void import_index(const Import& request) { Shards(request).convert(); }

@@ -13,7 +13,7 @@ namespace cli::importer {
 namespace {
 
 struct NumpyHeader {
-  std::string type;  // for example "<f4"
+  std::string type;  // for example "<f4"; "V" for records
   bool fortran_order = false;
   std::vector<std::uint64_t> shape;
 };
@@ -89,7 +89,10 @@ NumpyHeader read_numpy_header(std::string_view text, std::uint64_t offset) {
     literal.expect(":");
     unsigned bit = 0;
     if (key == "descr") {
-      if (literal.take("[")) fail(offset, "numpy header: arrays of records are not supported");
+      if (literal.take("[")) {
+        header.type = "|V";
+        return header;  // the rest is not needed
+      }
       header.type = literal.string();
       bit = 1;
     } else if (key == "fortran_order") {
@@ -132,9 +135,21 @@ constexpr std::array<NumpyType, 13> kTypes{{{"b1", ST_BOOL},
                                             {"f8", ST_F64},
                                             {"c8", ST_C64}}};
 
+// Returns what an array contains if its elements are not numbers.
+std::string_view other_content(const std::string& type) {
+  switch (type.size() < 2 ? '\0' : type[1]) {
+    case 'O': return "Python objects";
+    case 'S':
+    case 'U': return "strings";
+    case 'V': return "records";
+    case 'M':
+    case 'm': return "dates and times";
+    default: return {};
+  }
+}
+
 st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64_t at) {
   const std::string_view name = std::string_view(type).substr(std::min<std::size_t>(type.size(), 1));
-  if (name.starts_with('O')) fail(at, "array '{}' contains Python objects, which need a pickle", array);
   if (type.starts_with('>'))
     fail_unsupported(at, "array '{}' ({}): unsupported byte order 'big' (supported: little)", array, type);
   const auto known = std::ranges::find(kTypes, name, &NumpyType::name);
@@ -174,9 +189,11 @@ std::vector<std::uint64_t> column_major(const std::vector<std::uint64_t>& shape)
   return strides;
 }
 
-void add_array(Checkpoint& checkpoint, const Input& input, Storage storage, const std::string& name) {
-  StorageReader reader(input, storage, 0, storage.bytes);
+// Returns what the array contains if its elements are not numbers. Then nothing was added.
+std::string_view add_array(Checkpoint& checkpoint, Storage storage, const std::string& name) {
+  StorageReader reader(*checkpoint.input, storage, 0, storage.bytes);
   const NumpyHeader header = read_numpy_header(read_header_text(reader, storage.begin), storage.begin);
+  if (const std::string_view content = other_content(header.type); !content.empty()) return content;
   Tensor tensor;
   tensor.name = name;
   tensor.dtype = dtype_of(header.type, name, storage.begin);
@@ -193,27 +210,28 @@ void add_array(Checkpoint& checkpoint, const Input& input, Storage storage, cons
   }
   tensor.begin += reader.position();
   tensor.end += reader.position();
+  add_tensor(checkpoint, std::move(tensor), storage.begin);
   checkpoint.storages.push_back(std::move(storage));
-  checkpoint.tensors.push_back(std::move(tensor));
+  return {};
 }
 
 }  // namespace
 
-Checkpoint read_npy(std::unique_ptr<const Input> input, const std::string& name) {
-  Checkpoint checkpoint;
-  add_array(checkpoint, *input, {name, 0, input->size(), input->size(), false, {}}, name);
-  checkpoint.input = std::move(input);
-  return checkpoint;
+void read_npy(Checkpoint& checkpoint, const std::string& name) {
+  const std::uint64_t size = checkpoint.input->size();
+  const std::string_view other = add_array(checkpoint, {name, 0, size, size, false, {}}, name);
+  if (!other.empty()) fail_unsupported(0, "the array contains {}", other);
 }
 
-Checkpoint read_npz(std::unique_ptr<const Input> input, const std::vector<ZipEntry>& entries) {
-  Checkpoint checkpoint;
+void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
   for (const ZipEntry& entry : entries) {
-    if (!entry.name.ends_with(kExtension)) fail(entry.begin, "zip: '{}' is not a {} file", entry.name, kExtension);
-    add_array(checkpoint, *input, storage_of(entry), entry.name.substr(0, entry.name.size() - kExtension.size()));
+    const std::string name = entry.name.substr(0, entry.name.size() - kExtension.size());
+    const std::string_view other = add_array(checkpoint, storage_of(entry), name);
+    if (!other.empty()) leave_out(checkpoint, name, other);
   }
-  checkpoint.input = std::move(input);
-  return checkpoint;
+  if (checkpoint.tensors.empty() && checkpoint.left_out > 0) {
+    fail_unsupported(kNoOffset, "all arrays contain {}", checkpoint.left_out_classes.front());
+  }
 }
 
 }  // namespace cli::importer

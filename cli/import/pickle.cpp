@@ -26,25 +26,23 @@ constexpr std::uint8_t kSetItems = 'u', kEmptyTuple = ')', kEmptyList = ']', kEm
 constexpr std::uint8_t kShortBinBytes = 'C';
 constexpr std::uint8_t kProto = 0x80, kTuple1 = 0x85, kTuple2 = 0x86, kTuple3 = 0x87, kNewTrue = 0x88;
 constexpr std::uint8_t kNewFalse = 0x89, kLong1 = 0x8A, kLong4 = 0x8B, kShortBinUnicode = 0x8C, kBinUnicode8 = 0x8D;
-constexpr std::uint8_t kBinBytes8 = 0x8E, kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95;
+constexpr std::uint8_t kBinBytes8 = 0x8E, kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95, kByteArray8 = 0x96;
+constexpr std::uint8_t kInst = 'i', kObj = 'o', kNewObj = 0x81, kNewObjEx = 0x92;
+constexpr std::uint8_t kEmptySet = 0x8F, kAddItems = 0x90, kFrozenSet = 0x91;
 
 struct Name {
   std::uint8_t code;
   std::string_view name;
 };
 
-// Known opcodes that are rejected: the text forms of protocol 0, sets, and those that create objects.
+// Known opcodes that are rejected: the text forms of protocol 0, and those that need data from outside.
 constexpr Name kRejected[] = {
     {'2', "DUP"},          {'F', "FLOAT"},
     {'P', "PERSID"},       {'S', "STRING"},
     {'V', "UNICODE"},      {'d', "DICT"},
-    {'g', "GET"},          {'i', "INST"},
-    {'l', "LIST"},         {'o', "OBJ"},
-    {'p', "PUT"},          {0x81, "NEWOBJ"},
-    {0x82, "EXT1"},        {0x83, "EXT2"},
-    {0x84, "EXT4"},        {0x8F, "EMPTY_SET"},
-    {0x90, "ADDITEMS"},    {0x91, "FROZENSET"},
-    {0x92, "NEWOBJ_EX"},   {0x96, "BYTEARRAY8"},
+    {'g', "GET"},          {'l', "LIST"},
+    {'p', "PUT"},          {0x82, "EXT1"},
+    {0x83, "EXT2"},        {0x84, "EXT4"},
     {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
 };
 
@@ -53,12 +51,17 @@ constexpr Name kRejected[] = {
 constexpr unsigned kOldest = 2;  // of those that state their number
 constexpr unsigned kNewest = 5;
 constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
-constexpr std::size_t kMostMarks = 10'000;  // Python sets one for each level of nesting
-constexpr std::size_t kMostDigits = 100;    // conversion takes quadratic time
+constexpr std::size_t kMostDigits = 100;  // conversion takes quadratic time
+
+// Charges, with the overhead of allocations.
+constexpr std::uint64_t kItemBytes = 2 * sizeof(ValueId);  // vectors grow by doubling
+constexpr std::uint64_t kItemsBytes = 32;                  // the first allocation of items
+constexpr std::uint64_t kTextBytes = sizeof(std::string) + 32;
 
 class Machine {
  public:
-  Machine(Cursor& cursor, std::span<const Global> globals) : cursor_(cursor), globals_(globals) {}
+  Machine(Cursor& cursor, std::span<const Global> globals, Budget& budget)
+      : cursor_(cursor), globals_(globals), budget_(budget) {}
 
   Pickle run();
 
@@ -69,14 +72,18 @@ class Machine {
   bool step_container(std::uint8_t code);
   bool step_memo(std::uint8_t code);
   bool step_name(std::uint8_t code);
+  bool step_object(std::uint8_t code);
   [[noreturn]] void reject_opcode(std::uint8_t code) const;
 
   ValueId add(Kind kind, std::int64_t integer = 0, std::vector<ValueId> items = {});
   void push(ValueId id);
   void mark();
   void push_number(std::int64_t value) { push(add(Kind::integer, value)); }
+  void charge(std::uint64_t bytes) { budget_.charge(bytes, opcode_); }
+  std::string_view keep(std::string text);
   void push_text(Kind kind, std::string text);
   void push_text(Kind kind, std::uint64_t bytes) { push_text(kind, cursor_.text(bytes)); }
+  void push_bytes(std::uint64_t bytes);
   void push_long(std::uint64_t bytes);
   void push_int();
   void push_long_int();
@@ -92,18 +99,23 @@ class Machine {
   void name_from_stack();
   void reduce();
   void make_dict(const std::vector<ValueId>& arguments);
+  void make_object(std::string_view name, std::vector<ValueId> items);
+  void make_object(ValueId callee, std::vector<ValueId> items);
+  std::string_view name_of_callee(ValueId callee);
+  std::string_view name_of_result(ValueId callee, ValueId arguments);
   void build();
-  void append(std::vector<ValueId> items);
-  void set_items(std::vector<ValueId> items);
+  void add_items(ValueId to, const std::vector<ValueId>& items);
+  void append(const std::vector<ValueId>& items);
+  void set_items(const std::vector<ValueId>& items);
 
   Cursor& cursor_;
   std::span<const Global> globals_;
+  Budget& budget_;
   Pickle pickle_;
   std::vector<ValueId> stack_;
   std::vector<std::size_t> marks_;
   std::vector<ValueId> memo_;
   std::uint64_t memoized_ = 0;
-  std::size_t copied_ = 0;    // pairs copied from lists into dictionaries
   std::uint64_t opcode_ = 0;  // offset of the current opcode
 };
 
@@ -137,7 +149,9 @@ Pickle Machine::run() {
 bool Machine::step() {
   const std::uint8_t code = cursor_.u8();
   if (code == op::kStop) return false;
-  if (!step_scalar(code) && !step_container(code) && !step_memo(code) && !step_name(code)) reject_opcode(code);
+  if (!step_scalar(code) && !step_container(code) && !step_memo(code) && !step_name(code) && !step_object(code)) {
+    reject_opcode(code);
+  }
   return true;
 }
 
@@ -162,9 +176,10 @@ bool Machine::step_scalar(std::uint8_t code) {
     case op::kBinString:
     case op::kBinUnicode: push_text(Kind::text, cursor_.u32()); return true;
     case op::kBinUnicode8: push_text(Kind::text, cursor_.u64()); return true;
-    case op::kShortBinBytes: push_text(Kind::bytes, cursor_.u8()); return true;
-    case op::kBinBytes: push_text(Kind::bytes, cursor_.u32()); return true;
-    case op::kBinBytes8: push_text(Kind::bytes, cursor_.u64()); return true;
+    case op::kShortBinBytes: push_bytes(cursor_.u8()); return true;
+    case op::kBinBytes: push_bytes(cursor_.u32()); return true;
+    case op::kBinBytes8:
+    case op::kByteArray8: push_bytes(cursor_.u64()); return true;
     default: return false;
   }
 }
@@ -229,6 +244,43 @@ bool Machine::step_name(std::uint8_t code) {
   }
 }
 
+// The opcodes that create objects and sets.
+bool Machine::step_object(std::uint8_t code) {
+  switch (code) {
+    case op::kInst: {
+      std::string name = cursor_.line();
+      name += "." + cursor_.line();
+      make_object(keep(std::move(name)), pop_to_mark());
+      return true;
+    }
+    case op::kObj: {
+      std::vector<ValueId> items = pop_to_mark();
+      if (items.empty()) fail(opcode_, "pickle makes an object without a class");
+      const ValueId callee = items.front();
+      make_object(callee, std::move(items));
+      return true;
+    }
+    case op::kNewObj:
+    case op::kNewObjEx: {
+      std::vector<ValueId> items;
+      if (code == op::kNewObjEx) items.push_back(pop());
+      items.push_back(pop());
+      make_object(pop(), std::move(items));
+      return true;
+    }
+    case op::kEmptySet: make_object("set", {}); return true;
+    case op::kFrozenSet: make_object("frozenset", pop_to_mark()); return true;
+    case op::kAddItems: {
+      const std::vector<ValueId> items = pop_to_mark();
+      const Kind kind = pickle_.values[top()].kind;
+      if (kind != Kind::object) fail(opcode_, "pickle adds items to a {}", name_of(kind));
+      add_items(top(), items);
+      return true;
+    }
+    default: return false;
+  }
+}
+
 void Machine::reject_opcode(std::uint8_t code) const {
   const auto* known = std::ranges::find(op::kRejected, code, &op::Name::code);
   if (known == std::end(op::kRejected)) fail(opcode_, "pickle has the byte 0x{:02x}, which is not an opcode", code);
@@ -262,16 +314,26 @@ std::string bytes_of_decimal(std::string_view text) {
 // ---- values and the stack -------------------------------------------------------------------------------------------------
 
 ValueId Machine::add(Kind kind, std::int64_t integer, std::vector<ValueId> items) {
-  if (pickle_.values.size() == kMostValues) fail(opcode_, "pickle makes more than {} values", kMostValues);
+  charge(sizeof(Value) + (items.empty() ? 0 : kItemsBytes + kItemBytes * items.size()));
   pickle_.values.push_back({kind, opcode_, integer, {}, std::move(items)});
   return static_cast<ValueId>(pickle_.values.size() - 1);
 }
 
+std::string_view Machine::keep(std::string text) {
+  charge(kTextBytes + text.size());
+  return pickle_.texts.emplace_back(std::move(text));
+}
+
 void Machine::push_text(Kind kind, std::string text) {
-  const std::string& kept = pickle_.texts.emplace_back(std::move(text));
+  const std::string_view kept = keep(std::move(text));
   const ValueId id = add(kind);
   pickle_.values[id].text = kept;
   push(id);
+}
+
+void Machine::push_bytes(std::uint64_t bytes) {
+  cursor_.skip(bytes);
+  push(add(Kind::bytes));
 }
 
 void Machine::push_long(std::uint64_t bytes) {
@@ -308,12 +370,12 @@ void Machine::push_decimal(std::string_view text) {
 }
 
 void Machine::push(ValueId id) {
-  if (stack_.size() == kMostValues) fail(opcode_, "pickle puts more than {} values on its stack", kMostValues);
+  if (stack_.size() == stack_.capacity()) charge(kItemBytes * (stack_.size() + 1));
   stack_.push_back(id);
 }
 
 void Machine::mark() {
-  if (marks_.size() == kMostMarks) fail(opcode_, "pickle sets more than {} marks", kMostMarks);
+  charge(2 * sizeof(std::size_t));
   marks_.push_back(stack_.size());
 }
 
@@ -340,8 +402,10 @@ std::vector<ValueId> Machine::pop_to_mark() {
 // ---- the memo -------------------------------------------------------------------------------------------------------------
 
 void Machine::put(std::uint64_t index) {
-  if (index >= kMostValues) fail(opcode_, "pickle memoizes number {} (limit: {})", index, kMostValues);
-  if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, kUnset);
+  if (index >= memo_.size()) {
+    charge(kItemBytes * (index + 1 - memo_.size()));
+    memo_.resize(static_cast<std::size_t>(index) + 1, kUnset);
+  }
   ValueId& slot = memo_[static_cast<std::size_t>(index)];
   if (slot == kUnset) ++memoized_;
   slot = top();
@@ -359,11 +423,11 @@ void Machine::get(std::uint64_t index) {
 void Machine::name(std::string_view module, std::string_view name) {
   const auto known = std::ranges::find_if(
       globals_, [&](const Global& global) { return global.module == module && global.name == name; });
-  if (known == globals_.end()) {
-    fail(opcode_, "pickle names {}.{}, which is not part of a state_dict(); nothing was imported or executed", module,
-         name);
-  }
-  push(add(Kind::global, known - globals_.begin()));
+  if (known != globals_.end()) return push(add(Kind::global, known - globals_.begin()));
+  const std::string_view text = keep(std::string(module).append(".").append(name));
+  const ValueId id = add(Kind::global, kUnknown);
+  pickle_.values[id].text = text;
+  push(id);
 }
 
 void Machine::name_from_stack() {
@@ -378,8 +442,11 @@ void Machine::name_from_stack() {
 
 void Machine::reduce() {
   const ValueId arguments = pop();
-  const Value& function = pickle_.values[pop()];
-  if (function.kind != Kind::global) fail(opcode_, "pickle calls a {}", name_of(function.kind));
+  const ValueId callee = pop();
+  const Value& function = pickle_.values[callee];
+  if (function.kind != Kind::global || function.integer == kUnknown) {
+    return make_object(name_of_result(callee, arguments), {arguments});
+  }
   const Global& global = globals_[static_cast<std::size_t>(function.integer)];
   if (global.role == Role::constant) fail(opcode_, "pickle calls {}.{}", global.module, global.name);
   if (pickle_.values[arguments].kind != Kind::tuple) {
@@ -389,16 +456,14 @@ void Machine::reduce() {
   make_dict(pickle_.values[arguments].items);
 }
 
-// A pickle can use the same list many times, so the copied items are counted.
 void Machine::make_dict(const std::vector<ValueId>& arguments) {
   std::vector<ValueId> items;
-  if (!arguments.empty()) {
+  if (!arguments.empty() && pickle_.values[arguments.front()].kind != Kind::global) {
     const Value& list = pickle_.values[arguments.front()];
     if (arguments.size() > 1 || list.kind != Kind::list) {
       fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
     }
-    copied_ += list.items.size();
-    if (copied_ > kMostValues) fail(opcode_, "pickle copies more than {} values", kMostValues);
+    charge(2 * kItemBytes * list.items.size());  // a pickle can use the same list many times
     for (const ValueId id : list.items) {
       const Value& pair = pickle_.values[id];
       const bool is_pair = (pair.kind == Kind::list || pair.kind == Kind::tuple) && pair.items.size() == 2;
@@ -409,10 +474,43 @@ void Machine::make_dict(const std::vector<ValueId>& arguments) {
   push(add(Kind::dict, 0, std::move(items)));
 }
 
+void Machine::make_object(std::string_view name, std::vector<ValueId> items) {
+  const ValueId id = add(Kind::object, 0, std::move(items));
+  pickle_.values[id].text = name;
+  push(id);
+}
+
+void Machine::make_object(ValueId callee, std::vector<ValueId> items) {
+  make_object(name_of_callee(callee), std::move(items));
+}
+
+// A class may also be an object, or outside of the pickle: old versions of torch store the source of a module's class.
+std::string_view Machine::name_of_callee(ValueId callee) {
+  const Value& value = pickle_.values[callee];
+  if (value.kind == Kind::object) return value.text;
+  if (value.kind == Kind::persistent) return "a class with source code";
+  if (value.kind != Kind::global) fail(opcode_, "pickle calls a {}", name_of(value.kind));
+  if (value.integer == kUnknown) return value.text;
+  const Global& global = globals_[static_cast<std::size_t>(value.integer)];
+  return keep(std::string(global.module).append(".").append(global.name));
+}
+
+// Some functions make an object of the class that is their first argument.
+std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
+  const std::string_view name = name_of_callee(callee);
+  const Value& tuple = pickle_.values[arguments];
+  const bool takes_class = name.ends_with("._reconstructor") || name.ends_with("._reconstruct");  // copyreg's, numpy's
+  if (!takes_class || tuple.kind != Kind::tuple || tuple.items.empty()) return name;
+  const Value& type = pickle_.values[tuple.items.front()];
+  return type.kind == Kind::global && type.integer == kUnknown ? type.text : name;
+}
+
 // Drops the attributes of a dictionary, such as those of a state dict, and the state that torch 0.3 gives a parameter.
 void Machine::build() {
-  const Value& state = pickle_.values[pop()];
+  const ValueId state_id = pop();
+  const Value& state = pickle_.values[state_id];
   const Value& object = pickle_.values[top()];
+  if (object.kind == Kind::object) return add_items(top(), {state_id});
   if (object.kind == Kind::dict && state.kind == Kind::dict) return;
   const bool has_state =
       object.kind == Kind::call && globals_[static_cast<std::size_t>(object.integer)].role == Role::object;
@@ -420,17 +518,24 @@ void Machine::build() {
   fail(opcode_, "pickle sets the state of a {} from a {}", name_of(object.kind), name_of(state.kind));
 }
 
-void Machine::append(std::vector<ValueId> items) {
-  Value& list = pickle_.values[top()];
-  if (list.kind != Kind::list) fail(opcode_, "pickle appends to a {}", name_of(list.kind));
-  list.items.insert(list.items.end(), items.begin(), items.end());
+void Machine::add_items(ValueId to, const std::vector<ValueId>& items) {
+  std::vector<ValueId>& list = pickle_.values[to].items;
+  charge((list.empty() ? kItemsBytes : 0) + kItemBytes * items.size());
+  list.insert(list.end(), items.begin(), items.end());
 }
 
-void Machine::set_items(std::vector<ValueId> items) {
-  Value& dict = pickle_.values[top()];
-  if (dict.kind != Kind::dict) fail(opcode_, "pickle sets items of a {}", name_of(dict.kind));
+// The next two also fill objects: a class can extend a list or a dictionary.
+void Machine::append(const std::vector<ValueId>& items) {
+  const Kind kind = pickle_.values[top()].kind;
+  if (kind != Kind::list && kind != Kind::object) fail(opcode_, "pickle appends to a {}", name_of(kind));
+  add_items(top(), items);
+}
+
+void Machine::set_items(const std::vector<ValueId>& items) {
+  const Kind kind = pickle_.values[top()].kind;
+  if (kind != Kind::dict && kind != Kind::object) fail(opcode_, "pickle sets items of a {}", name_of(kind));
   if (items.size() % 2 != 0) fail(opcode_, "pickle sets a key without a value");
-  dict.items.insert(dict.items.end(), items.begin(), items.end());
+  add_items(top(), items);
 }
 
 }  // namespace
@@ -449,11 +554,14 @@ const char* name_of(Kind kind) {
     case Kind::dict: return "dictionary";
     case Kind::global: return "global";
     case Kind::call: return "call";
+    case Kind::object: return "Python object";
     case Kind::persistent: return "storage";
   }
   return "value";
 }
 
-Pickle read_pickle(Cursor& cursor, std::span<const Global> globals) { return Machine(cursor, globals).run(); }
+Pickle read_pickle(Cursor& cursor, std::span<const Global> globals, Budget& budget) {
+  return Machine(cursor, globals, budget).run();
+}
 
 }  // namespace cli::importer

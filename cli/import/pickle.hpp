@@ -1,9 +1,9 @@
 // Parses a pickle as data, without executing it.
 //
-// A pickle is a program for a stack machine that may import any name and call it. This machine has only the opcodes for
-// numbers, text, lists, tuples and dictionaries, and only the names in a table of its caller. Calling such a name makes
-// a value of kind `call` with the name and the arguments. Every other name and opcode is an error. Memory grows with the
-// length of the pickle up to a fixed limit, and no function is recursive.
+// A pickle is a program for a stack machine that may import any name and call it. This machine imports and calls
+// nothing. Calling a name from a table of its caller makes a value of kind `call` with the name and the arguments. Calls
+// of all other names make values of kind `object`, which keep the name and everything that the pickle puts into them.
+// Memory use has a limit (budget.hpp), and no function is recursive.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "budget.hpp"
 #include "input.hpp"
 
 namespace cli::importer {
@@ -25,18 +26,20 @@ enum class Kind : std::uint8_t {
   big,         // an integer of more than 64 bits: text has its bytes, little-endian
   real,        // a float, whose value is not kept
   text,        // text
-  bytes,       // text
+  bytes,       // not kept
   list,        // items
   tuple,       // items
   dict,        // items: key, value, key, value
-  global,      // integer is the index in the table
+  global,      // integer is the index in the table; for other names kUnknown, and text is "module.name"
   call,        // integer is the index in the table; items: one tuple, the arguments
+  object,      // of an unknown class: text is the class or function, items are arguments, state and contents
   persistent,  // items: one value, which names an object outside of the pickle
 };
 
 const char* name_of(Kind kind);
 
 using ValueId = std::uint32_t;
+constexpr std::int64_t kUnknown = -1;
 
 struct Value {
   Kind kind = Kind::none;
@@ -47,10 +50,10 @@ struct Value {
 };
 
 // A constant cannot be called. The result of an object may get a state, which is dropped. A dict is called without
-// arguments, or with a list of pairs as in Python 2.
+// arguments, with the class of its default values, or with a list of pairs as in Python 2.
 enum class Role : std::uint8_t { constant, function, object, dict };
 
-// A name that a pickle may use.
+// A name that the caller knows.
 struct Global {
   std::string_view module;
   std::string_view name;
@@ -61,15 +64,14 @@ struct Global {
 struct Pickle {
   const Value& operator[](ValueId id) const { return values[id]; }
 
-  std::vector<Value> values;
+  std::deque<Value> values;
   std::deque<std::string> texts;  // storage of the values' text
   ValueId root = 0;
 };
 
 constexpr std::uint64_t kLongestPickle = std::uint64_t{64} << 20;
-constexpr std::size_t kMostValues = 4'000'000;
 
 // Reads one pickle of protocol 1 to 5, and leaves the cursor after it. Throws an ImportError.
-Pickle read_pickle(Cursor& cursor, std::span<const Global> globals);
+Pickle read_pickle(Cursor& cursor, std::span<const Global> globals, Budget& budget);
 
 }  // namespace cli::importer

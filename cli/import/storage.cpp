@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -176,6 +179,27 @@ void read_all(StorageReader& reader, const Descriptor* file, const std::function
 
 // ---- elements with strides --------------------------------------------------------------------------------------------
 
+// The mapping that is being read, for the signal handler.
+std::atomic<char*> mapped_begin{nullptr};
+std::atomic<char*> mapped_end{nullptr};
+std::atomic<bool> lost_pages{false};
+static_assert(std::atomic<char*>::is_always_lock_free);
+
+// Another process may truncate the file while it is mapped, or the disk may fail. Touching such a page raises SIGBUS.
+// Replaces the rest of the mapping by zeros, which the reader then notices. Any other SIGBUS ends the process.
+extern "C" void catch_lost_page(int number, siginfo_t* info, void*) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  char* const end = mapped_end;
+  char* const at = static_cast<char*>(info->si_addr);
+  if (at != nullptr && at >= mapped_begin && at < end) {
+    char* const begin = at - reinterpret_cast<std::uintptr_t>(at) % page;
+    const auto bytes = static_cast<std::size_t>(end - begin);
+    lost_pages = true;
+    if (mmap(begin, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
+  }
+  signal(number, SIG_DFL);
+}
+
 class Mapping {
  public:
   Mapping(int descriptor, std::uint64_t begin, std::uint64_t end) {
@@ -185,10 +209,23 @@ class Mapping {
     memory_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(start));
     if (memory_ == MAP_FAILED) fail_os("mapping a storage");
     bytes_ = static_cast<const char*>(memory_) + (begin - start);
+    lost_pages = false;
+    mapped_begin = static_cast<char*>(memory_);
+    mapped_end = static_cast<char*>(memory_) + size_;
+    struct sigaction action {};
+    action.sa_sigaction = catch_lost_page;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &before_);
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(memory_, size_); }
+  ~Mapping() {
+    sigaction(SIGBUS, &before_, nullptr);
+    mapped_begin = nullptr;
+    mapped_end = nullptr;
+    munmap(memory_, size_);
+  }
 
   const char* bytes() const { return bytes_; }
 
@@ -196,6 +233,7 @@ class Mapping {
   void* memory_;
   std::size_t size_;
   const char* bytes_;
+  struct sigaction before_ {};
 };
 
 // Collects elements in a block, and passes each full block to `take`.
@@ -285,7 +323,10 @@ VerifiedStorage verified(const Input& input, const Storage& storage, const std::
 void gather(const Input& input, const Storage& storage, const Tensor& tensor, const TakeBytes& take) {
   if (tensor.bytes == 0) return;
   const Mapping mapping(input.descriptor(), storage.begin + tensor.begin, storage.begin + tensor.end);
-  pack(mapping.bytes(), tensor, take);
+  pack(mapping.bytes(), tensor, [&](const char* bytes, std::size_t n) {
+    if (lost_pages) fail(storage.begin, "file was truncated while being read");
+    take(bytes, n);
+  });
 }
 
 }  // namespace cli::importer

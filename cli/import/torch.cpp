@@ -10,9 +10,12 @@
 #include "formats.hpp"
 #include "storage.hpp"
 #include "torch_tensors.hpp"
+#include "torch_values.hpp"
 
 namespace cli::importer {
 namespace {
+
+constexpr std::uint64_t kStorageBytes = 300;  // with its places in maps
 
 // ---- the zip form ----------------------------------------------------------------------------------------------------------
 
@@ -48,21 +51,24 @@ void check_order(const Input& input, const ZipEntry* order) {
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kVersion = 1001;
 
-// Headers may not use any names.
-Pickle read_header(Cursor& cursor) { return read_pickle(cursor, {}); }
+// Headers have no names that would be known.
+Pickle read_header(Cursor& cursor, Budget& budget) { return read_pickle(cursor, {}, budget); }
 
-void read_headers(Cursor& cursor) {
-  const Pickle magic = read_header(cursor);
+void read_headers(Cursor& cursor, Budget& budget) {
+  const Pickle magic = read_header(cursor, budget);
   const Value& number = magic[magic.root];
   if (number.kind != Kind::big || number.text != kMagic) fail(0, "pickle that is not from torch.save");
   const std::uint64_t at = cursor.offset();
-  const Pickle version = read_header(cursor);
+  const Pickle version = read_header(cursor, budget);
   if (version[version.root].kind != Kind::integer || version[version.root].integer != kVersion) {
     fail(at, "unsupported version of torch.save (supported: {})", kVersion);
   }
-  const Pickle machine = read_header(cursor);
-  const std::vector<ValueId>& facts = machine[machine.root].items;
-  for (std::size_t i = 0; machine[machine.root].kind == Kind::dict && i < facts.size(); i += 2) {
+  const Pickle machine = read_header(cursor, budget);
+  const Value& dict = machine[machine.root];
+  if (dict.kind != Kind::dict)
+    fail(dict.offset, "expected a dictionary of the machine, found a {}", name_of(dict.kind));
+  const std::vector<ValueId>& facts = dict.items;
+  for (std::size_t i = 0; i < facts.size(); i += 2) {
     if (machine[facts[i]].text != "little_endian") continue;
     const Value& fact = machine[facts[i + 1]];
     if (fact.kind != Kind::boolean || fact.integer != 1)
@@ -71,12 +77,13 @@ void read_headers(Cursor& cursor) {
 }
 
 // Collects the references to each storage. Only they have the size of its elements.
-std::unordered_map<std::string_view, StorageName> storage_names(const Pickle& pickle) {
+std::unordered_map<std::string_view, StorageName> storage_names(const Pickle& pickle, Budget& budget) {
   std::unordered_map<std::string_view, StorageName> names;
   for (const Value& value : pickle.values) {
-    if (value.kind != Kind::persistent) continue;
+    if (value.kind != Kind::persistent || !is_storage(pickle, value)) continue;
     const StorageName name = read_storage_name(pickle, value);
     const auto [known, is_new] = names.try_emplace(name.key, name);
+    if (is_new) budget.charge(kStorageBytes, name.offset);
     if (!is_new && bytes_of(known->second) != bytes_of(name)) {
       fail(name.offset, "storage '{}' has two sizes, {} and {} bytes", name.key, bytes_of(known->second),
            bytes_of(name));
@@ -103,30 +110,31 @@ Storage read_storage(Cursor& cursor, const StorageName& name) {
 
 }  // namespace
 
-Checkpoint read_torch_zip(std::unique_ptr<const Input> input, const std::vector<ZipEntry>& entries) {
+void read_torch_zip(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries, const std::string& key) {
   const std::string root = find_root(entries);
   Entries by_name;
   for (const ZipEntry& entry : entries) by_name.emplace(entry.name, &entry);
   if (find(by_name, root + "/constants.pkl") != nullptr) {
-    fail(kNoOffset, "TorchScript program: save its state_dict() instead");
+    fail_unsupported(kNoOffset, "TorchScript program: save its state_dict() instead");
   }
-  check_order(*input, find(by_name, root + "/byteorder"));
+  const Input& input = *checkpoint.input;
+  check_order(input, find(by_name, root + "/byteorder"));
 
   const ZipEntry& entry = *find(by_name, root + std::string(kPickle));
-  const Input content = Input::of_memory(read_whole(*input, storage_of(entry), kLongestPickle));
+  const Input content = Input::of_memory(read_whole(input, storage_of(entry), kLongestPickle));
   Cursor cursor(content, 0, content.size(), entry.deflated ? 0 : entry.begin);
-  const Pickle pickle = read_pickle(cursor, torch_globals());
+  const Pickle pickle = read_pickle(cursor, torch_globals(), checkpoint.budget);
   if (cursor.left() != 0) fail(cursor.offset(), "{} bytes after the pickle", cursor.left());
 
-  Checkpoint checkpoint;
   std::unordered_map<std::string, std::size_t> numbers;
   add_tensors(
-      pickle,
+      pickle, key,
       [&](const StorageName& name) {
         const auto [known, is_new] = numbers.try_emplace(std::string(name.key), checkpoint.storages.size());
         if (is_new) {
           const ZipEntry* data = find(by_name, root + "/data/" + known->first);
           if (data == nullptr) fail(name.offset, "no storage '{}'", name.key);
+          checkpoint.budget.charge(kStorageBytes + 2 * name.key.size(), name.offset);
           checkpoint.storages.push_back(storage_of(*data));
         }
         const Storage& storage = checkpoint.storages[known->second];
@@ -137,43 +145,40 @@ Checkpoint read_torch_zip(std::unique_ptr<const Input> input, const std::vector<
         return known->second;
       },
       checkpoint);
-  checkpoint.input = std::move(input);
-  return checkpoint;
 }
 
-Checkpoint read_torch_stacked(std::unique_ptr<const Input> input) {
-  Cursor cursor(*input, 0, input->size());
-  read_headers(cursor);
-  const Pickle pickle = read_pickle(cursor, torch_globals());
+void read_torch_stacked(Checkpoint& checkpoint, const std::string& key) {
+  Budget& budget = checkpoint.budget;
+  Cursor cursor(*checkpoint.input, 0, checkpoint.input->size());
+  read_headers(cursor, budget);
+  const Pickle pickle = read_pickle(cursor, torch_globals(), budget);
   const std::uint64_t at = cursor.offset();
-  const Pickle keys = read_header(cursor);
+  const Pickle keys = read_header(cursor, budget);
   if (keys[keys.root].kind != Kind::list)
     fail(at, "expected a list of storage keys, found a {}", name_of(keys[keys.root].kind));
 
-  const auto names = storage_names(pickle);
+  const auto names = storage_names(pickle, budget);
   std::unordered_map<std::string_view, std::size_t> numbers;
-  Checkpoint checkpoint;
   for (const ValueId id : keys[keys.root].items) {
-    const Value& key = keys[id];
-    const auto name = names.find(key.text);
-    if (key.kind != Kind::text || name == names.end()) fail(key.offset, "storage that no tensor uses");
+    const Value& storage = keys[id];
+    const auto name = names.find(storage.text);
+    if (storage.kind != Kind::text || name == names.end()) fail(storage.offset, "storage that no tensor uses");
     if (!numbers.try_emplace(name->first, checkpoint.storages.size()).second) {
-      fail(key.offset, "storage '{}' occurs twice", key.text);
+      fail(storage.offset, "storage '{}' occurs twice", storage.text);
     }
+    budget.charge(kStorageBytes + 2 * storage.text.size(), storage.offset);
     checkpoint.storages.push_back(read_storage(cursor, name->second));
   }
   if (cursor.left() != 0) fail(cursor.offset(), "{} bytes after the last storage", cursor.left());
 
   add_tensors(
-      pickle,
+      pickle, key,
       [&](const StorageName& name) {
         const auto found = numbers.find(name.key);
         if (found == numbers.end()) fail(name.offset, "no storage '{}'", name.key);
         return found->second;
       },
       checkpoint);
-  checkpoint.input = std::move(input);
-  return checkpoint;
 }
 
 }  // namespace cli::importer

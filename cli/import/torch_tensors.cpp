@@ -1,103 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch_tensors.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "error.hpp"
+#include "torch_values.hpp"
 
 namespace cli::importer {
 namespace {
-
-// ---- names -----------------------------------------------------------------------------------------------------------------
-
-struct Entry {
-  Global global;
-  TorchName meaning;
-  st_dtype dtype = ST_DTYPE_UNKNOWN;
-  unsigned bytes = 0;
-};
-
-constexpr Entry torch_function(std::string_view module, std::string_view name, TorchName meaning) {
-  return {{module, name, Role::function}, meaning};
-}
-constexpr Entry torch_storage(std::string_view name, st_dtype dtype, unsigned bytes) {
-  return {{"torch", name, Role::constant}, TorchName::storage, dtype, bytes};
-}
-constexpr Entry torch_dtype(std::string_view name, st_dtype dtype, unsigned bytes) {
-  return {{"torch", name, Role::constant}, TorchName::dtype, dtype, bytes};
-}
-
-// Types without a dtype are listed for the error message. An x2 type has two elements per byte.
-constexpr std::array kEntries{
-    Entry{{"collections", "OrderedDict", Role::dict}, TorchName::ordered_dict},
-    torch_function("torch._utils", "_rebuild_tensor", TorchName::rebuild_tensor_v1),  // torch 0.3
-    torch_function("torch._utils", "_rebuild_tensor_v2", TorchName::rebuild_tensor),
-    torch_function("torch._utils", "_rebuild_tensor_v3", TorchName::rebuild_tensor_v3),
-    torch_function("torch._utils", "_rebuild_parameter", TorchName::rebuild_parameter),
-    torch_function("torch._utils", "_rebuild_parameter_with_state", TorchName::rebuild_parameter),
-    torch_function("torch._tensor", "_rebuild_from_type", TorchName::rebuild_from_type),
-    torch_function("torch._tensor", "_rebuild_from_type_v2", TorchName::rebuild_from_type),
-    Entry{{"torch", "Tensor", Role::constant}, TorchName::tensor_class},
-    Entry{{"torch.nn.parameter", "Parameter", Role::object}, TorchName::parameter_class},  // torch 0.3 calls it
-    torch_function("torch", "Size", TorchName::size),
-    Entry{{"torch.storage", "UntypedStorage", Role::constant}, TorchName::untyped, ST_U8, 1},
-    torch_storage("DoubleStorage", ST_F64, 8),
-    torch_storage("FloatStorage", ST_F32, 4),
-    torch_storage("HalfStorage", ST_F16, 2),
-    torch_storage("BFloat16Storage", ST_BF16, 2),
-    torch_storage("LongStorage", ST_I64, 8),
-    torch_storage("IntStorage", ST_I32, 4),
-    torch_storage("ShortStorage", ST_I16, 2),
-    torch_storage("CharStorage", ST_I8, 1),
-    torch_storage("ByteStorage", ST_U8, 1),
-    torch_storage("BoolStorage", ST_BOOL, 1),
-    torch_storage("ComplexFloatStorage", ST_C64, 8),
-    torch_storage("ComplexDoubleStorage", ST_DTYPE_UNKNOWN, 16),
-    torch_storage("QInt32Storage", ST_DTYPE_UNKNOWN, 4),
-    torch_storage("QInt8Storage", ST_DTYPE_UNKNOWN, 1),
-    torch_storage("QUInt8Storage", ST_DTYPE_UNKNOWN, 1),
-    torch_dtype("float64", ST_F64, 8),
-    torch_dtype("float32", ST_F32, 4),
-    torch_dtype("float16", ST_F16, 2),
-    torch_dtype("bfloat16", ST_BF16, 2),
-    torch_dtype("int64", ST_I64, 8),
-    torch_dtype("int32", ST_I32, 4),
-    torch_dtype("int16", ST_I16, 2),
-    torch_dtype("int8", ST_I8, 1),
-    torch_dtype("uint64", ST_U64, 8),
-    torch_dtype("uint32", ST_U32, 4),
-    torch_dtype("uint16", ST_U16, 2),
-    torch_dtype("uint8", ST_U8, 1),
-    torch_dtype("bool", ST_BOOL, 1),
-    torch_dtype("float8_e4m3fn", ST_F8_E4M3, 1),
-    torch_dtype("float8_e5m2", ST_F8_E5M2, 1),
-    torch_dtype("float8_e8m0fnu", ST_F8_E8M0, 1),
-    torch_dtype("float8_e4m3fnuz", ST_F8_E4M3FNUZ, 1),
-    torch_dtype("float8_e5m2fnuz", ST_F8_E5M2FNUZ, 1),
-    torch_dtype("float4_e2m1fn_x2", ST_F4, 1),
-    torch_dtype("complex64", ST_C64, 8),
-    torch_dtype("complex128", ST_DTYPE_UNKNOWN, 16),
-    torch_dtype("complex32", ST_DTYPE_UNKNOWN, 4),
-    torch_dtype("qint32", ST_DTYPE_UNKNOWN, 4),
-    torch_dtype("qint8", ST_DTYPE_UNKNOWN, 1),
-    torch_dtype("quint8", ST_DTYPE_UNKNOWN, 1),
-};
-
-constexpr auto kGlobals = [] {
-  std::array<Global, kEntries.size()> globals{};
-  for (std::size_t i = 0; i < globals.size(); ++i) globals[i] = kEntries[i].global;
-  return globals;
-}();
-
-// number: the `integer` of a value of kind `global` or `call`.
-TorchGlobal torch_global(std::int64_t number) {
-  const Entry& entry = kEntries[static_cast<std::size_t>(number)];
-  return {entry.meaning, entry.global.name, entry.dtype, entry.bytes};
-}
 
 // ---- calls that make tensors ---------------------------------------------------------------------------------------------
 
@@ -111,37 +27,65 @@ TorchName meaning_of(const TorchCall& call) { return torch_global(call.function)
 
 TorchCall call_of(const Value& value) { return {value.integer, value.items.front(), value.offset}; }
 
+[[noreturn]] void fail_class(std::uint64_t offset, const std::string& tensor, std::string_view function) {
+  if (function == "torch._utils._rebuild_qtensor") {
+    fail_unsupported(offset, "tensor '{}' is quantized ({}): safetensors has no dtype for it", tensor, function);
+  }
+  fail_unsupported(offset, "tensor '{}' is made by {}: safetensors cannot hold it", tensor, function);
+}
+
+// Reads calls that have a tensor inside.
+class TensorCall {
+ public:
+  TensorCall(const Pickle& pickle, const std::string& name) : pickle_(pickle), name_(name) {}
+
+  // Returns the call that makes the bare tensor, without the parameter and the attributes around it. value: of kind
+  // `call`.
+  TorchCall bare(const Value& value) const;
+
+ private:
+  TorchCall of_parameter(const TorchCall& call) const;
+  TorchCall of_type(const TorchCall& call) const;
+
+  const Pickle& pickle_;
+  const std::string& name_;
+};
+
 // Arguments: a tensor, requires_grad, hooks, attributes. torch 0.3 has at most the first two.
-TorchCall parameter_content(const Pickle& pickle, const TorchCall& call) {
-  const std::size_t count = pickle[call.arguments].items.size();
+TorchCall TensorCall::of_parameter(const TorchCall& call) const {
+  const std::size_t count = pickle_[call.arguments].items.size();
   const bool is_class = meaning_of(call) == TorchName::parameter_class;
   if (is_class ? count != 1 && count != 2 : count != 3 && count != 4) {
     fail(call.offset, "{} has {} arguments", is_class ? "Parameter" : "_rebuild_parameter", count);
   }
-  const Value& content = pickle[pickle[call.arguments].items.front()];
+  const Value& content = pickle_[pickle_[call.arguments].items.front()];
+  if (content.kind == Kind::object) fail_class(call.offset, name_, content.text);
   if (content.kind != Kind::call) fail(call.offset, "parameter made of a {}, expected a tensor", name_of(content.kind));
   return call_of(content);
 }
 
 // Arguments: a function, the class of its result, its arguments, attributes.
-TorchCall typed_content(const Pickle& pickle, const TorchCall& call) {
-  const std::vector<ValueId>& arguments = pickle[call.arguments].items;
+TorchCall TensorCall::of_type(const TorchCall& call) const {
+  const std::vector<ValueId>& arguments = pickle_[call.arguments].items;
   if (arguments.size() != 4) fail(call.offset, "_rebuild_from_type_v2 has {} arguments", arguments.size());
-  const Value& function = pickle[arguments[0]];
-  const Value& type = pickle[arguments[1]];
-  if (function.kind != Kind::global || type.kind != Kind::global || pickle[arguments[2]].kind != Kind::tuple) {
+  const Value& function = pickle_[arguments[0]];
+  const Value& type = pickle_[arguments[1]];
+  if (function.kind != Kind::global || type.kind != Kind::global || pickle_[arguments[2]].kind != Kind::tuple) {
     fail(call.offset, "tensor with attributes is made of types {}, {} and {}", name_of(function.kind),
-         name_of(type.kind), name_of(pickle[arguments[2]].kind));
+         name_of(type.kind), name_of(pickle_[arguments[2]].kind));
   }
-  const TorchName meaning = torch_global(type.integer).meaning;
-  if (meaning != TorchName::tensor_class && meaning != TorchName::parameter_class) {
-    fail(call.offset, "tensor has class {}", torch_global(type.integer).name);
+  if (function.integer == kUnknown) fail_class(call.offset, name_, function.text);
+  const TorchGlobal known = torch_global(type);
+  if (known.meaning == TorchName::unknown) {
+    fail_unsupported(call.offset, "tensor '{}' has the class {}: safetensors cannot hold it", name_, known.name);
+  }
+  if (known.meaning != TorchName::tensor_class && known.meaning != TorchName::parameter_class) {
+    fail(call.offset, "tensor '{}' has class {}", name_, known.name);
   }
   return {function.integer, arguments[2], call.offset};
 }
 
-// Returns the call that makes the bare tensor, without the parameter and the attributes around it. value: of kind `call`.
-TorchCall tensor_call(const Pickle& pickle, const Value& value) {
+TorchCall TensorCall::bare(const Value& value) const {
   TorchCall call = call_of(value);
   bool was_parameter = false;
   bool was_typed = false;
@@ -154,12 +98,12 @@ TorchCall tensor_call(const Pickle& pickle, const Value& value) {
       case TorchName::parameter_class:
         if (was_parameter) fail(call.offset, "parameter made of a parameter");
         was_parameter = true;
-        call = parameter_content(pickle, call);
+        call = of_parameter(call);
         break;
       case TorchName::rebuild_from_type:
         if (was_typed) fail(call.offset, "attributes of a tensor are set twice");
         was_typed = true;
-        call = typed_content(pickle, call);
+        call = of_type(call);
         break;
       default:
         fail(call.offset, "tensor made by torch's {}, which does not make tensors", torch_global(call.function).name);
@@ -173,48 +117,32 @@ constexpr unsigned kDeepest = 64;
 constexpr std::uint64_t kMostVisits = 4'000'000;      // the same value can be reached many times
 constexpr std::uint64_t kLongestNames = 100'000'000;  // in total: no header has room for more
 constexpr std::string_view kStateDict = "state_dict";
-
 class Collector {
  public:
   Collector(const Pickle& pickle, const FindStorage& find, Checkpoint& checkpoint)
-      : pickle_(pickle), find_(find), checkpoint_(checkpoint) {}
+      : pickle_(pickle), find_(find), checkpoint_(checkpoint), search_(pickle) {}
 
-  void collect();
+  void collect(const std::string& key);
 
  private:
+  ValueId default_root() const;
+  void count_elsewhere(ValueId id);
   void visit(ValueId id, const std::string& name, unsigned depth);
   void visit_dict(const Value& value, const std::string& prefix, unsigned depth);
   void visit_call(const Value& value, const std::string& name);
+  void visit_object(ValueId id, const std::string& name);
   void add_tensor(const TorchCall& call, const std::string& name);
-  void leave_out(const std::string& name);
   std::vector<std::uint64_t> numbers(const Value& value) const;
   TorchGlobal dtype_of(const TorchCall& call, const StorageName& storage) const;
 
   const Pickle& pickle_;
   const FindStorage& find_;
   Checkpoint& checkpoint_;
+  Search search_;
   std::uint64_t visits_ = 0;
   std::uint64_t name_bytes_ = 0;
   const Value* bad_key_ = nullptr;  // the outermost key on the path that is not a string or integer
 };
-
-bool can_be_name(const Value& key) { return key.kind == Kind::text || key.kind == Kind::integer; }
-
-// Returns the name of a key. For a key that is not a string or integer, returns a description for messages.
-std::string key_text(const Value& key) {
-  if (key.kind == Kind::text) return std::string(key.text);
-  if (key.kind == Kind::integer) return std::to_string(key.integer);
-  if (key.kind == Kind::list || key.kind == Kind::dict) {
-    fail(key.offset, "dictionary key is a {}, which Python never writes", name_of(key.kind));
-  }
-  return std::string("(").append(name_of(key.kind)).append(")");
-}
-
-std::string_view words_of(const Value& value) {
-  if (value.kind == Kind::big) return "number of more than 64 bits";
-  if (value.kind != Kind::call) return name_of(value.kind);
-  return torch_global(value.integer).meaning == TorchName::size ? "torch.Size" : "tensor";
-}
 
 std::uint64_t count(const Value& value) {
   if (value.kind != Kind::integer) fail(value.offset, "expected a size, found a {}", name_of(value.kind));
@@ -224,23 +152,42 @@ std::uint64_t count(const Value& value) {
 
 // ---- traversing the dictionaries ------------------------------------------------------------------------------------------
 
-void Collector::collect() {
-  const Value* root = &pickle_[pickle_.root];
+// Rejects what is not a dictionary. An object is valid for torch, but its tensors have no names without its class.
+void expect_dict(const Value& value, const std::string& what) {
+  if (value.kind == Kind::object) {
+    fail_unsupported(value.offset, "{}expected a dictionary, found a {}: save its state_dict() instead", what,
+                     words_of(value));
+  }
+  if (value.kind != Kind::dict) fail(value.offset, "{}expected a dictionary, found a {}", what, words_of(value));
+}
+
+ValueId Collector::default_root() const {
+  const Value& root = pickle_[pickle_.root];
+  expect_dict(root, "");
   ValueId id = pickle_.root;
-  if (root->kind != Kind::dict) fail(root->offset, "expected a dictionary, found a {}", words_of(*root));
-  for (std::size_t i = 0; i < root->items.size(); i += 2) {
-    const Value& key = pickle_[root->items[i]];
+  for (std::size_t i = 0; i < root.items.size(); i += 2) {
+    const Value& key = pickle_[root.items[i]];
     if (key.kind != Kind::text || key.text != kStateDict) continue;
     if (id != pickle_.root) fail(key.offset, "dictionary has the key '{}' twice", kStateDict);
-    id = root->items[i + 1];
+    id = root.items[i + 1];
   }
-  if (pickle_[id].kind != Kind::dict)
-    fail(pickle_[id].offset, "state_dict is a {}, expected a dictionary", words_of(pickle_[id]));
+  return id;
+}
+
+void Collector::collect(const std::string& key) {
+  const ValueId id = key.empty() ? default_root() : find_value(pickle_, key);
+  if (id != pickle_.root) expect_dict(pickle_[id], (key.empty() ? std::string(kStateDict) : key) + ": ");
   visit(id, "", 0);
+  if (key.empty() && id != pickle_.root) count_elsewhere(id);
   if (checkpoint_.tensors.empty() && checkpoint_.left_out > 0) {
-    fail(root->offset, "found no tensors, but {} other values, the first is '{}'", checkpoint_.left_out,
-         checkpoint_.first_left_out);
+    fail(pickle_[id].offset, "found no tensors, but {}", words_of_left_out(checkpoint_));
   }
+}
+
+void Collector::count_elsewhere(ValueId id) {
+  Search search(pickle_);
+  search.skip(id);
+  std::tie(checkpoint_.elsewhere, checkpoint_.first_elsewhere) = search.count(pickle_.root);
 }
 
 void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
@@ -256,8 +203,10 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
     for (std::size_t i = 0; i < value.items.size(); ++i) visit(value.items[i], prefix + std::to_string(i), depth + 1);
   } else if (value.kind == Kind::call) {
     visit_call(value, name);
+  } else if (value.kind == Kind::object) {
+    visit_object(id, name);
   } else {
-    leave_out(name);
+    leave_out(checkpoint_, name, value.kind == Kind::global ? value.text : "");
   }
 }
 
@@ -278,22 +227,31 @@ void Collector::visit_dict(const Value& value, const std::string& prefix, unsign
 }
 
 void Collector::visit_call(const Value& value, const std::string& name) {
-  if (torch_global(value.integer).meaning == TorchName::size) return leave_out(name);
+  if (is_size(value)) return leave_out(checkpoint_, name, "");
   if (bad_key_ != nullptr) {
     fail(bad_key_->offset, "the key of a tensor is a {}, expected a string or an integer", words_of(*bad_key_));
   }
-  add_tensor(tensor_call(pickle_, value), name);
+  add_tensor(TensorCall(pickle_, name).bare(value), name);
 }
 
-void Collector::leave_out(const std::string& name) {
-  if (checkpoint_.left_out++ == 0) checkpoint_.first_left_out = name;
+// Leaves out an object, unless tensors would be lost with it.
+void Collector::visit_object(ValueId id, const std::string& name) {
+  const Value& value = pickle_[id];
+  if (makes_tensor(value.text)) fail_class(value.offset, name, value.text);
+  if (search_.finds_tensor(id)) {
+    fail_unsupported(value.offset,
+                     "'{}' is an object of {} and contains tensors: save its state_dict(), or choose a dictionary "
+                     "without it with --key",
+                     name, value.text);
+  }
+  leave_out(checkpoint_, name, value.text);
 }
 
 // ---- tensors --------------------------------------------------------------------------------------------------------------
 
 std::vector<std::uint64_t> Collector::numbers(const Value& value) const {
   const Value* tuple = &value;
-  if (tuple->kind == Kind::call && torch_global(tuple->integer).meaning == TorchName::size) {
+  if (tuple->kind == Kind::call && is_size(*tuple)) {
     const std::vector<ValueId>& arguments = pickle_[tuple->items.front()].items;
     if (arguments.size() != 1) fail(value.offset, "torch.Size has {} arguments, expected 1", arguments.size());
     tuple = &pickle_[arguments.front()];
@@ -311,10 +269,12 @@ TorchGlobal Collector::dtype_of(const TorchCall& call, const StorageName& storag
     return storage.type;
   }
   const Value& value = pickle_[pickle_[call.arguments].items[6]];
-  if (value.kind != Kind::global || torch_global(value.integer).meaning != TorchName::dtype) {
+  const bool is_global = value.kind == Kind::global;
+  if (is_global && torch_global(value).meaning == TorchName::unknown) return torch_global(value);
+  if (!is_global || torch_global(value).meaning != TorchName::dtype) {
     fail(value.offset, "expected a dtype, found a {}", name_of(value.kind));
   }
-  return torch_global(value.integer);
+  return torch_global(value);
 }
 
 // Arguments: storage, index of the first element, sizes, strides (the last in version 1), requires_grad, hooks, in version
@@ -337,7 +297,6 @@ void Collector::add_tensor(const TorchCall& call, const std::string& name) {
   if (type.dtype == ST_DTYPE_UNKNOWN) {
     fail_unsupported(call.offset, "tensor '{}': safetensors has no dtype for torch's {}", name, type.name);
   }
-  if (checkpoint_.tensors.size() == kMostTensors) fail(call.offset, "more than {} tensors", kMostTensors);
   Tensor tensor;
   tensor.name = name;
   tensor.dtype = type.dtype;
@@ -348,7 +307,7 @@ void Collector::add_tensor(const TorchCall& call, const std::string& name) {
   place(tensor, count(pickle_[arguments[1]]), checkpoint_.storages[tensor.storage], call.offset);
   if (tensor.dtype == ST_F4 && tensor.shape.empty())
     fail(call.offset, "tensor '{}' is a scalar of two packed values", name);
-  checkpoint_.tensors.push_back(std::move(tensor));
+  cli::importer::add_tensor(checkpoint_, std::move(tensor), call.offset);
 }
 
 }  // namespace
@@ -365,7 +324,7 @@ StorageName read_storage_name(const Pickle& pickle, const Value& value) {
   if (word.kind != Kind::text || word.text != "storage" || key.kind != Kind::text || type.kind != Kind::global) {
     fail(value.offset, "persistent id does not name a storage");
   }
-  const TorchGlobal global = torch_global(type.integer);
+  const TorchGlobal global = torch_global(type);
   if (global.meaning != TorchName::storage && global.meaning != TorchName::untyped) {
     fail(value.offset, "persistent id names a {}, expected a storage", global.name);
   }
@@ -382,10 +341,8 @@ std::uint64_t bytes_of(const StorageName& name) {
   return name.elements * name.type.bytes;
 }
 
-std::span<const Global> torch_globals() { return kGlobals; }
-
-void add_tensors(const Pickle& pickle, const FindStorage& find, Checkpoint& checkpoint) {
-  Collector(pickle, find, checkpoint).collect();
+void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint) {
+  Collector(pickle, find, checkpoint).collect(key);
 }
 
 }  // namespace cli::importer

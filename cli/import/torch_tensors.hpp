@@ -4,40 +4,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <string>
 #include <string_view>
-
-#include <safetensors/safetensors.h>
 
 #include "checkpoint.hpp"
 #include "pickle.hpp"
+#include "torch_names.hpp"
 
 namespace cli::importer {
-
-enum class TorchName {
-  ordered_dict,
-  rebuild_tensor_v1,
-  rebuild_tensor,
-  rebuild_tensor_v3,
-  rebuild_parameter,
-  rebuild_from_type,  // with attributes
-  tensor_class,
-  parameter_class,
-  size,
-  dtype,
-  storage,
-  untyped
-};
-
-struct TorchGlobal {
-  TorchName meaning = TorchName::dtype;
-  std::string_view name;              // torch's: "FloatStorage", "bfloat16"
-  st_dtype dtype = ST_DTYPE_UNKNOWN;  // unknown: safetensors has none
-  unsigned bytes = 0;                 // of an element in the file
-};
-
-// Returns the names that a torch checkpoint may use. All others are rejected.
-std::span<const Global> torch_globals();
 
 // A reference to a storage, which is outside of the pickle.
 struct StorageName {
@@ -56,8 +30,9 @@ std::uint64_t bytes_of(const StorageName& name);
 // Returns the index of the storage in the checkpoint.
 using FindStorage = std::function<std::size_t(const StorageName&)>;
 
-// Adds all tensors of the root dictionary, or of its item `state_dict` if it has one. Joins the names in nested
-// dictionaries and lists by dots. Throws an ImportError.
-void add_tensors(const Pickle& pickle, const FindStorage& find, Checkpoint& checkpoint);
+// Adds all tensors of the dictionary at `key`, which may be keys joined by dots. An empty key means the root's item
+// `state_dict`, or the root if there is none. Joins the names in nested dictionaries and lists by dots. Throws an
+// ImportError.
+void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint);
 
 }  // namespace cli::importer

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/dtype.hpp"
+#include "dry_run.hpp"
 #include "error.hpp"
 #include "progress.hpp"
 #include "storage.hpp"
@@ -217,7 +218,26 @@ std::map<std::size_t, std::vector<Output*>> by_storage(std::vector<Output>& outp
   return storages;
 }
 
+safetensors::Dtype dtype_of(const Output& output) { return static_cast<safetensors::Dtype>(output.tensor->dtype); }
+
+void add_all(safetensors::Writer& writer, const Checkpoint& checkpoint, std::vector<Output>& outputs) {
+  writer.set_metadata(checkpoint.metadata);
+  for (Output& output : outputs) output.index = writer.add(output.tensor->name, dtype_of(output), output.shape);
+}
+
 }  // namespace
+
+void print_checkpoint(const Checkpoint& checkpoint, const std::string& into, const st_write_options& options) {
+  std::vector<Output> outputs = in_order(checkpoint);
+  safetensors::Writer writer;
+  add_all(writer, checkpoint, outputs);
+  begin_dry_run(writer, options);
+  PlannedFile file(into);
+  for (const Output& output : outputs) {
+    file.add(output.tensor->name, dtype_of(output), output.shape, output.tensor->bytes);
+  }
+  file.print(checkpoint.metadata);
+}
 
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options,
                       const std::function<void()>& published) {
@@ -227,10 +247,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
   std::optional<InterruptGuard> guard;  // without it, a signal leaves a named temporary file
   if (!stream) guard.emplace();
   safetensors::Writer writer;
-  writer.set_metadata(checkpoint.metadata);
-  for (Output& output : outputs) {
-    output.index = writer.add(output.tensor->name, static_cast<safetensors::Dtype>(output.tensor->dtype), output.shape);
-  }
+  add_all(writer, checkpoint, outputs);
   writer.begin(into, options);
   const std::uint64_t total =
       std::accumulate(checkpoint.tensors.begin(), checkpoint.tensors.end(), std::uint64_t{0},

@@ -17,4 +17,7 @@ namespace cli::importer {
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_write_options options,
                       const std::function<void()>& published);
 
+// Prints what write_checkpoint() would write. Throws what it would throw before it creates a file.
+void print_checkpoint(const Checkpoint& checkpoint, const std::string& into, const st_write_options& options);
+
 }  // namespace cli::importer

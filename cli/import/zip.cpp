@@ -14,6 +14,8 @@ constexpr std::uint32_t kEntryMark = 0x02014b50;
 constexpr std::uint32_t kEnd64Mark = 0x06064b50;
 constexpr std::uint32_t kLocator64Mark = 0x07064b50;
 
+constexpr std::uint64_t kEntryBytes = 300;  // in memory, with its place in maps
+
 constexpr std::uint64_t kLocalBytes = 30;
 constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kEnd64Bytes = 56;
@@ -109,6 +111,7 @@ Directory find_directory(const Input& archive) {
 
 // The 64-bit extra field has only the numbers that are 0xFFFFFFFF in the header, in this order.
 void read_extra(Cursor& cursor, std::uint16_t bytes, ZipEntry& entry) {
+  if (bytes > cursor.left()) fail(cursor.offset(), "zip: '{}': extra field is too long", entry.name);
   const std::uint64_t end = cursor.position() + bytes;
   const auto left = [&] { return end - cursor.position(); };
   while (left() >= 4) {
@@ -159,16 +162,6 @@ ZipEntry read_entry(Cursor& cursor) {
   return entry;
 }
 
-// Returns whether the CRC and sizes of a local header match the directory. Sizes that follow the data are not compared.
-bool same_sizes(Cursor& cursor, std::uint16_t flags, const ZipEntry& entry) {
-  const std::uint32_t crc = cursor.u32();
-  const std::uint32_t packed = cursor.u32();
-  const std::uint32_t bytes = cursor.u32();
-  if ((flags & kSizesBehind) != 0) return true;
-  return crc == entry.crc && (packed == kFull32 || packed == entry.packed) &&
-         (bytes == kFull32 || bytes == entry.bytes);
-}
-
 // Reads the local header, and sets the offset of the entry's bytes.
 void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
   const std::uint64_t at = entry.header;
@@ -181,13 +174,22 @@ void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
   const std::uint16_t flags = cursor.u16();
   const bool same_method = cursor.u16() == (entry.deflated ? kDeflated : kStored) && (flags & kEncrypted) == 0;
   cursor.skip(4);
-  const bool is_same = same_sizes(cursor, flags, entry) && same_method;
+  ZipEntry local;
+  local.crc = cursor.u32();
+  local.packed = cursor.u32();
+  local.bytes = cursor.u32();
   const std::uint16_t name = cursor.u16();
   const std::uint16_t extra = cursor.u16();
-  if (cursor.text(name) != entry.name || !is_same) {
+  local.name = cursor.text(name);
+  read_extra(cursor, extra, local);
+  // If the sizes follow the data, they may be 0 here.
+  const bool is_empty = (flags & kSizesBehind) != 0;
+  const auto fits = [&](std::uint64_t here, std::uint64_t there) { return here == there || (is_empty && here == 0); };
+  const bool same_sizes =
+      fits(*local.crc, *entry.crc) && fits(local.packed, entry.packed) && fits(local.bytes, entry.bytes);
+  if (local.name != entry.name || !same_method || !same_sizes) {
     fail(at, "zip: '{}' has another name, method, size or CRC in its local header", entry.name);
   }
-  cursor.skip(extra);
   entry.begin = cursor.position();
   if (entry.packed > cursor.left()) {
     fail(at, "zip: '{}' has {} bytes, but {} are left", entry.name, entry.packed, cursor.left());
@@ -205,6 +207,12 @@ void check_overlaps(const std::vector<ZipEntry>& entries) {
   }
 }
 
+// torch.serialization.set_crc32_options(False) writes 0 instead of every CRC.
+void drop_checksums(std::vector<ZipEntry>& entries) {
+  if (std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) { return entry.crc != 0U; })) return;
+  for (ZipEntry& entry : entries) entry.crc.reset();
+}
+
 void check_names(const std::vector<ZipEntry>& entries) {
   std::vector<std::string_view> names;
   names.reserve(entries.size());
@@ -216,19 +224,21 @@ void check_names(const std::vector<ZipEntry>& entries) {
 
 }  // namespace
 
-std::vector<ZipEntry> read_zip_directory(const Input& archive) {
+std::vector<ZipEntry> read_zip_directory(const Input& archive, Budget& budget) {
   const Directory directory = find_directory(archive);
   Cursor cursor(archive, directory.begin, directory.begin + directory.bytes);
   std::vector<ZipEntry> entries;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     ZipEntry entry = read_entry(cursor);
     read_local(archive, directory.begin, entry);
+    budget.charge(kEntryBytes + 2 * entry.name.size(), entry.header);
     entries.push_back(std::move(entry));
   }
   if (cursor.left() != 0) fail(cursor.offset(), "zip: {} bytes after the last directory entry", cursor.left());
   std::sort(entries.begin(), entries.end(), [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
   check_overlaps(entries);
   check_names(entries);
+  drop_checksums(entries);
   std::erase_if(entries, [](const ZipEntry& entry) { return entry.name.ends_with('/') && entry.bytes == 0; });
   return entries;
 }

@@ -4,12 +4,13 @@
 // tensors from the archive in place. It is also stricter. All readers see the same entries in an archive that it accepts:
 //
 // - The directory must end where the archive ends.
-// - Both headers of an entry must have the same name, method, size and CRC.
+// - Both headers of an entry must have the same name, method, sizes and CRC, also in their 64-bit fields.
 // - Names must be unique.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,11 @@ namespace cli::importer {
 
 struct ZipEntry {
   std::string name;
-  std::uint64_t header = 0;  // offset of its local header
-  std::uint64_t begin = 0;   // offset of its bytes
-  std::uint64_t packed = 0;  // size in the archive
-  std::uint64_t bytes = 0;   // size after unpacking
-  std::uint32_t crc = 0;
+  std::uint64_t header = 0;          // offset of its local header
+  std::uint64_t begin = 0;           // offset of its bytes
+  std::uint64_t packed = 0;          // size in the archive
+  std::uint64_t bytes = 0;           // size after unpacking
+  std::optional<std::uint32_t> crc;  // none if the archive has no checksums
   bool deflated = false;
 };
 
@@ -34,7 +35,7 @@ constexpr std::uint64_t kLongestDirectory = std::uint64_t{128} << 20;
 bool reads_zip();
 
 // Returns the entries sorted by offset, without directories. Throws an ImportError.
-std::vector<ZipEntry> read_zip_directory(const Input& archive);
+std::vector<ZipEntry> read_zip_directory(const Input& archive, Budget& budget);
 
 inline Storage storage_of(const ZipEntry& entry) {
   return {entry.name, entry.begin, entry.packed, entry.bytes, entry.deflated, entry.crc};

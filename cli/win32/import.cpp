@@ -16,6 +16,8 @@ bool is_importable_index(const std::string& path) {
   return false;
 }
 
+std::string checkpoint_in(const std::string& path) { return path; }
+
 Imported import_file(const Import& request) {
   throw Failure{kUsage, request.from + ": cannot convert this format on Windows"};
 }

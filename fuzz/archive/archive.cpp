@@ -28,7 +28,8 @@ void require(bool holds, const char* what) {
 
 void check_directory(const Input& input) {
   std::uint64_t end = 0;
-  for (const ZipEntry& entry : read_zip_directory(input)) {
+  Budget budget(input.size());
+  for (const ZipEntry& entry : read_zip_directory(input, budget)) {
     require(entry.header >= end && entry.begin >= entry.header, "entries do not overlap");
     require(entry.begin <= input.size() && entry.packed <= input.size() - entry.begin, "an entry lies in the file");
     require(entry.deflated || entry.packed == entry.bytes, "what is not packed has one size");
@@ -55,7 +56,7 @@ void check(std::string file) {
   try {
     const Input copy = Input::of_memory(file);
     const Checkpoint checkpoint =
-        read_checkpoint(std::make_unique<const Input>(Input::of_memory(std::move(file))), "array");
+        read_checkpoint(std::make_unique<const Input>(Input::of_memory(std::move(file))), {"array", ""});
     if (is_zip) check_directory(copy);
     for (const Tensor& tensor : checkpoint.tensors) check_tensor(checkpoint, tensor);
     check_growth(checkpoint);

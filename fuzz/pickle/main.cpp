@@ -38,7 +38,7 @@ void run(const std::string& file) {
 std::string mutant(std::string file, std::mt19937_64& random) {
   using namespace std::string_view_literals;
   constexpr auto kOpcodes =
-      "(.012FIJKMNPQRSTUVXabcdeghijlopqrstu}]){BC\x80\x81\x85\x86\x87\x88\x89\x8a\x8b\x8c\x93\x94\x95\0\xFF"sv;
+      "(.012FIJKMNPQRSTUVXabcdeghijlopqrstu}]){BC\x80\x81\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8f\x90\x91\x92\x93\x94\x95\x96\0\xFF"sv;
   for (std::size_t n = 1 + random() % 4; n > 0 && file.size() > 4; --n) {
     const std::size_t at = 2 + random() % (file.size() - 2);
     const std::size_t from = 2 + random() % (file.size() - 2);

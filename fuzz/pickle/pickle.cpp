@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "import/error.hpp"
@@ -67,11 +68,11 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   const Input input = Input::of_memory(std::string(data, data + size));
   try {
     Cursor cursor(input, 0, input.size());
-    const Pickle pickle = read_pickle(cursor, torch_globals());
+    Checkpoint checkpoint(std::make_unique<const Input>(Input::of_memory(std::string(data, data + size))));
+    const Pickle pickle = read_pickle(cursor, torch_globals(), checkpoint.budget);
     check_values(pickle, size);
-    Checkpoint checkpoint;
     add_tensors(
-        pickle,
+        pickle, "",
         [&](const StorageName& name) {
           const std::uint64_t bytes = bytes_of(name);
           checkpoint.storages.push_back({std::string(name.key), 0, bytes, bytes, false, {}});

@@ -1142,8 +1142,8 @@ ST_API void st_writer_free(st_writer *writer);
  * show the change. In all other cases a new file replaces the old one, as st_writer_finish does,
  * and the kernel copies the data. With ST_WRITE_SYNC the file is also complete after a power
  * failure; a change in place must then be inside one block of 512 bytes. If nothing has to be
- * changed, the file and its directory are still synced (since 0.3), so a call that failed to sync
- * can be repeated.
+ * changed, the header is written again as it is, and the file and its directory are synced (since
+ * 0.3), so a call that failed to sync can be repeated.
  *
  * Several processes may use the file. st_open and st_open_fd never see half of a change: they wait
  * up to two seconds for an edit to end. After that, and on filesystems without locks, they read the

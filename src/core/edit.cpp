@@ -57,9 +57,10 @@ std::uint64_t alignment_of(std::uint64_t data_begin) {
 bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::Identity& seen,
                     bool sync) {
   const std::uint64_t data = shard.source->size() - shard.table.data_begin;
-  io::AtomicFile file = io::AtomicFile::create(path, {true, sync});
-  // It would be written while the old one is read.
-  if (file.in_order()) fail(Status::open, "{} is not a file that can be replaced", in_quotes(path));
+  io::CreateOptions creating;
+  creating.sync = sync;
+  creating.streams = false;  // the old file is still being read, and a FIFO that took its place would block
+  io::AtomicFile file = io::AtomicFile::create(path, creating);
   file.set_size(header.size() + data);
   file.write_at(0, header.data(), header.size());
   file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);
@@ -95,6 +96,16 @@ std::string spliced(const Shard& shard, std::string_view old_header, const Pairs
   return format::splice_metadata(shard.table.format, old_header, {list, alignment, reserve, keep_length});
 }
 
+// An earlier edit may have made the change but failed to sync it. Linux then takes its pages as written, and another sync
+// alone would succeed without writing them. So the header is written once more. Returns false if the file was changed.
+bool sync_again(io::EditedFile& file, const Shard& shard, std::string_view header) {
+  const auto at = shard.header_begin;
+  using Patch = io::EditedFile::Patch;
+  const Patch patch = file.patch(at, header.data(), header.size(), true);
+  if (patch == Patch::refused) file.sync();  // without locks there are no edits in place
+  return patch != Patch::changed;
+}
+
 // Returns false, and does not change the file, if another process changed it in the meantime.
 bool try_edit(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
   io::EditedFile file = io::EditedFile::open(path);
@@ -107,14 +118,13 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;
   const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;
-  if (is_unchanged(shard.table, pairs) && stays) {
-    if (options.sync) file.sync();  // an earlier edit may not have synced it
-    return true;
-  }
+  const bool is_done = is_unchanged(shard.table, pairs) && stays;
+  if (is_done && !options.sync) return true;
 
   const char* const raw = raw_header(shard);
   if (raw == nullptr) throw std::bad_alloc();
   const std::string_view old_header(raw, shard.header.size());
+  if (is_done) return sync_again(file, shard, old_header);
   const std::uint64_t alignment = std::max(options.data_alignment, alignment_of(data_begin));
   const std::string bytes = spliced(shard, old_header, pairs, alignment, options.header_reserve, stays);
   std::string old_bytes = bytes.substr(0, static_cast<std::size_t>(shard.header_begin));

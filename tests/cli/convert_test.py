@@ -113,6 +113,16 @@ class Convert(Case):
         self.assertEqual(run("convert", path, self.path("a.bt"), "--no-replace").returncode, 0)
         self.refused(3, "convert", path, self.path("a.bt"), "--no-replace")
 
+    def test_a_dry_run_prints_and_writes_nothing(self):
+        path = self.file("a.safetensors", file_bytes([("b", "F32", [2, 3], 24), ("a", "U8", [1], 1)], {"k": "v"}))
+        out = self.path("a.bt")
+        printed = self.convert(path, out, "--dry-run").decode()
+        self.assertEqual(printed, f"{out}: 2 tensors, 25 B\n  F32  [2, 3]  24 B  b\n  U8  [1]  1 B  a\n  metadata  k: v\n")
+        path = self.file("c.safetensors", file_bytes([("spectrum", "C64", [1], 8)]))
+        self.assertIn("bintensors has no dtype C64", self.refused(2, "convert", path, out, "--dry-run"))
+        self.assertIn("--key: only torch", self.refused(2, "convert", path, self.path("b.safetensors"), "--key", "model"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.safetensors", "c.safetensors"])
+
     def test_bad_and_absent_files(self):
         line = self.refused(1, "convert", str(WORKED / "bad_hole.bt"), self.path("a.safetensors"))
         self.assertIn("bad_hole.bt", line)

@@ -137,9 +137,16 @@ class Torch(Case):
         _, metadata = self.both(body, {"0": ABC}, said=b"")
         self.assertEqual(metadata, {"format": "pt", "b": "a"})
 
+    def test_a_shared_tensor_with_the_name_of_a_metadata_key_is_kept(self):
+        """Metadata has a key "format" of its own, so it cannot map that name to another."""
+        body = dict_of([("a", tensor(storage("0", 6), [6], [1])), ("format", tensor(storage("0", 6), [6], [1])),
+                        ("z", tensor(storage("0", 6), [6], [1]))])
+        tensors, metadata = self.both(body, {"0": ABC}, said=b"")
+        self.assertEqual((tensors, metadata), ({"format": ("F32", [6], ABC)}, {"format": "pt", "a": "format", "z": "format"}))
+
     def test_a_dropped_tensor_that_metadata_cannot_name_is_said(self):
-        """Metadata has a key "format" of its own."""
-        body = dict_of([("format", tensor(storage("0", 6), [6], [1])), ("a", tensor(storage("0", 6), [6], [1]))])
+        """Here "format" is only a part of the storage."""
+        body = dict_of([("format", tensor(storage("0", 6), [3], [1])), ("a", tensor(storage("0", 6), [6], [1]))])
         result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
         self.assertEqual(result.returncode, 0)
         self.assertIn("1 (first: 'format'); --keep-shared", result.stderr.decode())
@@ -174,6 +181,161 @@ class Torch(Case):
                         ("list", list_of(tensor(storage("1", 1), [1], [1]), NONE))])
         tensors, _ = self.convert(archive(body, {"0": ABC, "1": floats(1)}), said=None)
         self.assertEqual(list(tensors), ["list.0", "model.w"])
+
+    OBJECTS = {
+        "an argparse.Namespace": (name("argparse", "Namespace") + b")\x81" + dict_of([("lr", b"K\x01")]) + b"b", "argparse.Namespace"),
+        "a Counter": (call("collections", "Counter", dict_of([("a", b"K\x01")])), "collections.Counter"),
+        "a set of protocol 2": (call("__builtin__", "set", list_of(b"K\x01")), "__builtin__.set"),
+        "a set": (b"\x8f(K\x01\x90", "set"), "a frozenset": (b"(K\x01\x91", "frozenset"),
+        "a bytearray of protocol 2": (call("__builtin__", "bytearray", text("a"), text("latin-1")), "__builtin__.bytearray"),
+        "a complex": (call("__builtin__", "complex", b"G" + bytes(8), b"G" + bytes(8)), "__builtin__.complex"),
+        "bytes of protocol 2": (call("_codecs", "encode", text("a"), text("latin1")), "_codecs.encode"),
+        "a device": (call("torch", "device", text("cpu")), "torch.device"),
+        "a class itself": (name("argparse", "Namespace"), "argparse.Namespace"),
+        "an object of NEWOBJ_EX": (name("a", "B") + b")}\x92", "a.B"),
+        "a list subclass": (name("a", "List") + b")\x81(K\x01K\x02e", "a.List"),
+        "a dict subclass": (name("a", "Dict") + b")\x81(" + text("k") + b"K\x01u", "a.Dict"),
+        "an object made by an object": (call("functools", "partial", name("a", "b")) + b")R", "functools.partial"),
+        "an object of protocol 1": (call("copy_reg", "_reconstructor", name("a", "B"), name("__builtin__", "object"), NONE), "a.B"),
+        "an array of numpy": (call("numpy.core.multiarray", "_reconstruct", name("numpy", "ndarray"), b"K\x00\x85", text("b")), "numpy.ndarray"),
+        "a call that would run a program": (call("os", "system", text("touch CANARY")), "os.system"),
+        "an object of Python 2": (b"(" + text("x") + b"ia\nOld\n" + b"}b", "a.Old"),
+        "another object of Python 2": (b"(" + name("a", "Old") + b"o}b", "a.Old"),
+    }
+
+    def test_objects_are_left_out_with_one_line(self):
+        good = tensor(storage("0", 6), [6], [1])
+        for called, (value, words) in self.OBJECTS.items():
+            with self.subTest(called):
+                body = dict_of([("args", value), ("model", dict_of([("w", good)]))])
+                content = archive(body, {"0": ABC})
+                said = f"safetensors: {self.folder}/a.bin: left out values that are not tensors: 1 (first: 'args'), among them {words}\n"
+                self.assertEqual(self.convert(content, said=said.encode())[0], {"model.w": ("F32", [6], ABC)})
+                self.convert(stacked(body, {"0": ABC}), said=said.encode())
+                self.convert(stacked(dict_of([("state_dict", dict_of([("w", good)])), ("args", value)]), {"0": ABC}), said=b"")
+                self.assertEqual(sorted(os.listdir(self.folder)), ["a.bin", "out.safetensors"])
+
+    def test_a_bytearray_of_protocol_5(self):
+        body = dict_of([("b", b"\x96" + struct.pack("<Q", 2) + b"ab"), ("w", tensor(storage("0", 6), [6], [1]))])
+        self.assertEqual(self.convert(archive(body, {"0": ABC}, protocol=5), said=None)[0], {"w": ("F32", [6], ABC)})
+
+    def test_a_dictionary_with_default_values(self):
+        body = call("collections", "defaultdict", name("__builtin__", "list")) + b"(" + text("w") + tensor(storage("0", 6), [6], [1]) + b"u"
+        self.assertEqual(self.both(body, {"0": ABC})[0], {"w": ("F32", [6], ABC)})
+
+    def test_an_object_that_contains_a_tensor_is_refused_by_name(self):
+        body = dict_of([("model", dict_of([("w", tensor(storage("0", 6), [6], [1]))])),
+                        ("ema", name("a", "EMA") + b")\x81" + dict_of([("shadow", list_of(tensor(storage("1", 6), [6], [1])))]) + b"b")])
+        for content in (archive(body, {"0": ABC, "1": ABC}), stacked(body, {"0": ABC, "1": ABC})):
+            self.refused(content, 2, "'ema' is an object of a.EMA and contains tensors", "--key")
+            self.assertEqual(self.convert(content, "--key", "model")[0], {"w": ("F32", [6], ABC)})
+            os.remove(self.out)
+
+    def test_tensors_that_safetensors_cannot_hold_are_named(self):
+        for function, words in (("_rebuild_qtensor", "tensor 'm.w' is quantized (torch._utils._rebuild_qtensor)"),
+                                ("_rebuild_sparse_tensor", "tensor 'm.w' is made by torch._utils._rebuild_sparse_tensor"),
+                                ("_rebuild_meta_tensor_no_storage", "tensor 'm.w' is made by torch._utils._rebuild_meta")):
+            value = call("torch._utils", function, storage("0", 6), number(0))
+            self.refused(archive(dict_of([("m", dict_of([("w", value)]))]), {"0": ABC}), 2, words)
+            value = call("torch._utils", "_rebuild_parameter", value, b"\x88", ORDERED)
+            self.refused(archive(dict_of([("m", dict_of([("w", value)]))]), {"0": ABC}), 2, words)
+
+    def test_a_tensor_of_another_class(self):
+        value = call("torch._tensor", "_rebuild_from_type_v2", name("torch._utils", "_rebuild_tensor_v2"), name("a", "Image"),
+                     tuple_of(storage("0", 6), number(0), tuple_of(number(6)), tuple_of(number(1)), b"\x89", ORDERED), b"}")
+        self.refused(archive(dict_of([("w", value)]), {"0": ABC}), 2, "tensor 'w' has the class a.Image")
+
+    def test_a_module_of_an_old_torch_is_refused_by_its_class(self):
+        """Before torch 1.6, the pickle refers to the source of the module's class by a persistent id."""
+        source = tuple_of(text("module"), name("a", "Net"), text("net.py"), text("class Net: pass")) + b"Q"
+        body = source + b")R" + dict_of([("w", tensor(storage("0", 6), [6], [1]))]) + b"b"
+        self.refused(stacked(body, {"0": ABC}), 2, "found a Python object (a class with source code): save its state_dict()")
+
+    def test_a_torchscript_program(self):
+        self.refused(archive(b"}", {}, entries={"archive/constants.pkl": pickle(b")")}), 2, "TorchScript program: save its state_dict()")
+
+    def test_tensors_outside_of_the_state_dict_are_said(self):
+        first, other = tensor(storage("0", 6), [6], [1]), tensor(storage("1", 6), [6], [1])
+        state = dict_of([("w", first + b"q\x07")])
+        body = dict_of([("state_dict", state), ("ema", dict_of([("shadow", list_of(other, other)), ("same", b"h\x07")]))])
+        said = f"safetensors: {self.folder}/a.bin: left out tensors outside of 'state_dict': 2 (first: 'ema.shadow.0'); --key chooses another dictionary\n"
+        storages = {"0": ABC, "1": ABC}
+        self.assertEqual(self.both(body, storages, said=said.encode())[0], {"w": ("F32", [6], ABC)})
+        self.both(body, storages, "--key", "state_dict", said=b"")
+
+    def test_a_dictionary_by_its_key(self):
+        first, other = tensor(storage("0", 6), [6], [1]), tensor(storage("1", 1), [1], [1])
+        body = dict_of([("state_dict", dict_of([("a", first)])), ("model.ema", dict_of([("b", other)])), ("list", list_of(dict_of([("c", other)]))),
+                        ("7", number(1)), ("model", dict_of([("inner", dict_of([("d", first)]))]))])
+        storages = {"0": ABC, "1": floats(1)}
+        for key, names in (("state_dict", ["a"]), ("model.ema", ["b"]), ("list.0", ["c"]), ("model.inner", ["d"]), ("model", ["inner.d"])):
+            with self.subTest(key):
+                self.assertEqual(list(self.both(body, storages, "--key", key)[0]), names)
+        for file in self.folder.iterdir():
+            file.unlink()
+        self.refused(archive(body, storages), 2, "--key: no dictionary 'none'; there are: state_dict, model.ema, model", options=("--key", "none"))
+        self.refused(archive(body, storages), 2, "--key: no dictionary 'model.x'; there are: inner", options=("--key", "model.x"))
+        self.refused(archive(body, storages), 1, "7: expected a dictionary, found a integer", options=("--key", "7"))
+        self.refused(gguf(([("w", [6], 0, 0)], ABC)), 2, "--key: only torch checkpoints", options=("--key", "a"))
+        twice = b"}(" + text("m") + b"}" + text("m") + b"}u"
+        self.refused(archive(twice, {}), 1, "has the key 'm' twice", options=("--key", "m"))
+
+    def test_a_dry_run_prints_and_writes_nothing(self):
+        body = dict_of([("w", tensor(storage("0", 6), [2, 3], [3, 1])), ("n", number(1)), ("i", tensor(storage("1", 2, "LongStorage"), [2], [1]))])
+        path = self.file("a.bin", archive(body, {"0": ABC, "1": bytes(16)}))
+        result = run("convert", path, self.out, "--dry-run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.decode(), f"{self.out}: 2 tensors, 40 B\n  I64  [2]  16 B  i\n  F32  [2, 3]  24 B  w\n  metadata  format: pt\n")
+        self.assertIn(b"left out values that are not tensors: 1 (first: 'n')", result.stderr)
+        self.assertEqual(os.listdir(self.folder), ["a.bin"])
+        body = dict_of([("w", tensor(storage("0", 3, "ComplexFloatStorage"), [3], [1]))])
+        path = self.file("a.bin", archive(body, {"0": ABC}))
+        result = run("convert", path, str(self.folder / "a.bt"), "--dry-run")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"bintensors has no dtype C64", result.stderr)
+        pathlib.Path(self.out).write_text("mine")
+        result = run("convert", path, self.out, "--dry-run", "--no-replace")
+        self.assertEqual((result.returncode, result.stdout), (3, b""))
+        self.assertIn(b"already exists", result.stderr)
+        self.assertEqual(pathlib.Path(self.out).read_text(), "mine")
+
+    def test_an_archive_without_checksums(self):
+        """torch.serialization.set_crc32_options(False) writes 0 in the place of each."""
+        content = bytearray(archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC}))
+        places = []
+        for mark, at in ((b"PK\x03\x04", 14), (b"PK\x01\x02", 16)):
+            begin = content.find(mark)
+            while begin >= 0:
+                places.append(begin + at)
+                begin = content.find(mark, begin + 1)
+        self.assertEqual(len(places), 4)
+        for place in places:
+            content[place : place + 4] = bytes(4)
+        self.assertEqual(self.convert(bytes(content))[0], {"w": ("F32", [6], ABC)})
+
+    def test_an_archive_with_64_bit_sizes_in_a_local_header(self):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as target:
+            target.writestr("archive/data.pkl", pickle(dict_of([("w", tensor(storage("0", 6), [6], [1]))])))
+            with target.open(zipfile.ZipInfo("archive/data/0"), "w", force_zip64=True) as entry:
+                entry.write(ABC)
+        self.assertEqual(self.convert(file.getvalue())[0], {"w": ("F32", [6], ABC)})
+
+    def test_an_input_that_shrinks_while_elements_are_gathered(self):
+        """Its pages are mapped, and touching one beyond the end raises SIGBUS."""
+        size = 32 << 20
+        body = dict_of([("t", tensor(storage("0", size // 4), [4096, size // 4 // 4096], [1, 4096]))])
+        content = stacked(body, {"0": bytes(size)})
+        path = self.file("a.bin", content)
+        with subprocess.Popen([COMMAND, "convert", path, "-", "--to", "safetensors"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            process.stdout.read(1000)
+            os.truncate(path, 4096)
+            rest = process.stdout.read()
+            line = process.stderr.read().decode()
+        self.assertEqual(process.returncode, 1, line)
+        self.assertIn("a.bin: file was truncated while being read", line)
+        self.assertLess(len(rest), size)
 
     def test_what_is_no_tensor_is_left_out_and_said(self):
         body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
@@ -570,6 +732,46 @@ class Shards(Case):
             self.assertEqual(index["metadata"], {"total_size": 28})
             shutil.rmtree(self.folder / "new")
 
+    def test_a_shard_behind_a_link_that_leaves_the_folder(self):
+        """As for the library's own shards, only the cache of a model hub may have such links."""
+        shard = self.source / "pytorch_model-00002-of-00002.bin"
+        os.rename(shard, self.folder / "outside.bin")
+        os.symlink("../outside.bin", shard)
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("'pytorch_model-00002-of-00002.bin' is a link that leaves the directory of its index", result.stderr.decode())
+        self.assertFalse((self.folder / "new").exists())
+        hub = self.folder / "models--a--b"
+        (hub / "blobs").mkdir(parents=True)
+        snapshot = hub / "snapshots" / "0123456789012345678901234567890123456789"
+        snapshot.mkdir(parents=True)
+        for number_of, name_of in enumerate(sorted(os.listdir(self.source))):
+            blob = hub / "blobs" / f"{number_of}"
+            blob.write_bytes((self.source / name_of).read_bytes())
+            os.symlink(f"../../blobs/{number_of}", snapshot / name_of)
+        result = run("convert", str(snapshot), str(self.folder / "new"))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_a_folder_and_a_dry_run(self):
+        into = self.folder / "new"
+        result = run("convert", str(self.source), str(into), "--dry-run")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual([line for line in lines if not line.startswith("  ")],
+                         [f"{into}/model-00001-of-00002.safetensors: 1 tensor, 24 B", f"{into}/model-00002-of-00002.safetensors: 1 tensor, 4 B",
+                          f"{into}/model.safetensors.index.json: index of 2 tensors, 28 B"])
+        self.assertEqual(os.listdir(self.folder), ["old"])
+        result = run("convert", str(self.source), str(into))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(len(os.listdir(into)), 3)
+
+    def test_every_shard_is_missing(self):
+        for file in self.source.glob("*.bin"):
+            file.unlink()
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("pytorch_model-00001-of-00002.bin: No such file", result.stderr.decode())
+
     def test_a_shard_outside_of_the_folder(self):
         (self.folder / "evil.bin").write_bytes((self.source / "pytorch_model-00002-of-00002.bin").read_bytes())
         self.index["weight_map"] = {"c": "../evil.bin"}
@@ -612,6 +814,46 @@ class Shards(Case):
         result = run("convert", str(self.path), str(into), "--no-replace")
         self.assertEqual(result.returncode, 3)
         self.assertEqual(os.listdir(into), ["model.safetensors.index.json"])
+
+
+@needs_zip
+class Folder(Case):
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "model"
+        self.source.mkdir()
+        (self.source / "config.json").write_text("{}")
+        self.content = archive(dict_of([("w", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
+
+    def convert_folder(self):
+        return run("convert", str(self.source), self.out)
+
+    def test_the_only_checkpoint_of_a_folder(self):
+        (self.source / "last.ckpt").write_bytes(self.content)
+        self.assertEqual(self.convert_folder().returncode, 0)
+        self.assertEqual(read(self.out)[0], {"w": ("F32", [6], ABC)})
+
+    def test_the_usual_name_comes_first(self):
+        other = archive(dict_of([("other", tensor(storage("0", 6), [6], [1]))]), {"0": ABC})
+        (self.source / "a.bin").write_bytes(other)
+        (self.source / "b.bin").write_bytes(other)
+        result = self.convert_folder()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("several checkpoints, such as 'a.bin' and 'b.bin': give the path of one", result.stderr.decode())
+        (self.source / "pytorch_model.bin").write_bytes(self.content)
+        self.assertEqual(self.convert_folder().returncode, 0)
+        self.assertEqual(list(read(self.out)[0]), ["w"])
+
+    def test_a_model_of_the_library_comes_first(self):
+        (self.source / "pytorch_model.bin").write_bytes(self.content)
+        header = b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'
+        (self.source / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        self.assertEqual(self.convert_folder().returncode, 0)
+        self.assertEqual(list(read(self.out)[0]), ["a"])
+
+    def test_a_folder_without_a_model(self):
+        result = self.convert_folder()
+        self.assertEqual((result.returncode, os.listdir(self.folder)), (3, ["model"]), result.stderr)
 
 
 NUMPY_TYPES = [("|b1", "BOOL", 1), ("|u1", "U8", 1), ("|i1", "I8", 1), ("<u2", "U16", 2), ("<i2", "I16", 2), ("<u4", "U32", 4),
@@ -676,10 +918,30 @@ class Numpy(Case):
         self.assertEqual(self.convert(content, called="a.npz")[0], {"w": ("F32", [6], ABC)})
 
     def test_types_that_safetensors_lacks(self):
-        for descr in ("<c16", "|V2", "<U3", "<M8[ns]", "<f16"):
+        for descr in ("<c16", "<f16"):
             self.refused(npy(descr, (1,), bytes(16)), 2, f"safetensors has no dtype for numpy's {descr}")
         self.refused(npy(">f4", (1,), bytes(4)), 2, "unsupported byte order 'big'")
-        self.refused(npy("|O", (1,), pickle(call("os", "system", text("true")))), 1, "Python objects")
+        for descr, content in self.OTHERS:
+            self.refused(npy(descr, (1,), pickle(call("os", "system", text("true")))), 2, f"the array contains {content}")
+
+    OTHERS = (("|O", "Python objects"), ("<U3", "strings"), ("|S3", "strings"), ("|V2", "records"), ("<M8[ns]", "dates and times"))
+
+    @needs_zip
+    def test_arrays_without_numbers_are_left_out_of_an_npz(self):
+        for descr, content in self.OTHERS:
+            arrays = {"a.npy": npy(descr, (1,), pickle(call("os", "system", text("true")))), "w.npy": npy("<f4", (6,), ABC)}
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w") as target:
+                for called, data in arrays.items():
+                    target.writestr(called, data)
+            said = f"safetensors: {self.folder}/a.npz: left out values that are not tensors: 1 (first: 'a'), among them {content}\n"
+            self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=said.encode())[0], {"w": ("F32", [6], ABC)})
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as target:
+            target.writestr("a.npy", arrays["a.npy"])
+        os.remove(self.out)
+        os.remove(self.folder / "a.npz")
+        self.refused(file.getvalue(), 2, "all arrays contain dates and times")
 
 
 def pair(key, kind, value):
@@ -711,6 +973,9 @@ class Gguf(Case):
         self.assertEqual({key: metadata[key] for key in ("general.alignment", "half", "yes", "less", "format")},
                          {"general.alignment": "64", "half": "0.5", "yes": "true", "less": "-7", "format": "pt"})
         self.assertNotIn("list", metadata)
+
+    def test_big_endian(self):
+        self.refused(b"GGUF" + struct.pack(">IQQ", 3, 1, 0) + bytes(64), 2, "gguf: unsupported byte order 'big' (supported: little)")
 
     def test_quantised_types_are_named(self):
         for kind, called in ((2, "Q4_0"), (8, "Q8_0"), (12, "Q4_K"), (39, "MXFP4"), (99, "unknown")):

@@ -99,6 +99,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   in_order_ = target_.kind == Target::Kind::stream || target_.kind == Target::Kind::descriptor;
   if (in_order_) {
+    if (!options.streams) fail(Status::open, "{} is not a file that can be replaced", target_.shown);
     file_ = open_stream(target_);
     return;
   }

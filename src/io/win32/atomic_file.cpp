@@ -322,6 +322,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     fail_os(Status::open, ERROR_FILE_EXISTS, "{}", target_.shown);
   }
   if (in_order()) {
+    if (!options.streams) fail(Status::open, "{} is not a file that can be replaced", target_.shown);
     file_ = std::move(target_.stream);
     return;
   }

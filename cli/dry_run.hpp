@@ -1,0 +1,35 @@
+// What `convert --dry-run` prints.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <safetensors/safetensors.hpp>
+
+namespace cli {
+
+// A file that would be written.
+class PlannedFile {
+ public:
+  explicit PlannedFile(std::string path) : path_(std::move(path)) {}
+
+  void add(std::string_view name, safetensors::Dtype dtype, safetensors::View<std::uint64_t> shape,
+           std::uint64_t bytes);
+
+  // Prints the path and the totals, then a line for each tensor, then the metadata.
+  void print(const safetensors::Metadata& metadata) const;
+
+ private:
+  std::string path_;
+  std::uint64_t tensors_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::string lines_;
+};
+
+// Lets the library check tensors and metadata, as it does before it writes a file: the output is the null device.
+void begin_dry_run(safetensors::Writer& writer, st_write_options options);
+
+}  // namespace cli

@@ -1,0 +1,42 @@
+// The memory that the contents of a checkpoint may take.
+//
+// A pickle can refer to one value a million times, and an archive can compress it to a thousandth, so a file of 2 kB
+// could fill any memory. One rule bounds the values, names, dimensions and tensors of a file. Charges are never given
+// back, so the rule also bounds the time for copies.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "error.hpp"
+
+namespace cli::importer {
+
+class Budget {
+ public:
+  static constexpr std::uint64_t kFree = std::uint64_t{64} << 20;
+  static constexpr std::uint64_t kTimes = 32;  // an honest pickle needs about 12 times its size
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+
+  explicit Budget(std::uint64_t file_bytes) : limit_(limit_of(file_bytes)), left_(limit_) {}
+
+  // Throws an ImportError for the offset `at` if the contents take more than the file may.
+  void charge(std::uint64_t bytes, std::uint64_t at) {
+    if (bytes > left_) {
+      fail(at, "contents take more than {} bytes of memory (limit: 64 MiB and {} times the file, at most 1 GiB)",
+           limit_, kTimes);
+    }
+    left_ -= bytes;
+  }
+
+ private:
+  static std::uint64_t limit_of(std::uint64_t file_bytes) {
+    return std::min(kMost, kFree + std::min(file_bytes, kMost) * kTimes);
+  }
+
+  std::uint64_t limit_;
+  std::uint64_t left_;
+};
+
+}  // namespace cli::importer
