@@ -296,7 +296,7 @@ class Torch(Case):
         pathlib.Path(self.out).write_text("mine")
         result = run("convert", path, self.out, "--dry-run", "--no-replace")
         self.assertEqual((result.returncode, result.stdout), (3, b""))
-        self.assertIn(b"File exists", result.stderr)
+        self.assertIn(b"already exists", result.stderr)
         self.assertEqual(pathlib.Path(self.out).read_text(), "mine")
 
     def test_an_archive_without_checksums(self):
