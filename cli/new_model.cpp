@@ -45,7 +45,8 @@ std::string index_in(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(path_of(folder), error), end; !error && at != end; at.increment(error)) {
     const std::string name = text_of(at->path().filename());
-    if (name.ends_with(kIndexEnding)) names.push_back(name);
+    const bool is_of_macos = name.starts_with("._");
+    if (name.ends_with(kIndexEnding) && !is_of_macos) names.push_back(name);
   }
   std::string usual = "model" + std::string(kIndexEnding);
   if (std::find(names.begin(), names.end(), usual) != names.end()) return usual;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "budget.hpp"
 #include "error.hpp"
 #include "import.hpp"
 #include "input.hpp"
@@ -47,35 +48,72 @@ std::string read_text(const std::string& path) {
   }
 }
 
-// Rejects deep nesting, and keys that occur twice in an object: nlohmann_json would silently keep the last value.
+// Rejects deep nesting, keys that occur twice in an object (nlohmann_json would silently keep the last value), and more
+// values than the file's size allows. A handler for Json::sax_parse(): a callback of Json::parse() would take quadratic
+// time for many objects in one.
 class Check {
  public:
-  explicit Check(const std::string& path) : path_(path) {}
+  Check(const std::string& path, std::uint64_t bytes) : path_(path), budget_(bytes) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    if (depth > kDeepest) {
+  bool null() { return charge(0); }
+  bool boolean(bool /*value*/) { return charge(0); }
+  bool number_integer(std::int64_t /*value*/) { return charge(0); }
+  bool number_unsigned(std::uint64_t /*value*/) { return charge(0); }
+  bool number_float(double /*value*/, const std::string& /*text*/) { return charge(0); }
+  bool string(const std::string& text) { return charge(text.size()); }
+  bool binary(const Json::binary_t& /*value*/) { return false; }  // JSON has none
+  bool start_array(std::size_t /*size*/) { return begin(); }
+  bool end_array() { return end(); }
+  bool start_object(std::size_t /*size*/) {
+    keys_.emplace_back();
+    return begin();
+  }
+  bool key(const std::string& name) {
+    if (!keys_.back().insert(name).second) {
+      throw Failure{kBadFile, formatted("{}: key '{}' occurs twice", path_, name)};
+    }
+    return charge(2 * name.size());
+  }
+  bool end_object() {
+    keys_.pop_back();
+    return end();
+  }
+  bool parse_error(std::size_t /*at*/, const std::string& /*token*/, const Json::exception& /*error*/) { return false; }
+
+ private:
+  static constexpr std::uint64_t kBytesPerValue = 64;
+
+  bool charge(std::uint64_t text) {
+    budget_.charge(kBytesPerValue + text, kNoOffset);
+    return true;
+  }
+  bool begin() {
+    if (++depth_ > kDeepest) {
       throw Failure{kBadFile, formatted("{}: arrays and objects are nested deeper than {}", path_, kDeepest)};
     }
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys_.pop_back();
-    if (event == Json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second) {
-      throw Failure{kBadFile, formatted("{}: key '{}' occurs twice", path_, value.get<std::string>())};
-    }
+    return charge(0);
+  }
+  bool end() {
+    --depth_;
     return true;
   }
 
- private:
   const std::string& path_;
+  Budget budget_;
+  int depth_ = 0;
   std::vector<std::set<std::string>> keys_;  // of the objects around the current value
 };
 
 // Returns null if the file is not an index.
 Json read_index(const std::string& path) {
-  Check check(path);
-  const auto callback = [&](int depth, Json::parse_event_t event, const Json& value) {
-    return check(depth, event, value);
-  };
-  Json index = Json::parse(read_text(path), callback, /*allow_exceptions=*/false);
+  const std::string text = read_text(path);
+  Check check(path, text.size());
+  try {
+    if (!Json::sax_parse(text, &check)) return nullptr;
+  } catch (const ImportError& error) {
+    throw failure_in(path, error);
+  }
+  Json index = Json::parse(text);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return nullptr;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     if (!file.is_string()) return nullptr;

@@ -659,6 +659,12 @@ class Shards(Case):
         self.assertIn("key 'c' occurs twice", result.stderr.decode())
         self.assertEqual(os.listdir(self.folder), ["old"])
 
+    def test_an_index_of_many_objects_takes_no_quadratic_time(self):
+        self.path.write_text('{"weight_map": {"a": "x.bin"}, "z": [' + "{}," * 640_000 + "{}]}")
+        result = run("convert", str(self.path), str(self.folder / "new"))
+        self.assertEqual(result.returncode, 3, result.stderr)  # a second; it took more than a minute
+        self.assertIn("x.bin", result.stderr.decode())
+
     def test_of_a_model_that_fails_nothing_new_stays(self):
         bad = self.source / "pytorch_model-00002-of-00002.bin"
         good = bad.read_bytes()
