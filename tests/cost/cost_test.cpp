@@ -345,8 +345,9 @@ TEST(Cost, OtherOrdersAndWhiteSpaceCostLittleMore) {
       R"("{name}":{{"data_offsets":[{begin},{end}],"dtype":"{dtype}","shape":[{shape}]}})",
       R"("{name}":{{"shape":[{shape}],"data_offsets":[{begin},{end}],"dtype":"{dtype}"}})",
       R"("{name}": {{"dtype": "{dtype}", "shape": [{shape}], "data_offsets": [{begin}, {end}]}})",
-      "\n \"{name}\": {{\n  \"dtype\": \"{dtype}\",\n  \"shape\": [\n   {shape}\n  ],\n"
-      "  \"data_offsets\": [\n   {begin},\n   {end}\n  ]\n }}",
+      // In parentheses, or clang 14 takes the two lines for a forgotten comma.
+      ("\n \"{name}\": {{\n  \"dtype\": \"{dtype}\",\n  \"shape\": [\n   {shape}\n  ],\n"
+       "  \"data_offsets\": [\n   {begin},\n   {end}\n  ]\n }}"),
   };
   for (const char* const other : others) EXPECT_LT(work_of_entries(other, {{"F32", "3,4"}}), 1.5 * usual) << other;
 }

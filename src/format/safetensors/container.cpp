@@ -2,7 +2,6 @@
 #include "format/container.hpp"
 
 #include <algorithm>
-#include <array>
 #include <type_traits>
 
 #include "base/compiler.hpp"

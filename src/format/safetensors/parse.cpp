@@ -42,8 +42,8 @@ std::uint64_t eight_bytes(const char* text) {
   return bytes;
 }
 
-// The first tensor mostly begins at 0, as if a tensor before it ended there. The bracket ends the number: no token
-// contains one.
+// The first tensor mostly begins at 0, as if a tensor before it ended there. The bracket ends the number: it does not
+// follow a 0 inside a token.
 constexpr std::array<char, kPadding> kZero{'0', ']'};
 
 // Compares 1 to 16 bytes. Returns false for any other length. May read 8 bytes past each text.
@@ -56,9 +56,9 @@ ST_ALWAYS_INLINE inline bool same_short_text(const char* a, const char* b, std::
 
 // The tokens after those that were read, numbered from 0. Reading them consumes nothing.
 //
-// White space between tokens makes no difference. After the last token of the window, all tokens are empty and at the
-// end of the window: none is a number or a dtype, but is() may return true for the byte there. So the caller checks at
-// the end that all tokens were in the window.
+// White space between tokens makes no difference, except between a field's name and its colon. After the last token of
+// the window, all tokens are at the end of the window, and their length is 0 or wraps around: number() and dtype() reject
+// them, but is() may return true for the byte there. So the caller checks at the end that all tokens were in the window.
 class Lookahead {
  public:
   explicit Lookahead(const json::Structure& tokens) : text_(tokens.base), token_(tokens.next) {}
@@ -82,14 +82,16 @@ class Lookahead {
     return ends && name == eight_bytes("\"data_offsets\":") ? Field::data_offsets : Field::unknown;
   }
 
-  // Returns the dtype that a string without escapes names. Such a string contains no NUL.
+  // Returns the dtype that a string without escapes names. Such a string contains no NUL. The size of an empty token,
+  // whose quotes are not there, is huge here.
   ST_ALWAYS_INLINE Dtype dtype(std::size_t i) const {
-    const std::string_view name = string(i);
-    if (name.size() - 1 >= 7) [[unlikely]]  // a longer dtype may begin with eight bytes
-      return dtype_from_name(name);
-    std::uint64_t bytes = eight_bytes(name.data());
+    const char* const name = at(i) + 1;
+    const std::size_t size = static_cast<std::size_t>(end(i) - at(i)) - 2;
+    if (size - 1 >= 7) [[unlikely]]  // a longer dtype may begin with eight bytes
+      return size < kPadding ? dtype_from_name({name, size}) : Dtype::unknown;
+    std::uint64_t bytes = eight_bytes(name);
     if constexpr (std::endian::native == std::endian::big) bytes = reversed_bytes(bytes);
-    const unsigned others = 64 - 8 * static_cast<unsigned>(name.size());
+    const unsigned others = 64 - 8 * static_cast<unsigned>(size);
     return kDtypeNames.find(bytes << others >> others);
   }
 
