@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "error.hpp"
+#include "io/posix/file.hpp"
 
 namespace cli::importer {
 
@@ -19,6 +21,7 @@ Input::Input(const std::string& path) : file_(open(path.c_str(), O_RDONLY | O_CL
   if (!file_ || fstat(file_.get(), &status) != 0) fail_os();
   if (!S_ISREG(status.st_mode)) throw ImportError{kUnreadable, "not a regular file"};
   size_ = static_cast<std::uint64_t>(status.st_size);
+  seen_ = st::io::identity_of(status);
 }
 
 Input::Input(Descriptor file, std::uint64_t size) : file_(std::move(file)), size_(size) {}
@@ -46,6 +49,16 @@ void Input::read(std::uint64_t offset, void* to, std::size_t n) const {
     offset += static_cast<std::uint64_t>(got);
     n -= static_cast<std::size_t>(got);
   }
+}
+
+void Input::require_unchanged() const {
+  if (seen_.inode == 0) return;
+  struct stat status {};
+  if (fstat(file_.get(), &status) != 0) fail_os();
+  const st::io::Identity now = st::io::identity_of(status);
+  if (now.size < seen_.size) fail(now.size, "file was truncated while being read");
+  const bool same_time = std::equal(std::begin(now.modified), std::end(now.modified), std::begin(seen_.modified));
+  if (now.size != seen_.size || !same_time) fail(kNoOffset, "file was changed while being read");
 }
 
 // ---- Cursor ---------------------------------------------------------------------------------------------------------------

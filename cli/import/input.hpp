@@ -11,6 +11,7 @@
 #include <string>
 
 #include "descriptor.hpp"
+#include "io/source.hpp"
 
 namespace cli::importer {
 
@@ -29,11 +30,16 @@ class Input {
   // Throws an ImportError if the file ends before, or cannot be read.
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
+  // Throws an ImportError if a file has another length or time of change than when it was opened. A mapping does not
+  // notice other bytes, nor a file that ends inside its last page.
+  void require_unchanged() const;
+
  private:
   Input() = default;
 
   Descriptor file_;
   std::uint64_t size_ = 0;
+  st::io::Identity seen_;  // of a file that has a path
   std::string memory_;
 };
 

@@ -191,13 +191,15 @@ extern "C" void catch_lost_page(int number, siginfo_t* info, void*) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   char* const end = mapped_end;
   char* const at = static_cast<char*>(info->si_addr);
-  if (at != nullptr && at >= mapped_begin && at < end) {
+  const bool is_of_page = info->si_code > 0;  // else a process has sent it
+  if (is_of_page && at != nullptr && at >= mapped_begin && at < end) {
     char* const begin = at - reinterpret_cast<std::uintptr_t>(at) % page;
     const auto bytes = static_cast<std::size_t>(end - begin);
     lost_pages = true;
     if (mmap(begin, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
   signal(number, SIG_DFL);
+  if (!is_of_page) raise(number);
 }
 
 class Mapping {

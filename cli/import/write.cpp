@@ -258,6 +258,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
   } else {
     for (const auto& [storage, views] : by_storage(outputs)) copier.copy(storage, views);
   }
+  checkpoint.input->require_unchanged();
   writer.finish();
   published();
   if (!stream) read_back(into, outputs);
