@@ -177,7 +177,7 @@ class Printer {
       if (b != nullptr) json["b"] = *b;
       return print(json);
     }
-    const auto text = [](const std::string* value) { return shown(*value, 100); };
+    const auto text = [](const std::string* value) { return value == nullptr ? std::string() : shown(*value, 100); };
     print("{} metadata {}: {}\n", sign_of(a, b), shown(key, 100),
           a == nullptr   ? text(b)
           : b == nullptr ? text(a)

@@ -20,6 +20,7 @@ constexpr std::uint64_t kTensorBytes = 1500;
 constexpr std::uint64_t kCopies = 6;  // of its name and shape
 constexpr std::size_t kMostClasses = 3;
 constexpr std::size_t kLongestClass = 100;
+constexpr std::size_t kLongestShown = 1000;
 
 // Both return false on overflow.
 bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
@@ -128,7 +129,7 @@ void add_tensor(Checkpoint& checkpoint, Tensor tensor, std::uint64_t at) {
 }
 
 void leave_out(Checkpoint& checkpoint, const std::string& name, std::string_view kind) {
-  if (checkpoint.left_out++ == 0) checkpoint.first_left_out = name;
+  if (checkpoint.left_out++ == 0) checkpoint.first_left_out = name.substr(0, kLongestShown);
   std::vector<std::string>& classes = checkpoint.left_out_classes;
   const std::string_view name_of_class = kind.substr(0, kLongestClass);
   if (kind.empty() || classes.size() == kMostClasses) return;

@@ -44,7 +44,9 @@ template <class... Args>
 
 // Returns a line such as "model.bin: pickle names os.system, which … (byte 93)".
 inline Failure failure_in(const std::string& path, const ImportError& error) {
-  std::string line = path + ": " + error.message;
+  constexpr std::size_t kLongest = 4000;  // names in the message come from the file
+  std::string line = path + ": " + error.message.substr(0, kLongest);
+  if (error.message.size() > kLongest) line += "...";
   if (error.offset != kNoOffset) line += formatted(" (byte {})", error.offset);
   return {error.code, line};
 }

@@ -141,7 +141,8 @@ std::string_view other_content(const std::string& type) {
     case 'O': return "Python objects";
     case 'S':
     case 'U': return "strings";
-    case 'V': return "records";
+    case 'V':
+      return type.size() == 2 ? "records" : "";  // |V2: numpy's name for a dtype of another package, as bfloat16
     case 'M':
     case 'm': return "dates and times";
     default: return {};

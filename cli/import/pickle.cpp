@@ -98,7 +98,7 @@ class Machine {
   void name(std::string_view module, std::string_view name);
   void name_from_stack();
   void reduce();
-  void make_dict(const std::vector<ValueId>& arguments);
+  void make_dict(std::span<const ValueId> arguments);
   void make_object(std::string_view name, std::vector<ValueId> items);
   void make_object(ValueId callee, std::vector<ValueId> items);
   std::string_view name_of_callee(ValueId callee);
@@ -445,7 +445,9 @@ void Machine::reduce() {
   const ValueId callee = pop();
   const Value& function = pickle_.values[callee];
   if (function.kind != Kind::global || function.integer == kUnknown) {
-    return make_object(name_of_result(callee, arguments), {arguments});
+    std::vector<ValueId> items{arguments};
+    if (function.kind == Kind::object) items.push_back(callee);  // such as a method of an object that has tensors
+    return make_object(name_of_result(callee, arguments), std::move(items));
   }
   const Global& global = globals_[static_cast<std::size_t>(function.integer)];
   if (global.role == Role::constant) fail(opcode_, "pickle calls {}.{}", global.module, global.name);
@@ -456,12 +458,21 @@ void Machine::reduce() {
   make_dict(pickle_.values[arguments].items);
 }
 
-void Machine::make_dict(const std::vector<ValueId>& arguments) {
+// The arguments are those of dict(), OrderedDict() or defaultdict(), whose first one makes values, and is not called.
+void Machine::make_dict(std::span<const ValueId> arguments) {
   std::vector<ValueId> items;
-  if (!arguments.empty() && pickle_.values[arguments.front()].kind != Kind::global) {
+  if (!arguments.empty()) {
+    const Kind first = pickle_.values[arguments.front()].kind;
+    if (first == Kind::global || first == Kind::object) arguments = arguments.subspan(1);
+  }
+  if (!arguments.empty()) {
     const Value& list = pickle_.values[arguments.front()];
-    if (arguments.size() > 1 || list.kind != Kind::list) {
+    if (arguments.size() > 1 || (list.kind != Kind::list && list.kind != Kind::dict)) {
       fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
+    }
+    if (list.kind == Kind::dict) {
+      charge(kItemBytes * list.items.size());
+      return push(add(Kind::dict, 0, list.items));
     }
     charge(2 * kItemBytes * list.items.size());  // a pickle can use the same list many times
     for (const ValueId id : list.items) {
@@ -481,6 +492,7 @@ void Machine::make_object(std::string_view name, std::vector<ValueId> items) {
 }
 
 void Machine::make_object(ValueId callee, std::vector<ValueId> items) {
+  if (pickle_.values[callee].kind == Kind::object) items.push_back(callee);
   make_object(name_of_callee(callee), std::move(items));
 }
 

@@ -114,9 +114,9 @@ TorchCall TensorCall::bare(const Value& value) const {
 // ---- tensors in nested dictionaries ----------------------------------------------------------------------------------------
 
 constexpr unsigned kDeepest = 64;
-constexpr std::uint64_t kMostVisits = 4'000'000;      // the same value can be reached many times
-constexpr std::uint64_t kLongestNames = 100'000'000;  // in total: no header has room for more
+constexpr std::uint64_t kMostVisits = 4'000'000;  // the same value can be reached many times
 constexpr std::string_view kStateDict = "state_dict";
+
 class Collector {
  public:
   Collector(const Pickle& pickle, const FindStorage& find, Checkpoint& checkpoint)
@@ -140,7 +140,6 @@ class Collector {
   Checkpoint& checkpoint_;
   Search search_;
   std::uint64_t visits_ = 0;
-  std::uint64_t name_bytes_ = 0;
   const Value* bad_key_ = nullptr;  // the outermost key on the path that is not a string or integer
 };
 
@@ -194,8 +193,7 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   const Value& value = pickle_[id];
   if (depth > kDeepest) fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepest);
   if (++visits_ > kMostVisits) fail(value.offset, "more than {} values", kMostVisits);
-  name_bytes_ += name.size();
-  if (name_bytes_ > kLongestNames) fail(value.offset, "names have more than {} bytes in total", kLongestNames);
+  checkpoint_.budget.charge(3 * name.size(), value.offset);  // with its prefix, and what is kept of it
   const std::string prefix = name.empty() ? "" : name + ".";
   if (value.kind == Kind::dict) {
     visit_dict(value, prefix, depth);

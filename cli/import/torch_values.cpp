@@ -149,7 +149,8 @@ std::string Search::name_of(ValueId id) const {
     std::string part = has_key ? key_text(pickle_[parent.items[index - 1]]) : std::to_string(index);
     if (parent.kind == Kind::object) part = "(" + std::string(parent.text) + ")";
     if (name.size() + part.size() > kLongestPath) return "..." + name;
-    name = name.empty() ? part : part + "." + name;
+    if (!name.empty()) part += ".";
+    name.insert(0, part);
   }
   return name;
 }

@@ -223,6 +223,32 @@ class Torch(Case):
         body = call("collections", "defaultdict", name("__builtin__", "list")) + b"(" + text("w") + tensor(storage("0", 6), [6], [1]) + b"u"
         self.assertEqual(self.both(body, {"0": ABC})[0], {"w": ("F32", [6], ABC)})
 
+    def test_a_dictionary_made_from_a_factory_and_pairs_has_the_pairs(self):
+        w = tensor(storage("0", 6), [6], [1])
+        factories = (name("__builtin__", "list"), call("functools", "partial", name("collections", "defaultdict")))
+        for factory in factories:
+            for contents in (dict_of([("w", w)]), list_of(tuple_of(text("w"), w))):
+                body = call("collections", "defaultdict", factory, contents)
+                self.assertEqual(self.convert(archive(body, {"0": ABC}))[0], {"w": ("F32", [6], ABC)})
+
+    def test_what_an_object_with_tensors_makes_is_refused(self):
+        """A bound method is pickled so, as is functools.partial(f, tensor)."""
+        w = tensor(storage("0", 6), [6], [1])
+        partial = call("functools", "partial", name("a", "f"), w)
+        for made in (partial + b")R", partial + b")\x81", call("__builtin__", "getattr", partial, text("make")) + b")R"):
+            body = dict_of([("ema", made), ("w", w)])
+            self.refused(archive(body, {"0": ABC}), 2, "'ema' is an object of", "contains tensors")
+
+    def test_a_long_name_in_a_line_is_cut(self):
+        body = dict_of([("k" * 1_000_000, b"N"), ("w", tensor(storage("0", 6), [6], [1]))])
+        result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out)
+        self.assertEqual(result.returncode, 0, result.stderr[-200:])
+        self.assertLess(len(result.stderr), 2000)
+        body = dict_of([("k" * 1_000_000, tensor(storage("0", 6), [7], [1]))])
+        result = run("convert", self.file("a.bin", archive(body, {"0": ABC})), self.out, "--replace")
+        self.assertEqual(result.returncode, 1)
+        self.assertLess(len(result.stderr), 6000)
+
     def test_an_object_that_contains_a_tensor_is_refused_by_name(self):
         body = dict_of([("model", dict_of([("w", tensor(storage("0", 6), [6], [1]))])),
                         ("ema", name("a", "EMA") + b")\x81" + dict_of([("shadow", list_of(tensor(storage("1", 6), [6], [1])))]) + b"b")])
@@ -321,21 +347,28 @@ class Torch(Case):
                 entry.write(ABC)
         self.assertEqual(self.convert(file.getvalue())[0], {"w": ("F32", [6], ABC)})
 
-    def test_an_input_that_shrinks_while_elements_are_gathered(self):
-        """Its pages are mapped, and touching one beyond the end raises SIGBUS."""
+    def test_an_input_that_changes_while_elements_are_gathered(self):
+        """Its pages are mapped. Touching one beyond the end raises SIGBUS; other changes raise nothing."""
         size = 32 << 20
         body = dict_of([("t", tensor(storage("0", size // 4), [4096, size // 4 // 4096], [1, 4096]))])
         content = stacked(body, {"0": bytes(size)})
-        path = self.file("a.bin", content)
-        with subprocess.Popen([COMMAND, "convert", path, "-", "--to", "safetensors"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
-            process.stdout.read(1000)
-            os.truncate(path, 4096)
-            rest = process.stdout.read()
-            line = process.stderr.read().decode()
-        self.assertEqual(process.returncode, 1, line)
-        self.assertIn("a.bin: file was truncated while being read", line)
-        self.assertLess(len(rest), size)
+
+        def overwrite(path):
+            with open(path, "r+b") as file:
+                file.seek(len(content) - 100)
+                file.write(b"x" * 100)
+
+        for change, words in ((lambda path: os.truncate(path, 4096), "truncated"), (overwrite, "changed"),
+                              (lambda path: os.truncate(path, len(content) - 100), "truncated")):
+            path = self.file("a.bin", content)
+            with subprocess.Popen([COMMAND, "convert", path, "-", "--to", "safetensors"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as process:
+                process.stdout.read(1000)
+                change(path)
+                process.stdout.read()
+                line = process.stderr.read().decode()
+            self.assertEqual(process.returncode, 1, line)
+            self.assertIn(f"a.bin: file was {words} while being read", line)
 
     def test_what_is_no_tensor_is_left_out_and_said(self):
         body = dict_of([("epoch", number(3)), ("w", tensor(storage("0", 6), [6], [1]))])
@@ -930,7 +963,18 @@ class Numpy(Case):
         for descr, content in self.OTHERS:
             self.refused(npy(descr, (1,), pickle(call("os", "system", text("true")))), 2, f"the array contains {content}")
 
-    OTHERS = (("|O", "Python objects"), ("<U3", "strings"), ("|S3", "strings"), ("|V2", "records"), ("<M8[ns]", "dates and times"))
+    OTHERS = (("|O", "Python objects"), ("<U3", "strings"), ("|S3", "strings"), ([("a", "<i2")], "records"), ("<M8[ns]", "dates and times"))
+
+    def test_an_array_of_a_dtype_of_another_package_is_refused(self):
+        """numpy writes bfloat16 and float8 of ml_dtypes as bytes without a type."""
+        self.refused(npy("|V2", (3,), ABC[:6]), 2, "V2")
+        with zipfile.ZipFile(self.folder / "a.npz", "w") as target:
+            target.writestr("f.npy", npy("<f4", (6,), ABC))
+            target.writestr("b.npy", npy("<V2", (3,), ABC[:6]))
+        result = run("convert", str(self.folder / "a.npz"), self.out)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("array 'b'", result.stderr.decode())
+        self.assertFalse(os.path.exists(self.out))
 
     @needs_zip
     def test_arrays_without_numbers_are_left_out_of_an_npz(self):
