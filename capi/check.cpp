@@ -12,7 +12,8 @@ using namespace st::capi;
 
 namespace {
 
-// Of this file alone: code for std::vector<st_finding> would be shared with a copy of another version in one program.
+// Local to this file, because the linker would merge std::vector<st_finding> with the one of another version of the
+// library in the same program.
 struct Row : st_finding {};
 
 struct Report {

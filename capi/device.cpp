@@ -28,7 +28,7 @@ core::DeviceLimits limits_of(const st_device_options& options) {
   return core::device_limits(options.staging_bytes, options.queues);
 }
 
-// Of this file alone, as Row in check.cpp.
+// Local to this file for the reason of Row in check.cpp.
 struct KeptOps : st_device_ops {};
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const KeptOps*>(ctx); }

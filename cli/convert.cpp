@@ -46,7 +46,7 @@ st_format format_of(const ConvertOptions& options) {
                             ": the extension is not .safetensors, .bt or .bintensors; choose a format with --to"};
 }
 
-// Adds everything to the writer, and returns the metadata: of a model, that of all its shards.
+// Adds all tensors and metadata to the writer. Returns the metadata, which includes the metadata of all shards.
 safetensors::Metadata add_all(safetensors::Writer& writer, const safetensors::SafeOpen& file) {
   const NewModel model = in_one_file({}, file);
   const NewFile& whole = model.files.front();

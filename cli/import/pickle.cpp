@@ -458,7 +458,7 @@ void Machine::reduce() {
   make_dict(pickle_.values[arguments].items);
 }
 
-// The arguments are those of dict(), OrderedDict() or defaultdict(), whose first one makes values, and is not called.
+// Takes the arguments of dict(), OrderedDict() or defaultdict(). The first argument of defaultdict() is not called.
 void Machine::make_dict(std::span<const ValueId> arguments) {
   std::vector<ValueId> items;
   if (!arguments.empty()) {

@@ -99,9 +99,8 @@ std::string spliced(const Shard& shard, std::string_view old_header, const Pairs
 // An earlier edit may have made the change but failed to sync it. Linux then takes its pages as written, and another sync
 // alone would succeed without writing them. So the header is written once more. Returns false if the file was changed.
 bool sync_again(io::EditedFile& file, const Shard& shard, std::string_view header) {
-  const auto at = shard.header_begin;
   using Patch = io::EditedFile::Patch;
-  const Patch patch = file.patch(at, header.data(), header.size(), true);
+  const Patch patch = file.patch(shard.header_begin, header.data(), header.size(), true);
   if (patch == Patch::refused) file.sync();  // without locks there are no edits in place
   return patch != Patch::changed;
 }

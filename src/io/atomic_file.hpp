@@ -25,7 +25,7 @@ namespace st::io {
 struct CreateOptions {
   bool replace = true;  // false: an existing path is an error
   bool sync = false;    // commit() returns when the file and its name are on the disk
-  bool streams = true;  // false: a path to something that is written in order is an error, and is not opened
+  bool streams = true;  // false: a FIFO, device or descriptor is an error, and is not opened
 };
 
 class AtomicFile {

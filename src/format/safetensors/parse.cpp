@@ -121,7 +121,7 @@ class Lookahead {
 
 // ---- the grammar ----------------------------------------------------------------------------------------------------
 
-// Of the fields of an entry. The usual order is that of the reference's writer.
+// The order of the fields in an entry. The reference's writer has the usual one.
 enum class Order : std::uint8_t { usual, any };
 
 // The values of an entry that is read ahead.
