@@ -54,7 +54,7 @@ std::uint64_t alignment_of(std::uint64_t data_begin) {
 }
 
 // Returns false, and does not change the path, if the file was changed or replaced while it was copied.
-bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::Identity& seen,
+bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::EditedFile& edited,
                     bool sync) {
   const std::uint64_t data = shard.source->size() - shard.table.data_begin;
   io::CreateOptions creating;
@@ -65,7 +65,7 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
   file.write_at(0, header.data(), header.size());
   file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);
   try {
-    file.commit_over(seen);
+    file.commit_over(edited);
     return true;
   } catch (const Error& error) {
     if (error.status != Status::state || error.os_error != 0) throw;  // with os_error: another process holds the lock
@@ -134,7 +134,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
     const Patch patch = file.patch(change.begin, bytes.data() + change.begin, change.end - change.begin, options.sync);
     if (patch != Patch::refused) return patch == Patch::done;
   }
-  return write_new_file(path, shard, bytes, file.seen(), options.sync);
+  return write_new_file(path, shard, bytes, file, options.sync);
 }
 
 }  // namespace

@@ -22,6 +22,8 @@
 
 namespace st::io {
 
+class EditedFile;
+
 struct CreateOptions {
   bool replace = true;  // false: an existing path is an error
   bool sync = false;    // commit() returns when the file and its name are on the disk
@@ -57,8 +59,9 @@ class AtomicFile {
   // not be synced. After a failure the file is abandoned. Like every write, throws Status::state in a process forked
   // after create().
   void commit();
-  // The same, but only if the target is in this state. Status::state if it was edited, replaced or removed since.
-  void commit_over(const Identity& seen);
+  // The same, but only over a file that is still as it was when the edit began. Status::state if it was edited, replaced
+  // or removed since.
+  void commit_over(const EditedFile& edited);
 
  private:
   class State;

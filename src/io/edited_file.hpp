@@ -45,6 +45,7 @@ class EditedFile {
  private:
   struct State;
   explicit EditedFile(std::unique_ptr<State> state);
+  friend class EditLock;
 
   std::unique_ptr<State> state_;
 };

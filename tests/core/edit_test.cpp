@@ -386,6 +386,33 @@ TEST_F(EditTest, two_edits_at_once_do_not_mix) {
 }
 
 // A save holds the lock of its file for a moment after the rename.
+// On NFS flock keeps out every lock through another descriptor, so the editor reads and locks through its own.
+TEST_F(EditTest, where_flock_locks_bytes_nothing_is_locked_out_but_others) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  make({});
+  faults::set_flock_by_bytes(true);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const long seconds : {0, 10}) {  // a reader locks a byte of a file that changed lately, and unlocks it
+    faults::set_clock(seconds);
+    set("note", std::string(1000 + static_cast<std::size_t>(seconds), 'n'));  // by a new file
+    set("note", std::string(999, 'm'));                                       // in place
+  }
+  faults::set_clock(0);
+  const auto time = std::chrono::steady_clock::now() - begin;
+  std::string refusal;
+  try {
+    const io::EditedFile other = io::EditedFile::open(path.c_str());
+    set("note", "second");
+  } catch (const Error& error) {
+    refusal = error.message;
+  }
+  faults::set_flock_by_bytes(false);
+  EXPECT_LT(time, std::chrono::seconds(1));  // a reader waits for two seconds
+  EXPECT_NE(refusal.find("is being edited by another process"), std::string::npos) << refusal;
+  EXPECT_EQ(value("note"), std::string(999, 'm'));
+  expect_tensors();
+}
+
 TEST_F(EditTest, a_save_that_is_just_over_refuses_no_edit) {
   make({});
   const int held = open(path.c_str(), O_RDWR);

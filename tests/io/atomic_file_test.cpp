@@ -22,6 +22,7 @@
 #include "base/error.hpp"
 #include "faults.hpp"
 #include "files.hpp"
+#include "io/edited_file.hpp"
 #include "io/posix/file_source.hpp"
 #include "read_faults.hpp"
 #include "system.hpp"
@@ -214,12 +215,11 @@ TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_o
   for (const bool edits : {false, true}) {
     SCOPED_TRACE(edits);
     put(path(), "old");
-    struct stat seen {};
-    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    const EditedFile edited = EditedFile::open(path().c_str());
     edit_was_possible = look_was_possible = true;
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     faults::arm(watching);
-    edits ? file.commit_over(identity_of(seen)) : file.commit();
+    edits ? file.commit_over(edited) : file.commit();
     faults::disarm();
     EXPECT_FALSE(edit_was_possible);
     EXPECT_FALSE(look_was_possible);
@@ -244,12 +244,11 @@ TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
     fs::remove(path());
     put(path(), "old");
     put(path("y"), "other");
-    struct stat seen {};
-    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    const EditedFile edited = EditedFile::open(path().c_str());
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.write_at(0, "mine", 4);
     change(path());
-    const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+    const Error error = error_of([&] { file.commit_over(edited); });
     EXPECT_EQ(error.status, left == "mine" ? Status::ok : Status::state) << error.message;
     EXPECT_EQ(contents(path()), left);
     file = {};

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ bool armed = false;
 Plan plan;
 std::vector<std::string> seen;
 std::atomic<long> clock_offset{0};  // read by every time() of the program
+bool flock_by_bytes = false;
 
 }  // namespace
 
@@ -44,11 +46,28 @@ void disarm() { armed = false; }
 
 void set_clock(long seconds_ahead) { clock_offset = seconds_ahead; }
 
+void set_flock_by_bytes(bool by_bytes) { flock_by_bytes = by_bytes; }
+
 std::size_t interruptions_left() { return plan.interruptions; }
 
 const std::vector<std::string>& calls() { return seen; }
 
 namespace {
+
+// flock(2) as the NFS client does it.
+int lock_all_bytes(int file, int operation) {
+#if defined(F_OFD_SETLK)
+  struct flock lock {};
+  lock.l_type = (operation & LOCK_UN) != 0 ? F_UNLCK : (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  const int command = (operation & LOCK_NB) != 0 ? F_OFD_SETLK : F_OFD_SETLKW;
+  return fcntl(file, command, &lock);
+#else
+  static_cast<void>(file), static_cast<void>(operation);
+  errno = ENOSYS;
+  return -1;
+#endif
+}
 
 // What becomes of this call.
 Action next(const char* name) {
@@ -225,7 +244,10 @@ int renameat2(int from, const char* path, int to, const char* name, unsigned fla
 }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // the C library has a struct of this name, too
-int flock(int file, int operation) ST_NOTHROW { return static_cast<int>(call("flock", SYS_flock, file, operation)); }
+int flock(int file, int operation) ST_NOTHROW {
+  if (flock_by_bytes) return lock_all_bytes(file, operation);
+  return static_cast<int>(call("flock", SYS_flock, file, operation));
+}
 #pragma GCC diagnostic pop
 
 int close(int file) {

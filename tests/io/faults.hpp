@@ -50,4 +50,7 @@ void disarm();
 // How many seconds time() is ahead of the system's clock, which stamps files. Independent of arm().
 void set_clock(long seconds_ahead);
 
+// While true, flock() locks all bytes of the file for its open file description, as on NFS. Independent of arm().
+void set_flock_by_bytes(bool by_bytes);
+
 }  // namespace faults

@@ -255,13 +255,12 @@ TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
 #if defined(SYS_fcntl64)
   locks.push_back(SYS_fcntl64);
 #endif
-  // 0: no descriptor is free. EINTR: every other open is interrupted.
+  // 0: no descriptor is free, which the edit does not need. EINTR: every other open is interrupted.
   for (const int refusal : {0, EINTR, ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, ENOMEM, EPERM}) {
     SCOPED_TRACE(refusal);
     put(path(), "old");
     const int result = in_child([&] {
-      struct stat seen {};
-      if (stat(path().c_str(), &seen) != 0) return 254;
+      const EditedFile edited = EditedFile::open(path().c_str());
       AtomicFile file = AtomicFile::create(path().c_str(), {});
       file.write_at(0, "edited", 6);
       faults::Plan kernel;
@@ -271,11 +270,11 @@ TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
       const rlimit none{0, 0};
       if (refusal == 0 && setrlimit(RLIMIT_NOFILE, &none) != 0) return 254;
       if (refusal != 0 && refusal != EINTR && !refuse(locks, refusal)) return 255;
-      const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+      const Error error = error_of([&] { file.commit_over(edited); });
       return error.status == Status::state ? 253 : error.os_error;
     });
     if (result == 255) GTEST_SKIP() << "this system has no filters of calls";
-    const int told = refusal == 0 ? EMFILE : refusal == ENOMEM || refusal == EPERM ? refusal : 0;
+    const int told = refusal == ENOMEM || refusal == EPERM ? refusal : 0;
     EXPECT_EQ(result, told);
     EXPECT_EQ(contents(path()), told == 0 ? "edited" : "old");
     EXPECT_EQ(files(), 1U);
@@ -324,15 +323,13 @@ TEST_F(RefusedCallsTest, a_file_that_cannot_be_locked_is_not_edited) {
 TEST_F(RefusedCallsTest, a_file_that_another_process_locks_is_not_edited) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
   put(path(), "old");
-  struct stat seen {};
-  ASSERT_EQ(stat(path().c_str(), &seen), 0);
   EditedFile edited = EditedFile::open(path().c_str());
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.write_at(0, "edited", 6);
   const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(set_byte_lock(theirs.get(), ByteLock::shared), 0);
   Error replacing{Status::ok, 0, 0, ""};
-  std::thread other([&] { replacing = error_of([&] { file.commit_over(identity_of(seen)); }); });
+  std::thread other([&] { replacing = error_of([&] { file.commit_over(edited); }); });
   const Error patching = error_of([&] { edited.patch(0, "new", 3, false); });
   other.join();
   for (const Error& error : {patching, replacing}) {
@@ -500,8 +497,7 @@ TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
     SCOPED_TRACE(looks);
     put(path(), "old");
     put(path("saved"), "saved");
-    struct stat seen {};
-    ASSERT_EQ(stat(path().c_str(), &seen), 0);
+    const EditedFile edited = EditedFile::open(path().c_str());
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.write_at(0, "edited", 6);
     read_faults::Plan plan;
@@ -510,7 +506,7 @@ TEST_F(RefusedCallsTest, an_edit_looks_at_its_target_last_of_all) {
       if (number == looks) fs::rename(path("saved"), path());
     };
     read_faults::arm(plan);
-    const Error error = error_of([&] { file.commit_over(identity_of(seen)); });
+    const Error error = error_of([&] { file.commit_over(edited); });
     read_faults::disarm();
     looked = read_faults::calls() > looks;
     EXPECT_EQ(error.status, looked ? Status::state : Status::ok) << error.message;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/edited_file.hpp"
 #include "io/posix/edit.hpp"
 #include "io/posix/file_source.hpp"
 #include "io/posix/system.hpp"
@@ -59,7 +60,7 @@ class AtomicFile::State {
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void commit();
-  void commit_over(const Identity& seen);
+  void commit_over(const EditedFile& edited);
 
  private:
   void open_temp_file();
@@ -80,10 +81,10 @@ class AtomicFile::State {
   Descriptor file_;
   Descriptor to_close_;  // another descriptor of the file: network filesystems report errors when one is closed
   Descriptor directory_to_sync_;
-  std::optional<Access> access_;  // of the old file; none: as the umask says
-  std::optional<Identity> only_over_;
-  std::string temp_name_;  // of the temporary file; empty: none
-  pid_t process_ = 0;      // the process that made this object
+  std::optional<Access> access_;        // of the old file; none: as the umask says
+  const EditedFile* edited_ = nullptr;  // the only file that may be replaced; none: any
+  std::string temp_name_;               // of the temporary file; empty: none
+  pid_t process_ = 0;                   // the process that made this object
   bool in_order_ = false;
   mutable std::uint64_t position_ = 0;  // of a stream
 };
@@ -249,8 +250,8 @@ void AtomicFile::State::commit() {
   sync_directory();
 }
 
-void AtomicFile::State::commit_over(const Identity& seen) {
-  only_over_ = seen;
+void AtomicFile::State::commit_over(const EditedFile& edited) {
+  edited_ = &edited;
   commit();
 }
 
@@ -282,7 +283,7 @@ void AtomicFile::State::finish_bytes(int error_of_closing) {
 void AtomicFile::State::publish() {
   if (temp_name_.empty()) {
     // There is no file to replace: linkat() gives the file its name. Another process may have taken the name first.
-    const bool direct = !access_ && !only_over_;
+    const bool direct = !access_ && edited_ == nullptr;
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
     if (error == EEXIST) {
@@ -302,10 +303,11 @@ void AtomicFile::State::publish() {
   // If there is no file to lock, the first rename replaces no file. If another process has made one in the meantime, an
   // edit may have locked it, so the second try takes its lock.
   for (const bool first : {true, false}) {
-    const EditLock lock = EditLock::of_name(target_.directory.get(), target_.name);
+    const EditLock lock =
+        edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
-    if (only_over_ || is_exhausted) lock.require(target_.shown);
+    if (edited_ != nullptr || is_exhausted) lock.require(target_.shown);
     take_over_access();   // once more, for the syncing may have taken long
     require_unchanged();  // as late as possible: a save without the lock may have come in between
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
@@ -337,10 +339,10 @@ void AtomicFile::State::name_temp_file() {
 }
 
 void AtomicFile::State::require_unchanged() const {
-  if (!only_over_) return;
+  if (edited_ == nullptr) return;
   struct stat now {};
   const bool there = fstatat(target_.directory.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
-  if (there && identity_of(now) == *only_over_) return;
+  if (there && identity_of(now) == edited_->seen()) return;
   fail(Status::state, "{} was {} by another process in the meantime", target_.shown,
        there ? "changed or replaced" : "removed");
 }
@@ -377,6 +379,6 @@ void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64
   state_->copy_at(offset, source, from, n);
 }
 void AtomicFile::commit() { state_->commit(); }
-void AtomicFile::commit_over(const Identity& seen) { state_->commit_over(seen); }
+void AtomicFile::commit_over(const EditedFile& edited) { state_->commit_over(edited); }
 
 }  // namespace st::io

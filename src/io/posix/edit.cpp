@@ -77,18 +77,25 @@ std::optional<Target> target_of_edit(const char* path, bool there_before) {
   return target;
 }
 
-// Returns nothing if the path leads to another file by now, or nowhere.
-std::optional<RegularFile> open_if_same(const char* path, const Identity& seen) {
-  try {
-    RegularFile file = RegularFile::open(path);
-    if (file.identity().same_file(seen)) return file;
-  } catch (const Error& error) {
-    if (error.os_error != ENOENT) throw;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
+
+struct EditedFile::State {
+  std::string shown;
+  std::unique_ptr<Source> source;
+  Descriptor directory;
+  Descriptor file;
+  Identity seen;
+
+  State() = default;
+  State(State&&) = delete;
+  // Closing the descriptor is not enough: a forked child may have a copy of it.
+  ~State() {
+    if (file) flock(file.get(), LOCK_UN);
+  }
+
+  const char* try_open(const char* path, bool again);
+  Descriptor open_directory() const;
+};
 
 // ---- the lock ------------------------------------------------------------------------------------------------------
 
@@ -139,6 +146,8 @@ EditLock EditLock::of_name(int directory, const std::string& name) {
   }
 }
 
+EditLock EditLock::of_edited(const EditedFile& file) { return exclusive(file.state_->file.get()); }
+
 // EAGAIN if another process holds the lock, has a lease on the file, or has replaced the file.
 EditLock EditLock::try_name(int directory, const std::string& name) {
   EditLock lock;
@@ -174,33 +183,16 @@ void EditLock::unlock() {
 
 // ---- the edited file -----------------------------------------------------------------------------------------------
 
-struct EditedFile::State {
-  std::string shown;
-  std::unique_ptr<Source> source;
-  Descriptor directory;
-  Descriptor file;
-  Identity seen;
-
-  State() = default;
-  State(State&&) = delete;
-  // Closing the descriptor is not enough: a forked child may have a copy of it.
-  ~State() {
-    if (file) flock(file.get(), LOCK_UN);
-  }
-
-  const char* try_open(const char* path, bool again);
-  Descriptor open_directory() const;
-};
-
 // Returns nullptr, or what another process is doing to the file.
 const char* EditedFile::State::try_open(const char* path, bool again) {
   constexpr const char* kReplaced = "keeps being replaced by another process";
+  constexpr const char* kRemoved = "was removed by another process";
   shown = in_quotes(path);
   std::optional<Target> target = target_of_edit(path, again);
-  if (!target) return kReplaced;
-  // Opens for writing first, so another process has to release its lease only once, not once per kind of access.
+  if (!target) return kRemoved;
   file = open_regular(target->directory.get(), target->name.c_str(), O_RDWR | O_NOFOLLOW | O_NOCTTY);
-  if (!file && errno == ENOENT) return kReplaced;
+  if (!file && errno == ENOENT) return kRemoved;
+  if (!file && errno == ELOOP) return kReplaced;  // by a symbolic link
   if (!file) fail_os(Status::open, errno, "{}", shown);
   // Without its lock there is no edit, except on filesystems that have no locks. A save holds its file's lock for a
   // moment after the file got its name.
@@ -212,11 +204,19 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
   seen = identity_of(status);
   if (!seen.same_file(identity_of(target->status))) return kReplaced;
-  // An editor that held the lock a moment ago, or a save, may have replaced the file.
-  std::optional<RegularFile> reading = open_if_same(path, seen);
-  if (!reading) return kReplaced;
-  const std::uint64_t size = reading->size();
-  source = std::make_unique<FileSource>(std::move(*reading), 0, size);
+  // So may an editor that held the lock a moment ago, or a save.
+  struct stat named {};
+  if (fstatat(target->directory.get(), target->name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return kRemoved;
+    fail_os(Status::open, errno, "{}", shown);
+  }
+  if (!seen.same_file(identity_of(named))) return kReplaced;
+  // Reads through the locked descriptor: on NFS another one waits for the lock.
+  Descriptor same = duplicate(file.get());
+  if (!same) fail_os(Status::open, errno, "{}", shown);
+  RegularFile reading = RegularFile::adopt(std::move(same), path);
+  const std::uint64_t size = reading.size();
+  source = std::make_unique<FileSource>(std::move(reading), 0, size);
   directory = std::move(target->directory);
   return nullptr;
 }

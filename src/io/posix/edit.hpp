@@ -27,6 +27,8 @@
 
 namespace st::io {
 
+class EditedFile;
+
 // Whether another process may have been writing to the file while it was read just now.
 bool changed_lately(int descriptor);
 
@@ -40,6 +42,9 @@ class EditLock {
   // The exclusive lock of the regular file that has this name once the lock is held. Also not held if another process
   // keeps a lease on the file for two seconds.
   static EditLock of_name(int directory, const std::string& name);
+  // The exclusive lock of a file that is being edited, through the editor's own descriptor: on NFS its flock keeps out
+  // every other one.
+  static EditLock of_edited(const EditedFile& file);
 
   EditLock(EditLock&& other) noexcept
       : own_(std::move(other.own_)), locked_(std::exchange(other.locked_, -1)), error_(other.error_) {}

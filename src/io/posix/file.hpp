@@ -94,6 +94,8 @@ class RegularFile {
   static std::optional<RegularFile> open_unless_directory(const char* path);
   // `name` is relative to an open directory; `path` is what messages and reopen() use.
   static RegularFile open_at(int directory, const char* name, std::string path, bool may_be_link);
+  // Takes a descriptor that nobody else reads through. The path leads to its file.
+  static RegularFile adopt(Descriptor descriptor, std::string path);
   // A descriptor of our own for the caller's open file.
   static RegularFile duplicate(std::intptr_t descriptor);
 
@@ -124,7 +126,6 @@ class RegularFile {
 
  private:
   static std::optional<RegularFile> try_adopt(Descriptor descriptor, std::string path);
-  static RegularFile adopt(Descriptor descriptor, std::string path);
   Descriptor reopen_path(int extra_flags) const;
   void require_same(const struct stat& status) const;
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "io/edited_file.hpp"
 #include "io/os.hpp"
 #include "io/win32/edited_file.hpp"
 #include "io/win32/file.hpp"
@@ -457,6 +458,6 @@ void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64
 }
 
 void AtomicFile::commit() { state_->commit(nullptr); }
-void AtomicFile::commit_over(const Identity& seen) { state_->commit(&seen); }
+void AtomicFile::commit_over(const EditedFile& edited) { state_->commit(&edited.seen()); }
 
 }  // namespace st::io
