@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <numeric>
+#include <random>
 
 namespace bench {
 
@@ -62,8 +64,12 @@ std::vector<Sample> alternate(const std::vector<Work>& work, int rounds, const W
     if (work[i]) calls[i] = calls_in_a_turn(work[i], prepare);
   }
   std::vector<std::vector<double>> times(work.size());
+  std::vector<std::size_t> turns(work.size());
+  std::iota(turns.begin(), turns.end(), std::size_t{0});
+  std::mt19937 any_order;
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < work.size(); ++i) {
+    std::shuffle(turns.begin(), turns.end(), any_order);
+    for (const std::size_t i : turns) {
       if (work[i]) times[i].push_back(nanoseconds(work[i], prepare, calls[i]));
     }
   }
