@@ -20,6 +20,7 @@ io::Cache cache_of(st_cache cache) {
     case ST_CACHE_AUTO: return io::Cache::automatic;
     case ST_CACHE_THROUGH: return io::Cache::through;
     case ST_CACHE_AROUND: return io::Cache::around;
+    case ST_CACHE_MAPPED: return io::Cache::mapped;
     default: fail(Status::unsupported, "options.cache is {}, which is not an st_cache of this version", cache);
   }
 }

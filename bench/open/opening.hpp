@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../rounds.hpp"
 #include "cases.hpp"
 #include "loaders.hpp"
-#include "rounds.hpp"
 
 namespace bench {
 

@@ -172,11 +172,27 @@ const std::byte* ReadExecutor::read_window(io::SourceReader& reader, io::ReadPat
   return memory + (begin - first);
 }
 
+// Returns the address of a position in the memory of the batch's source.
+const std::byte* ReadExecutor::in_memory(const ReadBatch& batch, std::uint64_t position) {
+  return batch.memory + (position - batch.reader->source().traits().origin);
+}
+
+void ReadExecutor::copy_runs(const ReadBatch& batch) {
+  const ReadRequest& request = *batch.request;
+  const format::Slice& slice = *request.slice;
+  const std::uint64_t bytes = batch.runs * slice.run_bytes;
+  const std::uint64_t begin = request.begin + (format::run_at(slice, batch.first_run).src - slice.src_begin);
+  format::gather(slice, batch.first_run, batch.runs, in_memory(batch, begin), request.dst);
+  counts_.bytes_read += bytes;
+  listener_.arrived(request.entry, bytes);
+}
+
 void ReadExecutor::read_runs(const ReadBatch& batch) {
   const ReadRequest& request = *batch.request;
   const format::Slice& slice = *request.slice;
   const bool for_device = request.device != nullptr;
   if (for_device && slice.run_bytes <= request.device->slot_bytes() / 2) return stage_runs(batch);
+  if (batch.memory != nullptr && !for_device) return copy_runs(batch);
   const std::uint64_t together = for_device ? 1 : format::runs_within_gap(slice, batch.gap);
   const std::uint64_t end = batch.first_run + batch.runs;
   for (std::uint64_t first = batch.first_run; first < end && !listener_.stopped();) {
@@ -273,9 +289,13 @@ void ReadExecutor::stage_window(const ReadBatch& batch, std::uint64_t first, std
   const std::uint64_t src = format::run_at(slice, first).src;
   const std::uint64_t begin = request.begin + (src - slice.src_begin);
   const std::uint64_t bytes = format::run_at(slice, first + runs - 1).src + slice.run_bytes - src;
-  const bool in_place = runs == 1 && alignment_of(*batch.reader, batch.path) == 1;
+  const bool copied = batch.memory != nullptr;
+  const bool in_place = !copied && runs == 1 && alignment_of(*batch.reader, batch.path) == 1;
   if (in_place) read_blocks(*batch.reader, batch.path, begin, begin + bytes, to);
-  const std::byte* const window = in_place ? to : read_window(*batch.reader, batch.path, begin, bytes);
+  if (copied) counts_.bytes_read += runs * slice.run_bytes;
+  const std::byte* const window = copied     ? in_memory(batch, begin)
+                                  : in_place ? to
+                                             : read_window(*batch.reader, batch.path, begin, bytes);
   for (const std::uint64_t end = first + runs; first < end;) {
     const format::Row row = format::row_at(slice, first, end - first);
     if (!in_place) {

@@ -44,6 +44,8 @@ class ReadExecutor {
   bool try_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges);
   void add_range(const ReadRequest& range, std::uint64_t alignment);
   void fill_up_to(std::uint64_t end);
+  static const std::byte* in_memory(const ReadBatch& batch, std::uint64_t position);
+  void copy_runs(const ReadBatch& batch);
   void read_runs(const ReadBatch& batch);
   bool read_many(io::SourceReader& reader, io::ReadPath path, std::span<const io::Read> reads,
                  std::uint64_t needed_end);

@@ -108,6 +108,7 @@ bool ReadScheduler::next(ReadBatch& batch) {
   batch.reader = readers_[source_].get();
   batch.path = path_at(request.begin + from + taken_);
   batch.gap = gap_bytes(batch.path);
+  batch.memory = nullptr;
   batch.ranges.clear();
   batch.request = &request;
   ++in_use_[source_];
@@ -176,8 +177,13 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t least = std::min(total - run_, least_runs(slice, requests_[next_].device));
   batch.first_run = run_;
   batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
-  batch.room =
-      std::max(batch.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
+  if (batch.path == io::ReadPath::cached) batch.memory = batch.reader->memory();
+  if (batch.memory != nullptr) {
+    batch.gap = batch.room = UINT64_MAX;  // nothing is read along
+  } else {
+    batch.room =
+        std::max(batch.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
+  }
   run_ += batch.runs;
   if (run_ < total) return;
   run_ = 0;

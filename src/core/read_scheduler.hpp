@@ -27,8 +27,9 @@ struct ReadBatch {
   const ReadRequest* request = nullptr;
   std::uint64_t first_run = 0;
   std::uint64_t runs = 0;
-  std::uint64_t room = 0;  // maximum bytes of the source that one read of runs may span
-  std::uint64_t gap = 0;   // maximum unwanted bytes to read between two ranges
+  std::uint64_t room = 0;             // maximum bytes of the source that one read of runs may span
+  std::uint64_t gap = 0;              // maximum unwanted bytes to read between two ranges
+  const std::byte* memory = nullptr;  // of the source, to copy runs from; nullptr: they are read
 };
 
 struct BatchLimits {

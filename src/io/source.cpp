@@ -23,6 +23,8 @@ class DefaultReader final : public SourceReader {
     return is_cached(begin, end) ? ReadPath::cached : ReadPath::buffered;
   }
 
+  const std::byte* memory() const override { return source().view(); }
+
   bool read_many(ReadPath /*path*/, std::span<const Read> reads, std::uint64_t /*needed_end*/) override {
     const std::uint64_t origin = source().traits().origin;
     std::vector<Read> shifted(reads.begin(), reads.end());

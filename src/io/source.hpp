@@ -43,8 +43,9 @@ enum class Mode : std::uint8_t {
   read,           // no mapping
 };
 
-// How a bulk read uses the page cache. through: buffered reads. around: direct reads.
-enum class Cache : std::uint8_t { automatic, through, around };
+// How a bulk read uses the page cache. through: buffered reads. around: direct reads. mapped: as automatic, but short
+// runs of cached slices are copied from the mapping.
+enum class Cache : std::uint8_t { automatic, through, around, mapped };
 
 // One read: where its bytes are in the source, and where they go.
 struct Read {
@@ -143,6 +144,9 @@ class SourceReader {
 
   // As of now. ReadPath::direct takes whole multiples of alignment() only.
   virtual ReadPath path_for(std::uint64_t begin, std::uint64_t end) = 0;
+
+  // The bytes of the source, if runs on the cached path are to be copied from there. nullptr: they are to be read.
+  virtual const std::byte* memory() const { return nullptr; }
 
   // Positions, lengths and addresses of direct reads must be multiples of this. Valid after path_for() has returned
   // direct.

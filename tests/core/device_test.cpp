@@ -293,7 +293,8 @@ class DeviceTest : public testing::Test {
 };
 
 TEST_F(DeviceTest, FillsSeveralDevicesAndTheHostInOnePass) {
-  constexpr std::array<io::Cache, 3> kCaches{io::Cache::automatic, io::Cache::through, io::Cache::around};
+  constexpr std::array<io::Cache, 4> kCaches{io::Cache::automatic, io::Cache::through, io::Cache::around,
+                                             io::Cache::mapped};
   for (int round = 0; round < 25; ++round) {
     LateDevice small(Device::kSlotAlignment, 1 + below(3));
     LateDevice large(std::size_t{1} << 20, 4);

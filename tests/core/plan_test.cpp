@@ -31,6 +31,7 @@
 #include "../format/file_front.hpp"
 #include "../io/nothrow.hpp"
 #include "../io/read_faults.hpp"
+#include "../io/system.hpp"
 #include "base/error.hpp"
 #include "io/source.hpp"
 
@@ -186,6 +187,10 @@ constexpr Case kCases[] = {
     {"cold", io::Mode::automatic, io::Cache::automatic, 0, 0, 0, nullptr, true},
     {"without a mapping", io::Mode::read, io::Cache::automatic, 0, 0, 0, nullptr, true},
     {"through the cache", io::Mode::map, io::Cache::through, 0, 0, 0, nullptr, true},
+    {"from the mapping", io::Mode::automatic, io::Cache::mapped, 0, 0, 0, nullptr, false},
+    {"from the mapping, on threads", io::Mode::map, io::Cache::mapped, 5, 65536, 0, nullptr, false},
+    {"from the mapping, cold", io::Mode::map, io::Cache::mapped, 0, 0, 0, nullptr, true},
+    {"from a mapping that is not there", io::Mode::read, io::Cache::mapped, 0, 0, 0, nullptr, false},
     {"around the cache", io::Mode::map, io::Cache::around, 0, 0, 0, nullptr, false},
     {"around it, small chunks", io::Mode::map, io::Cache::around, 5, 65536, 0, nullptr, false},
     {"around it, nothing read along", io::Mode::map, io::Cache::around, 4, 0, 1, nullptr, false},
@@ -298,7 +303,7 @@ TEST(Plan, ReadsAFileInsideAFile) {
   posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
   const std::uint64_t size = std::filesystem::file_size(archive) - 1234 - 777;
   const CheckpointPtr file = Checkpoint::open(io::file_source_of_descriptor(descriptor, 1234, size), {});
-  for (const io::Cache cache : {io::Cache::automatic, io::Cache::around, io::Cache::through}) {
+  for (const io::Cache cache : {io::Cache::automatic, io::Cache::around, io::Cache::through, io::Cache::mapped}) {
     Wishes wishes(*file);
     ReadOptions options;
     options.cache = cache;
@@ -307,6 +312,36 @@ TEST(Plan, ReadsAFileInsideAFile) {
   }
   ::close(descriptor);
   unlink(archive.c_str());
+}
+
+// Only where the mapping contains the file's own bytes, and only if they are cached.
+TEST(Plan, CopiesShortRunsFromTheMappingIfAsked) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "this build does not know what is cached";
+  const CheckpointFile checkpoint(temporary_folder());
+  const struct {
+    io::Mode mode;
+    io::Cache cache;
+    bool from_mapping;
+  } cases[] = {{io::Mode::automatic, io::Cache::mapped, true},
+               {io::Mode::map, io::Cache::mapped, true},
+               {io::Mode::copy_on_write, io::Cache::mapped, false},
+               {io::Mode::read, io::Cache::mapped, false},
+               {io::Mode::map, io::Cache::automatic, false}};
+  for (const auto& [mode, cache, from_mapping] : cases) {
+    OpenOptions open;
+    open.io = mode;
+    const CheckpointPtr file = Checkpoint::open(checkpoint.path().c_str(), open);
+    const std::int64_t begin[] = {0, 3};
+    const std::int64_t end[] = {30'000, 9};
+    Bytes column(std::size_t{30'000} * 6);
+    Plan plan(*file);
+    plan.add(*file->tensor("tall"), begin, end, nullptr, column.data(), column.size());
+    ReadOptions options;
+    options.cache = cache;
+    plan.run(options);
+    EXPECT_EQ(plan.counts().reads == 0, from_mapping) << static_cast<int>(mode) << static_cast<int>(cache);
+    EXPECT_EQ(plan.counts().bytes_read == column.size(), from_mapping);
+  }
 }
 
 // Another program has since saved another file to the path. The mapping still holds the opened file.

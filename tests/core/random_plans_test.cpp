@@ -279,7 +279,7 @@ CheckpointPtr open_any(Dice& dice, Caller& caller, bool by_callbacks, std::optio
 
 ReadOptions random_options(Dice& dice) {
   constexpr unsigned kThreads[] = {1, 1, 2, 3, 0};
-  constexpr io::Cache kCaches[] = {io::Cache::automatic, io::Cache::through, io::Cache::around, io::Cache::around};
+  constexpr io::Cache kCaches[] = {io::Cache::automatic, io::Cache::through, io::Cache::around, io::Cache::mapped};
   constexpr std::uint64_t kChunks[] = {0, 65536, 1 << 20};
   constexpr std::uint64_t kGaps[] = {0, 512, 4096, 1 << 20};
   ReadOptions options;

@@ -85,8 +85,9 @@ TEST(MemorySource, NoBytesMayBeAtNoAddress) {
 
 TEST(MemorySource, IsCachedWhateverTheCacheIsToDo) {
   const auto source = memory_source("abc", 3, nullptr, nullptr);
-  for (const Cache cache : {Cache::automatic, Cache::through, Cache::around}) {
+  for (const Cache cache : {Cache::automatic, Cache::through, Cache::around, Cache::mapped}) {
     EXPECT_EQ(source->open_reader(cache)->path_for(0, 3), ReadPath::cached);
+    EXPECT_EQ(source->open_reader(cache)->memory(), source->view());
   }
 }
 

@@ -248,9 +248,14 @@ bool FileReader::is_cached(std::uint64_t begin, std::uint64_t end) {
   return known && (known->dirty || known->resident >= (end - begin) / kCachedOneIn);
 }
 
+// A writable mapping may contain the caller's bytes instead of the file's.
+const std::byte* FileReader::memory() const {
+  return cache_ == Cache::mapped && !source_.view_is_writable() ? source_.view() : nullptr;
+}
+
 ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
   if (is_cached(begin, end)) return ReadPath::cached;
-  const bool through = cache_ == Cache::through || (cache_ == Cache::automatic && source_.file().remote());
+  const bool through = cache_ == Cache::through || (cache_ != Cache::around && source_.file().remote());
   return !through && can_read_directly() ? ReadPath::direct : ReadPath::buffered;
 }
 

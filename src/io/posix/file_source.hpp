@@ -63,6 +63,7 @@ class FileReader final : public SourceReader {
 
   bool is_cached(std::uint64_t begin, std::uint64_t end) override;
   ReadPath path_for(std::uint64_t begin, std::uint64_t end) override;
+  const std::byte* memory() const override;
   std::uint64_t alignment() const override { return alignment_; }
   [[nodiscard]] bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) override;
   void retire() override;

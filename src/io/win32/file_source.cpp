@@ -25,12 +25,15 @@ std::uint64_t sector_of(HANDLE file) {
 }
 
 // Bulk reads of one file: buffered, or direct (FILE_FLAG_NO_BUFFERING) if the caller asked for that. Windows does not
-// report what is in its cache.
+// report what is in its cache, so with Cache::mapped all of a mapped file is taken to be there.
 class FileReader final : public SourceReader {
  public:
   FileReader(const FileSource& source, Cache cache) : SourceReader(source), source_(source), cache_(cache) {}
 
-  bool is_cached(std::uint64_t /*begin*/, std::uint64_t /*end*/) override { return false; }
+  bool is_cached(std::uint64_t /*begin*/, std::uint64_t /*end*/) override { return memory() != nullptr; }
+  const std::byte* memory() const override {
+    return cache_ == Cache::mapped && !source_.view_is_writable() ? source_.view() : nullptr;
+  }
   ReadPath path_for(std::uint64_t begin, std::uint64_t end) override;
   std::uint64_t alignment() const override { return alignment_; }
   [[nodiscard]] bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) override;
@@ -55,7 +58,8 @@ bool FileReader::can_read_directly() {
   return direct_ && direct_works_.load(std::memory_order_relaxed);
 }
 
-ReadPath FileReader::path_for(std::uint64_t /*begin*/, std::uint64_t /*end*/) {
+ReadPath FileReader::path_for(std::uint64_t begin, std::uint64_t end) {
+  if (is_cached(begin, end)) return ReadPath::cached;
   return cache_ == Cache::around && can_read_directly() ? ReadPath::direct : ReadPath::buffered;
 }
 

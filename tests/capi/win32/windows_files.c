@@ -515,7 +515,7 @@ static void every_use_of_the_cache_reads_the_same(void) {
   st_cache cache;
   unsigned char *const room = test_alloc(TENSOR_BYTES);
   CHECK(save("model", 6, 0, NULL) == ST_OK);
-  for (cache = ST_CACHE_AUTO; cache <= ST_CACHE_AROUND; ++cache) {
+  for (cache = ST_CACHE_AUTO; cache <= ST_CACHE_MAPPED; ++cache) {
     uint32_t threads;
     for (threads = 1; threads <= 8; threads += 7) {
       st_read_options options = ST_INIT(st_read_options);
