@@ -173,6 +173,13 @@ bool may_rename_others_files() {
   return geteuid() == 0;
 }
 
+bool is_unmapped(std::uint32_t owner_or_group) {
+  constexpr std::uint32_t kOverflow = 65534;     // /proc/sys/kernel/overflowuid; nobody sets another
+  constexpr ino_t kFirstNamespace = 0xEFFFFFFD;  // PROC_USER_INIT_INO
+  struct stat status {};
+  return owner_or_group == kOverflow && (stat("/proc/self/ns/user", &status) != 0 || status.st_ino != kFirstNamespace);
+}
+
 // If /proc is there, a file gets its name through it. The other way, AT_EMPTY_PATH, needs a capability on all but the
 // newest kernels.
 Descriptor open_nameless(int directory, mode_t mode) {

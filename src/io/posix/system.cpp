@@ -108,6 +108,8 @@ Hold hold_of(int /*directory*/, const std::string& /*name*/) { return Hold::none
 
 bool may_rename_others_files() { return geteuid() == 0; }
 
+bool is_unmapped(std::uint32_t /*owner_or_group*/) { return false; }
+
 Descriptor open_nameless(int /*directory*/, mode_t /*mode*/) { return {}; }
 
 int link_nameless(int /*file*/, int /*directory*/, const std::string& /*name*/) {

@@ -104,6 +104,10 @@ Hold hold_of(int directory, const std::string& name);
 // Whether this process may replace the files of others in a sticky directory.
 bool may_rename_others_files();
 
+// Whether this number stands for all owners and groups that have no number of their own in this user namespace
+// (containers of a user without privileges). Two files with this owner may belong to two users.
+bool is_unmapped(std::uint32_t owner_or_group);
+
 // Opens a temporary file without a name (O_TMPFILE), for reading and writing. No descriptor if the filesystem has no
 // such files, or if nothing could name it later.
 Descriptor open_nameless(int directory, mode_t mode);

@@ -53,7 +53,8 @@ constexpr mode_t kForFiles = S_IWOTH | S_IWGRP;
 
 bool is_foreign(const struct stat& directory, mode_t writers, uid_t owner) {
   const bool shared = (directory.st_mode & S_ISVTX) != 0 && (directory.st_mode & writers) != 0;
-  return shared && owner != geteuid() && owner != directory.st_uid;
+  const bool of_directory = owner == directory.st_uid && !is_unmapped(owner);
+  return shared && owner != geteuid() && !of_directory;
 }
 
 std::string read_link(const Target& target) {
@@ -130,10 +131,12 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
          a.st_gid == b.st_gid;
 }
 
-// Keeps the owner if the process may not change it. Returns false if it could not set the group either.
+// Keeps the owner if the process may not change it. Returns false if it could not set the group either. A number that
+// stands for all that are unmapped may also be that of a user or group of the container, so it is not set.
 bool give_owner(int file, const struct stat& now, const Access& access) {
+  if (is_unmapped(access.group)) return false;
   if (now.st_uid == access.owner && now.st_gid == access.group) return true;
-  if (fchown(file, access.owner, access.group) == 0) return true;
+  if (!is_unmapped(access.owner) && fchown(file, access.owner, access.group) == 0) return true;
   return now.st_gid == access.group || fchown(file, static_cast<uid_t>(-1), access.group) == 0;
 }
 
