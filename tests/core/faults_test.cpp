@@ -173,6 +173,7 @@ const std::map<std::string, std::vector<int>> kErrors{
     {"fchmod", {EPERM, EIO}},
     {"fchown", {EPERM}},
     {"flock", {ENOLCK, EOPNOTSUPP}},
+    {"sync_file_range", {EIO, ENOSPC, EINVAL}},
 };
 
 // If these fail, the save must fail. Other calls have a fallback or do not matter.

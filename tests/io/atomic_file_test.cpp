@@ -543,6 +543,27 @@ TEST_P(AtomicFileTest, a_new_name_that_seems_to_be_gone_is_not_left_behind) {
   }
 }
 
+// Otherwise a loss of power after the rename, which reaches the disk within seconds, could leave neither file's bytes.
+TEST_P(AtomicFileTest, the_bytes_of_a_replacement_are_on_their_way_before_it_is_renamed) {
+  if (!has_linux_io()) GTEST_SKIP() << "no such call in this build";
+  for (const bool replaces : {false, true}) {
+    for (const bool syncs : {false, true}) {
+      fs::remove(path());
+      if (replaces) put(path(), "old");
+      faults::Plan counting;
+      counting.no_nameless_files = GetParam();
+      faults::arm(counting);
+      write(path(), "new", {.sync = syncs});
+      const std::vector<std::string> calls = faults::calls();
+      faults::disarm();
+      const auto begun = std::find(calls.begin(), calls.end(), "sync_file_range");
+      const auto renamed =
+          std::find_if(calls.begin(), calls.end(), [](const auto& call) { return call.starts_with("rename"); });
+      EXPECT_EQ(begun < renamed && begun != calls.end(), replaces && !syncs) << replaces << syncs;
+    }
+  }
+}
+
 // Another process that looks for stale files may have locked it.
 TEST_P(AtomicFileTest, a_new_file_that_cannot_be_locked_is_not_left_behind) {
   faults::Plan kernel;

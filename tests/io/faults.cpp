@@ -129,6 +129,15 @@ int c_library_close(int file) {
   return function(file);
 }
 
+#if defined(__linux__)
+// The arguments of the system call differ between processors.
+int c_library_sync_file_range(int file, off64_t offset, off64_t n, unsigned flags) {
+  static const auto function =
+      reinterpret_cast<int (*)(int, off64_t, off64_t, unsigned)>(dlsym(RTLD_NEXT, "sync_file_range"));
+  return function(file, offset, n, flags);
+}
+#endif
+
 int open_in(int folder, const char* path, int flags, mode_t mode) {
   if (armed && plan.before_open != nullptr) plan.before_open(path, flags);
   if (is_interrupted_open()) {
@@ -249,6 +258,14 @@ int flock(int file, int operation) ST_NOTHROW {
   return static_cast<int>(call("flock", SYS_flock, file, operation));
 }
 #pragma GCC diagnostic pop
+
+#if defined(__linux__)
+int sync_file_range(int file, off64_t offset, off64_t n, unsigned flags) {
+  const Action action = next("sync_file_range");
+  if (action == Action::fail) return -1;
+  return static_cast<int>(done(action, c_library_sync_file_range(file, offset, n, flags)));
+}
+#endif
 
 int close(int file) {
   const int flags = fcntl(file, F_GETFL);

@@ -233,6 +233,8 @@ int take_space(int file, std::uint64_t size) {
   return 0;
 }
 
+void begin_writing_back(int file) { static_cast<void>(sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE)); }
+
 // ---- random numbers ------------------------------------------------------------------------------------------------
 
 std::uint64_t random_seed() {

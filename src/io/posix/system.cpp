@@ -139,6 +139,8 @@ Extent stored_bytes(int /*file*/, std::uint64_t at, std::uint64_t end) { return 
 
 int take_space(int /*file*/, std::uint64_t /*size*/) { return 0; }
 
+void begin_writing_back(int /*file*/) {}
+
 // ---- memory and random numbers -------------------------------------------------------------------------------------
 
 void* allocate(std::size_t bytes, std::size_t alignment) {

@@ -160,4 +160,7 @@ Extent stored_bytes(int file, std::uint64_t at, std::uint64_t end);
 // filesystem cannot do that.
 int take_space(int file, std::uint64_t size);
 
+// Lets the system begin to write the file's bytes to the disk, and does not wait for it.
+void begin_writing_back(int file);
+
 }  // namespace st::io

@@ -37,8 +37,8 @@ int in_container(const std::function<int()>& body) {
     const gid_t group = kUnmappedGroup;
     const bool made = setgroups(1, &group) == 0 && setresgid(kVictim, kVictim, kVictim) == 0 &&
                       setresuid(kVictim, kVictim, kVictim) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0 &&
-                      unshare(CLONE_NEWUSER) == 0 && ::write(ready[1], "x", 1) == 1 && ::read(mapped[0], &byte, 1) == 1 &&
-                      setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0;
+                      unshare(CLONE_NEWUSER) == 0 && ::write(ready[1], "x", 1) == 1 &&
+                      ::read(mapped[0], &byte, 1) == 1 && setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0;
     _exit(made ? body() : 255);
   }
   ::close(ready[1]);
