@@ -98,7 +98,10 @@ void Output::put(std::string_view text) const {
 
 void Inputs::add(const std::string& path, const safetensors::SafeOpen& file) {
   paths_.push_back(path);
-  for (std::size_t i = 0; i < file.count_shards(); ++i) paths_.emplace_back(file.shard_path(i));
+  for (std::size_t i = 0; i < file.count_shards(); ++i) {
+    paths_.emplace_back(file.shard_path(i));
+    if (const auto seen = identity_of(paths_.back())) model_files_.push_back({paths_.back(), *seen});
+  }
   std::error_code error;
   for (std::filesystem::directory_iterator at(path_of(path), error), end; !error && at != end; at.increment(error)) {
     const std::filesystem::path& index = at->path();
@@ -122,6 +125,16 @@ bool Inputs::have_sibling(const std::string& path) const {
     const auto found = identity_of(folder_of(input));
     return found && found->same_file(*folder);
   });
+}
+
+void Inputs::require_unchanged() const {
+  for (const auto& [path, seen] : model_files_) {
+    const auto now = identity_of(path);
+    if (!now || !now->same_file(seen)) continue;
+    const bool same_time = std::equal(std::begin(now->modified), std::end(now->modified), std::begin(seen.modified));
+    if (now->size == seen.size && same_time) continue;
+    throw Failure{kUnreadable, path + ": was changed while it was being read"};
+  }
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------

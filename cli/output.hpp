@@ -64,8 +64,18 @@ class Inputs {
   // Returns whether a path belongs to the numbered set of one of them: model-00002-of-00003 to model-00001-of-00003.
   bool have_sibling(const std::string& path) const;
 
+  // Throws a Failure if the bytes of a model were changed in place since it was added: what was read may be a mixture of
+  // two models. A model that was replaced by another file is still read whole.
+  void require_unchanged() const;
+
  private:
+  struct ModelFile {
+    std::string path;
+    st::io::Identity seen;
+  };
+
   std::vector<std::string> paths_;
+  std::vector<ModelFile> model_files_;
 };
 
 // Declares the option --replace. Older versions replaced files by default; their --no-replace is accepted.

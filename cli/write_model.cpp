@@ -64,8 +64,8 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
   });
 }
 
-void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter,
-                ModelProgress& progress) {
+void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, const Inputs& inputs,
+                Converter& converter, ModelProgress& progress) {
   Writer writer;
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
@@ -89,6 +89,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions, converter);
+  inputs.require_unchanged();
   writer.finish();
   progress.end_file(data);
 }
@@ -115,7 +116,7 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-void write_folder(const NewModel& model, const WriteSettings& settings, Converter& converter) {
+void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs, Converter& converter) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
@@ -123,7 +124,7 @@ void write_folder(const NewModel& model, const WriteSettings& settings, Converte
   ModelProgress progress(model);
   for (const NewFile& file : model.files) {
     const std::string path = in_folder(settings.out, file.name);
-    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, converter, progress); });
+    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, inputs, converter, progress); });
   }
   if (!model.index.empty()) {
     OutputFile index(in_folder(settings.out, model.index), /*replace=*/false);
@@ -134,9 +135,7 @@ void write_folder(const NewModel& model, const WriteSettings& settings, Converte
 }
 
 void write_one(const NewModel& model, const std::string& path, bool replace, const std::vector<Input>& inputs,
-               Converter& converter) {
-  Inputs files;
-  for (const Input& input : inputs) files.add(input.path, input.file);
+               const Inputs& files, Converter& converter) {
   const Input& first = inputs.front();
   const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && is_one_file(first.path);
   check_output(path, files, is_whole, replace);
@@ -144,7 +143,8 @@ void write_one(const NewModel& model, const std::string& path, bool replace, con
   if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
   const bool may_replace = replace || is_stream(path);
-  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, converter, progress);
+  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, files, converter,
+             progress);
 }
 
 // Rejects equal names before anything is written.
@@ -198,11 +198,13 @@ std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, 
     print_files(model, path);
     return 0;
   }
+  Inputs files;
+  for (const Input& input : inputs) files.add(input.path, input.file);
   Converter converter(settings.saturate);
   if (one) {
-    write_one(model, path, settings.replace, inputs, converter);
+    write_one(model, path, settings.replace, inputs, files, converter);
   } else {
-    write_folder(model, settings, converter);
+    write_folder(model, settings, files, converter);
   }
   return converter.out_of_range();
 }

@@ -313,6 +313,29 @@ class Signals(Case):
             shutil.rmtree(first.parent)
         self.fail("every run ended too soon")
 
+    def test_an_input_that_is_overwritten_meanwhile_is_an_error(self):
+        size = 100_000_000
+        head = file_bytes([(name, "U8", [size], size) for name in "abcd"], data=b"")
+        first = self.folder / "out" / "model-00001-of-00004.safetensors"
+        for _ in range(30):
+            self.model.write_bytes(head)
+            os.truncate(self.model, len(head) + 4 * size)
+            process = subprocess.Popen([COMMAND, "split", self.model, self.folder / "out", "--max-size", "100MB", "--name", "model"],
+                                       env=self.environment, stderr=subprocess.PIPE, text=True)
+            while process.poll() is None and not first.exists():
+                pass
+            with open(self.model, "r+b") as model:
+                model.seek(len(head) + 4 * size - 1)
+                model.write(b"x")
+            error = process.communicate(timeout=60)[1]
+            if process.returncode != 0:
+                self.assertEqual((process.returncode, error.splitlines()[-1]),
+                                 (3, f"safetensors: {self.model}: was changed while it was being read"))
+                self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+                return
+            shutil.rmtree(first.parent)
+        self.fail("every run ended too soon")
+
     def test_an_ignored_signal_stays_ignored(self):
         sparse_model(self.model, 100_000_000)
         ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -50,8 +50,13 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
         st.st_writer_free(writer)
 
 
+def _is_of_system(folder: bytes) -> bool:
+    """Whether the links in it lead to open descriptors: /dev/stdout, /proc/self/fd/1, /dev/fd/1."""
+    return folder == b"/dev" or folder.startswith(b"/proc/")
+
+
 def _finish(writer, path: bytes, options) -> None:
-    if not os.path.islink(path) or os.path.realpath(os.path.dirname(path)).startswith((b"/dev", b"/proc")):
+    if not os.path.islink(path) or _is_of_system(os.path.realpath(os.path.dirname(path))):
         _begin_and_finish(writer, path, options)
         return
     # The library would write to the link's target. Like the reference, replace the link.

@@ -6,6 +6,7 @@ import array
 import os
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -285,6 +286,15 @@ def test_save_replaces_a_symbolic_link(ours, tmp_path, target, progress):
     ours.serialize_file({"a": spec(ours)}, link, sync=True, progress=progress)
     assert not link.is_symlink() and ours.safe_open(link, "np").keys() == ["a"]
     assert (tmp_path / "blob").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["blob", "link"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs /dev/shm")
+def test_only_links_to_descriptors_are_written_through(ours):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        link = os.path.join(folder, "link")
+        os.symlink("blob", link)
+        ours.serialize_file({"a": spec(ours)}, link)
+        assert not os.path.islink(link) and os.listdir(folder) == ["link"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")

@@ -131,13 +131,12 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
          a.st_gid == b.st_gid;
 }
 
-// Keeps the owner if the process may not change it. Returns false if it could not set the group either. A number that
-// stands for all that are unmapped may also be that of a user or group of the container, so it is not set.
-bool give_owner(int file, const struct stat& now, const Access& access) {
-  if (is_unmapped(access.group)) return false;
-  if (now.st_uid == access.owner && now.st_gid == access.group) return true;
-  if (!is_unmapped(access.owner) && fchown(file, access.owner, access.group) == 0) return true;
-  return now.st_gid == access.group || fchown(file, static_cast<uid_t>(-1), access.group) == 0;
+// Sets owner and group, or the group alone, if the process may. A number that stands for all that are unmapped may also be
+// that of a user or group of the container, so it is not set.
+void give_owner(int file, const Access& access) {
+  if (is_unmapped(access.group)) return;
+  if (!is_unmapped(access.owner) && fchown(file, access.owner, access.group) == 0) return;
+  static_cast<void>(fchown(file, static_cast<uid_t>(-1), access.group));
 }
 
 }  // namespace
@@ -230,8 +229,10 @@ std::optional<Access> access_of(int directory, const std::string& name) {
 int give_access(int file, const Access& access) {
   struct stat now {};
   if (fstat(file, &now) != 0) return errno;
+  if (now.st_uid != access.owner || now.st_gid != access.group) give_owner(file, access);
+  if (fstat(file, &now) != 0) return errno;  // some servers accept a new owner and do nothing
+  const bool group_given = now.st_gid == access.group && !is_unmapped(access.group);
   const auto& [lists, others, lists_known] = access.attributes;
-  const bool group_given = give_owner(file, now, access);
   give_others(file, others);
   mode_t mode = access.mode;
   const bool lists_given = lists_known && (group_given || lists.empty()) && give_lists(file, lists);

@@ -26,6 +26,9 @@ namespace {
 // A folder and its mount by bindfs, a pass-through FUSE filesystem.
 class FuseTest : public FolderTest {
  protected:
+  FuseTest() = default;
+  explicit FuseTest(const char* option) : option_(option) {}
+
   void SetUp() override {
     FolderTest::SetUp();
     fs::create_directories(real());
@@ -70,7 +73,7 @@ class FuseTest : public FolderTest {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
       for (const int number : {0, 1, 2}) dup2(null, number);
-      execlp("bindfs", "bindfs", "-f", real().c_str(), mounted().c_str(), nullptr);
+      execlp("bindfs", "bindfs", "-f", option_, real().c_str(), mounted().c_str(), nullptr);
       _exit(127);
     }
     while (!is_mounted()) {
@@ -88,7 +91,14 @@ class FuseTest : public FolderTest {
     return statfs(mounted().c_str(), &status) == 0 && status.f_type == kFuse;
   }
 
+  const char* option_ = "--no-allow-other";
   pid_t daemon_ = -1;
+};
+
+// A server that accepts a new group, and does nothing.
+class FuseWithoutGroupsTest : public FuseTest {
+ protected:
+  FuseWithoutGroupsTest() : FuseTest("--chgrp-ignore") {}
 };
 
 using Names = std::set<std::string>;
@@ -109,6 +119,15 @@ TEST_F(FuseTest, a_save_is_whole_and_leaves_nothing) {
     EXPECT_EQ(names(), Names{"x"});
     fs::remove(at());
   }
+}
+
+TEST_F(FuseWithoutGroupsTest, the_rights_of_a_group_go_to_no_other) {
+  put(real() / "x", "old");
+  ASSERT_EQ(chown((real() / "x").c_str(), 0, 2000), 0);
+  fs::permissions(real() / "x", fs::perms{0660});
+  write(at(), "new");
+  EXPECT_EQ(contents(real() / "x"), "new");
+  EXPECT_EQ(mode_of(real() / "x"), 0600U);
 }
 
 TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
