@@ -21,9 +21,24 @@ static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
 #include "base/dtypes.def"
 #undef ST_DTYPE
 
-static_assert(static_cast<st_format>(format::Format::safetensors) == ST_FORMAT_SAFETENSORS);
-static_assert(static_cast<st_format>(format::Format::bintensors) == ST_FORMAT_BINTENSORS);
-static_assert(static_cast<st_format>(format::Format::bintensors_old) == ST_FORMAT_BINTENSORS_OLD);
+// Compilers warn if a format is missing here. Returns 0 for a number without a format.
+constexpr st_format public_number(format::Format format) {
+  switch (format) {
+    case format::Format::safetensors: return ST_FORMAT_SAFETENSORS;
+    case format::Format::bintensors: return ST_FORMAT_BINTENSORS;
+    case format::Format::bintensors_old: return ST_FORMAT_BINTENSORS_OLD;
+  }
+  return 0;
+}
+
+constexpr bool formats_have_the_same_numbers() {
+  for (unsigned number = 0; number < 256; ++number) {
+    const st_format known = public_number(static_cast<format::Format>(number));
+    if (known != 0 && known != static_cast<st_format>(number)) return false;
+  }
+  return true;
+}
+static_assert(formats_have_the_same_numbers());
 
 // For 64-bit pointers. tests/abi has the layout of every struct in each released version.
 static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 64 && offsetof(st_read_options, progress) == 40 &&

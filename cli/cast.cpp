@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "app.hpp"
 #include "arguments.hpp"
@@ -57,13 +59,15 @@ Dtype float_dtype(const std::string& option, const std::string& text) {
 
 // Prints a note about floats that are not converted.
 void note_copied_floats(const safetensors::SafeOpen& file) {
-  std::size_t others = 0;
+  std::map<std::string, std::size_t> others;
   for (const safetensors::Tensor& tensor : file) {
-    const std::string_view name = tensor.dtype_name();
-    others += (name.front() == 'F' || name.front() == 'C') && !is_convertible(tensor.dtype) ? 1 : 0;
+    const std::string name(tensor.dtype_name());
+    if ((name.front() == 'F' || name.front() == 'C') && !is_convertible(tensor.dtype)) ++others[name];
   }
-  if (others == 0) return;
-  std::fprintf(stderr, "safetensors: note: F4, F6 and C64 are not converted: %s\n", counted(others, "tensor").c_str());
+  for (const auto& [name, tensors] : others) {
+    std::fprintf(stderr, "safetensors: note: %s is not converted: %s\n", name.c_str(),
+                 counted(tensors, "tensor").c_str());
+  }
 }
 
 void note_out_of_range(std::uint64_t values, const CastOptions& options, Dtype to) {

@@ -71,9 +71,10 @@ Pattern largest_of(Dtype dtype) {
   return pattern;
 }
 
-// F8_E8M0 has no sign. Its least number is all zeros.
+// The least number of a dtype without a sign, such as F8_E8M0, is all zeros.
 Pattern least_of(Dtype dtype) {
-  if (dtype == Dtype::F8_E8M0) return {};
+  const bool has_sign = number_of(pattern_of(-1, dtype), dtype) < 0;
+  if (!has_sign) return {};
   Pattern pattern = largest_of(dtype);
   pattern[safetensors::bits(dtype) / 8 - 1] |= 0x80U;
   return pattern;

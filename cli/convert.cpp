@@ -42,8 +42,8 @@ struct ConvertOptions {
 st_format format_of(const ConvertOptions& options) {
   const auto format = format_of_extension(options.format.empty() ? options.into : "B." + options.format);
   if (format) return *format;
-  throw Failure{kUsage, shown(options.into, 1000) +
-                            ": the extension is not .safetensors, .bt or .bintensors; choose a format with --to"};
+  throw Failure{kUsage, formatted("{}: the extension is not {}; choose a format with --to", shown(options.into, 1000),
+                                  known_extensions())};
 }
 
 // Adds all tensors and metadata to the writer. Returns the metadata, which includes the metadata of all shards.

@@ -51,7 +51,7 @@ void require_new_names(std::map<std::string, std::string>& path_of, const NewFil
 void merge(const MergeOptions& options) {
   if (!is_one_file(options.settings.out)) {
     throw Failure{kUsage,
-                  shown(options.settings.out, 1000) + ": the extension is not .safetensors, .bt or .bintensors"};
+                  formatted("{}: the extension is not {}", shown(options.settings.out, 1000), known_extensions())};
   }
   NewModel model;
   NewFile& whole = model.files.emplace_back();

@@ -66,7 +66,7 @@ struct NamedFormat {
   st_format format;
 };
 constexpr std::array<NamedFormat, 3> kFormats{
-    {{".safetensors", ST_FORMAT_SAFETENSORS}, {".bintensors", ST_FORMAT_BINTENSORS}, {".bt", ST_FORMAT_BINTENSORS}}};
+    {{".safetensors", ST_FORMAT_SAFETENSORS}, {".bt", ST_FORMAT_BINTENSORS}, {".bintensors", ST_FORMAT_BINTENSORS}}};
 
 // ---- metadata
 
@@ -90,6 +90,16 @@ void give_shard_metadata(NewFile& shard, const NewFile& whole) {
 }  // namespace
 
 // ---- names ----------------------------------------------------------------------------------------------------------
+
+std::string known_extensions() {
+  std::string all;
+  for (const NamedFormat& known : kFormats) {
+    const bool is_last = &known == &kFormats.back();
+    if (!all.empty()) all += is_last ? " or " : ", ";
+    all += known.extension;
+  }
+  return all;
+}
 
 std::optional<st_format> format_of_extension(const std::string& path) {
   const std::string extension = extension_of(path);

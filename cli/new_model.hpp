@@ -62,6 +62,9 @@ NewModel in_shards(std::vector<NewTensor> tensors, std::uint64_t most_bytes, con
 
 // ---- names
 
+// Returns the extensions of all formats that are written, for messages: ".a, .b or .c".
+std::string known_extensions();
+
 // Returns the format that files with this extension have.
 std::optional<st_format> format_of_extension(const std::string& path);
 

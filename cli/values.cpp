@@ -151,6 +151,46 @@ void scan_converted(Dtype from, std::span<const std::byte> bytes, T tiny, Values
   }
 }
 
+void scan_doubles(std::span<const std::byte> bytes, Values& values) {
+  scan_converted(Dtype::F64, bytes, info_of(Dtype::F64).smallest_normal, values);
+}
+
+// Scans both parts of each number.
+void scan_complex(std::span<const std::byte> bytes, Values& values) {
+  scan_converted(Dtype::F32, bytes, static_cast<float>(info_of(Dtype::C64).smallest_normal), values);
+}
+
+// The dtypes that are not scanned as F32.
+struct Scan {
+  Dtype of;
+  void (*scan)(std::span<const std::byte> bytes, Values& values);
+};
+constexpr std::array kScans{
+    Scan{Dtype::BOOL, scan_integers<std::uint8_t>},
+    Scan{Dtype::U8, scan_integers<std::uint8_t>},
+    Scan{Dtype::I8, scan_integers<std::int8_t>},
+    Scan{Dtype::U16, scan_integers<std::uint16_t>},
+    Scan{Dtype::I16, scan_integers<std::int16_t>},
+    Scan{Dtype::U32, scan_integers<std::uint32_t>},
+    Scan{Dtype::I32, scan_integers<std::int32_t>},
+    Scan{Dtype::U64, scan_integers<std::uint64_t>},
+    Scan{Dtype::I64, scan_integers<std::int64_t>},
+    Scan{Dtype::F64, scan_doubles},
+    Scan{Dtype::C64, scan_complex},
+};
+
+constexpr const Scan* scan_of(Dtype dtype) {
+  const auto found = std::find_if(kScans.begin(), kScans.end(), [dtype](const Scan& scan) { return scan.of == dtype; });
+  return found == kScans.end() ? nullptr : &*found;
+}
+
+constexpr bool every_dtype_is_scanned() {
+  return std::all_of(st::kDtypes.begin(), st::kDtypes.end(), [](const st::DtypeInfo& each) {
+    return each.bits < 8 || each.convertible || scan_of(static_cast<Dtype>(each.dtype)) != nullptr;
+  });
+}
+static_assert(every_dtype_is_scanned(), "kScans lacks a dtype that st_convert does not convert");
+
 }  // namespace
 
 void Values::add(const Values& other) {
@@ -199,21 +239,8 @@ bool is_float(Dtype dtype) { return is_convertible(dtype) || dtype == Dtype::C64
 bool has_values(Dtype dtype) { return dtype != Dtype::UNKNOWN && safetensors::bits(dtype) >= 8; }
 
 void add_values(Dtype dtype, std::span<const std::byte> bytes, Values& values) {
-  const auto tiny = static_cast<float>(info_of(dtype).smallest_normal);
-  switch (dtype) {
-    case Dtype::BOOL:
-    case Dtype::U8: return scan_integers<std::uint8_t>(bytes, values);
-    case Dtype::I8: return scan_integers<std::int8_t>(bytes, values);
-    case Dtype::U16: return scan_integers<std::uint16_t>(bytes, values);
-    case Dtype::I16: return scan_integers<std::int16_t>(bytes, values);
-    case Dtype::U32: return scan_integers<std::uint32_t>(bytes, values);
-    case Dtype::I32: return scan_integers<std::int32_t>(bytes, values);
-    case Dtype::U64: return scan_integers<std::uint64_t>(bytes, values);
-    case Dtype::I64: return scan_integers<std::int64_t>(bytes, values);
-    case Dtype::F64: return scan_converted(dtype, bytes, info_of(dtype).smallest_normal, values);
-    case Dtype::C64: return scan_converted(Dtype::F32, bytes, tiny, values);  // both parts of each number
-    default: return scan_converted(dtype, bytes, tiny, values);
-  }
+  if (const Scan* const known = scan_of(dtype)) return known->scan(bytes, values);
+  scan_converted(dtype, bytes, static_cast<float>(info_of(dtype).smallest_normal), values);
 }
 
 }  // namespace cli

@@ -213,7 +213,7 @@ std::uint64_t write_like(std::vector<NewTensor> tensors, const Input& input, con
   const bool one = is_one_file(settings.out);
   if (settings.out.empty()) throw Failure{kUsage, "OUT is empty"};
   if (!one && is_other_file(settings.out)) {
-    throw Failure{kUsage, settings.out + ": the extension is not .safetensors, .bt or .bintensors"};
+    throw Failure{kUsage, formatted("{}: the extension is not {}", settings.out, known_extensions())};
   }
   return write_model(
       one ? in_one_file(std::move(tensors), input.file) : in_same_files(std::move(tensors), input.path, input.file),

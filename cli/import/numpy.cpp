@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/dtype.hpp"
 #include "error.hpp"
 #include "formats.hpp"
 #include "storage.hpp"
@@ -117,24 +118,6 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::string_view kExtension = ".npy";
 constexpr std::size_t kLongestHeader = 1 << 20;
 
-struct NumpyType {
-  std::string_view name;  // without the byte order
-  st_dtype dtype;
-};
-constexpr std::array<NumpyType, 13> kTypes{{{"b1", ST_BOOL},
-                                            {"u1", ST_U8},
-                                            {"i1", ST_I8},
-                                            {"u2", ST_U16},
-                                            {"i2", ST_I16},
-                                            {"u4", ST_U32},
-                                            {"i4", ST_I32},
-                                            {"u8", ST_U64},
-                                            {"i8", ST_I64},
-                                            {"f2", ST_F16},
-                                            {"f4", ST_F32},
-                                            {"f8", ST_F64},
-                                            {"c8", ST_C64}}};
-
 // Returns what an array contains if its elements are not numbers.
 std::string_view other_content(const std::string& type) {
   switch (type.size() < 2 ? '\0' : type[1]) {
@@ -153,12 +136,12 @@ st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64
   const std::string_view name = std::string_view(type).substr(std::min<std::size_t>(type.size(), 1));
   if (type.starts_with('>'))
     fail_unsupported(at, "array '{}' ({}): unsupported byte order 'big' (supported: little)", array, type);
-  const auto known = std::ranges::find(kTypes, name, &NumpyType::name);
+  const auto known = std::ranges::find(st::kDtypes, name, &st::DtypeInfo::numpy);
   const bool has_order = type.starts_with('<') || (type.starts_with('|') && name.ends_with('1'));
-  if (known == kTypes.end() || !has_order) {
+  if (name.empty() || known == st::kDtypes.end() || !has_order) {
     fail_unsupported(at, "array '{}': safetensors has no dtype for numpy's {}", array, type);
   }
-  return known->dtype;
+  return static_cast<st_dtype>(known->dtype);
 }
 
 // Returns the text of the header, and leaves the reader at the first element.

@@ -74,13 +74,9 @@ class DtypeNames {
     return bytes;
   }
 
-  constexpr DtypeNames() {
+  constexpr explicit DtypeNames(std::uint64_t factor) : factor_(factor) {
     for (const DtypeInfo& each : kDtypes) {
-      Slot& slot = slots_[slot_of(digest(each.name))];
-      if (each.dtype == Dtype::unknown) continue;
-      has_collision = has_collision || slot.dtype != Dtype::unknown;
-      slot.digest = digest(each.name);
-      slot.dtype = each.dtype;
+      if (each.dtype != Dtype::unknown) slots_[slot_of(digest(each.name))] = {digest(each.name), each.dtype};
     }
   }
 
@@ -90,22 +86,36 @@ class DtypeNames {
     return slot.digest == digest ? slot.dtype : Dtype::unknown;
   }
 
-  bool has_collision = false;
-
  private:
   struct Slot {
     std::uint64_t digest = 0;
     Dtype dtype = Dtype::unknown;
   };
 
-  static constexpr std::size_t slot_of(std::uint64_t digest) {
-    return static_cast<std::size_t>(digest * 0xB94067EDFE175331 >> 58);
-  }
+  constexpr std::size_t slot_of(std::uint64_t digest) const { return static_cast<std::size_t>(digest * factor_ >> 58); }
 
   std::array<Slot, 64> slots_{};
+  std::uint64_t factor_;
 };
 
-inline constexpr DtypeNames kDtypeNames;
-static_assert(!kDtypeNames.has_collision, "try another odd number in slot_of()");
+// Returns an odd factor that gives each dtype a slot of its own. Compilers limit the number of steps: if a new dtype
+// exceeds it, DtypeNames needs more slots.
+constexpr std::uint64_t factor_without_collision() {
+  std::array<std::uint64_t, kDtypes.size()> digests{};
+  for (std::size_t i = 1; i < kDtypes.size(); ++i) digests[i] = DtypeNames::digest(kDtypes[i].name);
+  std::uint64_t factor = 0xB94067EDFE175331;
+  for (;; factor = factor * 6364136223846793005 + 2) {  // stays odd
+    std::uint64_t taken = 0;                            // a bit for each slot
+    std::size_t i = 1;
+    for (; i < digests.size(); ++i) {
+      const std::uint64_t slot = std::uint64_t{1} << (digests[i] * factor >> 58);
+      if ((taken & slot) != 0) break;
+      taken |= slot;
+    }
+    if (i == digests.size()) return factor;
+  }
+}
+
+inline constexpr DtypeNames kDtypeNames(factor_without_collision());
 
 }  // namespace st

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -100,6 +101,11 @@ class ExitCodes(unittest.TestCase):
         result = run("rename", str(self.folder / "good.safetensors"), "a", "c", str(self.folder / "out.safetensors"),
                      env=interfered("threads"))
         self.assertEqual((result.returncode, result.stderr), (UNREADABLE, b"safetensors: cannot start a thread: Resource temporarily unavailable\n"))
+
+    def test_every_command_is_in_the_table(self):
+        """The tests of this file run the commands of the table only."""
+        offered = re.search(r"\nsubcommands:\s*\n(.*?)\n\n", run("--help").stdout.decode(), re.IGNORECASE | re.DOTALL)[1]
+        self.assertEqual({line.split()[0] for line in offered.splitlines() if line.strip()}, {name.split()[0] for name in COMMANDS})
 
     def test_an_option_that_is_none(self):
         self.each(USAGE, "good.safetensors", ["--no-such-option"])

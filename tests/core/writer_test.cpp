@@ -131,7 +131,7 @@ class RandomTables {
   }
 
   RandomTensor tensor(const std::string& name) {
-    RandomTensor made{name, static_cast<Dtype>(1 + pick(22)), {}, {}};
+    RandomTensor made{name, static_cast<Dtype>(1 + pick(kDtypes.size() - 1)), {}, {}};
     std::uint64_t elements = 1;
     for (std::size_t rank = pick(5); rank > 0; --rank) {
       made.shape.push_back(pick(6));

@@ -13,7 +13,8 @@ RANK = {name: rank for rank, name in enumerate((
     "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
     "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"))}
 
-# What numpy, ml_dtypes and torch call them. Torch packs two F4 into an element; the F6 have no name anywhere.
+# What numpy, ml_dtypes and torch call them, in the order of the reference's messages. Torch packs two F4 into an element;
+# the F6 have no name anywhere.
 SPELLED = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float16": "F16", "float32": "F32", "float64": "F64", "bfloat16": "BF16",

@@ -26,7 +26,7 @@ class TensorSpec:
             raise not_an_instance("dtype", dtype)
         if dtype not in SPELLED:
             dtype.encode()  # UnicodeEncodeError, if it is not text
-            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(_SUPPORTED))
+            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: ' + ", ".join(SPELLED))
         if isinstance(shape, str):
             raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
         if not hasattr(type(shape), "__getitem__") or isinstance(shape, dict):
@@ -45,11 +45,6 @@ class TensorSpec:
     def __repr__(self) -> str:
         return (f"TensorSpec(dtype='{self._dtype}', shape={self._shape}, data_ptr={self._data_ptr}, "
                 f"data_len={self._data_len})")
-
-
-_SUPPORTED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
-              "float64", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-              "float8_e8m0fnu", "float4_e2m1fn_x2", "complex64")
 
 
 def _unsigned(value) -> int:

@@ -1,0 +1,103 @@
+"""What safetensors.h declares, src has and the command offers is in every table that has to name it. CONTRIBUTING.md lists
+these places under "Adding", and this finds those that are forgotten and break nothing else.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import re
+import sys
+
+import api
+
+ROOT = pathlib.Path(__file__).parents[2]
+WITHOUT_CPP = {"st_version",  # the number: safetensors::version() returns the text
+               "st_get_metadata", "st_get_metadata_n"}  # SafeOpen::metadata() returns all of it
+
+
+def text_of(*places):
+    """All files of these places, which are files or patterns."""
+    return "\n".join(path.read_text(errors="replace") for place in places for path in sorted(ROOT.glob(place)) if path.is_file())
+
+
+def has(text, word):
+    return re.search(rf"\b{re.escape(word)}\b", text) is not None
+
+
+def functions():
+    tests, cpp = text_of("tests/capi/**/*", "tests/devices/*"), text_of("include/safetensors/safetensors.hpp")
+    for name in sorted(api.functions()):
+        twins = {name, name.removesuffix("_n"), f"{name}_n"}  # one that takes lengths of strings serves for both
+        if not has(tests, name):
+            yield f"no test in tests/capi or tests/devices calls {name}"
+        if name not in WITHOUT_CPP and not any(has(cpp, twin) for twin in twins):
+            yield f"safetensors.hpp has no form of {name}"
+
+
+def statuses():
+    tests, python = text_of("tests/capi/**/*", "tests/devices/*"), text_of("bindings/python/safetensors_c/_errors.py")
+    rules = text_of("docs/format.md")
+    for name, number in re.findall(r"^ST_STATUS\(\w+, (\w+), (\d+)\)$", text_of("src/base/statuses.def"), re.MULTILINE):
+        if not has(tests, name):
+            yield f"no test in tests/capi or tests/devices expects {name}"
+        if number[0] == "3" and not has(rules, name.removeprefix("ST_ERR_")):
+            yield f"docs/format.md has no rule that reports {name}"
+        if number[0] == "3" and name != "ST_ERR_SHARD" and not has(python, name):
+            yield f"bindings/python/safetensors_c/_errors.py has no words for {name}"
+
+
+def formats():
+    numbers = re.findall(r"^  ST_FORMAT_(\w+) = (\d+),", text_of("include/safetensors/safetensors.h"), re.MULTILINE)
+    python = text_of("bindings/python/safetensors_c/_library.py")
+    for name, number in numbers:
+        if f'"{name.lower().replace("_", "-")}": {number}' not in python:
+            yield f"bindings/python/safetensors_c/_library.py: FORMATS lacks {name.lower().replace('_', '-')}"
+    for folder in sorted(path.parent.name for path in (ROOT / "src/format").glob("*/container.cpp")):
+        if not re.search(rf"^## .*\b{folder}\b", text_of("docs/format.md"), re.MULTILINE):
+            yield f"docs/format.md has no section for {folder}"
+        if folder == "safetensors":
+            continue  # whose tests are those of headers and of conformance/files
+        for place in (f"tests/format/{folder}_test.cpp", f"tests/conformance/{folder}.cpp", f"tests/conformance/{folder}/expected.tsv",
+                      f"fuzz/{folder}/{folder}.cpp", f"fuzz/{folder}/corpus"):
+            if not (ROOT / place).exists():
+                yield f"there is no {place}"
+        for place in ("tests/core/check_test.cpp", "tests/format/finding_test.cpp", "tests/cli/verify_test.py",
+                      "tests/conformance/judge.py"):
+            if not has(text_of(place), folder):
+                yield f"{place} does not read the files of tests/conformance/{folder}"
+
+
+def commands():
+    manual, readme = text_of("docs/command.md"), text_of("README.md")
+    for name in re.findall(r"^  add_(\w+)\(app\);$", text_of("cli/app.cpp"), re.MULTILINE):
+        if not re.search(rf"^## .*\b{name}\b", manual, re.MULTILINE):
+            yield f"docs/command.md has no section for {name}"
+        if not re.search(rf"^\| \[Command\].*`{name}`", readme, re.MULTILINE):
+            yield f"the row of README.md that lists the commands lacks {name}"
+
+
+def languages():
+    manual = text_of("docs/languages.md")
+    for program in sorted(re.findall(r'HERE / "([\w-]+/[\w.]+)"', text_of("tests/consumers/languages.py"))):
+        if program.split("/")[1].startswith(("model.", "Model.", "main.")) and f"`{program}`" not in manual:
+            yield f"docs/languages.md has no rules for {program}"
+
+
+def systems():
+    """A source that amalgamate.py does not know for one of a system would be compiled on all of them."""
+    copied = text_of("scripts/amalgamate.py")
+    for folder in sorted(path.name for path in (ROOT / "src/io").iterdir() if path.is_dir()):
+        if f'"src/io/{folder}":' not in copied:
+            yield f"scripts/amalgamate.py: SYSTEMS lacks src/io/{folder}"
+
+
+def jobs():
+    listed = re.search(r"^- Only (.*?) install\n?", text_of("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)[1]
+    allowed = re.search(r"case \$verb in ([\w |]+)\) return 0", text_of("scripts/packages.sh"))[1]
+    if set(re.findall(r"`(\w+)`", listed)) != set(allowed.split(" | ")):
+        yield "CONTRIBUTING.md and may_install of scripts/packages.sh name different jobs"
+
+
+found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs) for fault in check()]
+for fault in found:
+    print(fault)
+sys.exit(1 if found else 0)
