@@ -140,7 +140,7 @@ static void test_plans(st_file *file) {
   options.flags = 1;
   CHECK(st_plan_run(plan, &options, &err) == ST_ERR_UNSUPPORTED);
   options.flags = 0;
-  options.cache = 3;
+  options.cache = 4;
   CHECK(st_plan_run(plan, &options, &err) == ST_ERR_UNSUPPORTED);
   options.cache = ST_CACHE_AUTO;
   options.struct_size = (uint32_t)offsetof(st_read_options, ctx); /* shorter than in any version */

@@ -345,7 +345,8 @@ def without_end_mark():
 
 
 def zip64_local(data, size, packed):
-    """An archive whose last local header has 64-bit sizes. zipfile writes them; two of them may be wrong."""
+    """An archive whose last local header has 64-bit sizes, two of which may be wrong. zipfile writes the right ones, but
+    before Python 3.11.4 not the mark in the 32-bit sizes that makes them count."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as target:
         target.writestr("archive/data.pkl", pickle(BODY))
@@ -353,7 +354,10 @@ def zip64_local(data, size, packed):
             entry.write(data)
     right = struct.pack("<HHQQ", 1, 16, len(data), len(data))
     assert file.getvalue().count(right) == 1
-    return file.getvalue().replace(right, struct.pack("<HHQQ", 1, 16, size, packed))
+    content = file.getvalue().replace(right, struct.pack("<HHQQ", 1, 16, size, packed))
+    for field in (18, 22):
+        content = with_local(content, b"archive/data/0", field, "<I", 0xFFFFFFFF)
+    return content
 
 
 def pickle_bomb():
