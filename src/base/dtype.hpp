@@ -95,7 +95,7 @@ class DtypeNames {
  private:
   struct Slot {
     std::uint64_t digest = 0;
-    Dtype dtype = Dtype::unknown;
+    Dtype dtype;  // unknown, as slots_{} is zero; an initialiser here is an internal error of g++ 9
   };
 
   static constexpr std::size_t slot_of(std::uint64_t digest) {

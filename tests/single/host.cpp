@@ -25,7 +25,7 @@ void expect(bool holds, const char* what) {
 // Slices of the second copy, which reads them without the engine of plans: gaps of all sizes, several windows.
 void compare_slices(const std::string& path, const std::vector<float>& matrix, std::int64_t columns) {
   const std::int64_t rows = static_cast<std::int64_t>(matrix.size()) / columns;
-  const std::int64_t cases[][6] = {{0, rows, 1, 0, columns, 1}, {3, 9, 1, 0, columns, 1}, {0, rows, 1, 5, 6, 1},
+  const std::int64_t cases[][6] = {{0, rows, 1, 0, columns, 1}, {3, 9, 1, 0, columns, 1},    {0, rows, 1, 5, 6, 1},
                                    {0, rows, 7, 0, columns, 3}, {0, rows, 1, 1, columns, 1}, {1, rows, 499, 2, 4, 1}};
   for (const auto& [first, last, down, left, right, across] : cases) {
     std::vector<float> expected;
@@ -33,8 +33,7 @@ void compare_slices(const std::string& path, const std::vector<float>& matrix, s
       for (std::int64_t column = left; column < right; column += across)
         expected.push_back(matrix[static_cast<std::size_t>(row * columns + column)]);
     }
-    const std::vector<float> read =
-        slice_by_the_other_copy(path.c_str(), {first, left}, {last, right}, {down, across});
+    const std::vector<float> read = slice_by_the_other_copy(path.c_str(), {first, left}, {last, right}, {down, across});
     expect(read == expected, "a slice of the other copy differs");
   }
   const std::vector<float> backwards =
@@ -52,7 +51,8 @@ int main(int argc, char** argv) {
   const std::vector<float> bias{1, 2, 3};
   std::vector<float> matrix(1500 * 700);  // 4.2 MB
   std::iota(matrix.begin(), matrix.end(), 0.0F);
-  safetensors::save_file({{"bias", bias}, {"matrix", safetensors::TensorView(matrix, {1500, 700})}}, path, {{"format", "pt"}});
+  safetensors::save_file({{"bias", bias}, {"matrix", safetensors::TensorView(matrix, {1500, 700})}}, path,
+                         {{"format", "pt"}});
   const auto file = safetensors::SafeOpen(path);
   expect(file.get_tensor("bias").read<float>() == bias, "the tensor differs from what was written");
   compare_slices(path, matrix, 700);
