@@ -16,6 +16,7 @@
 #if defined(__clang__)
 #pragma GCC diagnostic ignored "-Wunknown-attributes"
 #pragma GCC diagnostic ignored "-Wc++20-attribute-extensions"
+#pragma GCC diagnostic ignored "-Wc++20-extensions"  // the same, before clang 16
 #pragma GCC diagnostic ignored "-Wunneeded-internal-declaration"
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
 #elif __GNUC__ < 10
@@ -29,6 +30,9 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
+#pragma GCC diagnostic ignored "-Wdangling-reference"
+#pragma GCC diagnostic ignored "-Wtemplate-id-cdtor"
+#pragma GCC diagnostic ignored "-Wdeprecated-literal-operator"
 #endif
 #define FMT_STATIC_THOUSANDS_SEPARATOR ','
 #define FMT_USE_LOCALE 0
