@@ -137,12 +137,13 @@ SIMDJSON_CHANGES = [
     (r"(?m)^.*\b(minify|validate_utf8)\(const (char \*buf, size_t len, char|std::string).*\{\n.*\n\}\n", ""),
     (r"\bsimdjson\b", "st_simdjson"),
 ]
-FMT_CHANGES = [  # No message contains a float or an escaped string, and their code is the largest part of fmt.
+FMT_CHANGES = [  # No message contains a float, an escaped string or separators of thousands: the largest parts of fmt.
     (r"auto map\((float|double|long double) val\) -> \1 \{ return val; \}", r"auto map(\1) -> \1 = delete;"),
     (r"case '\?':\nreturn presentation_type::debug;\n", ""),
     (r"if \(is_debug\)\nwidth = write_escaped_string\(.*\nelse\n", ""),
     (r"if \(is_debug\) return write_escaped_.*;\n", ""),
     (r"bool is_debug = .*;\n", ""),
+    (r"if \(specs\.localized &&\nwrite_int_localized\((.|\n)*?return out;\n\}\n", ""),
     (r"\bfmt\b", "st_fmt"),
 ]
 

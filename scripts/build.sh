@@ -49,7 +49,7 @@ configure() {
 
 build() {
   configure "$@"
-  build_target all
+  case $* in *-DST_SINGLE=/*) build_target single_tests ;; *) build_target all ;; esac
 }
 
 # The same for another system, with the sources of the libraries: one argument a line, whose path may hold spaces.
@@ -99,8 +99,8 @@ without_passed() {
 
 # Each says what it builds and what not, since a folder remembers what it was told before. Nobody waits for the crates
 # that only bench compares with.
-tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO='
-library_only='-DST_BUILD_CLI=ON -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF'
+tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO= -DST_SINGLE='
+library_only='-DST_BUILD_CLI=ON -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DST_SINGLE='
 
 # build_tests PRESET [arguments of cmake, among which those of ctest are left out]
 build_tests() {

@@ -18,8 +18,12 @@ test_on_windows() {
   # Of its own, quiet, and without the dialogues that its first start may open.
   export WINEPREFIX="$top/build/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=;winedbg.exe=d"
   windows_python=$(python_for_windows)
+  given=
+  for argument in "$@"; do
+    case $argument in -D*) given="$given $argument" ;; esac
+  done
   # shellcheck disable=SC2086
-  build_for_others windows $tests_only "-DST_WINDOWS_PYTHON=$windows_python"
+  build_for_others windows $tests_only "-DST_WINDOWS_PYTHON=$windows_python" $given
   wine=$(sed -n 's/^ST_WINE:FILEPATH=//p' "$folder/CMakeCache.txt")
   if [ ! -x "$wine" ]; then
     say "without wine only what was linked is checked: the tests of $folder are SKIPPED"
@@ -31,7 +35,10 @@ test_on_windows() {
   # outlives this script, so it must not hold its output, which may be a pipe that somebody reads to the end.
   ! have wineserver || wineserver -p60 >"$folder/wineserver.log" 2>&1 || say "taking the wineserver that runs"
   "$wine" wineboot --init >"$folder/wineboot.log" 2>&1 || { cat "$folder/wineboot.log" >&2; die "wine does not start"; }
-  [ -z "$windows_python" ] || install_windows_wheel
+  case $given in
+    *-DST_SINGLE=*) ;;  # has no DLL
+    *) [ -z "$windows_python" ] || install_windows_wheel ;;
+  esac
   run_tests "$@"
 }
 

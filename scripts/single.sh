@@ -27,8 +27,20 @@ test_single() {
     "$folder/host" "$folder"
     "$folder/example" tests/conformance/files/zero_all_dtypes.safetensors >/dev/null
   done
-  # shellcheck disable=SC2086
-  configure dev -Bbuild/single-tests $tests_only -DST_UNIT_TESTS=OFF "-DST_SINGLE=$top/build/single" "$(reference_python)"
-  build_target single_tests
-  run_tests -R '^(capi|conformance)\.' "$@"
+  with_copy="-DST_SINGLE=$top/build/single -R ^(unit|capi|conformance)"
+  if [ "${1:-}" != all ]; then
+    # shellcheck disable=SC2086
+    build dev -Bbuild/single-tests $tests_only "$(reference_python)" "-DST_SINGLE=$top/build/single"
+    # shellcheck disable=SC2086
+    run_tests $with_copy "$@"
+    return
+  fi
+  shift
+  failed=
+  for job in "test dev" "test clang" asan windows "qemu aarch64" "qemu s390x"; do
+    say "the two files: ./dev $job"
+    # shellcheck disable=SC2086
+    ./dev $job $with_copy "$@" || failed="$failed, $job"
+  done
+  [ -z "$failed" ] || die "the two files fail:${failed#,}"
 }

@@ -77,8 +77,8 @@
  *     close. This cannot happen to a struct made by ST_INIT.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef SAFETENSORS_H
-#define SAFETENSORS_H
+#ifndef LIBSAFETENSORS_H
+#define LIBSAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -1252,4 +1252,4 @@ ST_API const char *st_version_string(void);
 #ifdef __cplusplus
 }
 #endif
-#endif /* SAFETENSORS_H */
+#endif /* LIBSAFETENSORS_H */

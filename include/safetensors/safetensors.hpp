@@ -31,8 +31,8 @@
 //  8. Versions. CHANGELOG.md lists the additions of each version.
 //
 // SPDX-License-Identifier: Apache-2.0
-#ifndef SAFETENSORS_HPP
-#define SAFETENSORS_HPP
+#ifndef LIBSAFETENSORS_HPP
+#define LIBSAFETENSORS_HPP
 
 #include "safetensors.h"
 
@@ -1213,4 +1213,4 @@ inline std::string_view version() { return st_version_string(); }
 
 }  // namespace safetensors
 
-#endif  // SAFETENSORS_HPP
+#endif  // LIBSAFETENSORS_HPP

@@ -19,7 +19,7 @@ class jthread {
   std::thread thread_;
 };
 
-#if __cplusplus >= 202002L
+#if __cplusplus >= 202002L && defined(__cpp_lib_bit_cast) && defined(__cpp_lib_span)  // clang may have an older library
 
 using std::bit_cast;
 using std::dynamic_extent;

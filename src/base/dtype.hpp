@@ -89,7 +89,7 @@ class DtypeNames {
  private:
   struct Slot {
     std::uint64_t digest = 0;
-    Dtype dtype = Dtype::unknown;
+    Dtype dtype;  // unknown, as slots_{} is zero; an initialiser here is an internal error of g++ 9
   };
 
   constexpr std::size_t slot_of(std::uint64_t digest) const { return static_cast<std::size_t>(digest * factor_ >> 58); }

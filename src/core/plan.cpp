@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -181,6 +182,33 @@ bool Plan::complete(std::size_t entry) const {
   return entry < entries_.size() && entries_[entry].left.load(std::memory_order_acquire) == 0;
 }
 
+#ifdef ST_MINIMAL
+namespace {
+
+// Reads a slice of the tensor at an offset without the engine of plans: one window after another.
+void gather_by_windows(const io::Source& source, std::uint64_t offset, const format::Slice& slice, std::byte* dst) {
+  constexpr std::uint64_t kWindow = 1 << 20;
+  constexpr std::uint64_t kGap = 4096;
+  const std::uint64_t all = format::run_count(slice);
+  const std::uint64_t together = format::runs_within_gap(slice, kGap);
+  std::vector<std::byte> window;
+  for (std::uint64_t first = 0, runs = 0; first < all; first += runs) {
+    runs = format::runs_that_fit(slice, first, std::min(all - first, together - first % together), kWindow);
+    const format::Run run = format::run_at(slice, first);
+    if (runs == 1) {
+      source.read_at(offset + run.src, dst + run.dst, static_cast<std::size_t>(slice.run_bytes));
+      continue;
+    }
+    const std::uint64_t end = format::run_at(slice, first + runs - 1).src + slice.run_bytes;
+    window.resize(static_cast<std::size_t>(end - run.src));
+    source.read_at(offset + run.src, window.data(), window.size());
+    format::gather(slice, first, runs, window.data(), dst);
+  }
+}
+
+}  // namespace
+#endif
+
 void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std::uint64_t dst_bytes) {
   check_destination(tensor, slice.bytes, dst, dst_bytes);
   if (slice.bytes == 0) return;
@@ -189,6 +217,9 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std
     source.read_at(shard_of(tensor).offset_of(tensor) + slice.src_begin, dst, static_cast<std::size_t>(slice.bytes));
     return;
   }
+#ifdef ST_MINIMAL
+  gather_by_windows(source, shard_of(tensor).offset_of(tensor), slice, static_cast<std::byte*>(dst));
+#else
   ReadRequest request = request_for(tensor, slice.src_begin, slice.bytes, &slice, dst);
   request.source = 0;
   request.begin += source.traits().origin;
@@ -199,6 +230,7 @@ void read_slice(const Tensor& tensor, const format::Slice& slice, void* dst, std
   ReadListener listener;
   listener.name_of = [&tensor](std::size_t) { return tensor.name(); };
   read_all({&request, 1}, readers, alone, listener);
+#endif
 }
 
 const std::byte* view(const Tensor& tensor, const format::Slice& slice) {

@@ -97,7 +97,11 @@ void FileSource::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
 }
 
 std::unique_ptr<SourceReader> FileSource::open_reader(Cache cache) const {
+#ifdef ST_MINIMAL  // without direct reads
+  return Source::open_reader(cache);
+#else
   return std::make_unique<FileReader>(*this, cache);
+#endif
 }
 
 const std::byte* FileSource::view() const {

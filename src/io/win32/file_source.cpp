@@ -120,7 +120,11 @@ void FileSource::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
 }
 
 std::unique_ptr<SourceReader> FileSource::open_reader(Cache cache) const {
+#ifdef ST_MINIMAL  // without direct reads
+  return Source::open_reader(cache);
+#else
   return std::make_unique<FileReader>(*this, cache);
+#endif
 }
 
 void FileSource::prepare(Mode mode, bool /*may_keep_open*/) {
