@@ -90,7 +90,7 @@ def _maker(framework: str, device, viewed: bool, copied: bool):
         elif framework == "paddle":
             from ._paddle import Tensors as kind
         else:
-            from ._arrays import Arrays as kind
+            from ._numpy import Arrays as kind
         _makers[framework] = kind
     if framework == "pytorch":
         return kind(device, viewed, copied)

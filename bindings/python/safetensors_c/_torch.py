@@ -20,7 +20,7 @@ import torch
 try:
     import numpy
     torch.from_numpy(numpy.empty(0))
-    from . import _arrays, _load
+    from . import _arrays, _load, _numpy
 except (ImportError, RuntimeError):  # torch works without numpy, and may have been built without it
     numpy = None
 
@@ -122,7 +122,7 @@ class Tensors(Maker):
                 continue
             memory = memories.get(shards[i])
             if memory is None:
-                memory = _arrays.view(file, shards[i], table.handles[i], offsets[i])
+                memory = _numpy.view(file, shards[i], table.handles[i], offsets[i])
                 if memory is None:
                     return None
             tensor = from_numpy(array(extents, kind, memory, offsets[i]))

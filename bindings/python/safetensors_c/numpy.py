@@ -35,10 +35,11 @@ def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = N
 def save_file(tensor_dict: dict[str, np.ndarray], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
               **options) -> None:
     """Writes a safetensors file with these arrays, of any layout in memory. `options` are those of serialize_file."""
+    from ._numpy import address
     from ._write import check_metadata, to_file
     arrays = _to_write(tensor_dict)
     check_metadata(metadata)
-    to_file([(name, NUMBERS[kind], array.shape, _arrays.address(array)) for name, kind, array in arrays], filename,
+    to_file([(name, NUMBERS[kind], array.shape, address(array)) for name, kind, array in arrays], filename,
             metadata, **options)
 
 
@@ -108,12 +109,13 @@ def _is_little_endian(tensor: np.ndarray) -> bool:
 
 def _flatten(tensor_dict: dict[str, np.ndarray], keep_alive_buffer: list[np.ndarray]) -> dict[str, TensorSpec]:
     """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
+    from ._numpy import address
     from ._write import TensorSpec
     specs = {}
     for name, array in tensor_dict.items():
         array = _plain(array)
         keep_alive_buffer.append(array)
-        specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=_arrays.address(array),
+        specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=address(array),
                                  data_len=array.nbytes)
     return specs
 
