@@ -50,7 +50,7 @@ def in_turns(works, rounds, before=None):
 def report(what, taken, scale, unit):
     theirs, ours = min(taken[THEIRS]), min(taken[OURS])
     medians = statistics.median(taken[THEIRS]) / statistics.median(taken[OURS])
-    print(f"{what:52} {theirs * scale:10.3f} {ours * scale:10.3f} {unit:3} {theirs / ours:7.2f} x {medians:9.2f} x", flush=True)
+    print(f"{what:58} {theirs * scale:10.3f} {ours * scale:10.3f} {unit:3} {theirs / ours:7.2f} x {medians:9.2f} x", flush=True)
 
 
 # ---- the questions -----------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def main():
     given.folder.mkdir(parents=True, exist_ok=True)
     print(f"safetensors {module(THEIRS).__version__}; libsafetensors {module(OURS).library_version()}; numpy {np.__version__}; "
           f"Python {sys.version.split()[0]}; {processor()}; {os.uname().release}; load {os.getloadavg()[0]:.1f}")
-    print(f"{'':52} {'reference':>10} {'ours':>10} {'':3} {'of best':>9} {'of median':>11}")
+    print(f"{'':58} {'reference':>10} {'ours':>10} {'':3} {'of best':>9} {'of median':>11}")
     for question in (importing, listing, small_loading, middle_loading, slicing, saving_bytes, saving_small, loading, saving):
         if given.only in question.__name__:
             question(given.folder, given.rounds, ".numpy")

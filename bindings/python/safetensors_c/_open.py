@@ -155,10 +155,10 @@ class safe_open:
         if type(filename) is not str and _source.may_be_path(filename):
             raise TypeError(f"argument 'filename': '{type(filename).__name__}' object is not an instance of 'str', and not "
                             "the content of a file")
-        mapped = backend == "mmap"
-        viewed = framework == "pytorch" and device == "cpu" and mapped and _MAPS
+        viewed = framework == "pytorch" and device == "cpu" and backend == "mmap" and _MAPS
         opened = _file.open_file(filename, viewed)
-        self._make = _maker(framework, device, viewed, mapped or opened.in_memory)
+        copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
+        self._make = _maker(framework, device, viewed, copied)
         self._opened = opened
         self._arguments = None  # to open it once more, if it has a path
         if isinstance(filename, (str, os.PathLike)):
