@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import argparse
 import importlib
+import importlib.util
 import os
 import pathlib
 import statistics
@@ -49,7 +50,7 @@ def in_turns(works, rounds, before=None):
 def report(what, taken, scale, unit):
     theirs, ours = min(taken[THEIRS]), min(taken[OURS])
     medians = statistics.median(taken[THEIRS]) / statistics.median(taken[OURS])
-    print(f"{what:44} {theirs * scale:10.3f} {ours * scale:10.3f} {unit:3} {theirs / ours:7.2f} x {medians:9.2f} x", flush=True)
+    print(f"{what:58} {theirs * scale:10.3f} {ours * scale:10.3f} {unit:3} {theirs / ours:7.2f} x {medians:9.2f} x", flush=True)
 
 
 # ---- the questions -----------------------------------------------------------------------------------------------------
@@ -121,12 +122,83 @@ def saving(folder, rounds, package_module):
     remove()
 
 
+def frameworks():
+    return [name for name in ("numpy", "torch") if importlib.util.find_spec(name)]
+
+
 def small_loading(folder, rounds, _):
-    path = folder / "small.safetensors"
-    module(OURS, ".numpy").save_file({f"layers.{i}.weight": np.zeros((4, 4), np.float32) for i in range(1000)}, path)
-    report("load_file of 1,000 tensors of 64 bytes",
-           in_turns({each: lambda each=each: module(each, ".numpy").load_file(path) for each in (THEIRS, OURS)}, 20 * rounds),
-           1e3, "ms")
+    """Loads of many small tensors, which are mostly the making of Python objects."""
+    for count in (160, 1000, 10_000):
+        path = str(folder / f"small-{count}.safetensors")
+        module(OURS, ".numpy").save_file({f"layers.{i}.weight": np.full((4, 4), i, np.float32) for i in range(count)}, path)
+        with open(path, "rb") as file:
+            content = file.read()
+        turns = max(5, 10_000 // count) * rounds
+        for framework in frameworks():
+            kind = {"numpy": "np", "torch": "pt"}[framework]
+
+            def one_by_one(package, path=path, kind=kind):
+                with module(package).safe_open(path, kind) as file:
+                    return {name: file.get_tensor(name) for name in file.keys()}
+
+            for what, work in (
+                    ("load_file", lambda package: module(package, "." + framework).load_file(path)),
+                    ('load_file, backend="pread"', lambda package: module(package, "." + framework).load_file(path, backend="pread")),
+                    ("keys and get_tensor", one_by_one),
+                    ("load of bytes", lambda package: module(package, "." + framework).load(content))):
+                report(f"{framework}, {count:,} of 64 bytes: {what}",
+                       in_turns({each: lambda each=each: work(each) for each in (THEIRS, OURS)}, turns), 1e3, "ms")
+
+
+def middle_loading(folder, rounds, _):
+    """Loads of files whose tensors are neither small nor large."""
+    for count, shape in ((1000, (32, 32)), (1000, (64, 64)), (500, (128, 127)), (100, (512, 256)), (20, (1024, 1024))):
+        size = 4 * shape[0] * shape[1]
+        path = str(folder / f"middle-{count}.safetensors")
+        module(OURS, ".numpy").save_file({f"layers.{i}.weight": np.full(shape, i, np.float32) for i in range(count)}, path)
+        report(f"numpy, {count:,} of {size:,} bytes: load_file",
+               in_turns({each: lambda each=each: module(each, ".numpy").load_file(path) for each in (THEIRS, OURS)},
+                        20 * rounds), 1e3, "ms")
+
+
+def slicing(folder, rounds, _):
+    """Slices of 8 matrices in the page cache, through one handle."""
+    path = folder / "matrices.safetensors"
+    side, names = 4096, [f"layers.{i}.weight" for i in range(8)]
+    if not path.exists():
+        module(OURS, ".numpy").save_file({name: np.full((side, side), i, np.float32) for i, name in enumerate(names)}, path)
+    for framework in frameworks():
+        kind = {"numpy": "np", "torch": "pt"}[framework]
+        files = {each: module(each).safe_open(str(path), kind) for each in (THEIRS, OURS)}
+        for what, index in (("1 column", (slice(None), slice(7, 8))), *((f"{width:,} columns", (slice(None), slice(64, 64 + width)))
+                            for width in (64, 256, 1024)), ("every 8th column", (slice(None), slice(None, None, 8))),
+                            ("100 rows", slice(100, 200)), ("a row", 7)):
+            def parts(file, index=index):
+                return [file.get_slice(name)[index] for name in names]
+
+            same = [np.asarray(part) for part in parts(files[THEIRS])], [np.asarray(part) for part in parts(files[OURS])]
+            assert all(map(np.array_equal, *same))
+            report(f"{framework}, slices: {what}",
+                   in_turns({each: lambda each=each: parts(files[each]) for each in files}, 20 * rounds), 1e3, "ms")
+
+
+def saving_bytes(folder, rounds, _):
+    for count, shape in ((160, (4, 4)), (1000, (4, 4)), (10_000, (4, 4)), (100, (512, 512)), (4, (4096, 4096))):
+        arrays = {f"layers.{i}.weight": np.full(shape, i, np.float32) for i in range(count)}
+        for framework in frameworks():
+            tensors = arrays if framework == "numpy" else {name: module("torch").from_numpy(arrays[name]) for name in arrays}
+            works = {each: lambda each=each: module(each, "." + framework).save(tensors) for each in (THEIRS, OURS)}
+            assert works[THEIRS]() == works[OURS]()
+            report(f"{framework}, save {count:,} of {4 * shape[0] * shape[1]:,} bytes to bytes",
+                   in_turns(works, max(5, min(100, 10_000 // count)) * rounds if count > 100 else 6 * rounds), 1e3, "ms")
+
+
+def saving_small(folder, rounds, _):
+    for count in (160, 1000, 10_000):
+        arrays = {f"layers.{i}.weight": np.full((4, 4), i, np.float32) for i in range(count)}
+        works = {each: lambda each=each: module(each, ".numpy").save_file(arrays, folder / f"saved-{each}.safetensors")
+                 for each in (THEIRS, OURS)}
+        report(f"numpy, save_file {count:,} of 64 bytes", in_turns(works, max(5, 5000 // count) * rounds), 1e3, "ms")
 
 
 def importing(folder, rounds, _):
@@ -145,6 +217,17 @@ def importing(folder, rounds, _):
         report(f"a process that does: {what}", taken, 1e3, "ms")
 
 
+def processor():
+    """The number of processors, their name, and the widest vectors that they have."""
+    try:
+        text = pathlib.Path("/proc/cpuinfo").read_text()
+        name = next(line.split(": ")[1] for line in text.splitlines() if line.startswith("model name"))
+    except (OSError, StopIteration):
+        text, name = "", "unknown processors"
+    vectors = next((each for each in ("avx512f", "avx2") if each in text), "no AVX2")
+    return f"{os.cpu_count()} x {name}, {vectors}"
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("folder", type=pathlib.Path)
@@ -153,11 +236,12 @@ def main():
     given = arguments.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     print(f"safetensors {module(THEIRS).__version__}; libsafetensors {module(OURS).library_version()}; numpy {np.__version__}; "
-          f"Python {sys.version.split()[0]}; {os.cpu_count()} processors")
-    print(f"{'':44} {'reference':>10} {'ours':>10} {'':3} {'of best':>9} {'of median':>11}")
-    for question in (importing, listing, small_loading, loading, saving):
+          f"Python {sys.version.split()[0]}; {processor()}; {os.uname().release}; load {os.getloadavg()[0]:.1f}")
+    print(f"{'':58} {'reference':>10} {'ours':>10} {'':3} {'of best':>9} {'of median':>11}")
+    for question in (importing, listing, small_loading, middle_loading, slicing, saving_bytes, saving_small, loading, saving):
         if given.only in question.__name__:
             question(given.folder, given.rounds, ".numpy")
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,13 @@
-"""Tensors as arrays of numpy, and of the frameworks that take theirs from numpy: jax, tensorflow, mlx.
-
-Every array owns its memory, as with the reference, and can be written to.
+"""numpy's dtypes for those of the format. This module loads neither the library nor ctypes.
 
 SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-
 import numpy as np
 
-from ._dtypes import NAMES, SPELLING
+from ._dtypes import SPELLING
 from ._errors import SafetensorError
-
-# One tensor of at least this size is read by several threads.
-_LARGE = 16 << 20
 
 _known: dict[str, np.dtype] = {}
 _spelled: dict[np.dtype, str] = {}
@@ -48,41 +42,3 @@ def spelling(kind: np.dtype) -> str:
     if name is None:
         name = _spelled[kind] = kind.name
     return name
-
-
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
-
-
-class Arrays:
-    """How `safe_open` makes what it returns. `convert` turns an array into the framework's own."""
-
-    def __init__(self, convert=None):
-        self._convert = convert
-
-    def _finish(self, array):
-        return array if self._convert is None else self._convert(array)
-
-    def tensor(self, file, tensor):
-        array = np.empty(tensor.shape, dtype(tensor.dtype))
-        if tensor.nbytes >= _LARGE:
-            from . import _plan
-            _plan.read(file, [(tensor.handle, address(array), tensor.nbytes)])
-        else:
-            file.read(tensor, address(array))
-        return self._finish(array)
-
-    def tensors(self, file, threads=None, progress=None) -> dict:
-        from . import _plan
-        table = file.table
-        kinds = {number: dtype(NAMES[number]) for number in set(table.dtypes)}
-        arrays = list(map(np.empty, table.shapes(), map(kinds.__getitem__, table.dtypes)))
-        _plan.read(file, zip(table.handles, map(address, arrays), table.sizes), threads, progress)
-        return dict(zip(table.names, arrays if self._convert is None else map(self._convert, arrays)))
-
-    def slice(self, file, tensor, index):
-        from ._index import Selection
-        part = Selection(index, tensor.shape)
-        array = np.empty(part.shape, dtype(tensor.dtype))
-        file.read_slice(tensor, part, address(array), array.nbytes)
-        return self._finish(array)

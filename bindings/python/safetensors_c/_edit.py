@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 
+from ._dtypes import NAMES
 from ._errors import not_an_instance
 
 
@@ -14,13 +15,9 @@ def deserialize(bytes) -> list[tuple[str, dict]]:
     if not isinstance(bytes, _bytes):
         raise not_an_instance("bytes", bytes, "bytes")
     from ._file import File
-    from ._library import quick
-    file, content, found = File(bytes), memoryview(bytes), []
-    for row in file.table.rows():
-        begin = quick.st_tensor_offset(row.handle)
-        data = bytearray(content[begin:begin + row.nbytes])
-        found.append((row.name, {"shape": row.shape, "dtype": row.dtype, "data": data}))
-    return found
+    table, content = File(bytes).table, memoryview(bytes)
+    return [(name, {"shape": shape, "dtype": NAMES[number], "data": bytearray(content[begin:begin + size])})
+            for name, shape, number, begin, size in zip(table.names, table.shapes(), table.dtypes, table.offsets, table.sizes)]
 
 
 _bytes = bytes

@@ -18,7 +18,6 @@ from ._source import Descriptor, FileObject, memory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from ._index import Selection
@@ -28,12 +27,13 @@ _POINTER = "Q" if sizeof(c_void_p) == 8 else "I"
 
 
 class Tensor:
-    """One tensor: its handle, which the file owns, and what is known of it."""
+    """One tensor: its handle, which the file owns, what is known of it, and its place in the file of a shard."""
 
-    __slots__ = ("handle", "name", "dtype", "shape", "nbytes")
+    __slots__ = ("handle", "name", "dtype", "shape", "nbytes", "shard", "offset")
 
-    def __init__(self, handle: int, name: str, dtype: str, shape: list[int], nbytes: int):
+    def __init__(self, handle: int, name: str, dtype: str, shape: list[int], nbytes: int, shard: int, offset: int):
         self.handle, self.name, self.dtype, self.shape, self.nbytes = handle, name, dtype, shape, nbytes
+        self.shard, self.offset = shard, offset
 
 
 def open_file(source, writable: bool) -> File:
@@ -64,13 +64,19 @@ class _Handle:
     __del__ = property(attrgetter("_free"))
 
 
+# The options of st_open by the kind of access. The library copies them.
+_OPTIONS = [_library.new(_library.OpenOptions, io=io) for io in range(4)]
+
+
 class File:
     """An open checkpoint. Arrays that lie in its mapping keep it open."""
 
     def __init__(self, source, io: int = _library.IO_AUTO):
         self._regions: dict[int, Any] = {}
-        self._writable = io == _library.IO_COPY
-        out, options = c_void_p(), _library.new(_library.OpenOptions, io=io)
+        self.views: dict[int, Any] = {}  # what a framework makes of the regions, by shard
+        self.writable = io == _library.IO_COPY
+        self.in_memory = False
+        out, options = c_void_p(), _OPTIONS[io]
         self._owner = _Handle(out)
         if isinstance(source, Descriptor):
             call(st.st_open_fd, source.handle, 0, 0, byref(options), byref(out), context="header",
@@ -80,6 +86,7 @@ class File:
             call(st.st_open, path, byref(options), byref(out), context="header", path=path)
         elif isinstance(source, (bytes, bytearray, memoryview)):
             address, size, self._owner.keep = memory_of(source)
+            self.in_memory = True
             call(st.st_open_memory, address, size, None, None, byref(options), byref(out), context="bytes", size=size)
         elif hasattr(source, "read") and hasattr(source, "seek"):
             self._owner.keep = FileObject(source)
@@ -105,8 +112,11 @@ class File:
         handle = quick.st_get_tensor_n(self.handle, text, len(text))
         if not handle:
             return None
-        return Tensor(handle, name, NAMES[quick.st_tensor_dtype(handle)], _shape(handle),
-                      quick.st_tensor_bytes(handle))
+        return Tensor(handle, name, NAMES[quick.st_tensor_dtype(handle)], _shape(handle), quick.st_tensor_bytes(handle),
+                      quick.st_tensor_shard(handle), quick.st_tensor_offset(handle))
+
+    def count(self) -> int:
+        return quick.st_count_tensors(self.handle)
 
     def metadata(self) -> dict[str, str] | None:
         if not quick.st_has_metadata(self.handle):
@@ -128,16 +138,23 @@ class File:
         """The mapping of the tensor's shard, to which can be written, and the tensor's place in it; None if there is no
         such mapping. The mapping has the buffer interface, and keeps the file open.
         """
-        address = st.st_tensor_data(tensor.handle) if self._writable else None
-        if not address:
-            return None
-        shard, offset = quick.st_tensor_shard(tensor.handle), quick.st_tensor_offset(tensor.handle)
+        region = self.memory(tensor.shard, tensor.handle, tensor.offset) if self.writable else None
+        return None if region is None else (region, tensor.offset)
+
+    def memory(self, shard: int, handle: int, offset: int):
+        """The bytes of a shard, mapped or in memory, by one of its tensors; None if it is neither. They keep the file
+        open. Only a copy-on-write mapping may be written to. Touching a mapping raises SIGBUS if the file has become
+        shorter since.
+        """
         region = self._regions.get(shard)
         if region is None:
+            address = st.st_tensor_data(handle)
+            if not address:
+                return None
             region = (c_uint8 * quick.st_get_shard_size(self.handle, shard)).from_address(address - offset)
             region.owner = self._owner
             region = self._regions.setdefault(shard, region)  # another thread may have been first
-        return region, offset
+        return region
 
     def read(self, tensor: Tensor, address: int) -> None:
         """Copies the bytes of a tensor to where there is room for them."""
@@ -156,44 +173,64 @@ class File:
         (keep.call if isinstance(keep, FileObject) else call)(function, *arguments)
 
 
-class Table:
-    """All tensors of a file in the order of their data, in columns; `index` finds a row by name."""
+class _List:
+    """A list of the library, which is freed when nothing refers to it, all in C as for _Handle."""
 
-    __slots__ = ("names", "dtypes", "dims", "ends", "sizes", "handles", "_index")
-
-    names: list[str]
-    dtypes: Sequence[int]
-    dims: list[int]
-    ends: list[int]
-    sizes: Sequence[int]
-    handles: Sequence[int]
+    __slots__ = ("rows", "_free")
 
     def __init__(self, file: int):
+        out = c_void_p()
+        self._free = partial(quick.st_tensor_list_free, out)
+        call(quick.st_list_tensors, file, 0, byref(out))
+        self.rows = _library.TensorList.from_address(out.value or 0)
+
+    __del__ = property(attrgetter("_free"))
+
+
+class Table:
+    """All tensors of a file in the order of their data, in columns; `index` finds a row by name.
+
+    The names and shapes are Python values from the start, the other columns when they are first asked for.
+    """
+
+    __slots__ = ("names", "dims", "ends", "dtypes", "sizes", "handles", "shards", "offsets", "_index", "_list")
+
+    names: list[str]
+    dims: list[int]
+    ends: list[int]
+    dtypes: list[int]
+    sizes: list[int]
+    handles: list[int]
+    shards: list[int]
+    offsets: list[int]
+
+    def __init__(self, file: int):
+        self._index: dict[str, int] | None = None
         if _HAS_LISTS:
-            self._copy_list(file)
+            self._list = _List(file)
+            self._copy(self._list.rows)
         else:
             self._ask_for_each(file)
-        self._index: dict[str, int] | None = None
 
-    def _copy_list(self, file: int) -> None:
-        out = c_void_p()
-        call(quick.st_list_tensors, file, 0, byref(out))
-        try:
-            rows = _library.TensorList.from_address(out.value or 0)
-            count = rows.count
-            last = c_uint64.from_address(rows.name_offsets + sizeof(c_uint64) * count).value if count else 0
-            text = string_at(rows.names, last) if last else b""
-            self.names = text.decode().split("\0")[:-1]
-            if len(self.names) != count:  # a name holds a NUL
-                starts = _column("Q", rows.name_offsets, count + 1)
-                self.names = [text[begin:end - 1].decode() for begin, end in zip(starts, starts[1:])]
-            self.dtypes = _column("i", rows.dtypes, count)
-            self.ends = _column("Q", rows.dim_offsets, count + 1).tolist()
-            self.dims = _column("Q", rows.dims, self.ends[count]).tolist()
-            self.sizes = _column("Q", rows.sizes, count)
-            self.handles = _column(_POINTER, rows.tensors, count)
-        finally:
-            quick.st_tensor_list_free(out)
+    def _copy(self, rows) -> None:
+        count = rows.count
+        last = c_uint64.from_address(rows.name_offsets + sizeof(c_uint64) * count).value if count else 0
+        text = string_at(rows.names, last) if last else b""
+        self.names = text.decode().split("\0")[:-1]
+        if len(self.names) != count:  # a name holds a NUL
+            starts = _column("Q", rows.name_offsets, count + 1)
+            self.names = [text[begin:end - 1].decode() for begin, end in zip(starts, starts[1:])]
+        self.ends = _column("Q", rows.dim_offsets, count + 1)
+        self.dims = _column("Q", rows.dims, self.ends[count])
+
+    def __getattr__(self, name: str):
+        code = _LATER.get(name)
+        if code is None:
+            raise AttributeError(f"'Table' object has no attribute {name!r}")
+        rows = self._list.rows
+        values = _column(code, getattr(rows, "tensors" if name == "handles" else name), rows.count)
+        setattr(self, name, values)
+        return values
 
     def _ask_for_each(self, file: int) -> None:
         """For libraries before 0.2, which have no lists."""
@@ -203,6 +240,8 @@ class Table:
                       for each in self.handles]
         self.dtypes = [quick.st_tensor_dtype(each) for each in self.handles]
         self.sizes = [quick.st_tensor_bytes(each) for each in self.handles]
+        self.shards = [quick.st_tensor_shard(each) for each in self.handles]
+        self.offsets = [quick.st_tensor_offset(each) for each in self.handles]
         self.dims, self.ends = [], [0]
         for each in self.handles:
             self.dims += _shape(each)
@@ -225,7 +264,8 @@ class Table:
         return [dims[begin:end] for begin, end in zip(self.ends, self.ends[1:])]
 
     def row(self, i: int) -> Tensor:
-        return Tensor(self.handles[i], self.names[i], self.dtype(i), self.shape(i), self.sizes[i])
+        return Tensor(self.handles[i], self.names[i], self.dtype(i), self.shape(i), self.sizes[i], self.shards[i],
+                      self.offsets[i])
 
     def get(self, name: str) -> Tensor | None:
         i = self.index.get(name)
@@ -235,11 +275,32 @@ class Table:
         return [self.row(i) for i in range(len(self.names))]
 
 
-def _column(code: str, address: int | None, count: int) -> array:
-    values = array(code)
-    if count:
-        values.frombytes(string_at(address or 0, count * values.itemsize))
-    return values
+class Maker:
+    """Makes tensors of a framework. Each framework has `tensor`, `tensors` and `slice`; the others are by the row of the
+    table, where that is faster."""
+
+    def tensor(self, file: File, tensor: Tensor):
+        raise NotImplementedError
+
+    def slice(self, file: File, tensor: Tensor, index):
+        raise NotImplementedError
+
+    def row(self, file: File, i: int):
+        return self.tensor(file, file.table.row(i))
+
+    def part(self, file: File, i: int, index):
+        return self.slice(file, file.table.row(i), index)
+
+
+# The columns that not every program asks for, by the type of their values.
+_LATER = {"dtypes": "i", "sizes": "Q", "shards": "I", "offsets": "Q", "handles": _POINTER}
+
+
+def _column(code: str, address: int | None, count: int) -> list[int]:
+    return memoryview(string_at(address, count * _SIZES[code])).cast(code).tolist() if count else []
+
+
+_SIZES = {code: array(code).itemsize for code in "iIQ"}
 
 
 def _shape(tensor: int) -> list[int]:

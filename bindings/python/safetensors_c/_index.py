@@ -15,14 +15,14 @@ from ._errors import SafetensorError
 class Selection:
     """A slice of a tensor: begin, end and step for each dimension, and the shape of the result."""
 
-    __slots__ = ("begin", "end", "step", "shape", "elements")
+    __slots__ = ("begin", "end", "step", "shape", "elements", "_whole")
 
     def __init__(self, index, shape: list[int]):
         items = _items(index, len(shape))
         shown = f"Error during slicing [{', '.join(map(_show, items))}] with shape {shape}: "
         if len(items) > len(shape):
             raise SafetensorError(shown + "more slicing indexes than dimensions in tensor")
-        self.begin, self.end, self.step, self.shape, self.elements = [], [], [], [], 1
+        self.begin, self.end, self.step, self.shape, self.elements, self._whole = [], [], [], [], 1, []
         for axis, size in enumerate(shape):
             item = items[axis] if axis < len(items) else slice(None)
             begin, end, step = _bounds(item, axis, size, shown)
@@ -31,8 +31,14 @@ class Selection:
             self.step.append(step)
             count = len(range(begin, end, step))
             self.elements *= count
+            self._whole.append(isinstance(item, slice))
             if isinstance(item, slice):
                 self.shape.append(count)
+
+    def key(self) -> tuple:
+        """The same slice for numpy, which returns an array for it even if it is one element."""
+        bounds = zip(self.begin, self.end, self.step, self._whole)
+        return (*(slice(begin, None if end < 0 else end, step) if whole else begin for begin, end, step, whole in bounds), ...)
 
 
 def _items(index, rank: int) -> list:

@@ -66,19 +66,40 @@ def _unsigned(text: str) -> int:
     return int(digits)
 
 
-def _maker(framework: str, device, mapped: bool):
+# Imported when the first file is opened. To say so in each function that needs them takes 1 us per call.
+_file = _source = None
+_makers: dict[str, Any] = {}
+
+
+def _import() -> None:
+    global _file, _source
+    from . import _file, _source
+
+
+def _maker(framework: str, device, viewed: bool, copied: bool):
     """What turns tensors of a file into those of the framework. Torch and paddle are imported here, the others for the
-    first tensor, as by the reference."""
+    first tensor, as by the reference.
+
+    `viewed`: tensors of torch are views of the mapping. `copied`: tensors may be copied from the mapping, or from the
+    memory that holds the file; otherwise they are read.
+    """
+    kind = _makers.get(framework)
+    if kind is None:
+        if framework == "pytorch":
+            from ._torch import Tensors as kind
+        elif framework == "paddle":
+            from ._paddle import Tensors as kind
+        else:
+            from ._numpy import Arrays as kind
+        _makers[framework] = kind
     if framework == "pytorch":
-        from . import _torch
-        return _torch.Tensors(device, mapped)
-    if framework == "paddle":
-        from . import _paddle
-        return _paddle.Tensors(device)
-    from ._arrays import Arrays
-    if framework == "numpy":
-        return Arrays()
-    return Arrays(_FROM_NUMPY[framework])
+        return kind(device, viewed, copied)
+    return kind(device) if framework == "paddle" else kind(_FROM_NUMPY.get(framework), copied)
+
+
+def _absolute(path) -> str:
+    path = os.fsdecode(path)
+    return path if path[:1] == "/" and os.name != "nt" else os.path.abspath(path)
 
 
 def _to_flax(array):
@@ -107,7 +128,8 @@ class safe_open:
             folder of one; or the bytes of a file; or an object with `read` and `seek`.
         framework: "np", "pt", "jax" (or "flax"), "tf", "mlx" or "paddle".
         device: where tensors are put, for "pt" and "paddle": "cpu", "cuda:0", 0, ...
-        backend: "mmap"; with "pread" tensors of torch own their memory, instead of being views of the mapped file.
+        backend: "mmap" copies from a mapping of the file, and tensors of torch are views of it; "pread" reads, so that
+            they own their memory and a file that is truncated meanwhile is an error instead of a SIGBUS.
 
     Example:
         with safe_open("model.safetensors", framework="pt", device="cuda") as f:
@@ -116,7 +138,7 @@ class safe_open:
     """
 
     __module__ = "safetensors_c"
-    __slots__ = ("_opened", "_make", "_of", "_rows", "_arguments", "__weakref__")
+    __slots__ = ("_opened", "_make", "_of", "_rows", "_found", "_arguments", "__weakref__")
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
         self._opened = None
@@ -128,18 +150,21 @@ class safe_open:
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         if device != "cpu" and framework not in ("pytorch", "paddle"):
             raise SafetensorError(f"Device {device} is not supported for framework {framework}")
-        from ._file import open_file
-        from ._source import may_be_path
-        if may_be_path(filename):
+        if _file is None:
+            _import()
+        if type(filename) is not str and _source.may_be_path(filename):
             raise TypeError(f"argument 'filename': '{type(filename).__name__}' object is not an instance of 'str', and not "
                             "the content of a file")
-        mapped = framework == "pytorch" and device == "cpu" and backend == "mmap" and _MAPS
-        self._opened = open_file(filename, mapped)
-        self._make = _maker(framework, device, mapped)
+        viewed = framework == "pytorch" and device == "cpu" and backend == "mmap" and _MAPS
+        opened = _file.open_file(filename, viewed)
+        copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
+        self._make = _maker(framework, device, viewed, copied)
+        self._opened = opened
         self._arguments = None  # to open it once more, if it has a path
         if isinstance(filename, (str, os.PathLike)):
-            self._arguments = os.path.abspath(os.fsdecode(filename)), framework, device, backend
+            self._arguments = _absolute(filename), framework, device, backend
         self._rows: dict[str, int] = {}
+        self._of, self._found = None, 0
 
     @property
     def _file(self):
@@ -168,10 +193,24 @@ class safe_open:
 
     def get_tensor(self, name: str) -> Any:
         """The tensor of this name."""
-        tensor = self._file.find(name) if isinstance(name, str) else None
-        if tensor is None:
-            raise self._missing(name)
-        return self._make.tensor(self._file, tensor)
+        try:
+            row = self._rows[name]
+        except (KeyError, TypeError):
+            if not isinstance(name, str):
+                raise self._missing(name) from None
+            file = self._file
+            self._found += 1
+            # A table of all tensors takes as long as some 2% of them take one by one.
+            if "table" not in file.__dict__ and self._found < 4 + file.count() // 50:
+                tensor = file.find(name)
+                if tensor is None:
+                    raise self._missing(name) from None
+                return self._make.tensor(file, tensor)
+            row = self._row(name)
+        of = self._of
+        if of is None:  # another thread closes the file
+            raise SafetensorError("File is closed")
+        return of.make.row(of.file, row)
 
     def get_tensors(self, *, threads: int | None = None, progress=None) -> dict:
         """All tensors by name, in the order of their data.
@@ -203,7 +242,7 @@ class safe_open:
         file = self._file
         table = file.table
         if name not in table.index:
-            raise self._missing(name)
+            raise self._missing(name) from None
         self._of, self._rows = _Sliced(file, self._make, table), table.index
         return table.index[name]
 
@@ -288,4 +327,4 @@ class PySafeSlice:
 
     def __getitem__(self, index):
         of = self._of
-        return of.make.slice(of.file, of.table.row(self._row), index)
+        return of.make.part(of.file, self._row, index)

@@ -11,6 +11,7 @@ import paddle
 from . import _plan
 from ._dtypes import SPELLING
 from ._errors import SafetensorError
+from ._file import Maker
 
 
 def dtype(name: str):
@@ -28,7 +29,7 @@ def from_bytes(data: bytearray, name: str, shape: list[int], device="cpu"):
     return tensor if device == "cpu" else tensor.to(device)
 
 
-class Tensors:
+class Tensors(Maker):
     """How `safe_open` makes what it returns."""
 
     def __init__(self, device="cpu"):

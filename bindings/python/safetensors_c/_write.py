@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from operator import index as as_integer
+from operator import itemgetter
 
 from ._dtypes import BITS, NUMBERS, RANK, SPELLED
 from ._errors import SafetensorError, not_an_instance
@@ -32,7 +33,7 @@ class TensorSpec:
         if not hasattr(type(shape), "__getitem__") or isinstance(shape, dict):
             raise not_an_instance("shape", shape, "Sequence")
         self._dtype = SPELLED[dtype]
-        self._shape = [_unsigned(dim) for dim in shape]
+        self._shape = list(map(_unsigned, shape))
         if self._dtype == "F4" and self._shape:
             self._shape[-1] *= 2
         self._data_ptr, self._data_len = _unsigned(data_ptr), _unsigned(data_len)
@@ -48,6 +49,8 @@ class TensorSpec:
 
 
 def _unsigned(value) -> int:
+    if type(value) is int and 0 <= value <= 0xFFFF_FFFF_FFFF_FFFF:
+        return value
     number = as_integer(value)
     if number < 0:
         raise OverflowError("can't convert negative int to unsigned")
@@ -60,26 +63,38 @@ def serialize(tensor_dict: dict[str, TensorSpec], metadata: dict[str, str] | Non
     """The bytes of a safetensors file with these tensors."""
     from ctypes import c_uint8
     _check(tensor_dict, metadata)
-    specs = sorted(tensor_dict.items(), key=lambda item: (-RANK[item[1].dtype], item[0].encode()))
-    parts = [_header(specs, metadata)]
-    parts += [(c_uint8 * spec.data_len).from_address(spec.data_ptr) for _, spec in specs if spec.data_len]
-    return b"".join(parts)
+    return joined([(name, spec._dtype, spec._shape, spec._data_len,
+                    (c_uint8 * spec._data_len).from_address(spec._data_ptr) if spec._data_len else b"")
+                   for name, spec in tensor_dict.items()], metadata)
 
 
-def _header(specs, metadata) -> bytes:
-    """The header of a file, byte for byte as the library writes it (docs/format.md, 1.5)."""
-    import json
-    header, offset = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}, 0
-    for name, spec in specs:
+def joined(tensors: list[tuple], metadata: dict[str, str] | None) -> bytes:
+    """The bytes of a file with tensors that are tuples of a name, a dtype, a shape, a size and a buffer with the bytes.
+
+    The header is byte for byte that of the library (docs/format.md, 1.5). A call of the library for each tensor would
+    take longer than to put it together here.
+    """
+    from json.encoder import encode_basestring
+    tensors.sort(key=itemgetter(0))  # in the order of code points, which is that of their UTF-8
+    if len({dtype for _, dtype, *_ in tensors}) > 1:
+        tensors.sort(key=lambda tensor: -RANK[tensor[1]])
+    entries, offset, kinds = [], 0, {}
+    if metadata is not None:
+        pairs = (f"{encode_basestring(key)}:{encode_basestring(metadata[key])}" for key in sorted(metadata))
+        entries.append(f'"__metadata__":{{{",".join(pairs)}}}')
+    for name, dtype, shape, size, _ in tensors:
         if name == "__metadata__":
             raise SafetensorError("Error while serializing: a tensor is called \"__metadata__\", which is not a name")
-        header[name] = {"dtype": spec.dtype, "shape": spec.shape, "data_offsets": [offset, offset + spec.data_len]}
-        offset += spec.data_len
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        key = dtype, *shape
+        kind = kinds.get(key)
+        if kind is None:
+            kind = kinds[key] = f'"dtype":"{dtype}","shape":[{",".join(map(str, shape))}]'
+        entries.append(f'{encode_basestring(name)}:{{{kind},"data_offsets":[{offset},{(offset := offset + size)}]}}')
+    text = f"{{{','.join(entries)}}}".encode()
     text += b" " * (-len(text) % 8)
     if len(text) > 100_000_000:
         raise SafetensorError(f"Error while serializing: header too large: it has {len(text)} bytes")
-    return len(text).to_bytes(8, "little") + text
+    return b"".join([len(text).to_bytes(8, "little"), text, *map(itemgetter(4), tensors)])
 
 
 def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLike,
@@ -92,6 +107,13 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
     shows a bar. What it raises ends the call, and the path keeps what it had, unless the last report raised it.
     """
     _check(tensor_dict, metadata)
+    to_file([(name, NUMBERS[spec._dtype], spec._shape, spec._data_ptr) for name, spec in tensor_dict.items()], filename,
+            metadata, format=format, sync=sync, header_reserve=header_reserve, progress=progress)
+
+
+def to_file(tensors: list[tuple], filename, metadata: dict[str, str] | None, *, format: str = "safetensors",
+            sync: bool = False, header_reserve: int = 0, progress=None) -> None:
+    """serialize_file for tensors that are tuples of a name, the number of a dtype, a shape and an address."""
     if not isinstance(filename, (str, os.PathLike)):
         raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                         + type(filename).__name__)
@@ -99,8 +121,8 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
     from ._progress import shown
     from ._writer import write
     with shown(progress, "saving") as report:
-        write(((name, NUMBERS[spec.dtype], spec.shape, spec.data_ptr) for name, spec in tensor_dict.items()),
-              path_of(filename, SafetensorError("Error while serializing: the path has a NUL")), metadata, format, sync, _unsigned(header_reserve), report)
+        write(tensors, path_of(filename, SafetensorError("Error while serializing: the path has a NUL")), metadata, format,
+              sync, _unsigned(header_reserve), report)
 
 
 def _check(tensor_dict, metadata) -> None:
@@ -112,6 +134,10 @@ def _check(tensor_dict, metadata) -> None:
         if not isinstance(spec, TensorSpec):
             raise not_an_instance("tensor_dict", spec, "TensorSpec")
         _check_size(name, spec)
+    check_metadata(metadata)
+
+
+def check_metadata(metadata) -> None:
     if metadata is not None and not isinstance(metadata, dict):
         raise not_an_instance("metadata", metadata, "dict")
     for text in (text for pair in (metadata or {}).items() for text in pair):

@@ -30,12 +30,15 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
                 pair = key.encode(), value.encode()
                 call(quick.st_writer_set_metadata_n, writer, pair[0], len(pair[0]), pair[1], len(pair[1]), context="write")
         error = _library.new(_library.Error)
-        add, at, reference = quick.st_writer_add_n, writer.value, byref(error)
+        add, at, reference, kinds = quick.st_writer_add_n, writer.value, byref(error), {}
         for name, number, shape, address in tensors:
             text = name.encode()
+            rank = len(shape)
+            kind = kinds.get(rank)
+            if kind is None:
+                kind = kinds[rank] = c_uint64 * rank
             # A tensor without bytes needs an address all the same: none would say that its data is put later.
-            if add(at, text, len(text), number, len(shape), (c_uint64 * len(shape))(*shape), address or 1, None,
-                   reference):
+            if add(at, text, len(text), number, rank, kind(*shape), address or 1, None, reference):
                 raise _library.failure(error, "write")
         options = _library.new(_library.ReportingWriteOptions if progress else _library.WriteOptions,
                                flags=_library.WRITE_SYNC if sync else 0, format=_library.FORMATS[format],

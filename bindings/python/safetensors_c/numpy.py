@@ -10,6 +10,8 @@ import sys
 import numpy as np
 
 from . import _arrays
+from ._dtypes import NUMBERS
+from ._errors import not_an_instance
 from ._open import safe_open
 
 TYPE_CHECKING = False
@@ -21,17 +23,45 @@ if TYPE_CHECKING:
 
 def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these arrays, of any layout in memory."""
-    from ._write import serialize
-    held: list[np.ndarray] = []
-    return serialize(_flatten(tensor_dict, held), metadata=metadata)
+    from ._write import check_metadata, joined
+    # Only numpy's own dtypes have buffers that others take.
+    tensors = [(name, kind, array.shape, array.nbytes,
+                array if array.dtype.isbuiltin == 1 else array.reshape(-1).view(np.uint8))
+               for name, kind, array in _to_write(tensor_dict)]
+    check_metadata(metadata)
+    return joined(tensors, metadata)
 
 
 def save_file(tensor_dict: dict[str, np.ndarray], filename: str | os.PathLike, metadata: dict[str, str] | None = None,
               **options) -> None:
     """Writes a safetensors file with these arrays, of any layout in memory. `options` are those of serialize_file."""
-    from ._write import serialize_file
-    held: list[np.ndarray] = []
-    serialize_file(_flatten(tensor_dict, held), filename, metadata=metadata, **options)
+    from ._numpy import address
+    from ._write import check_metadata, to_file
+    arrays = _to_write(tensor_dict)
+    check_metadata(metadata)
+    to_file([(name, NUMBERS[kind], array.shape, address(array)) for name, kind, array in arrays], filename,
+            metadata, **options)
+
+
+def _to_write(tensor_dict: dict[str, np.ndarray]) -> list[tuple[str, str, np.ndarray]]:
+    """The names, the dtypes of the format, and the arrays as they are in a file."""
+    arrays = []
+    for name, array in tensor_dict.items():
+        kind = _saved.get(array.dtype)
+        if kind is None or type(array) is not np.ndarray or not array.flags.c_contiguous:
+            array = _plain(array)
+            kind = _saved.get(array.dtype)
+        if kind is None:
+            from ._write import TensorSpec
+            spec = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=(), data_ptr=0, data_len=0)  # or an exception
+            kind = _saved[array.dtype] = spec.dtype
+        if not isinstance(name, str):
+            raise not_an_instance("tensor_dict", name)
+        arrays.append((name, kind, array))
+    return arrays
+
+
+_saved: dict[np.dtype, str] = {}  # the dtypes of the format, by those of little-endian arrays
 
 
 def load(data: bytes) -> dict[str, np.ndarray]:
@@ -79,12 +109,13 @@ def _is_little_endian(tensor: np.ndarray) -> bool:
 
 def _flatten(tensor_dict: dict[str, np.ndarray], keep_alive_buffer: list[np.ndarray]) -> dict[str, TensorSpec]:
     """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
+    from ._numpy import address
     from ._write import TensorSpec
     specs = {}
     for name, array in tensor_dict.items():
         array = _plain(array)
         keep_alive_buffer.append(array)
-        specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=_arrays.address(array),
+        specs[name] = TensorSpec(dtype=_arrays.spelling(array.dtype), shape=array.shape, data_ptr=address(array),
                                  data_len=array.nbytes)
     return specs
 

@@ -112,6 +112,9 @@ _TYPES = {name: getattr(torch, spelling) for name, spelling in SPELLING.items() 
 _SIZE = {kind: BITS[name] // 8 or 1 for name, kind in _TYPES.items()}  # of an element of torch; two F4 are one
 
 
+_SPELLED = {kind: SPELLING[name] for name, kind in _TYPES.items()}
+
+
 def _getdtype(dtype_str: str) -> torch.dtype:
     return _TYPES[dtype_str]
 
@@ -165,8 +168,16 @@ def _find_shared_tensors(state_dict: dict[str, torch.Tensor]) -> list[set[str]]:
     """The names, in sets: those of one set are tensors of one storage that overlap."""
     storages = defaultdict(set)
     for name, tensor in state_dict.items():
-        if tensor.device.type != "meta" and storage_ptr(tensor) and storage_size(tensor):
-            storages[tensor.device, storage_ptr(tensor), storage_size(tensor)].add(name)
+        device = tensor.device
+        if device.type == "meta":
+            continue
+        try:
+            storage = _storage(tensor)
+            pointer, size = storage.data_ptr(), storage.nbytes()
+        except (NotImplementedError, RuntimeError):
+            pointer, size = storage_ptr(tensor), storage_size(tensor)
+        if pointer and size:
+            storages[device, pointer, size].add(name)
     found = []
     for names in storages.values():
         found.append(names)
@@ -235,9 +246,11 @@ def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
                 " the full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to pack it"
                 " before saving.")
         # What a view of torch conjugates or negates is not so in memory.
-        tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
+        if tensor.is_conj() or tensor.is_neg() or tensor.device.type != "cpu":
+            tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
         keep_alive_buffer.append((None, tensor))
-        specs[name] = TensorSpec(dtype=str(tensor.dtype).split(".")[-1], shape=tensor.shape,
+        kind = tensor.dtype
+        specs[name] = TensorSpec(dtype=_SPELLED.get(kind) or str(kind).split(".")[-1], shape=tensor.shape,
                                  data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())
     return specs
 

@@ -45,6 +45,27 @@ def path(tmp_path):
     return str(tmp_path / "model.safetensors")
 
 
+@pytest.fixture
+def calls(monkeypatch):
+    """Counts the calls of the library, by name."""
+    import collections
+    from safetensors_c import _file, _plan, _writer
+    counts = collections.Counter()
+
+    class Counted:
+        def __init__(self, library):
+            self._library = library
+
+        def __getattr__(self, name):
+            function = getattr(self._library, name)
+            return lambda *arguments: (counts.update([name]), function(*arguments))[1]
+
+    for module in (_file, _plan, _writer):
+        for name in ("st", "quick"):
+            monkeypatch.setattr(module, name, Counted(getattr(module, name)))
+    return counts
+
+
 @contextlib.contextmanager
 def held_alone(path):
     """On Windows, while nobody else may have the file open: PermissionError if somebody has."""

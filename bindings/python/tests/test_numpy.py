@@ -85,6 +85,14 @@ def test_floats_that_numpy_lacks_come_from_ml_dtypes(ours, path, spelling):
     mine.save_file({"a": array}, path)
     same(mine.load_file(path), {"a": array})
     same(mine.load(mine.save({"a": array})), {"a": array})
+    scalar = {"a": array[3].reshape(()), "b": array[:0]}
+    mine.save_file(scalar, path)
+    with open(path, "rb") as file:
+        assert file.read() == mine.save(scalar)
+    same(mine.load_file(path), scalar)
+    with ours.safe_open(path, "np") as file:
+        same({"a": file.get_tensor("a"), "b": file.get_slice("b")[:]}, scalar)
+        assert file.get_slice("a")[...].dtype == array.dtype
 
 
 @pytest.mark.parametrize("name, array", {

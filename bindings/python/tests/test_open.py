@@ -290,8 +290,8 @@ def test_bar_on_a_terminal():
 
 
 def test_large_tensor_is_read_by_several_threads(path):
-    from safetensors_c import _arrays
-    array = np.random.default_rng(0).integers(0, 255, _arrays._LARGE + 7, np.uint8)
+    from safetensors_c import _load
+    array = np.random.default_rng(0).integers(0, 255, _load.LARGE + 7, np.uint8)
     mine.save_file({"a": array}, path)
     assert np.array_equal(safe_open(path, "np").get_tensor("a"), array)
 

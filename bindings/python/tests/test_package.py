@@ -27,6 +27,7 @@ def test_import_loads_no_framework_and_no_library():
     loaded = python("import sys; before = set(sys.modules); from safetensors_c import SafetensorError, safe_open, serialize_file\n"
                     "print(*sorted(set(sys.modules) - before))").split()
     assert not {"numpy", "torch", "ctypes", "safetensors_c._library", "typing"} & set(loaded), loaded
+    assert python("import sys; import safetensors_c.numpy; print('safetensors_c._library' in sys.modules)") == "False"
 
 
 def test_patch_replaces_the_reference():

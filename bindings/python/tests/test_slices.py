@@ -61,18 +61,22 @@ def file(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
 @pytest.mark.parametrize("index", SHARED, ids=spelled)
-def test_index_means_what_it_means_to_numpy(package, file, index):
-    with package.safe_open(file, "np") as f:
+def test_index_means_what_it_means_to_numpy(package, file, index, backend):
+    with package.safe_open(file, "np", backend=backend) as f:
         part = f.get_slice("a")[index]
     expected = A[int(index)] if index is True else A[index]
     assert part.shape == expected.shape and np.array_equal(part, expected)
+    assert type(part) is np.ndarray and part.flags.c_contiguous and part.flags.writeable
 
 
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
 @pytest.mark.parametrize("index", OURS, ids=spelled)
-def test_index_that_only_ours_takes(ours, file, index):
-    with ours.safe_open(file, "np") as f:
+def test_index_that_only_ours_takes(ours, file, index, backend):
+    with ours.safe_open(file, "np", backend=backend) as f:
         part = f.get_slice("a")[index]
+    assert type(part) is np.ndarray and part.flags.c_contiguous and part.flags.writeable
     assert part.shape == A[index].shape and np.array_equal(part, A[index])
 
 
@@ -112,9 +116,10 @@ def test_shape_is_the_callers(ours, file):
     assert part.get_shape() == [4, 5, 6]
 
 
-def test_random_slices_against_numpy(ours, file):
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_random_slices_against_numpy(ours, file, backend):
     random = np.random.default_rng(1)
-    with ours.safe_open(file, "np") as f:
+    with ours.safe_open(file, "np", backend=backend) as f:
         whole = f.get_slice("a")
         for _ in range(300):
             index = tuple(slice(*(None if random.integers(3) == 0 else int(random.integers(-size, size))
