@@ -21,7 +21,7 @@ static_assert(static_cast<st_dtype>(Dtype::unknown) == ST_DTYPE_UNKNOWN);
 #include "base/dtypes.def"
 #undef ST_DTYPE
 
-// Compilers warn if a format is missing here. Returns 0 for a number without a format.
+// Returns 0 for a number without a format. Compilers warn if a format is missing here.
 constexpr st_format public_number(format::Format format) {
   switch (format) {
     case format::Format::safetensors: return ST_FORMAT_SAFETENSORS;
@@ -40,7 +40,7 @@ constexpr bool formats_have_the_same_numbers() {
 }
 static_assert(formats_have_the_same_numbers());
 
-// For 64-bit pointers. tests/abi has the layout of every struct in each released version.
+// For 64-bit pointers. tests/abi records the layout of every struct in each released version.
 static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 64 && offsetof(st_read_options, progress) == 40 &&
                                     offsetof(st_read_options, ready) == 56));
 static_assert(sizeof(void*) < 8 ||

@@ -12,8 +12,8 @@ using namespace st::capi;
 
 namespace {
 
-// Local to this file, because the linker would merge std::vector<st_finding> with the one of another version of the
-// library in the same program.
+// A type of our own. If the program also contained another version of the library, the linker would merge the two
+// instances of std::vector<st_finding>.
 struct Row : st_finding {};
 
 struct Report {

@@ -28,13 +28,13 @@ core::DeviceLimits limits_of(const st_device_options& options) {
   return core::device_limits(options.staging_bytes, options.queues);
 }
 
-// Local to this file for the reason of Row in check.cpp.
+// A type of our own, for the same reason as Row in check.cpp.
 struct KeptOps : st_device_ops {};
 
 const st_device_ops& ops_of(void* ctx) { return *static_cast<const KeptOps*>(ctx); }
 
-// Wraps the caller's functions; ctx points to a copy of the caller's struct. `copy` cannot be the caller's function
-// itself, because the two structs of a copy are different types.
+// Wraps the caller's functions; ctx points to a copy of the caller's struct. `copy` needs a wrapper, because the public
+// and the internal struct of a copy are different types.
 device::OwnedOps callers_ops(const st_device_ops& given) {
   device::Ops ops;
   ops.ctx = new KeptOps{given};

@@ -12,7 +12,7 @@ using namespace st::capi;
 
 namespace {
 
-// Without lengths (nullptr), keys and values end with a NUL.
+// If the lengths are nullptr, keys and values are NUL-terminated.
 void edit(const char* path, const char* const* keys, const size_t* key_lens, const char* const* values,
           const size_t* value_lens, size_t n, const st_write_options* options) {
   require(path, "path");

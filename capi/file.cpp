@@ -15,7 +15,7 @@ namespace {
 
 using core::TensorColumns;
 
-// A base class: st_tensor_list_free() converts the caller's pointer back.
+// Derived, so that st_tensor_list_free() can cast the caller's pointer back.
 struct List : st_tensor_list {
   TensorColumns columns;
 
@@ -60,7 +60,7 @@ st_status st_open_n(const char* path, size_t len, const st_open_options* options
 st_status st_open_memory(const void* data, size_t size, void (*release)(void* ctx), void* ctx,
                          const st_open_options* options, st_file** out, st_error* err) {
   return guard(err, [&] {
-    // Before any check, since its destructor calls release.
+    // Comes before all checks, because its destructor calls release.
     std::unique_ptr<io::Source> source = io::memory_source(data, size, release, ctx);
     if (size != 0) require(data, "data");
     require(out, "out");
@@ -81,7 +81,7 @@ st_status st_open_source(const st_source* source, const st_open_options* options
     require(source, "source");
     const st_source given = known_members(source, "st_source");
     const bool serial = (given.flags & ST_SOURCE_SERIAL) != 0;
-    // Before any check, since its destructor calls close.
+    // Comes before all checks, because its destructor calls close.
     std::unique_ptr<io::Source> bytes =
         io::callback_source({given.read_at, given.close, given.ctx, serial}, given.size);
     refuse_unknown_members(*source, "st_source");

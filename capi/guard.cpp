@@ -10,10 +10,10 @@ namespace st::capi {
 
 namespace {
 
-// No version of st_error is shorter. So an st_error that is all zero has at least this size.
+// The smallest size of any version of st_error, assumed if struct_size is 0.
 constexpr std::size_t kFirstErrorBytes = 256;
 
-// Copies the text and a NUL. Truncates a text that is too long, between two characters.
+// Copies the text and a NUL. Truncates long text at a character boundary.
 void copy_text(char* to, std::size_t room, std::string_view text) {
   std::size_t n = std::min(text.size(), room - 1);
   if (n < text.size()) {

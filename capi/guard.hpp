@@ -1,4 +1,4 @@
-// The boundary of the C API: turns exceptions of the core into statuses, and checks pointers and strings of the caller.
+// The boundary of the C API: turns the core's exceptions into statuses, and checks the caller's pointers and strings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,9 +39,9 @@ void require(Pointer pointer, const char* name) {
   if (pointer == nullptr) fail(Status::argument, "{} is NULL", name);
 }
 
-// ---- strings with a length, which functions with the suffix _n take and return -----------------------------------------
+// ---- strings with a length, for functions with the suffix _n -----------------------------------------
 
-// Returns the path with a NUL at its end, as the system needs it.
+// Returns the path as a NUL-terminated string, as the system requires.
 inline std::string path_of(const char* path, std::size_t len) {
   require(path, "path");
   std::string text(path, len);
@@ -60,7 +60,7 @@ inline std::string_view text_of(const char* text, const char* name) {
   return text;
 }
 
-// Returns a text that contains no NUL and, unless `len` is NULL, its length.
+// Returns the text, which contains no NUL. Sets *len to its length unless `len` is NULL.
 inline const char* with_length(const char* text, std::size_t* len) {
   if (len != nullptr) *len = std::strlen(text);
   return text;

@@ -22,7 +22,7 @@ inline const core::Writer& writer_of(const st_writer* writer) { return *reinterp
 inline core::Plan& plan_of(st_plan* plan) { return *reinterpret_cast<core::Plan*>(plan); }
 inline const core::Plan& plan_of(const st_plan* plan) { return *reinterpret_cast<const core::Plan*>(plan); }
 
-// An st_device is one of the references to the device. Plans have others.
+// An st_device is one reference to the device. Plans hold others.
 using DevicePtr = std::shared_ptr<core::Device>;
 inline st_device* handle(DevicePtr* device) { return reinterpret_cast<st_device*>(device); }
 inline DevicePtr* reference_of(st_device* device) { return reinterpret_cast<DevicePtr*>(device); }

@@ -1,8 +1,8 @@
-// Reads the option structs of the caller, and checks their values.
+// Reads the caller's option structs and checks their values.
 //
-// Structs grow. The shorter struct of an older caller is extended with zeros. The longer struct of a newer caller is
-// accepted if all members that this library does not know are zero. A size that no version of the struct has is
-// rejected before any other member is read, because an uninitialized size would lead past its end.
+// Structs grow between versions. The shorter struct of an older caller is extended with zeros. The longer struct of a
+// newer caller is accepted if all unknown members are zero. A size that is too small or too large for any version is
+// rejected before other members are read: it is probably uninitialized, and reading that far would overrun the struct.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace st::capi {
 
-// The header promises that no version of any struct is longer.
+// The header promises that no struct will ever be longer.
 inline constexpr std::size_t kMostStructBytes = 1024;
 
 // The size of the struct in its first version: the end of its last member.
@@ -45,7 +45,7 @@ bool is_possible_size(std::uint32_t size) {
   return size >= kFirstBytes<Struct> && size <= kMostStructBytes && size % alignof(Struct) == 0;
 }
 
-// Returns the members that this version knows; all are zero if `given` is NULL.
+// Copies the members that this version knows. All are zero if `given` is NULL.
 template <class Struct>
 Struct known_members(const Struct* given, const char* name) {
   Struct known{};
@@ -59,7 +59,7 @@ Struct known_members(const Struct* given, const char* name) {
   return known;
 }
 
-// known_members() has checked the size of `given`.
+// Throws if unknown members are not zero. known_members() must have checked the size of `given`.
 template <class Struct>
 void refuse_unknown_members(const Struct& given, const char* name) {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
@@ -70,8 +70,8 @@ void refuse_unknown_members(const Struct& given, const char* name) {
   }
 }
 
-// For structs without a close function. A struct with one is owned first, after known_members(): a rejected struct must
-// be closed, too.
+// For structs without a close function. For a struct with one, call known_members(), take ownership, and then check: a
+// rejected struct must be closed, too.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   const Struct known = known_members(given, name);

@@ -47,7 +47,7 @@ size_t st_tensor_rank(const st_tensor* tensor) { return tensor_of(tensor).rank; 
 
 const uint64_t* st_tensor_shape(const st_tensor* tensor) { return tensor_of(tensor).dims; }
 
-// The product fits: opening the file has checked it.
+// The product cannot overflow: opening the file has checked it.
 uint64_t st_tensor_elements(const st_tensor* tensor) { return element_count(tensor_of(tensor).shape()).value_or(0); }
 
 uint64_t st_tensor_bytes(const st_tensor* tensor) { return tensor_of(tensor).bytes(); }

@@ -33,7 +33,7 @@ constexpr const char* kFooter =
     "  safetensors show model.safetensors --json | jq .total\n"
     "  safetensors show --help";
 
-// Keeps the line breaks of examples and exit codes. Newer versions of the parser would join the lines.
+// Keeps line breaks in examples and exit codes. Newer versions of CLI11 would join the lines.
 template <class Formatter>
 void keep_lines_of_footers(Formatter& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
@@ -78,7 +78,7 @@ void add_commands(Command app) {
 std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>("List, check, compare, edit and convert safetensors files", "safetensors");
   keep_lines_of_footers(*app->get_formatter());
-  app->allow_windows_style_options(false);  // there, too, a path may begin with a slash
+  app->allow_windows_style_options(false);  // a path may begin with a slash on Windows, too
   app->set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
   app->footer(kFooter);
   add_commands(Command(app.get()));
@@ -86,7 +86,7 @@ std::unique_ptr<CLI::App> make_app() {
   return app;
 }
 
-// Returns one line that says what is wrong with the arguments, and suggests a similar command or option.
+// Returns a one-line error message for the arguments, with a similar command or option as a suggestion.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
@@ -110,7 +110,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   return text;
 }
 
-// Returns the help of the command that the words name. The parser takes the word after `meta` for FILE.
+// Returns the help of the command that the words name. Handles `meta` specially, because the parser takes the word
+// after it for FILE.
 std::string help_of(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   std::string before;
@@ -125,7 +126,7 @@ std::string help_of(const CLI::App& app, const std::vector<std::string>& argumen
   return command->help(before);
 }
 
-// Returns the command line that prints the help of the intended command.
+// Returns the command line that prints help for the intended command.
 std::string help_for(const CLI::App& app, const std::vector<std::string>& arguments) {
   const bool names_command = arguments.size() > 1 && holds(names_of_commands(app), arguments[1]);
   return names_command ? "safetensors " + arguments[1] + " --help" : "safetensors --help";

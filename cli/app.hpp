@@ -1,4 +1,4 @@
-// The program: its commands, and what its manual pages and completions are generated from.
+// The program: its commands, and the data for generating manual pages and completions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@ namespace cli {
 
 class Command;
 
-// One function per command. It declares the command's options to the parser, and what runs if the command is chosen. A
+// One function per command. It declares the command's options, and the function to run if the command is chosen. A
 // command ends by returning, or by throwing a Failure or a safetensors::Error.
 void add_cast(Command& app);
 void add_cat(Command& app);
@@ -29,7 +29,7 @@ void add_verify(Command& app);
 int run(const std::vector<std::string>& arguments);
 
 struct OptionText {
-  std::vector<std::string> names;  // "--json", "-h"; "FILE" for a word
+  std::vector<std::string> names;  // "--json", "-h"; "FILE" for a positional
   std::string value;               // "GLOB"; empty for a flag
   std::string description;
   std::vector<std::string> choices;

@@ -29,7 +29,8 @@ constexpr std::array<Unit, 10> kUnits{{{"", 1},
                                        {"GIB", 1ULL << 30},
                                        {"TIB", 1ULL << 40}}};
 
-// Returns 0 for text that is not a size. At most seven decimals: their product with a unit fits into 64 bits.
+// Returns 0 for text that is not a size. Accepts at most seven decimals, so that the product with a unit fits into 64
+// bits.
 std::uint64_t bytes_of(const std::string& text) {
   constexpr std::ptrdiff_t kMostDecimals = 7;
   const char* const last = text.data() + text.size();
@@ -52,10 +53,9 @@ std::uint64_t bytes_of(const std::string& text) {
   return value * unit->bytes + decimals * unit->bytes / scale;
 }
 
-// The next two check the text of an option. They return what is wrong with it, or rewrite it and return nothing.
+// The next two check the text of an option. They return an error message, or normalize the text and return "".
 
-// Writes the number without leading zeros. The parser's own checks use floating point, print limits of 309 digits, and
-// read 010 as 8.
+// Removes leading zeros. CLI11's own checks use floating point, print limits of 309 digits, and read 010 as 8.
 std::string to_whole_number(std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -75,7 +75,7 @@ std::string to_bytes(std::string& text) {
 
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
-// Runs before every other check of the value: the last transform() of an option is the first to run.
+// Runs before all other checks of the value, because CLI11 runs the last transform() of an option first.
 CLI::Option* unmarked(CLI::Option* option) {
   return option->transform(checked_by([](std::string& value) {
     unmark(value);
@@ -135,7 +135,7 @@ Option Command::add_option(const char* name, std::vector<std::string>& values, c
   return Option(unmarked(command_->add_option(name, values, what)));
 }
 
-// CLI11's options that take a vector are greedy, so this one takes one value at a time.
+// CLI11 options that take a vector are greedy. This one takes one value at a time.
 Option Command::add_repeated(const char* name, std::vector<std::string>& values, const char* what) {
   const auto add = [&values](std::string value) {
     unmark(value);

@@ -1,4 +1,4 @@
-// The options and words of a command, as it declares them to the parser.
+// Declares the options and positional words of a command.
 //
 // Only arguments.cpp and app.cpp include CLI11, which takes several seconds to compile.
 // SPDX-License-Identifier: Apache-2.0
@@ -16,8 +16,8 @@ class Option;
 
 namespace cli {
 
-// The parser splits a word such as [a,b] at its commas. kept_whole() prevents that with a NUL at the front, which no
-// argument of a process contains. unmark() removes it.
+// CLI11 splits a word such as [a,b] at its commas. kept_whole() prevents that by prepending a NUL, which process
+// arguments never contain. unmark() removes it.
 std::vector<std::string> kept_whole(std::vector<std::string> arguments);
 void unmark(std::string& argument);
 
@@ -27,7 +27,7 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option required();
-  Option shown_as(const char* value);  // its value in the help, instead of TEXT
+  Option shown_as(const char* value);  // name of its value in the help, instead of TEXT
   Option one_of(const std::vector<std::string>& values);
   Option may_lack_value();
   Option excludes(Option other);
@@ -38,8 +38,8 @@ class Option {
   CLI::Option* option_;
 };
 
-// A command. The parser keeps references to the values and writes them when it parses. A name with dashes is an option.
-// Any other name is the next word, or all remaining words if the value is a vector.
+// A command. The parser keeps references to the values and sets them during parsing. A name with dashes is an option.
+// Any other name is the next positional word, or all remaining words if the value is a vector.
 class Command {
  public:
   explicit Command(CLI::App* command) : command_(command) {}
@@ -54,7 +54,8 @@ class Command {
   Option add_flag(const char* name, const char* what);
 
   void footer(const char* text);
-  // Runs if the command is chosen and none of its subcommands. `run` owns the values of the options.
+  // Sets the function to run if the command is chosen, but none of its subcommands. `run` owns the values of the
+  // options.
   void on_run(std::function<void()> run);
 
  private:

@@ -1,5 +1,5 @@
-// read_shard() reads any range of bytes, so adjacent tensors share a request and large ones are split. A second thread
-// reads the next block while the caller works on this one.
+// Reads with read_shard(), which takes any byte range, so adjacent tensors share a request and large ones are split. A
+// second thread reads the next block while the caller works on the current one.
 // SPDX-License-Identifier: Apache-2.0
 #include "blocks.hpp"
 
@@ -71,7 +71,7 @@ class Blocks {
       block.offset = begin;
     }
     const bool continues = same_file(block, range) && block.shard == range.shard && block.offset + block.bytes == begin;
-    // Split a tensor only at multiples of the block size, which never cut an element.
+    // Split a tensor only at multiples of the block size, which never split an element.
     const std::uint64_t bytes = std::min(range.bytes - at_, kBlockBytes - at_ % kBlockBytes);
     if (!continues || block.bytes + bytes > kBlockBytes) return false;
     block.pieces.push_back({range.source, at_, static_cast<std::size_t>(bytes)});

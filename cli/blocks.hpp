@@ -1,4 +1,4 @@
-// Reads the bytes of many tensors in blocks, and reads one block ahead.
+// Reads the bytes of many tensors in blocks, one block ahead.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,19 +19,19 @@ struct Source {
   safetensors::Tensor tensor;
 };
 
-// Whole elements of a tensor.
+// A part of a tensor's data, made of whole elements.
 struct Part {
-  std::size_t source;  // number in the list
-  std::uint64_t at;    // in the tensor, in bytes
+  std::size_t source;  // index in the list
+  std::uint64_t at;    // byte offset in the tensor
   std::span<const std::byte> bytes;
 };
 
-// Calls `work` with all bytes of all sources, in order, and skips empty tensors. `what` is the text of the progress bar;
-// if it is empty, there is no bar.
+// Calls `work` with all bytes of all sources, in order, skipping empty tensors. `what` is the label of the progress
+// bar; if it is empty, there is no bar.
 void for_each_part(const std::vector<Source>& sources, const std::string& what,
                    const std::function<void(const Part&)>& work);
 
-// The same for the bytes of a shard's file from `from` to the end. Part::source is 0.
+// Same for the bytes of a shard's file, from `from` to the end. Part::source is 0.
 void for_each_part(const safetensors::SafeOpen& file, std::size_t shard, std::uint64_t from, const std::string& what,
                    const std::function<void(const Part&)>& work);
 

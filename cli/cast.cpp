@@ -44,7 +44,7 @@ std::string changed(std::string text, int (*letter)(int)) {
   return text;
 }
 
-// Accepts the names of safetensors and torch, and short ones such as fp32, in any case.
+// Accepts names as in safetensors or torch, and short ones such as fp32. Ignores case.
 Dtype float_dtype(const std::string& option, const std::string& text) {
   std::string name = changed(text, std::tolower);
   if (name.starts_with("fp")) name.erase(1, 1);
@@ -57,7 +57,7 @@ Dtype float_dtype(const std::string& option, const std::string& text) {
                                   did_you_mean(name, convertible_names()))};
 }
 
-// Prints a note about floats that are not converted.
+// Prints a note about floats that cannot be converted.
 void note_copied_floats(const safetensors::SafeOpen& file) {
   std::map<std::string, std::size_t> others;
   for (const safetensors::Tensor& tensor : file) {

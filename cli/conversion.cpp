@@ -14,7 +14,7 @@ using safetensors::Dtype;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A value in the little-endian bytes of its dtype.
+// A value as the little-endian bytes of its dtype.
 using Pattern = std::array<unsigned char, 8>;
 
 Pattern pattern_of(double value, Dtype dtype) {
@@ -32,7 +32,7 @@ double number_of(const Pattern& pattern, Dtype dtype) {
 template <class T>
 std::uint64_t count_matching(std::span<const std::byte> values, const Pattern& mask_bytes,
                              const Pattern& wanted_bytes) {
-  constexpr std::size_t kChunk = 240;  // a counter of 8 bits does not overflow
+  constexpr std::size_t kChunk = 240;  // so that 8-bit counters do not overflow
   T mask = 0;
   T wanted = 0;
   std::memcpy(&mask, mask_bytes.data(), sizeof(T));
@@ -42,14 +42,15 @@ std::uint64_t count_matching(std::span<const std::byte> values, const Pattern& m
   for (std::size_t at = 0; at < values.size(); at += sizeof x) {
     const std::size_t n = std::min(sizeof x, values.size() - at) / sizeof(T);
     std::memcpy(x.data(), values.data() + at, n * sizeof(T));
-    T found = 0;  // T, so that a vector holds as many counters as values
+    T found = 0;  // T, because then a SIMD vector holds as many counters as values
     for (std::size_t i = 0; i < n; ++i) found = static_cast<T>(found + ((x[i] & mask) == wanted ? 1 : 0));
     count += found;
   }
   return count;
 }
 
-// NaN and infinity contain the bits of infinity, or of the NaN that replaces it. The FNUZ dtypes have one NaN only.
+// NaN and infinity have all bits of infinity set, or all bits of NaN if the dtype has no infinity. FNUZ dtypes have
+// only one NaN.
 std::uint64_t count_not_finite(Dtype dtype, std::span<const std::byte> values) {
   const Pattern infinity = pattern_of(kInfinity, dtype);
   Pattern mask = infinity;
@@ -62,7 +63,8 @@ std::uint64_t count_not_finite(Dtype dtype, std::span<const std::byte> values) {
   }
 }
 
-// In all float dtypes, the largest number comes just before infinity, or before the NaN that infinity becomes.
+// In all float dtypes, the bit pattern of the largest number directly precedes infinity, or NaN if there is no
+// infinity.
 Pattern largest_of(Dtype dtype) {
   Pattern pattern = pattern_of(kInfinity, dtype);
   for (unsigned char& byte : pattern) {
@@ -71,7 +73,7 @@ Pattern largest_of(Dtype dtype) {
   return pattern;
 }
 
-// The least number of a dtype without a sign, such as F8_E8M0, is all zeros.
+// The least number of an unsigned dtype, such as F8_E8M0, is all zeros.
 Pattern least_of(Dtype dtype) {
   const bool has_sign = number_of(pattern_of(-1, dtype), dtype) < 0;
   if (!has_sign) return {};
@@ -80,7 +82,7 @@ Pattern least_of(Dtype dtype) {
   return pattern;
 }
 
-// Returns whether every number of a dtype has a finite form in another one.
+// Returns whether every finite value of `from` is also finite in `to`.
 bool has_range_of(Dtype to, Dtype from) {
   const auto fits = [&](const Pattern& limit) {
     return std::isfinite(number_of(pattern_of(number_of(limit, from), to), to));
@@ -88,7 +90,7 @@ bool has_range_of(Dtype to, Dtype from) {
   return fits(largest_of(from)) && fits(least_of(from));
 }
 
-// Replaces infinity and NaN that were numbers before.
+// Replaces infinity and NaN that came from numbers by the nearest finite value.
 void saturate(Dtype from, std::span<const std::byte> values, Dtype to, std::span<std::byte> converted) {
   constexpr std::size_t kChunk = 1024;
   const std::size_t size = safetensors::bits(to) / 8;
@@ -113,10 +115,10 @@ void saturate(Dtype from, std::span<const std::byte> values, Dtype to, std::span
 
 bool has_infinity(Dtype dtype) { return std::isinf(number_of(pattern_of(kInfinity, dtype), dtype)); }
 
-// NaN and infinity never become a number. So what exceeds their count was a number.
+// NaN and infinity never become numbers. So each additional NaN or infinity was a number before.
 void Converter::convert(Dtype from, std::span<const std::byte> values, Dtype to, std::span<std::byte> converted) {
   safetensors::convert(from, values.data(), to, converted.data(), converted.size() * 8 / safetensors::bits(to));
-  if (!saturate_ && has_range_of(to, from)) return;  // infinity may need saturation even then
+  if (!saturate_ && has_range_of(to, from)) return;  // with saturate_, infinity may need replacing even then
   const std::uint64_t after = count_not_finite(to, converted);
   if (after == 0) return;
   out_of_range_ += after - count_not_finite(from, values);

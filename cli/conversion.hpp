@@ -1,4 +1,4 @@
-// Conversion of float values for `cast`, which counts the values that the new dtype cannot hold.
+// Converts float values for `cast`, and counts the values that the new dtype cannot hold.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace cli {
 
-// Returns whether the float dtype has a pattern for infinity.
+// Returns whether the float dtype can represent infinity.
 bool has_infinity(safetensors::Dtype dtype);
 
 class Converter {
@@ -18,11 +18,11 @@ class Converter {
   // saturate: values out of range become the nearest finite number. Infinity stays infinity if the dtype has it.
   explicit Converter(bool saturate) : saturate_(saturate) {}
 
-  // Converts whole values. `converted` has the size of their new form.
+  // Converts whole values. `converted` must have exactly the size of the result.
   void convert(safetensors::Dtype from, std::span<const std::byte> values, safetensors::Dtype to,
                std::span<std::byte> converted);
 
-  // Returns the number of finite values so far that became infinity or NaN, or would have without `saturate`.
+  // Returns how many finite values so far became infinity or NaN, or would have without `saturate`.
   std::uint64_t out_of_range() const { return out_of_range_; }
 
  private:

@@ -1,7 +1,7 @@
 // `safetensors convert A B`: writes the same tensors and metadata in another format.
 //
-// The library's writer rejects what the format cannot hold before it touches B, copies the bytes inside the kernel if
-// possible, and writes atomically. cli/import reads the formats of other programs.
+// The library's writer rejects unsupported tensors before it touches B, copies data inside the kernel if possible, and
+// writes atomically. cli/import reads the formats of other programs.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <optional>
@@ -46,7 +46,7 @@ st_format format_of(const ConvertOptions& options) {
                                   known_extensions())};
 }
 
-// Adds all tensors and metadata to the writer. Returns the metadata, which includes the metadata of all shards.
+// Adds all tensors and metadata to the writer. Returns the metadata, including that of all shards.
 safetensors::Metadata add_all(safetensors::Writer& writer, const safetensors::SafeOpen& file) {
   const NewModel model = in_one_file({}, file);
   const NewFile& whole = model.files.front();

@@ -73,11 +73,11 @@ struct TensorPair {
 };
 
 struct Difference {
-  std::uint64_t bytes = 0;  // different bytes; not counted for two dtypes
-  std::uint64_t first = 0;  // the first of them, in the tensor
-  bool has_values = false;  // the remaining fields are valid: the tensors are floats
+  std::uint64_t bytes = 0;  // different bytes; not counted if the dtypes differ
+  std::uint64_t first = 0;  // offset of the first one in the tensor
+  bool has_values = false;  // the tensors are floats, and the remaining fields are valid
   std::uint64_t values = 0;
-  std::uint64_t nans = 0;  // NaN in one tensor, a number in the other
+  std::uint64_t nans = 0;  // NaN in only one of the tensors
   double absolute = 0;     // largest difference
   double relative = 0;     // largest difference relative to the larger number
 };
@@ -163,7 +163,7 @@ bool same_shape(const Tensor& a, const Tensor& b) {
   return std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
 }
 
-// Prints differences as lines or as JSON. In both forms, null and absent mean: not in this model.
+// Prints differences as lines or as JSON. In both forms, null or a missing value means: not in this model.
 class Printer {
  public:
   Printer(const DiffOptions& options, Output& out) : options_(options), out_(out) {}
@@ -276,7 +276,7 @@ class Diff {
   }
 
  private:
-  // Ignores an index's keys about itself. If shards have different values for a key, all of them count.
+  // Ignores keys that describe the index itself. If shards have different values for a key, compares all of them.
   static safetensors::Metadata metadata_of(const SafeOpen& file) {
     if (file.count_shards() == 1) return file.metadata();
     WholeMetadata all = metadata_of_all(file);
@@ -300,7 +300,7 @@ class Diff {
     }
   }
 
-  // Prints a difference, and returns whether the data can be compared. b is null if there is no such tensor.
+  // Prints differences in the headers. Returns whether the data can be compared. b is null if there is no such tensor.
   bool compare_headers(const Tensor& a, const Tensor* b) {
     const bool same = b != nullptr && same_shape(a, *b) && a.dtype == b->dtype;
     if (!same) printer_.print_tensor(&a, b);
@@ -321,7 +321,7 @@ class Diff {
 
 SafeOpen opened(const std::string& path) {
   st_open_options reading = ST_INIT(st_open_options);
-  reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
+  reading.io = ST_IO_READ;  // a truncated file raises an error, not a signal
   try {
     return SafeOpen(path, reading);
   } catch (const safetensors::Error& error) {

@@ -1,4 +1,4 @@
-// What `convert --dry-run` prints.
+// Prints the output of `convert --dry-run`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace cli {
 
-// A file that would be written.
+// A file that a dry run would write.
 class PlannedFile {
  public:
   explicit PlannedFile(std::string path) : path_(std::move(path)) {}
@@ -29,7 +29,7 @@ class PlannedFile {
   std::string lines_;
 };
 
-// Lets the library check tensors and metadata, as it does before it writes a file: the output is the null device.
+// Makes the library check tensors and metadata as before writing a file, by writing to the null device.
 void begin_dry_run(safetensors::Writer& writer, st_write_options options);
 
 }  // namespace cli

@@ -1,7 +1,7 @@
 // `safetensors cat FILE TENSOR` and `safetensors extract FILE TENSOR OUT`: writes a tensor or a slice as bytes.
 //
-// A tensor may be larger than memory. So a slice is halved along its first dimension until the parts are small, which
-// keeps the order of the bytes.
+// A tensor may be larger than memory. So a slice is halved along its first dimension until the parts are small. This
+// preserves the order of the bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
@@ -40,7 +40,7 @@ using Ranges = std::vector<safetensors::Range>;
 
 struct SliceText {
   std::vector<safetensors::Range> ranges;  // one per dimension
-  std::vector<bool> dropped;               // true for an index, which drops its dimension
+  std::vector<bool> dropped;               // true for a plain index, which removes its dimension
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -105,7 +105,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
   if (parts.size() - ellipses > shape.size()) {
     fail_in_slice(text, formatted("{} indexes for {} dimensions", parts.size() - ellipses, shape.size()));
   }
-  if (ellipses == 0) parts.push_back("...");  // unnamed dimensions are whole
+  if (ellipses == 0) parts.push_back("...");  // the remaining dimensions are whole
   const std::size_t rest = shape.size() - (parts.size() - 1);
   SliceText slice;
   for (const std::string_view part : parts) {
@@ -123,10 +123,10 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
 // ---- the header of a .npy file, numpy's format for one array
 
 constexpr std::size_t kPreamble = 10;   // magic, version and length
-constexpr std::size_t kAlignment = 64;  // numpy maps arrays at this alignment
+constexpr std::size_t kAlignment = 64;  // alignment of the data, so that numpy can map it
 
-// BF16 and the 8-bit floats become void types of their size, because numpy lacks them. ml_dtypes reads these with
-// .view(). Throws a Failure for sub-byte types.
+// BF16 and the 8-bit floats become void types of the same size, because numpy lacks them. Use .view() with ml_dtypes to
+// read them. Throws a Failure for sub-byte types.
 std::string descr(const safetensors::Tensor& tensor) {
   const std::string_view type = st::info(static_cast<st::Dtype>(tensor.dtype)).numpy;
   const std::uint32_t bits = safetensors::bits(tensor.dtype);
@@ -152,7 +152,7 @@ std::string npy_header(const safetensors::Tensor& tensor, const std::vector<std:
 
 // ---- the bytes
 
-// Reads blocks one after another into the same memory. Plans read fast from a disk.
+// Reads blocks one after another into the same memory. Uses plans, which are fast on disks.
 class Copier {
  public:
   Copier(const safetensors::SafeOpen& file, const safetensors::Tensor& tensor, OutputFile& out, std::uint64_t total)
@@ -175,13 +175,13 @@ class Copier {
   }
 
  private:
-  // Returns the dimension to halve: the first that is not 1. Halving another one would reorder the bytes.
+  // Returns the dimension to halve: the first one that is not 1. Halving a later one would reorder the bytes.
   static std::optional<std::size_t> first_of_many(const std::vector<std::uint64_t>& shape) {
     const auto found = std::find_if(shape.begin(), shape.end(), [](std::uint64_t n) { return n > 1; });
     return found == shape.end() ? std::nullopt : std::optional<std::size_t>(found - shape.begin());
   }
 
-  // Rows of sub-byte elements may end inside a byte, but eight rows never do.
+  // Rounds to multiples of eight rows: a row of sub-byte elements may end inside a byte, but eight rows never do.
   static std::uint64_t half_of(std::uint64_t length) {
     constexpr std::uint64_t kWhole = 8;
     const std::uint64_t half = length / 2;
@@ -197,7 +197,7 @@ class Copier {
     }
   }
 
-  // Returns the first position of a range, from the front.
+  // Returns the first index of a range, counted from the front.
   static std::int64_t first_of(const safetensors::Range& range, std::uint64_t dimension) {
     const auto length = static_cast<std::int64_t>(dimension);
     const std::int64_t begin = range.begin.value_or(range.step < 0 ? length - 1 : 0);
@@ -296,7 +296,7 @@ Command add(Command& app, const char* name, const char* what, const char* tensor
   return command;
 }
 
-// Without a tensor's name, the parser has stored OUT in options.tensor.
+// Without TENSOR, the parser has stored OUT in options.tensor.
 void extract_all(Options& options) {
   if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter and --exclude, not both"};
   if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};

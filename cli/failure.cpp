@@ -20,8 +20,8 @@ bool says_offset(std::string_view message, std::uint64_t offset) {
          (share == 0 || !is_digit_at(share - 1));
 }
 
-// Returns whether a message already names the path. A message about a file begins with the path in quotes, one about a
-// shard contains it. A tensor may have the same name as the path.
+// Returns whether a message already names the path. A message about a file begins with the quoted path; a message about
+// a shard contains it. The check is strict, because a tensor may have the same name as the path.
 bool says_path(std::string_view message, const std::string& path) {
   if (message.starts_with("'") || message.starts_with("a file next to '")) return true;
   if (message.ends_with(" in " + path)) return true;
@@ -32,7 +32,7 @@ bool says_path(std::string_view message, const std::string& path) {
   return false;
 }
 
-// Restores a long path. The library's messages omit its middle, because they have little room.
+// Restores a long path, whose middle the library omits in messages because of limited space.
 std::string with_whole_path(const std::string& message, const std::string& path) {
   const std::size_t cut = message.find("...");
   const std::size_t end = cut == message.npos ? cut : message.find('\'', cut);
@@ -45,7 +45,7 @@ std::string with_whole_path(const std::string& message, const std::string& path)
 
 }  // namespace
 
-// A 3xx status with a system error, such as a missing shard, does not mean that a file breaks the format.
+// A 3xx status with a system error, for example a missing shard, does not mean that a file is invalid.
 ExitCode exit_code_of(const safetensors::Error& error) {
   switch (error.status() / 100) {
     case 0: return kSuccess;
@@ -79,7 +79,7 @@ Failure failure_in(const std::string& path, const safetensors::Error& error) {
 }
 
 ExitCode complain(const Failure& failure) {
-  // After an interruption, the failure is only a consequence, and is not printed.
+  // After an interruption, the failure is only a consequence, so it is not printed.
   if (!failure.line.empty() && !is_interrupted())
     std::fprintf(stderr, "safetensors: %s\n", printable(failure.line).c_str());
   return failure.code;

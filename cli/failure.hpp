@@ -1,6 +1,6 @@
 // Failures of a command: one line on standard error, and an exit code.
 //
-// The codes are stable. Scripts rely on 1: it is never the code for a file that could not be read.
+// The codes are stable. Scripts rely on 1 meaning an invalid file, never a file that could not be read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ namespace cli {
 
 enum ExitCode : int {
   kSuccess = 0,
-  kBadFile = 1,     // the file breaks the format
+  kBadFile = 1,     // the file is invalid
   kUsage = 2,       // usage error, or arguments that the library rejects
   kUnreadable = 3,  // no such file, no permission, I/O error, no memory, or output that cannot be written
   kDefect = 4,      // a bug of the command or the library
@@ -24,16 +24,16 @@ struct Failure {
   std::string line;  // for standard error; prints nothing if empty
 };
 
-// The hundred of a status decides the exit code (safetensors.h).
+// The first digit of a status determines the exit code (safetensors.h).
 ExitCode exit_code_of(const safetensors::Error& error);
 
-// Returns the higher code. A difference is less than a file that is bad or cannot be read.
+// Returns the worse code: kDiffers counts as less severe than an invalid or unreadable file.
 ExitCode worse_of(ExitCode a, ExitCode b);
 
-// The reader of a pipe has closed it: the command ends silently, by the signal if the system has one.
+// Returned if the reader has closed the pipe: the command ends silently, by SIGPIPE if the system has it.
 Failure closed_pipe();
 
-// Returns a line such as "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)". It is
+// Returns a line such as "model.safetensors: tensor 'a': offsets 16..8 run backwards (byte 8, ST_ERR_OFFSETS)", or
 // closed_pipe() if the reader has closed the pipe.
 Failure failure_in(const std::string& path, const safetensors::Error& error);
 

@@ -1,7 +1,7 @@
 // `safetensors hash FILE`: prints a digest of each file, after checking the file.
 //
-// An invalid file gets no digest, because a digest of half a download would look right. The library reads the bytes from
-// the same open file whose header it has checked.
+// An invalid file gets no digest, because the digest of an incomplete download would look right. The bytes come from
+// the same open file whose header was checked.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
@@ -39,8 +39,8 @@ std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, Dige
   return hex(digest.finish());
 }
 
-// Returns a line as sha256sum writes and reads it. Backslashes and line ends in a name are escaped, and a backslash before
-// the digest marks such a line. For a terminal, all control characters are escaped.
+// Returns a line in sha256sum's format. Backslashes and line breaks in a name are escaped, and a backslash before the
+// digest marks such a line. For a terminal, all control characters are escaped.
 std::string line_of(const std::string& digest, std::string_view path) {
   if (output_is_terminal()) return formatted("{}  {}\n", digest, printable(path));
   std::string name;

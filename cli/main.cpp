@@ -1,12 +1,12 @@
-// `safetensors`: works with safetensors files on the command line.
+// `safetensors`: the command-line tool for safetensors files.
 //
 // To add a command NAME: write cli/NAME.cpp with `void add_NAME(Command& app)` (show.cpp is an example), declare it in
 // app.hpp, and add a line to add_commands() in app.cpp. CMake finds the file. All commands follow these rules:
 //   - Results go to standard output through Output. Programs can read them with `--json`.
 //   - An error is one line on standard error and an exit code: throw a Failure, or failure_in() (failure.hpp).
-//   - Text from a file passes shown() or printable() on its way to a terminal (text.hpp).
+//   - Text from a file goes through shown() or printable() before it is printed on a terminal (text.hpp).
 //   - Models are read and written through <safetensors/safetensors.hpp>. Other files are written by OutputFile.
-//   - Options go through arguments.hpp, and JSON values through nlohmann::json.
+//   - Options are declared through arguments.hpp. JSON is made with nlohmann::json.
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
 #include <new>

@@ -38,7 +38,7 @@ void add_metadata(NewFile& whole, const NewFile& next, const std::string& path) 
   }
 }
 
-// Rejects a name that an earlier model has. path_of maps names to paths.
+// Rejects names that an earlier model already has. path_of maps names to paths.
 void require_new_names(std::map<std::string, std::string>& path_of, const NewFile& next, const std::string& path) {
   for (const NewTensor& tensor : next.tensors) {
     const auto [first, is_new] = path_of.emplace(tensor.name, path);
@@ -80,7 +80,7 @@ void merge(const MergeOptions& options) {
 void add_merge(Command& app) {
   const auto options = std::make_shared<MergeOptions>();
   Command command = app.add_command("merge", "Merge a sharded model or several files into one file");
-  // The parser gives all words to this option, even OUT.
+  // The parser gives all words to this positional, including OUT.
   command
       .add_option("MODEL", options->paths,
                   "Files, indexes of shards or model folders, followed by the output file or -")

@@ -1,6 +1,6 @@
 // `safetensors meta FILE [get|set|rm]`: lists and edits the metadata of a file.
 //
-// st_edit_metadata makes all changes or none, and leaves the bytes of tensors alone.
+// st_edit_metadata makes all changes or none, and does not change the tensors.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
@@ -70,10 +70,10 @@ void get(const MetaOptions& options) {
   out.flush();
 }
 
-// Rejects a model of several files: each has its own metadata.
+// Rejects a model of several files, because each file has its own metadata.
 void require_one_file(const std::string& path) {
   if (!path.ends_with(".index.json") && !is_folder(path)) return;
-  const safetensors::SafeOpen model(path);  // report a missing or invalid model first
+  const safetensors::SafeOpen model(path);  // reports a missing or invalid model first
   throw Failure{kUsage, shown(path, 1000) + ": set and rm change one file; name one of the model's files"};
 }
 
@@ -96,7 +96,7 @@ void set(const MetaOptions& options) {
   try {
     edit(options, changes);
   } catch (const safetensors::Error& error) {
-    // The file was valid before the edit. So the new metadata breaks the format, which is a usage error.
+    // The file was valid before the edit, so the new metadata is invalid, which is a usage error.
     const Failure failure = failure_in(options.path, error);
     throw Failure{failure.code == kBadFile ? kUsage : failure.code, failure.line};
   }

@@ -29,7 +29,7 @@ void NameFilter::check() const {
 
 bool NameFilter::matches(std::string_view name) const {
   if (empty()) return true;
-  const std::string text = printable(name);  // match names as they are printed, with escapes for control characters
+  const std::string text = printable(name);  // match names as printed, with control characters escaped
   const auto matches_one = [&](const std::vector<std::string>& patterns) {
     return std::any_of(patterns.begin(), patterns.end(),
                        [&](const std::string& pattern) { return cli::matches(pattern, text); });

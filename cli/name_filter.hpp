@@ -1,5 +1,5 @@
-// The options `--filter GLOB` and `--exclude GLOB` of several commands: only tensors whose name matches one of the shell
-// patterns of the first and none of the second.
+// The options `--filter GLOB` and `--exclude GLOB` of several commands. They select the tensors whose name matches at
+// least one --filter pattern and no --exclude pattern.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,15 +16,15 @@ class Command;
 
 class NameFilter {
  public:
-  // The description is that of --filter. The parser keeps a reference to this object.
+  // `description` describes --filter in the help. The parser keeps a reference to this object.
   void declare(Command& command, const char* description);
 
   // Throws a Failure for an invalid pattern. Must be called before matches().
   void check() const;
 
-  // Every name matches if there is no pattern of --filter.
+  // Without --filter, every name matches unless it is excluded.
   bool matches(std::string_view name) const;
-  // Throws a Failure if there are patterns and no name in these files matches.
+  // Throws a Failure if there are patterns, but no name in these files matches.
   void require_one(const std::string& path, std::initializer_list<safetensors::SafeOpen> files) const;
   bool empty() const { return patterns_.empty() && excluded_.empty(); }
 

@@ -32,14 +32,14 @@ std::string without_extension(const std::string& name) {
   return format_of_extension(name) ? name.substr(0, name.rfind('.')) : name;
 }
 
-// Returns NAME of NAME-00001-of-00003.
+// Returns NAME for NAME-00001-of-00003.
 std::string without_number(const std::string& name) {
   const std::size_t of = name.rfind("-of-");
   const std::size_t dash = of == std::string::npos || of == 0 ? std::string::npos : name.rfind('-', of - 1);
   return dash == std::string::npos ? name : name.substr(0, dash);
 }
 
-// Returns the index that the library chooses in a folder (docs/format.md 2.4), or nothing.
+// Returns the index that the library chooses in a folder (docs/format.md 2.4), or "".
 std::string index_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -70,19 +70,20 @@ constexpr std::array<NamedFormat, 3> kFormats{
 
 // ---- metadata
 
-// Returns whether an index uses this key for itself. Shards hold the user's values of such keys.
+// Returns whether an index uses this key for its own purposes. The user's values for such keys are stored in the
+// shards.
 bool is_hint(const std::pair<const std::string, std::string>& pair) {
   return pair.first == "total_size" || pair.first == "total_parameters";
 }
 
 SafeOpen opened_shard(const SafeOpen& file, std::size_t shard) { return SafeOpen(std::string(file.shard_path(shard))); }
 
-// Gives a shard the metadata that every shard needs, for programs that open one of them alone.
+// Gives a shard the metadata that programs need to open a single shard.
 void give_shard_metadata(NewFile& shard, const NewFile& whole) {
   const Metadata& all = whole.metadata;
   const auto format = all.find("format");
   if (format != all.end()) shard.metadata.insert(*format);
-  // The index uses these keys for numbers of its own.
+  // The index uses these keys for its own numbers.
   std::copy_if(all.begin(), all.end(), std::inserter(shard.metadata, shard.metadata.end()), is_hint);
   shard.has_metadata = !shard.metadata.empty() || (whole.has_metadata && all.empty());
 }
@@ -154,7 +155,7 @@ std::vector<NewTensor> all_tensors(const SafeOpen& file) {
   return tensors;
 }
 
-// The library gives a model the metadata of its index and its first shard only, and hides an empty map.
+// Needed because the library returns only the metadata of a model's index and first shard, and hides an empty map.
 WholeMetadata metadata_of_all(const SafeOpen& file) {
   WholeMetadata all{file.metadata(), {}, file.has_metadata()};
   std::erase_if(all.first, is_hint);
@@ -185,7 +186,7 @@ NewModel in_one_file(std::vector<NewTensor> tensors, const SafeOpen& file) {
 
 NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, const SafeOpen& file) {
   NewModel model;
-  std::map<std::size_t, std::size_t> numbers;  // of shards among the new files
+  std::map<std::size_t, std::size_t> numbers;  // old shard -> index of its new file
   const auto file_of = [&](std::size_t shard) -> NewFile& {
     const auto [found, is_new] = numbers.emplace(shard, model.files.size());
     if (is_new) {
@@ -195,7 +196,7 @@ NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, 
     return model.files[found->second];
   };
   for (NewTensor& tensor : tensors) file_of(tensor.source.shard()).tensors.push_back(std::move(tensor));
-  if (model.files.empty()) {  // an index without tensors is invalid; numbered shards need none
+  if (model.files.empty()) {  // an index without tensors is invalid, but numbered shards need no index
     for (std::size_t i = 0; i < file.count_shards(); ++i) file_of(i);
     return model;
   }

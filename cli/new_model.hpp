@@ -1,4 +1,4 @@
-// The layout of a new model, before it is written: which tensors and metadata go into which file, and the files' names.
+// Plans a new model: its files, their names, and which tensors and metadata go into each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -49,35 +49,35 @@ WholeMetadata metadata_of_all(const safetensors::SafeOpen& file);
 
 // ---- layouts
 
-// All tensors in one file, with the metadata of `file`.
+// Puts all tensors into one file, with the metadata of `file`.
 NewModel in_one_file(std::vector<NewTensor> tensors, const safetensors::SafeOpen& file);
 
-// Each tensor in a shard with the name of its old shard, and an index if there was more than one shard.
+// Puts each tensor into a shard named like its old shard. Adds an index if there was more than one shard.
 NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, const safetensors::SafeOpen& file);
 
-// Shards NAME-00001-of-00003.safetensors of at most `most_bytes` of data each, in the given order. A larger tensor gets
-// its own shard. A single shard is NAME.safetensors, without an index.
+// Puts tensors, in the given order, into shards NAME-00001-of-00003.safetensors with at most `most_bytes` of data each.
+// A larger tensor gets its own shard. A single shard is named NAME.safetensors and has no index.
 NewModel in_shards(std::vector<NewTensor> tensors, std::uint64_t most_bytes, const std::string& name,
                    const safetensors::SafeOpen& file);
 
 // ---- names
 
-// Returns the extensions of all formats that are written, for messages: ".a, .b or .c".
+// Returns the extensions of all writable formats for messages: ".a, .b or .c".
 std::string known_extensions();
 
-// Returns the format that files with this extension have.
+// Returns the format that belongs to the path's extension.
 std::optional<st_format> format_of_extension(const std::string& path);
 
-// Returns whether an output is one file rather than a folder, because of its extension or because it is "-".
+// Returns whether an output is one file, not a folder: it has a known extension or is "-".
 bool is_one_file(const std::string& out);
 
-// Returns whether an output has the extension of a format that the command does not write, and is not a folder.
+// Returns whether an output has the extension of a format that the command cannot write, and is not a folder.
 bool is_other_file(const std::string& out);
 
 // Returns the name of a shard's file, relative to the folder of the model.
 std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard);
 
-// Returns the name that the model's index has or would have.
+// Returns the name of the model's index, even if it has none yet.
 std::string name_of_index(const std::string& path, const safetensors::SafeOpen& file);
 
 // Returns "model" for model.safetensors, for model.safetensors.index.json, and for a folder with either.

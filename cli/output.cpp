@@ -45,7 +45,7 @@ std::string folder_of(const std::string& path) {
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
-// Runs a call of the library's internals, which throw errors of their own type.
+// Runs a call of the library's internals, and converts the errors that they throw.
 template <class Call>
 auto translated(const Call& call) {
   try {
@@ -182,7 +182,7 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
     if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
   }
   new_folder_ = make_folder(folder);
-  // Folders of shards below the model's folder are not removed again.
+  // Subfolders for shards are not removed on failure.
   for (const std::string& name : names) {
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
       make_folder(in_folder(folder, name.substr(0, slash)));
@@ -190,7 +190,7 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
   }
 }
 
-// Another process may have replaced one of the files.
+// Removes only the files that this process made: another process may have replaced one.
 NewFiles::~NewFiles() {
   for (std::size_t i = made_.size(); i-- > 0;) {
     if (made_[i] && identity_of(paths_[i]) == made_[i]) remove_file(paths_[i]);

@@ -1,4 +1,4 @@
-// What commands write: text on standard output, single files, and the files of a new model.
+// The output of commands: text on standard output, single files, and the files of a new model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,13 +22,13 @@ namespace cli {
 
 class Command;
 
-// Text for standard output, written in large pieces. Every error is reported.
+// Buffered text for standard output. Reports every error.
 class Output {
  public:
   using Sink = std::function<void(std::string_view)>;
 
   Output() = default;
-  explicit Output(Sink sink) : sink_(std::move(sink)) {}  // instead of standard output
+  explicit Output(Sink sink) : sink_(std::move(sink)) {}  // replaces standard output
 
   template <class... Args>
   void print(fmt::format_string<Args...> text, const Args&... args) {
@@ -37,7 +37,7 @@ class Output {
   void write(std::string_view text);
   void write_number(std::uint64_t number);
 
-  // Throws a Failure, which is silent if the reader has closed the pipe (`| head`).
+  // Throws a Failure. It is silent if the reader has closed the pipe (`| head`).
   void flush();
 
  private:
@@ -56,16 +56,18 @@ class Inputs {
   Inputs(const std::string& path, const safetensors::SafeOpen& file) { add(path, file); }
   explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
 
-  // Adds the path, the shards, and every index in the folder: the library does not say which index it has opened.
+  // Adds the path, the shards, and every index in the folder, because the library does not report which index it has
+  // opened.
   void add(const std::string& path, const safetensors::SafeOpen& file);
 
-  // Returns whether a path leads to one of them.
+  // Returns whether a path leads to one of these files.
   bool contain(const std::string& path) const;
-  // Returns whether a path belongs to the numbered set of one of them: model-00002-of-00003 to model-00001-of-00003.
+  // Returns whether a path is in the same numbered set as one of them, for example model-00002-of-00003 and
+  // model-00001-of-00003.
   bool have_sibling(const std::string& path) const;
 
-  // Throws a Failure if the bytes of a model were changed in place since it was added: what was read may be a mixture of
-  // two models. A model that was replaced by another file is still read whole.
+  // Throws a Failure if a model was changed in place since it was added, because the command may have read a mixture of
+  // two models. A file that is replaced is still read whole.
   void require_unchanged() const;
 
  private:
@@ -78,15 +80,15 @@ class Inputs {
   std::vector<ModelFile> model_files_;
 };
 
-// Declares the option --replace. Older versions replaced files by default; their --no-replace is accepted.
+// Declares the option --replace. Also accepts --no-replace of older versions, which replaced files by default.
 void declare_replace(Command& command, bool& replace);
 
 // Throws a Failure if --replace is given for an output that is a folder.
 void require_no_replace(const std::string& folder, bool replace);
 
 // Checks the path of an output file before anything is written. Throws a Failure for:
-//   - an input, unless it may be the output because it is one file, which the library replaces atomically
-//   - an input that would be written as a stream, and another shard of an input's set
+//   - an input, unless `may_be_input` is true: the library replaces a single file atomically
+//   - an input that would be written as a stream, or another shard of an input's set
 //   - a terminal
 //   - an existing file, unless `replace` is true
 void check_output(const std::string& path, const Inputs& inputs, bool may_be_input, bool replace);
@@ -94,20 +96,20 @@ void check_output(const std::string& path, const Inputs& inputs, bool may_be_inp
 // An output other than a model: a regular file, written by the library's AtomicFile, or a stream.
 class OutputFile {
  public:
-  // replace: false to fail if a file exists.
+  // replace: false: fail if the file exists.
   OutputFile(const std::string& path, bool replace);
 
   void write(const void* data, std::size_t size);
   void finish();
 
  private:
-  std::optional<InterruptGuard> guard_;  // the temporary file may have a name that must be removed
+  std::optional<InterruptGuard> guard_;  // a named temporary file must be removed
   st::io::AtomicFile file_;
   std::uint64_t position_ = 0;
 };
 
-// The files of a new model, which appear one after another. Unless keep() is called, the destructor removes those that
-// make() has made, and the folder if it is new.
+// The files of a new model, created one after another. Unless keep() is called, the destructor removes the files that
+// were made, and the folder if it is new.
 class NewFiles {
  public:
   // Creates the folder if necessary. Throws a Failure if one of the files exists. Names may contain slashes.
@@ -116,9 +118,10 @@ class NewFiles {
   NewFiles& operator=(const NewFiles&) = delete;
   ~NewFiles();
 
-  // Calls `write`, which makes the next file of the list. If it throws, a file of that name belongs to another process.
+  // Calls `write`, which makes the next file in the list. If it throws, a file with that name belongs to another
+  // process.
   void make_next(const std::function<void()>& write);
-  // The next file of the list has been made.
+  // Records that the next file in the list has been made.
   void count_next();
   void keep();
 
@@ -126,7 +129,7 @@ class NewFiles {
   const InterruptGuard guard_;
   const std::string folder_;
   std::vector<std::string> paths_;
-  std::vector<std::optional<st::io::Identity>> made_;  // of the first paths
+  std::vector<std::optional<st::io::Identity>> made_;  // of the paths made so far
   bool new_folder_ = false;
 };
 

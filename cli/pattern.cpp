@@ -29,7 +29,7 @@ constexpr std::array<Class, 12> kClasses{{{"alnum", std::isalnum},
                                           {"upper", std::isupper},
                                           {"xdigit", std::isxdigit}}};
 
-// Returns null for an unknown name.
+// Returns nullptr for an unknown name.
 const Class* class_of(std::string_view name) {
   const auto found = std::find_if(kClasses.begin(), kClasses.end(), [&](const Class& c) { return c.name == name; });
   return found == kClasses.end() ? nullptr : &*found;
@@ -57,15 +57,15 @@ Member member_at(std::string_view pattern, std::size_t at) {
 
 // ---- matching
 
-// Returns the [:class:], [.c.] or [=c=] at `at`. It is empty if the [ is an ordinary member.
+// Returns the [:class:], [.c.] or [=c=] at `at`, or "" if the [ is an ordinary member.
 std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
   if (pattern.substr(at, 2) != std::string{'[', kind}) return {};
   const std::size_t close = pattern.find(std::string{kind, ']'}, at + 2);
   return close == pattern.npos ? std::string_view() : pattern.substr(at, close + 2 - at);
 }
 
-// Returns one byte of a bracket expression, perhaps spelled [.c.], and advances `at`. Returns nullopt for a name of
-// several bytes, which matches no byte.
+// Returns one byte of a bracket expression, which may be spelled [.c.], and advances `at`. Returns nullopt for a
+// multi-byte name, which matches no byte.
 std::optional<unsigned char> member(std::string_view pattern, std::size_t& at) {
   const std::string_view named = named_at(pattern, at, '.');
   const std::size_t place = named.empty() ? at : at + 2;
@@ -96,7 +96,7 @@ std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsi
   return *low <= c && c <= *high;
 }
 
-// Matches a bracket expression, and advances `at` from after the [ to after the ]. Returns nullopt without a ].
+// Matches a bracket expression, and advances `at` from after the [ to after the ]. Returns nullopt if there is no ].
 std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
   const bool inverted = byte_at(pattern, at) == '!' || byte_at(pattern, at) == '^';
   if (inverted) ++at;
@@ -129,7 +129,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   constexpr std::size_t kNone = std::string::npos;
   std::size_t at = 0;
   std::size_t begin = 0;
-  std::size_t star = kNone;  // after the last *, and the bytes that it has consumed so far
+  std::size_t star = kNone;  // position after the last *, and the bytes that it has consumed so far
   std::size_t taken = 0;
   while (begin < text.size()) {
     if (at < pattern.size() && pattern[at] == '*') {

@@ -10,7 +10,7 @@ namespace cli {
 // Returns whether the whole text matches a valid pattern, as fnmatch() with FNM_NOESCAPE does.
 bool matches(std::string_view pattern, std::string_view text);
 
-// Returns what is wrong with a pattern, or nothing.
+// Returns an error message for an invalid pattern, otherwise "".
 std::string fault_of_pattern(std::string_view pattern);
 
 }  // namespace cli

@@ -47,7 +47,7 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
       formatted(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
   if (share > 0) numbers += ", " + time_left(seconds / share - seconds);
   const std::string bar = formatted(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
-  // Drop the bar from a line that is too long, and then cut it. A wrapped line would scroll the terminal.
+  // If the line is too long, drop the bar, and then truncate the line. A wrapped line would scroll the terminal.
   const std::size_t room = error_columns() - 1;
   std::string line = what_ + bar + numbers;
   if (width_of(line) > room) line = what_ + numbers;

@@ -1,4 +1,4 @@
-// A progress bar on standard error, if that is a terminal and the work takes long.
+// A progress bar on standard error, shown only on a terminal and for long operations.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

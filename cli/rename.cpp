@@ -1,7 +1,7 @@
 // `safetensors rename FILE PATTERN REPLACEMENT OUT`: writes the same tensors under other names.
 //
-// Patterns are ECMAScript regular expressions. std::regex recurses for each step of a match. So it runs on a stack large
-// enough for the longest possible match, and patterns that need too large a stack are rejected.
+// Patterns are ECMAScript regular expressions. std::regex recurses at each step of a match. So it runs on a stack that
+// is large enough for the longest possible match, and patterns that need too large a stack are rejected.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
@@ -21,8 +21,8 @@
 namespace cli {
 namespace {
 
-// Measured: a match takes at most 250 bytes of stack per byte of a name and per byte of PATTERN. PATTERN itself takes
-// 3 KiB per byte if all are parentheses. Sanitizers take five times as much.
+// Measured: a match takes at most 250 bytes of stack per byte of the name and per byte of PATTERN. Compiling PATTERN
+// takes 3 KiB per byte if it is all parentheses. Sanitizers need five times as much.
 constexpr std::size_t kStackPerStep = 2048;
 constexpr std::size_t kStackPerByte = 16 << 10;
 constexpr std::size_t kLongestPattern = 1000;
@@ -53,7 +53,7 @@ std::regex expression_of(const std::string& pattern) {
   }
 }
 
-// Returns the length of PATTERN if repetitions {n} are written out; at most kMostSteps + 1.
+// Returns the length of PATTERN with repetitions {n} expanded, at most kMostSteps + 1.
 std::size_t length_of(const std::string& pattern) {
   std::size_t length = pattern.size();
   bool in_braces = false;
@@ -105,7 +105,7 @@ std::vector<NewTensor> renamed(const safetensors::SafeOpen& file, const RenameOp
   return tensors;
 }
 
-// Returns the stack size for all names. Throws a Failure if it would be too large.
+// Returns the stack size that is enough for all names. Throws a Failure if it would be too large.
 std::size_t stack_for(const safetensors::SafeOpen& file, const RenameOptions& options) {
   const std::size_t length = length_of(options.pattern);
   std::size_t steps = 0;

@@ -84,7 +84,7 @@ void write_svg(const Listing& listing, const std::string& path, bool replace) {
   file.finish();
 }
 
-// Corrects the words: the parser takes the word after --map for OUT.svg, even if it is FILE.
+// Reassigns the words: the parser takes the word after --map for OUT.svg, even if it is FILE.
 void sort_out_words(ShowOptions& options) {
   if (options.path.empty() && !options.map_file.ends_with(".svg")) std::swap(options.path, options.map_file);
   if (options.path.empty()) throw Failure{kUsage, "FILE is required (safetensors show --help)"};

@@ -1,4 +1,4 @@
-// The tensors that `safetensors show` has selected, and the ways to print them.
+// The tensors that `safetensors show` has selected, and functions to print them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,12 +20,12 @@ struct ShowOptions {
   NameFilter filter;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
   std::string sort;      // name, size, dtype or shape; empty for data order
-  std::string map_file;  // of --map; empty: standard output
+  std::string map_file;  // for --map; empty: standard output
   bool json = false;
   bool exact = false;
   bool tree = false;
   bool map = false;
-  bool replace = false;  // map_file
+  bool replace = false;  // whether to replace map_file
 };
 
 struct Total {
@@ -38,9 +38,9 @@ struct Total {
 struct Listing {
   safetensors::SafeOpen file;
   std::string path;
-  std::vector<safetensors::Tensor> tensors;  // no more than the limit
+  std::vector<safetensors::Tensor> tensors;  // at most the limit
   bool in_data_order;
-  std::vector<Total> dtypes;  // of all tensors that match the filter, most bytes first
+  std::vector<Total> dtypes;  // of all tensors that match the filter, largest first
   Total all;
 };
 

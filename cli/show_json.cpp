@@ -1,8 +1,8 @@
 // The JSON of `safetensors show --json`. docs/command.md lists its keys. New versions only add keys.
 //
-// Characters beyond ASCII are \u escapes. A parser gets the exact name, and a terminal no control characters.
-// Tensors and metadata are printed one by one. A single tree of millions would take gigabytes, and nlohmann's ordered
-// objects compare each new key with all others.
+// Non-ASCII characters are \u escapes, so a parser gets the exact name, and a terminal gets no control characters.
+// Tensors and metadata are printed one by one. A single tree of millions of values would take gigabytes, and inserting
+// into nlohmann's ordered objects takes linear time.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Invalid UTF-8, for example in a path, becomes U+FFFD. JSON cannot express it.
+// Invalid UTF-8, for example in a path, becomes U+FFFD, because JSON cannot express it.
 std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 // Fast path: most names need no escape, and there may be a hundred thousand.

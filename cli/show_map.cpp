@@ -1,7 +1,7 @@
-// `safetensors show --map`: draws which bytes of each file belong to what, as text or as SVG.
+// `safetensors show --map`: draws a map of each file's bytes, as text or as SVG.
 //
-// A cell of the text shows the owner of its middle byte. Letters represent dtypes. Upper and lower case separate adjacent
-// tensors of one dtype. The SVG has a bar for each file, in proportion to the largest.
+// In text, a cell shows the owner of its middle byte. Letters represent dtypes; upper and lower case alternate between
+// adjacent tensors of the same dtype. The SVG has one bar per file, scaled to the largest.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -19,11 +19,11 @@ namespace cli {
 namespace {
 
 struct Stretch {
-  enum Kind : unsigned char { header, padding, tensor, other };  // other: tensors that are not listed
+  enum Kind : unsigned char { header, padding, tensor, other };  // other: unlisted tensors
   Kind kind;
   std::uint64_t begin;  // in the file
   std::uint64_t end;
-  std::string dtype;  // this and the next two are set for a tensor only
+  std::string dtype;  // this and the next two are set only for tensors
   std::string_view name;
   std::size_t number;
 };

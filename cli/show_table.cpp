@@ -1,6 +1,6 @@
 // The table of `safetensors show`.
 //
-// The name is the last column, as in `ls -l`, because names have any length and may have wide characters.
+// The name is the last column, as in `ls -l`, because names can be long and may contain wide characters.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ constexpr std::size_t kLongestKey = 40;
 constexpr std::size_t kLongestValue = 100;
 constexpr std::size_t kLongestDtype = 20;
 
-// Texts of cells. Caches recent ones, because a model has few different dtypes, shapes and sizes.
+// Formats cells. Caches recent texts, because a model has few different dtypes, shapes and sizes.
 class Cells {
  public:
   explicit Cells(bool exact) : exact_(exact) {}
@@ -91,7 +91,7 @@ void print_tensors(const Listing& listing, Cells& cells, Output& out) {
   if (listing.tensors.empty() && listing.all.tensors == 0) return out.write("no tensors\n");
   const Widths w = measure(listing, cells);
   const bool sharded = listing.file.count_shards() > 1 && listing.in_data_order;
-  std::size_t shard = listing.file.count_shards();  // none yet
+  std::size_t shard = listing.file.count_shards();  // no shard yet
   out.print("{:<{}}  {:<{}}  {:>{}}  {:>{}}  NAME\n", "DTYPE", w.dtype, "SHAPE", w.shape, "SIZE", w.size, "OFFSET",
             w.offset);
   std::string row;

@@ -1,9 +1,9 @@
 // The tree of `safetensors show --tree`: names split at dots, and identical numbered blocks shown once.
 //
-// The tree is not built. Tensors are sorted by the parts of their names, so that each node is a range of them, and only the
+// The tree is never built. Tensors are sorted by the parts of their names, so each node is a range of tensors. Only the
 // children along the current path are in memory.
 //
-// A name may have thousands of dots. Levels beyond a limit stay in one piece, which bounds the recursion.
+// A name may have thousands of dots. Levels beyond a limit are not split, which bounds the recursion.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
@@ -24,15 +24,15 @@ using safetensors::Tensor;
 
 // The tensors whose names begin with the same parts.
 struct Node {
-  std::span<const std::size_t> tensors;  // numbers in data order, sorted by name
+  std::span<const std::size_t> tensors;  // indexes in data order, sorted by name
   std::string_view name;                 // the last of these parts
-  std::size_t depth = 0;                 // their number
-  std::size_t end = 0;                   // length of these parts with their dots, plus 1 without a dot at the end
+  std::size_t depth = 0;                 // number of these parts
+  std::size_t end = 0;                   // length of these parts with a dot after each
   std::size_t first = 0;                 // the first tensor in data order
   std::uint64_t bytes = 0;
 };
 
-// A dot comes before all other characters, so that "a", "a.b" and "a-b" are in this order.
+// Sorts the dot before all other characters: "a", "a.b", "a-b".
 bool is_before(std::string_view a, std::string_view b) {
   const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   if (x == a.end() || y == b.end()) return x == a.end() && y != b.end();
@@ -54,7 +54,7 @@ class Tree {
     return root;
   }
 
-  // Returns the tensor whose name ends here, or null.
+  // Returns the tensor whose name ends here, or nullptr.
   const Tensor* tensor_of(const Node& node) const {
     const Tensor& tensor = tensors_[node.tensors.front()];
     return node.depth != 0 && tensor.name.size() < node.end ? &tensor : nullptr;
@@ -78,7 +78,7 @@ class Tree {
     return children;
   }
 
-  // Orders nodes by what is below them: names, dtypes and shapes. Identical nodes are equal.
+  // Orders nodes by their contents: names, dtypes and shapes. Identical nodes compare equal.
   bool is_less(const Node& a, const Node& b) const {
     if (a.tensors.size() != b.tensors.size()) return a.tensors.size() < b.tensors.size();
     for (std::size_t i = 0; i < a.tensors.size(); ++i) {
@@ -120,7 +120,7 @@ std::optional<std::uint64_t> number_of(const Node& node) {
 // Siblings in one line of the tree: a node, or identical nodes whose names are numbers.
 using Group = std::span<const Node>;
 
-// Sorts the children so that each group is a range of them. Returns the groups in data order.
+// Sorts the children so that each group is contiguous. Returns the groups in data order.
 std::vector<Group> groups_of(const Tree& tree, std::vector<Node>& children) {
   const auto is_kind_less = [&](const Node& a, const Node& b) {
     const bool numbers = number_of(a).has_value();
@@ -192,7 +192,7 @@ class Printer {
     print(node, below);
   }
 
-  // A chain of single children is one line. Moves `node` to its end, and returns the names on the way.
+  // Prints a chain of single children as one line: moves `node` to the chain's end and returns the names on the way.
   std::string skip_chain(Node& node) const {
     std::string names;
     while (tree_.tensor_of(node) == nullptr) {

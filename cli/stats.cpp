@@ -85,7 +85,7 @@ void print_table(const std::vector<Row>& rows, Output& out) {
   }
 }
 
-// Omits the limits and the mean without a finite value, because JSON has neither NaN nor infinity.
+// Omits minimum, maximum and mean if there is no finite value, because JSON has neither NaN nor infinity.
 Json json_of(const Values& values) {
   Json json{{"count", values.count}};
   if (values.finite != 0) {
@@ -116,7 +116,7 @@ void stats(const StatsOptions& options) {
     options.filter.require_one(options.path, {file});
     std::vector<safetensors::Tensor> tensors;
     std::vector<Source> sources;
-    std::vector<std::size_t> numbers;  // by source: its number among the tensors
+    std::vector<std::size_t> numbers;  // for each source, its index among the tensors
     for (const safetensors::Tensor& tensor : file) {
       if (!options.filter.matches(tensor.name)) continue;
       tensors.push_back(tensor);

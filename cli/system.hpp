@@ -1,5 +1,5 @@
-// The system, as far as the library does not hide it: terminals, paths, interruptions and digests.
-// cli/SYSTEM/system.cpp implements it.
+// System services that the library does not provide: terminals, paths, interruptions and digests. cli/SYSTEM/system.cpp
+// implements them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +22,8 @@ void prepare_process();
 // Returns the program's name and its arguments: UTF-8 on Windows, any bytes elsewhere.
 std::vector<std::string> arguments(int argc, char** argv);
 
-// Runs `work` on a thread with a stack of this many bytes, and rethrows its exceptions. Throws a Failure if the system
-// has no room for the stack.
+// Runs `work` on a thread with a stack of this many bytes, and rethrows its exceptions. Throws a Failure if the stack
+// cannot be allocated.
 void on_stack_of(std::size_t bytes, const std::function<void()>& work);
 
 // ---- terminals and pipes --------------------------------------------------------------------------------------------
@@ -31,17 +31,18 @@ void on_stack_of(std::size_t bytes, const std::function<void()>& work);
 bool output_is_terminal();
 bool error_is_terminal();
 
-// Return the width in columns: COLUMNS, else the terminal's width, else 80.
+// These return the width in columns: COLUMNS, or else the terminal's width, or else 80.
 std::size_t output_columns();
 std::size_t error_columns();
 
-// Returns whether standard output is a terminal with colors, and NO_COLOR does not turn them off.
+// Returns whether standard output is a terminal with colors, and NO_COLOR is not set.
 bool output_has_colors();
 
 // Returns whether this error means that the reader of a pipe has closed it.
 bool is_closed_pipe(int os_error);
 
-// Returns whether a closed pipe ends the command silently. It is an error if the caller ignores SIGPIPE.
+// Returns whether a closed pipe ends the command silently. If the parent process ignores SIGPIPE, a closed pipe is an
+// error.
 bool readers_may_leave();
 
 // ---- paths ----------------------------------------------------------------------------------------------------------
@@ -51,29 +52,30 @@ bool is_folder(const std::string& path);
 // Returns the last part of a path.
 std::string file_name(const std::string& path);
 
-// Returns the file that the path leads to, through links of either kind or as an open descriptor ("/dev/stdout"). Returns
-// nothing if it leads nowhere.
+// Returns the file that the path leads to, through links of any kind or as an open descriptor ("/dev/stdout"). Returns
+// nullopt if there is no such file.
 std::optional<st::io::Identity> identity_of(const std::string& path);
 
-// Returns whether output to this path is written in order, without replacing a file: pipes, devices, and descriptors.
+// Returns whether the path is a pipe, device or descriptor, to which output is written in order without replacing a
+// file.
 bool is_stream(const std::string& path);
 
 bool is_terminal(const std::string& path);
 
-// Returns whether the path exists. A link to nothing exists.
+// Returns whether the path exists. A dangling link counts as existing.
 bool exists(const std::string& path);
 
-// Returns whether the folder is new; false if there is one already. Throws a Failure.
+// Creates a folder. Returns false if it already exists. Throws a Failure.
 bool make_folder(const std::string& path);
 
-// Ignore errors.
+// These ignore errors.
 void remove_file(const std::string& path);
 void remove_folder(const std::string& path);
 
 // ---- interruptions --------------------------------------------------------------------------------------------------
 
-// While an object of this class exists, Ctrl-C and signals that end a process only set a flag. The command then leaves
-// through stop_if_interrupted(), and destructors remove what it has begun. A second interruption ends the process.
+// While an object of this class exists, Ctrl-C and signals that end a process only set a flag. The command then stops
+// at the next stop_if_interrupted(), and destructors clean up. A second interruption ends the process.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -91,17 +93,17 @@ inline void stop_if_interrupted() {
   if (is_interrupted()) throw Interruption{};
 }
 
-// Ends the process as the interruption would have.
+// If there was an interruption, ends the process as its signal would have.
 void end_if_interrupted();
 
-// From now on, the command counts as interrupted by SIGPIPE. Windows has no such signal: the exit code decides.
+// Marks the command as interrupted by SIGPIPE. Has no effect on Windows, which has no such signal.
 void end_by_closed_pipe();
 
 // ---- digests --------------------------------------------------------------------------------------------------------
 
 enum class DigestKind : unsigned char { sha1, sha256 };
 
-// A digest by OpenSSL or by Windows. All functions throw a Failure.
+// A digest, computed by OpenSSL or Windows. All functions throw a Failure.
 class Digest {
  public:
   explicit Digest(DigestKind kind);

@@ -14,10 +14,10 @@ struct Range {
   char32_t last;
 };
 
-// Control characters (Cc), format characters (Cf), line separators (Zl, Zp), surrogates and variation selectors: a terminal
-// acts on them or shows nothing. Those of the last planes include unassigned ones.
+// Characters that a terminal interprets or does not show: control (Cc) and format characters (Cf), line separators (Zl,
+// Zp), surrogates and variation selectors. The ranges in the last planes include unassigned characters.
 constexpr std::array<Range, 24> kUnsafe{{
-    {0x00, 0x1F},       {0x7F, 0x9F},  // 9B alone begins an escape sequence
+    {0x00, 0x1F},       {0x7F, 0x9F},  // 9B by itself begins an escape sequence
     {0xAD, 0xAD},       {0x0600, 0x0605},   {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},
     {0x0890, 0x0891},   {0x08E2, 0x08E2},   {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},
     {0x2060, 0x206F},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0xD800, 0xDFFF},
@@ -40,7 +40,7 @@ struct Character {
 
 unsigned byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// Names in files are UTF-8. Paths and arguments may be any bytes.
+// Names in files are UTF-8, but paths and arguments may be any bytes.
 Character first_character(std::string_view text) {
   const unsigned lead = byte_at(text, 0);
   if (lead < 0x80) return {lead, 1, true};
@@ -65,7 +65,7 @@ std::string escaped(const Character& c, std::string_view raw) {
   return code > 0xFFFF ? formatted("\\U{:08x}", code) : formatted("\\u{:04x}", code);
 }
 
-// Fast path: most names are plain, and a file may have a hundred thousand.
+// Fast path: most names are plain ASCII, and a file may have a hundred thousand.
 bool is_plain_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
 }
@@ -96,8 +96,8 @@ Shown show_characters(std::string_view text, std::size_t limit, bool in_quotes) 
   return out;
 }
 
-// Returns the edit distance: bytes inserted, removed or replaced, and neighbors swapped. Returns a number above `most`
-// if the distance is larger.
+// Returns the edit distance, counting inserted, removed, replaced and swapped bytes. If it exceeds `most`, returns any
+// number above `most`.
 std::size_t distance(std::string_view a, std::string_view b, std::size_t most) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > most) return most + 1;
   std::vector<std::size_t> before(b.size() + 1);
@@ -190,7 +190,7 @@ std::string hex(const std::vector<unsigned char>& bytes) {
 }
 
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words) {
-  constexpr std::size_t kLongest = 300;  // the time grows with the square of the length
+  constexpr std::size_t kLongest = 300;  // because the time is quadratic
   if (typed.empty() || typed.size() > kLongest) return {};
   std::size_t nearest = std::clamp<std::size_t>(typed.size() / 3, 1, 4) + 1;
   const std::string* found = nullptr;

@@ -1,7 +1,7 @@
 // Text for messages and terminals: formatting, escapes, numbers, suggestions, and paths.
 //
-// Names come from untrusted files. Characters that act on a terminal (control characters, escape sequences, marks of
-// writing direction) become visible escapes.
+// Names come from untrusted files. Characters that a terminal would interpret (control characters, escape sequences,
+// direction marks) become visible escapes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,21 +22,21 @@ using st::formatted;
 
 // ---- names and values from files ------------------------------------------------------------------------------------
 
-// Returns the text with control characters as \n, \t, \u001b and bytes that are not UTF-8 as \xff.
+// Returns the text with control characters escaped as \n, \t, \u001b, and invalid UTF-8 bytes as \xff.
 std::string printable(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
-// Returns at most `limit` characters of a name or value, followed by its length if it is cut. The result has quotes if
-// it has escapes or would be ambiguous without them.
+// Returns at most `limit` characters of a name or value, followed by its length if it is truncated. Adds quotes if the
+// text has escapes or would otherwise be ambiguous.
 std::string shown(std::string_view text, std::size_t limit);
 
-// Returns the width in columns that fmt assumes when it pads the text; less than 1000.
+// Returns the width in columns that fmt assumes for padding; less than 1000.
 std::size_t width_of(std::string_view text);
 
 // ---- numbers --------------------------------------------------------------------------------------------------------
 
-// Returns "[50257, 768]". A shape that is too wide for a column is cut and followed by its rank.
+// Returns a shape such as "[50257, 768]". A shape that is too wide for a column is truncated and followed by its rank.
 std::string shape_text(safetensors::View<std::uint64_t> shape);
 
 std::string human_bytes(std::uint64_t bytes);  // "548.1 MB", in decimal units as file managers use them
@@ -53,7 +53,8 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
 
 // ---- paths ----------------------------------------------------------------------------------------------------------
 
-// Convert between paths of the standard library and the command's texts: UTF-8 on Windows, any bytes elsewhere.
+// These convert between std::filesystem paths and the command's text, which is UTF-8 on Windows and any bytes
+// elsewhere.
 inline std::filesystem::path path_of(const std::string& text) { return std::u8string(text.begin(), text.end()); }
 
 inline std::string text_of(const std::filesystem::path& path) {

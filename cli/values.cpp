@@ -1,4 +1,4 @@
-// The loops have one accumulator per lane, so compilers can vectorize them without reordering sums.
+// The loops have one accumulator per SIMD lane, so compilers can vectorize them without reordering sums.
 // SPDX-License-Identifier: Apache-2.0
 #include "values.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 using safetensors::Dtype;
 
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kChunk = 4096;  // elements; they fit into the L1 cache
+constexpr std::size_t kChunk = 4096;  // elements, which fit into the L1 cache
 
 template <class T>
 using Lanes = std::array<T, kLanes>;
@@ -102,7 +102,7 @@ bool has_long_vectors() { return false; }
 #define CLI_LONG_VECTORS
 #endif
 
-// The same loop for AVX2. Each lane computes the same, and so does the sum.
+// Same loop, compiled for AVX2. The results are identical.
 template <class T>
 CLI_LONG_VECTORS void scan_floats_by_long_vectors(const T* x, std::size_t n, T tiny, Values& values) {
   scan_floats(x, n, tiny, values);
@@ -160,7 +160,7 @@ void scan_complex(std::span<const std::byte> bytes, Values& values) {
   scan_converted(Dtype::F32, bytes, static_cast<float>(info_of(Dtype::C64).smallest_normal), values);
 }
 
-// The dtypes that are not scanned as F32.
+// Dtypes that are scanned directly, not converted to F32.
 struct Scan {
   Dtype of;
   void (*scan)(std::span<const std::byte> bytes, Values& values);

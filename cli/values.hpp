@@ -13,7 +13,7 @@
 
 namespace cli {
 
-// A number of I64 or U64, which have no common type.
+// Holds any I64 or U64 value, since no built-in type covers both.
 struct Integer {
   bool negative;
   std::uint64_t bits;  // in two's complement
@@ -30,16 +30,16 @@ struct Values {
   std::uint64_t infinities = 0;
   std::uint64_t denormals = 0;
   std::uint64_t finite = 0;
-  double sum = 0;  // this, min and max are of finite values
+  double sum = 0;  // sum, min and max include only finite values
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
-  double scaled_sum = 0;  // sum times kScale, in case `sum` overflows
-  // Exact limits of integers.
+  double scaled_sum = 0;  // sum times kScale, used if `sum` overflows
+  // Exact minimum and maximum of integers.
   Integer least{false, std::numeric_limits<std::uint64_t>::max()};
   Integer largest{true, 0};
-  bool integers = true;  // there are no others
+  bool integers = true;  // all values are integers
 
-  static constexpr double kScale = 0x1p-64;  // a tensor has fewer than 2^64 values
+  static constexpr double kScale = 0x1p-64;  // because a tensor has fewer than 2^64 values
 
   void add(const Values& other);
   double mean() const;

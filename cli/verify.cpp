@@ -48,14 +48,14 @@ struct VerifyOptions {
 
 namespace fs = std::filesystem;
 
-// Returns the one path by which files are compared.
+// Returns the canonical path, by which files are compared.
 fs::path real_path(const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(path, error);
   return error ? path : real;
 }
 
-// Undoes sha256sum's escapes of line breaks and backslashes. It marks such lines with a backslash before the digest.
+// Undoes sha256sum's escapes of line breaks and backslashes. A backslash before the digest marks such lines.
 std::string unescaped(const std::string& name) {
   std::string text;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -81,7 +81,7 @@ class Sums {
   // Throws a Failure.
   explicit Sums(const std::string& path);
 
-  // Returns what is wrong with a file, or nothing.
+  // Returns an error message if the file does not match, otherwise "".
   std::string fault_of(const safetensors::SafeOpen& file, std::size_t shard) const;
 
  private:
@@ -132,7 +132,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
     if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
   }
-  if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // a folder opens without an error
+  if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // opening a folder does not fail
 }
 
 std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
@@ -208,7 +208,7 @@ class Verifier {
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
   }
 
-  // A file that cannot be read is a line on standard error, or an object of `--json`.
+  // Reports a file that cannot be read: as a line on standard error or, with `--json`, as an object.
   void report(const std::string& path, const safetensors::Error& error) {
     const Failure failure = failure_in(path, error);
     if (!options_.json) {
@@ -229,7 +229,7 @@ class Verifier {
 
   void look_inside(const std::string& path) {
     st_open_options reading = ST_INIT(st_open_options);
-    reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
+    reading.io = ST_IO_READ;  // a truncated file raises an error, not a signal
     const safetensors::SafeOpen file(path, reading);
     if (sums_) check_sums(file);
     if (options_.values) {

@@ -1,4 +1,4 @@
-// The library's writer writes the files. Unchanged tensors are copied by the kernel if possible.
+// Writes models through the library's writer. The kernel copies unchanged tensors if possible.
 // SPDX-License-Identifier: Apache-2.0
 #include "write_model.hpp"
 
@@ -21,18 +21,19 @@ namespace {
 using safetensors::Writer;
 
 struct Conversion {
-  std::size_t index;  // the writer's number of the tensor
+  std::size_t index;  // index of the tensor in the writer
   const NewTensor* tensor;
 };
 
-// One bar for the data of all files of a model.
+// One progress bar for all files of a model.
 class ModelProgress {
  public:
   explicit ModelProgress(const NewModel& model) {
     for (const NewFile& file : model.files) total_ += file.bytes();
   }
 
-  // Shows the progress of a file with `bytes` of data. The writer's total also counts the header, which it writes first.
+  // Shows the progress of a file with `bytes` of data. The writer's total also includes the header, which it writes
+  // first.
   void show(std::uint64_t bytes, std::uint64_t done, std::uint64_t total) {
     progress_.show(before_ + done - (total - bytes), total_);
   }
@@ -52,7 +53,7 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
     sources.push_back({conversion.tensor->file, conversion.tensor->source});
   }
   std::vector<std::byte> values;
-  const std::string no_bar;  // the writer reports progress
+  const std::string no_bar;  // because the writer reports progress
   for_each_part(sources, no_bar, [&](const Part& part) {
     const Conversion& conversion = conversions[part.source];
     const safetensors::Dtype from = conversion.tensor->source.dtype;
@@ -85,7 +86,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
     return !is_interrupted();
   };
   writer.begin(path, show, options);
-  // A stream needs its bytes in file order. All converted tensors have one dtype, so they are sorted by name.
+  // A stream needs its bytes in file order. All converted tensors have the same dtype, so file order is by name.
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions, converter);
@@ -161,7 +162,7 @@ void require_different_names(const NewModel& model) {
                                   shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
 }
 
-// Rejects names of shards that are not UTF-8. The index is JSON and cannot contain them.
+// Rejects shard names that are not UTF-8, because the index is JSON and cannot contain them.
 void require_names_for_index(const NewModel& model) {
   if (model.index.empty()) return;
   for (const NewFile& file : model.files) {

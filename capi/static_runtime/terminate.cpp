@@ -1,5 +1,6 @@
-// Replaces libstdc++'s terminate handler in a library that contains libstdc++. The original prints the type of the uncaught
-// exception, and adds 45 KB for demangling. The program's own libstdc++ reports the program's exceptions.
+// Replaces the terminate handler when libstdc++ is linked statically into the library. The original prints the type of
+// the uncaught exception, which adds 45 KB for demangling. The program's own libstdc++ reports the program's
+// exceptions.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <exception>

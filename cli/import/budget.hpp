@@ -1,8 +1,8 @@
-// The memory that the contents of a checkpoint may take.
+// Limits the memory for the contents of a checkpoint.
 //
-// A pickle can refer to one value a million times, and an archive can compress it to a thousandth, so a file of 2 kB
-// could fill any memory. One rule bounds the values, names, dimensions and tensors of a file. Charges are never given
-// back, so the rule also bounds the time for copies.
+// A pickle can use one value a million times, and an archive can shrink it a thousandfold, so a file of 2 kB could
+// exhaust any memory. One limit covers the values, names, dimensions and tensors of a file. Charges are never refunded,
+// so the limit also bounds the time for copying.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,12 +16,12 @@ namespace cli::importer {
 class Budget {
  public:
   static constexpr std::uint64_t kFree = std::uint64_t{64} << 20;
-  static constexpr std::uint64_t kTimes = 32;  // an honest pickle needs about 12 times its size
+  static constexpr std::uint64_t kTimes = 32;  // a real pickle needs about 12 times its size
   static constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
 
   explicit Budget(std::uint64_t file_bytes) : limit_(limit_of(file_bytes)), left_(limit_) {}
 
-  // Throws an ImportError for the offset `at` if the contents take more than the file may.
+  // Throws an ImportError for the offset `at` if the contents exceed the limit.
   void charge(std::uint64_t bytes, std::uint64_t at) {
     if (bytes > left_) {
       fail(at, "contents take more than {} bytes of memory (limit: 64 MiB and {} times the file, at most 1 GiB)",

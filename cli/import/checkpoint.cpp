@@ -15,14 +15,14 @@ constexpr std::size_t kMostDimensions = 128;
 constexpr std::uint64_t kMostGrowth = 200;                      // times the size of the file
 constexpr std::uint64_t kFreeGrowth = std::uint64_t{64} << 20;  // always allowed
 
-// Memory of a tensor until it is written, without its name and shape: mostly the state of its hash.
+// Memory per tensor until it is written, without name and shape: mostly the state of its hash.
 constexpr std::uint64_t kTensorBytes = 1500;
-constexpr std::uint64_t kCopies = 6;  // of its name and shape
+constexpr std::uint64_t kCopies = 6;  // of name and shape
 constexpr std::size_t kMostClasses = 3;
 constexpr std::size_t kLongestClass = 100;
 constexpr std::size_t kLongestShown = 1000;
 
-// Both return false on overflow.
+// These two return false on overflow.
 bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }
@@ -69,8 +69,8 @@ std::vector<const Tensor*> by_place(const Checkpoint& checkpoint) {
   return tensors;
 }
 
-// Groups tensors that overlap. Like the reference, compares each tensor only with the previous one, although an earlier
-// one may end later.
+// Groups overlapping tensors. Like the reference, compares each tensor only with the previous one, although an earlier
+// one may extend further.
 std::vector<Group> find_groups(const Checkpoint& checkpoint) {
   std::vector<Group> groups;
   const Tensor* last = nullptr;
@@ -82,8 +82,8 @@ std::vector<Group> find_groups(const Checkpoint& checkpoint) {
   return groups;
 }
 
-// Returns whether a tensor has every element of its storage. Strides that are 0 or collide repeat some elements instead
-// of others, although the sizes are equal.
+// Returns whether a tensor covers its whole storage. The size alone does not tell: with a stride of 0 or colliding
+// strides, some elements are repeated and others are missing.
 bool is_whole(const Tensor& tensor, const Storage& storage) {
   if (tensor.begin != 0 || tensor.bytes != storage.bytes) return false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> dimensions;  // stride and size
@@ -207,7 +207,7 @@ Dropped drop_shared(Checkpoint& checkpoint) {
       if (tensor == &kept) continue;
       is_dropped[static_cast<std::size_t>(tensor - checkpoint.tensors.data())] = true;
       checkpoint.budget.charge(kCopies * (tensor->name.size() + kept.name.size()), kNoOffset);
-      const bool is_recorded = checkpoint.metadata.emplace(tensor->name, kept.name).second;  // not if it is "format"
+      const bool is_recorded = checkpoint.metadata.emplace(tensor->name, kept.name).second;  // false for "format"
       dropped.names.insert(tensor->name);
       if ((!is_recorded || !same_view(*tensor, kept)) && dropped.views++ == 0) dropped.first_view = tensor->name;
     }

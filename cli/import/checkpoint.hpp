@@ -1,4 +1,4 @@
-// The contents of a checkpoint in any format: tensors, the storages that hold their elements, metadata.
+// The contents of a checkpoint in any format: tensors, the storages with their elements, and metadata.
 //
 // Storages stay in the file. A tensor is a view of a storage as in torch: it has strides, and several tensors may view
 // the same storage.
@@ -36,7 +36,7 @@ struct Storage {
 struct Tensor {
   std::string name;
   st_dtype dtype = ST_DTYPE_UNKNOWN;
-  unsigned element = 0;  // in bytes; in torch's F4, two values are one element
+  unsigned element = 0;  // in bytes; torch's F4 has two values per element
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> strides;  // in elements
   std::uint64_t bytes = 0;             // of all elements
@@ -53,9 +53,9 @@ struct Checkpoint {
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata{{"format", "pt"}};
-  std::uint64_t left_out = 0;  // values that are not tensors
+  std::uint64_t left_out = 0;  // number of values that are not tensors
   std::string first_left_out;
-  std::vector<std::string> left_out_classes;  // the first few classes among them
+  std::vector<std::string> left_out_classes;  // the first few of their classes
   std::uint64_t elsewhere = 0;                // tensors outside of `state_dict`
   std::string first_elsewhere;
 };
@@ -66,11 +66,11 @@ void add_tensor(Checkpoint& checkpoint, Tensor tensor, std::uint64_t at);
 // Counts a value that is not a tensor. kind: its class, or empty if it has none.
 void leave_out(Checkpoint& checkpoint, const std::string& name, std::string_view kind);
 
-// Returns how many values were left out, the first one, and some of their classes.
+// Describes the omitted values: their number, the first one, and some of their classes.
 std::string words_of_left_out(const Checkpoint& checkpoint);
 
 // Sets bytes, begin and end of a tensor whose other members are set. first: the index of its first element in the
-// storage. Throws an ImportError for the offset `at` if the tensor exceeds the storage or its size overflows.
+// storage. Throws an ImportError for the offset `at` if the tensor exceeds the storage, or if its size overflows.
 void place(Tensor& tensor, std::uint64_t first, const Storage& storage, std::uint64_t at);
 
 bool is_contiguous(const Tensor& tensor);
@@ -80,21 +80,21 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape);
 // Rejects two tensors with the same name, which nested dictionaries can produce.
 void check_names(const Checkpoint& checkpoint);
 
-// Rejects a file whose tensors, or unpacked storages, are so much larger than the file that it must be meant to fill
+// Rejects a file whose tensors or unpacked storages are so much larger than the file that it is probably an attack on
 // the disk.
 void check_growth(const Checkpoint& checkpoint);
 
 struct Dropped {
   std::set<std::string> names;
-  std::uint64_t views = 0;  // dropped tensors with other elements or another shape than the kept one
+  std::uint64_t views = 0;  // dropped tensors that differ in elements or shape from the kept one
   std::string first_view;
 };
 
 // Keeps one of several tensors that share elements, since safetensors cannot express sharing. Metadata maps each
 // dropped name to the kept one. As in the reference's converter, the kept one is the first by name that covers the
-// whole storage. A tensor that repeats elements never counts as the whole storage, because elements would be lost. A
-// tensor whose name is a key of the metadata comes first, because metadata cannot map that name to another one. Throws
-// an ImportError if no tensor covers the storage.
+// whole storage. A tensor that repeats elements does not count as covering it, because elements would be lost. A tensor
+// whose name is already a metadata key is preferred, because metadata could not map that name to another one. Throws an
+// ImportError if no tensor covers the storage.
 Dropped drop_shared(Checkpoint& checkpoint);
 
 }  // namespace cli::importer

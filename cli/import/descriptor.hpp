@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// An open descriptor, or none.
+// Owns an open descriptor, or none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,7 +22,7 @@ class Descriptor {
   explicit operator bool() const { return number_ >= 0; }
   int get() const { return number_; }
 
-  // Returns 0, or -1 and errno: some filesystems report only now that they could not store the bytes.
+  // Returns 0, or -1 and sets errno. Some filesystems report failed writes only here.
   int close() {
     const int number = std::exchange(number_, -1);
     return number < 0 ? 0 : ::close(number);

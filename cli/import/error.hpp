@@ -1,7 +1,7 @@
-// The error that readers of other formats throw: a message, and the byte that it is about.
+// The error that importers throw: a message and a byte offset.
 //
-// Readers do not know the path of their file. import_file() and import_index() catch an ImportError and throw a Failure
-// with the path.
+// Importers do not know the path of their file. import_file() and import_index() catch an ImportError and throw a
+// Failure with the path.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ constexpr std::uint64_t kNoOffset = UINT64_MAX;
 struct ImportError {
   ExitCode code = kBadFile;
   std::string message;
-  std::uint64_t offset = kNoOffset;  // in the file; inside a compressed entry, in its content
+  std::uint64_t offset = kNoOffset;  // in the file; for a compressed entry, in its unpacked content
 };
 
 template <class... Args>
@@ -30,13 +30,13 @@ template <class... Args>
   throw ImportError{kBadFile, st::formatted_text(text, fmt::make_format_args(args...)), offset};
 }
 
-// For valid contents that cannot be written, such as complex128 and quantized types.
+// For valid contents that safetensors cannot store, such as complex128 and quantized types.
 template <class... Args>
 [[noreturn]] void fail_unsupported(std::uint64_t offset, fmt::format_string<Args...> text, const Args&... args) {
   throw ImportError{kUsage, st::formatted_text(text, fmt::make_format_args(args...)), offset};
 }
 
-// For a system call that failed and has set errno.
+// For a failed system call that has set errno.
 [[noreturn]] inline void fail_os(const std::string& what = {}) {
   const std::string error = std::strerror(errno);
   throw ImportError{kUnreadable, what.empty() ? error : what + ": " + error};

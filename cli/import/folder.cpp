@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndex = ".index.json";
 constexpr std::string_view kUsualIndex = "pytorch_model.bin.index.json";
-// Optimizer states and arguments often are in the same folder, with the same extension.
+// Preferred names, because optimizer states and training arguments often have the same extension.
 constexpr std::array<std::string_view, 3> kUsualNames{"pytorch_model.bin", "diffusion_pytorch_model.bin",
                                                       "adapter_model.bin"};
 
@@ -33,7 +33,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Returns whether the library looks at a file of this name when it opens a folder.
+// Returns whether the library considers a file of this name when it opens a folder.
 bool is_of_library(const std::string& name) {
   return format_of_extension(name) || name.ends_with(".safetensors.index.json");
 }

@@ -14,7 +14,8 @@ constexpr std::uint64_t kLongestHeader = 100'000'000;  // of safetensors and bin
 
 enum class Format { none, zip, pickle, npy, gguf };
 
-// If the first eight bytes are a valid header length, the file is safetensors or bintensors, whatever else they look like.
+// If the first eight bytes are a valid header length, the file is safetensors or bintensors, even if they look like
+// another format.
 Format format_of(const Input& input) {
   constexpr std::size_t kBytes = 8;
   if (input.size() < kBytes) return Format::none;
@@ -26,7 +27,7 @@ Format format_of(const Input& input) {
   if (begin.starts_with("PK\x03\x04") || begin.starts_with("PK\x05\x06")) return Format::zip;
   if (begin.starts_with("GGUF")) return Format::gguf;
   if (begin.starts_with("\x93NUMPY")) return Format::npy;
-  if (begin == "L1195470") return Format::pickle;  // torch.save's magic number as text, in protocol 1
+  if (begin == "L1195470") return Format::pickle;  // torch.save's magic number in protocol 1, as text
   const auto protocol = static_cast<unsigned char>(begin[1]);
   return begin[0] == '\x80' && protocol >= 2 && protocol <= 5 ? Format::pickle : Format::none;
 }

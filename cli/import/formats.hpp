@@ -1,4 +1,4 @@
-// The readers, one per format. Each fills a Checkpoint without reading elements, and throws an ImportError.
+// The importers, one per format. Each fills a Checkpoint without reading elements, or throws an ImportError.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,28 +11,28 @@
 
 namespace cli::importer {
 
-// Whether read_checkpoint knows the first bytes.
+// Whether read_checkpoint() recognizes the first bytes.
 bool is_checkpoint(const Input& input);
 
 struct ReadOptions {
-  std::string name;  // for the tensor of a .npy, which has no name
-  std::string key;   // of the dictionary to read from a torch checkpoint; empty: its `state_dict`, or everything
+  std::string name;  // for the array of a .npy file, which has no name
+  std::string key;   // the dictionary of a torch checkpoint to read; empty: its `state_dict`, or everything
 };
 
-// Detects the format by the first bytes and calls one of the readers below.
+// Detects the format by the first bytes and calls one of the functions below.
 Checkpoint read_checkpoint(std::unique_ptr<const Input> input, const ReadOptions& options);
 
-// torch.save since torch 1.6: a zip archive.
+// Files of torch.save since torch 1.6: a zip archive.
 void read_torch_zip(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries, const std::string& key);
-// torch.save before: pickles, followed by the storages.
+// Older files of torch.save: pickles followed by the storages.
 void read_torch_stacked(Checkpoint& checkpoint, const std::string& key);
 
-// Arrays of Python objects, strings and records are left out of a .npz.
+// In a .npz, arrays of Python objects, strings and records are skipped.
 void read_npy(Checkpoint& checkpoint, const std::string& name);
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 
-// llama.cpp's format. Numbers, strings and booleans of its metadata are kept and arrays are dropped. Dimensions are
-// reversed, because GGUF stores the fastest one first.
+// llama.cpp's format. Keeps numbers, strings and booleans of the metadata, drops arrays. Reverses dimensions, because
+// GGUF lists the fastest-varying one first.
 void read_gguf(Checkpoint& checkpoint);
 
 }  // namespace cli::importer

@@ -24,7 +24,7 @@ struct GgufType {
   std::string_view name;
   st_dtype dtype = ST_DTYPE_UNKNOWN;
 };
-// By number. Numbers without a name were withdrawn.
+// Indexed by type number. Numbers without a name were withdrawn.
 constexpr std::array<GgufType, 40> kTypes{{{"F32", ST_F32},
                                            {"F16", ST_F16},
                                            {"Q4_0"},
@@ -71,7 +71,7 @@ constexpr std::array<std::uint64_t, 13> kPairBytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0,
 
 std::string read_text(Cursor& cursor) { return cursor.text(cursor.u64()); }
 
-// No writer makes arrays of arrays.
+// Nested arrays are rejected, because no writer makes them.
 void skip_array(Cursor& cursor) {
   const std::uint64_t at = cursor.offset();
   const std::uint32_t type = cursor.u32();
@@ -153,7 +153,7 @@ Tensor read_tensor(Cursor& cursor) {
   return tensor;
 }
 
-// Gives each tensor its own storage, so overlapping tensors are copied.
+// Gives each tensor its own storage, so overlapping tensors are written separately.
 void find_data(Checkpoint& checkpoint, Tensor& tensor, std::uint64_t data, std::uint64_t size) {
   const std::uint64_t begin = tensor.begin;
   if (data > size || begin > size - data) fail(size, "gguf: tensor '{}' begins after the end of the file", tensor.name);

@@ -21,7 +21,7 @@ bool is_regular(const std::string& path) {
 
 void warn(const std::string& path, const std::string& what) { complain({kSuccess, path + ": " + what}); }
 
-// Prints what the output lacks.
+// Reports what the output does not contain.
 void report_left_out(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
   if (checkpoint.left_out > 0) warn(path, "left out " + words_of_left_out(checkpoint));
   if (checkpoint.elsewhere > 0) {
@@ -68,7 +68,7 @@ Imported import_file(const Import& request) {
   } catch (const ImportError& error) {
     throw failure_in(request.from, error);
   } catch (const safetensors::Error& error) {
-    // Names and metadata that the library rejects come from the input.
+    // If the library rejects names or metadata, the input is at fault.
     throw cli::failure_in(error.os_error() == 0 ? request.from : request.into, error);
   }
 }

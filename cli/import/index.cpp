@@ -21,12 +21,12 @@ namespace cli::importer {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;  // sorted: ordered_json would search each name from the first
+using Json = nlohmann::json;  // sorted: lookups in ordered_json are linear
 
 constexpr std::string_view kIndex = ".index.json";
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
-constexpr int kDeepest = 100;  // dump() is recursive
+constexpr int kDeepest = 100;  // because dump() is recursive
 
 void check_readable(const std::string& path) {
   try {
@@ -48,9 +48,9 @@ std::string read_text(const std::string& path) {
   }
 }
 
-// Rejects deep nesting, keys that occur twice in an object (nlohmann_json would silently keep the last value), and more
-// values than the file's size allows. A handler for Json::sax_parse(): a callback of Json::parse() would take quadratic
-// time for many objects in one.
+// A handler for Json::sax_parse(). Rejects deep nesting, duplicate keys in an object (nlohmann_json would silently keep
+// the last value), and more values than the file's size allows. A callback for Json::parse() would take quadratic time
+// if one object contains many others.
 class Check {
  public:
   Check(const std::string& path, std::uint64_t bytes) : path_(path), budget_(bytes) {}
@@ -61,7 +61,7 @@ class Check {
   bool number_unsigned(std::uint64_t /*value*/) { return charge(0); }
   bool number_float(double /*value*/, const std::string& /*text*/) { return charge(0); }
   bool string(const std::string& text) { return charge(text.size()); }
-  bool binary(const Json::binary_t& /*value*/) { return false; }  // JSON has none
+  bool binary(const Json::binary_t& /*value*/) { return false; }  // not in JSON
   bool start_array(std::size_t /*size*/) { return begin(); }
   bool end_array() { return end(); }
   bool start_object(std::size_t /*size*/) {
@@ -128,7 +128,7 @@ std::set<std::string> files_of(const Json& index) {
   return files;
 }
 
-// Renames a shard like the reference's converter: pytorch_model-00001-of-00002.bin becomes
+// Returns the new name of a shard, as the reference's converter does: pytorch_model-00001-of-00002.bin becomes
 // model-00001-of-00002.safetensors.
 std::string written_name(const std::string& file) {
   constexpr std::string_view kOld = "pytorch_model";
@@ -191,7 +191,7 @@ std::vector<std::string> Shards::paths() const {
   return paths;
 }
 
-// Rejects a link that leads out of the folder, as the library does for shards of its own formats.
+// Rejects a link that leads out of the folder, as the library does for its own formats.
 void check_link(const fs::path& folder, const std::string& file, const std::string& index) {
   try {
     st::io::open_directory(folder.empty() ? "." : folder.string())->open(file, /*follow_links=*/false);
@@ -200,7 +200,7 @@ void check_link(const fs::path& folder, const std::string& file, const std::stri
   }
 }
 
-// Runs before anything is written.
+// Called before anything is written.
 void Shards::check(const Target& target) const {
   const Inputs inputs(paths());
   std::set<fs::path> outputs{target.index};

@@ -1,7 +1,7 @@
 // The bytes of a checkpoint in a file or in memory, and a cursor that reads numbers and text from them.
 //
-// Everything is read by position and copied. Parsing a mapping would be unsafe, because another process could change it
-// between a check and its use.
+// Everything is read by position and copied. Parsing a mapping would be unsafe, because another process could change
+// the bytes between check and use.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,21 +17,21 @@ namespace cli::importer {
 
 class Input {
  public:
-  // Throws an ImportError if the path is not a regular file that can be read.
+  // Throws an ImportError if the path is not a readable regular file.
   explicit Input(const std::string& path);
   Input(Descriptor file, std::uint64_t size);
 
-  // Makes an input of the contents of an archive's entry.
+  // Makes an input from the unpacked contents of an archive's entry.
   static Input of_memory(std::string bytes);
 
   std::uint64_t size() const { return size_; }
   int descriptor() const { return file_.get(); }  // -1: memory
 
-  // Throws an ImportError if the file ends before, or cannot be read.
+  // Throws an ImportError if the file is too short or cannot be read.
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
-  // Throws an ImportError if a file has another length or time of change than when it was opened. A mapping does not
-  // notice other bytes, nor a file that ends inside its last page.
+  // Throws an ImportError if the file's length or time of change differs from when it was opened. Reading through a
+  // mapping reveals neither changed bytes nor a file that now ends inside its last page.
   void require_unchanged() const;
 
  private:
@@ -39,14 +39,14 @@ class Input {
 
   Descriptor file_;
   std::uint64_t size_ = 0;
-  st::io::Identity seen_;  // of a file that has a path
+  st::io::Identity seen_;  // for a file opened by path
   std::string memory_;
 };
 
-// Reads little-endian numbers and text in sequence from a range of an Input, through a buffer of fixed size.
+// Reads little-endian numbers and text sequentially from a range of an Input, through a fixed-size buffer.
 class Cursor {
  public:
-  // base: added to positions in messages if the Input is memory that was read from a file.
+  // base: added to positions in messages, for an Input in memory that came from a file.
   Cursor(const Input& input, std::uint64_t begin, std::uint64_t end, std::uint64_t base = 0)
       : input_(input), at_(begin), end_(end), base_(base) {}
 

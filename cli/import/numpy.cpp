@@ -92,7 +92,7 @@ NumpyHeader read_numpy_header(std::string_view text, std::uint64_t offset) {
     if (key == "descr") {
       if (literal.take("[")) {
         header.type = "|V";
-        return header;  // the rest is not needed
+        return header;  // ignore the rest
       }
       header.type = literal.string();
       bit = 1;
@@ -118,14 +118,13 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::string_view kExtension = ".npy";
 constexpr std::size_t kLongestHeader = 1 << 20;
 
-// Returns what an array contains if its elements are not numbers.
+// Returns the kind of elements if they are not numbers.
 std::string_view other_content(const std::string& type) {
   switch (type.size() < 2 ? '\0' : type[1]) {
     case 'O': return "Python objects";
     case 'S':
     case 'U': return "strings";
-    case 'V':
-      return type.size() == 2 ? "records" : "";  // |V2: numpy's name for a dtype of another package, as bfloat16
+    case 'V': return type.size() == 2 ? "records" : "";  // |V2: a dtype from another package, such as bfloat16
     case 'M':
     case 'm': return "dates and times";
     default: return {};
@@ -144,7 +143,7 @@ st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64
   return static_cast<st_dtype>(known->dtype);
 }
 
-// Returns the text of the header, and leaves the reader at the first element.
+// Returns the header's text, and leaves the reader at the first element.
 std::string read_header_text(StorageReader& reader, std::uint64_t at) {
   const auto read = [&](void* to, std::size_t n) {
     if (reader.read(to, n) != n) fail(at, "numpy header: incomplete");
@@ -173,7 +172,7 @@ std::vector<std::uint64_t> column_major(const std::vector<std::uint64_t>& shape)
   return strides;
 }
 
-// Returns what the array contains if its elements are not numbers. Then nothing was added.
+// Adds the array. If its elements are not numbers, adds nothing and returns their kind.
 std::string_view add_array(Checkpoint& checkpoint, Storage storage, const std::string& name) {
   StorageReader reader(*checkpoint.input, storage, 0, storage.bytes);
   const NumpyHeader header = read_numpy_header(read_header_text(reader, storage.begin), storage.begin);

@@ -35,7 +35,7 @@ struct Name {
   std::string_view name;
 };
 
-// Known opcodes that are rejected: the text forms of protocol 0, and those that need data from outside.
+// Known opcodes that are rejected: the text forms of protocol 0, and opcodes that need external data.
 constexpr Name kRejected[] = {
     {'2', "DUP"},          {'F', "FLOAT"},
     {'P', "PERSID"},       {'S', "STRING"},
@@ -48,12 +48,12 @@ constexpr Name kRejected[] = {
 
 }  // namespace op
 
-constexpr unsigned kOldest = 2;  // of those that state their number
+constexpr unsigned kOldest = 2;  // the oldest protocol that a pickle states
 constexpr unsigned kNewest = 5;
 constexpr ValueId kUnset = std::numeric_limits<ValueId>::max();
-constexpr std::size_t kMostDigits = 100;  // conversion takes quadratic time
+constexpr std::size_t kMostDigits = 100;  // because conversion takes quadratic time
 
-// Charges, with the overhead of allocations.
+// Memory charges, including the overhead of allocations.
 constexpr std::uint64_t kItemBytes = 2 * sizeof(ValueId);  // vectors grow by doubling
 constexpr std::uint64_t kItemsBytes = 32;                  // the first allocation of items
 constexpr std::uint64_t kTextBytes = sizeof(std::string) + 32;
@@ -121,7 +121,7 @@ class Machine {
 
 // ---- the loop -----------------------------------------------------------------------------------------------------------
 
-// Protocol 1 has no opcode for the protocol.
+// Protocol 1 does not state its number.
 void Machine::read_protocol() {
   if (cursor_.peek() != op::kProto) return;
   cursor_.skip(1);
@@ -287,7 +287,7 @@ void Machine::reject_opcode(std::uint8_t code) const {
   fail(opcode_, "pickle has the opcode {}, which no checkpoint needs", known->name);
 }
 
-// Returns a decimal number in two's complement, like LONG1.
+// Converts a decimal number to two's complement bytes, as LONG1 has them.
 std::string bytes_of_decimal(std::string_view text) {
   const bool negative = text.starts_with('-');
   std::string bytes;
@@ -356,7 +356,7 @@ void Machine::push_long_int() {
   push_decimal(text);
 }
 
-// Rejects a leading 0, on which Python's two implementations disagree: for INT 010 one returns 8, the other fails.
+// Rejects a leading 0. Python's two implementations disagree about it: for INT 010, one returns 8, the other fails.
 void Machine::push_decimal(std::string_view text) {
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   const bool has_base = digits.size() > 1 && digits.front() == '0';
@@ -446,7 +446,7 @@ void Machine::reduce() {
   const Value& function = pickle_.values[callee];
   if (function.kind != Kind::global || function.integer == kUnknown) {
     std::vector<ValueId> items{arguments};
-    if (function.kind == Kind::object) items.push_back(callee);  // such as a method of an object that has tensors
+    if (function.kind == Kind::object) items.push_back(callee);  // for example a method of an object with tensors
     return make_object(name_of_result(callee, arguments), std::move(items));
   }
   const Global& global = globals_[static_cast<std::size_t>(function.integer)];
@@ -458,7 +458,8 @@ void Machine::reduce() {
   make_dict(pickle_.values[arguments].items);
 }
 
-// Takes the arguments of dict(), OrderedDict() or defaultdict(). The first argument of defaultdict() is not called.
+// Makes a dictionary from the arguments of dict(), OrderedDict() or defaultdict(). Ignores the first argument of
+// defaultdict(), its factory.
 void Machine::make_dict(std::span<const ValueId> arguments) {
   std::vector<ValueId> items;
   if (!arguments.empty()) {
@@ -474,7 +475,7 @@ void Machine::make_dict(std::span<const ValueId> arguments) {
       charge(kItemBytes * list.items.size());
       return push(add(Kind::dict, 0, list.items));
     }
-    charge(2 * kItemBytes * list.items.size());  // a pickle can use the same list many times
+    charge(2 * kItemBytes * list.items.size());  // because a pickle can use the same list many times
     for (const ValueId id : list.items) {
       const Value& pair = pickle_.values[id];
       const bool is_pair = (pair.kind == Kind::list || pair.kind == Kind::tuple) && pair.items.size() == 2;
@@ -496,7 +497,7 @@ void Machine::make_object(ValueId callee, std::vector<ValueId> items) {
   make_object(name_of_callee(callee), std::move(items));
 }
 
-// A class may also be an object, or outside of the pickle: old versions of torch store the source of a module's class.
+// A class may also be an object or a persistent id: old versions of torch store the source code of a module's class.
 std::string_view Machine::name_of_callee(ValueId callee) {
   const Value& value = pickle_.values[callee];
   if (value.kind == Kind::object) return value.text;
@@ -507,7 +508,7 @@ std::string_view Machine::name_of_callee(ValueId callee) {
   return keep(std::string(global.module).append(".").append(global.name));
 }
 
-// Some functions make an object of the class that is their first argument.
+// For functions that make an object of the class in their first argument, returns that class.
 std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
   const std::string_view name = name_of_callee(callee);
   const Value& tuple = pickle_.values[arguments];
@@ -517,7 +518,7 @@ std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
   return type.kind == Kind::global && type.integer == kUnknown ? type.text : name;
 }
 
-// Drops the attributes of a dictionary, such as those of a state dict, and the state that torch 0.3 gives a parameter.
+// Drops the attributes of a dictionary (a state dict has some) and the state of a parameter in torch 0.3.
 void Machine::build() {
   const ValueId state_id = pop();
   const Value& state = pickle_.values[state_id];
@@ -536,7 +537,7 @@ void Machine::add_items(ValueId to, const std::vector<ValueId>& items) {
   list.insert(list.end(), items.begin(), items.end());
 }
 
-// The next two also fill objects: a class can extend a list or a dictionary.
+// The next two also fill objects, because a class can extend list or dict.
 void Machine::append(const std::vector<ValueId>& items) {
   const Kind kind = pickle_.values[top()].kind;
   if (kind != Kind::list && kind != Kind::object) fail(opcode_, "pickle appends to a {}", name_of(kind));

@@ -1,9 +1,9 @@
 // Parses a pickle as data, without executing it.
 //
-// A pickle is a program for a stack machine that may import any name and call it. This machine imports and calls
-// nothing. Calling a name from a table of its caller makes a value of kind `call` with the name and the arguments. Calls
-// of all other names make values of kind `object`, which keep the name and everything that the pickle puts into them.
-// Memory use has a limit (budget.hpp), and no function is recursive.
+// A pickle is a program for a stack machine that may import and call any name. This machine imports and calls nothing.
+// A call of a known name (in the caller's table) becomes a value of kind `call` with the name and the arguments. A call
+// of any other name becomes a value of kind `object`, which keeps the name and everything that the pickle puts into it.
+// Memory use is limited (budget.hpp), and no function is recursive.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,16 +24,16 @@ enum class Kind : std::uint8_t {
   boolean,     // integer is 0 or 1
   integer,     // integer
   big,         // an integer of more than 64 bits: text has its bytes, little-endian
-  real,        // a float, whose value is not kept
+  real,        // a float; its value is not kept
   text,        // text
-  bytes,       // not kept
+  bytes,       // contents not kept
   list,        // items
   tuple,       // items
   dict,        // items: key, value, key, value
   global,      // integer is the index in the table; for other names kUnknown, and text is "module.name"
   call,        // integer is the index in the table; items: one tuple, the arguments
   object,      // of an unknown class: text is the class or function, items are arguments, state and contents
-  persistent,  // items: one value, which names an object outside of the pickle
+  persistent,  // items: one value, which identifies an object outside the pickle
 };
 
 const char* name_of(Kind kind);
@@ -43,14 +43,14 @@ constexpr std::int64_t kUnknown = -1;
 
 struct Value {
   Kind kind = Kind::none;
-  std::uint64_t offset = 0;  // of the opcode that made it
+  std::uint64_t offset = 0;  // of the opcode that created it
   std::int64_t integer = 0;
   std::string_view text;
   std::vector<ValueId> items;
 };
 
-// A constant cannot be called. The result of an object may get a state, which is dropped. A dict is called without
-// arguments, with the class of its default values, or with a list of pairs as in Python 2.
+// The role of a known name. A constant cannot be called. An object's result may get a state, which is dropped. A dict
+// is called without arguments, with the factory for its default values, or with a list of pairs as in Python 2.
 enum class Role : std::uint8_t { constant, function, object, dict };
 
 // A name that the caller knows.

@@ -42,7 +42,7 @@ struct StorageReader::Inflater {
   std::array<unsigned char, 1 << 16> packed;
 };
 
-// Loads the next compressed bytes, none at the end.
+// Loads the next compressed bytes. Loads nothing at the end.
 void StorageReader::load() {
   const std::uint64_t left = storage_.packed - packed_at_;
   const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, inflater_->packed.size()));
@@ -60,7 +60,7 @@ std::size_t StorageReader::unpack(void* to, std::size_t n) {
   bool is_last = false;
   while (stream.avail_out > 0 && !inflater_->ended && !is_last) {
     if (stream.avail_in == 0) load();
-    is_last = stream.avail_in == 0;  // the inflater may still have some bits
+    is_last = stream.avail_in == 0;  // the inflater may still have buffered some bits
     const int result = ::inflate(&stream, Z_NO_FLUSH);
     inflater_->ended = result == Z_STREAM_END;
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
@@ -76,7 +76,7 @@ void StorageReader::inflate(void* to, std::size_t n) {
   fail(storage_.begin, "zip: '{}' unpacks to {} bytes, expected {}", storage_.name, at_ + unpacked, storage_.bytes);
 }
 
-// The end mark may be in compressed bytes that are not loaded yet.
+// Throws unless the compressed data ends here. Its end mark may not be loaded yet.
 void StorageReader::check_end() {
   unsigned char extra = 0;
   if (inflater_ && unpack(&extra, 1) > 0) {
@@ -145,8 +145,8 @@ std::string temporary_folder() {
 
 [[noreturn]] void fail_temporary() { fail_os(temporary_folder() + ": temporary file"); }
 
-// Creates a file without a name, so a crash leaves nothing behind. Without O_TMPFILE it briefly has a name, and a signal
-// in that moment leaves an empty file.
+// Creates an unnamed file, so that a crash leaves nothing behind. Without O_TMPFILE it briefly has a name, and a signal
+// at that moment leaves an empty file.
 Descriptor temporary_file() {
   const std::string folder = temporary_folder();
 #ifdef O_TMPFILE
@@ -179,19 +179,20 @@ void read_all(StorageReader& reader, const Descriptor* file, const std::function
 
 // ---- elements with strides --------------------------------------------------------------------------------------------
 
-// The mapping that is being read, for the signal handler.
+// The current mapping, for the signal handler.
 std::atomic<char*> mapped_begin{nullptr};
 std::atomic<char*> mapped_end{nullptr};
 std::atomic<bool> lost_pages{false};
 static_assert(std::atomic<char*>::is_always_lock_free);
 
-// Another process may truncate the file while it is mapped, or the disk may fail. Touching such a page raises SIGBUS.
-// Replaces the rest of the mapping by zeros, which the reader then notices. Any other SIGBUS ends the process.
+// If another process truncates the mapped file, or the disk fails, touching a lost page raises SIGBUS. This handler
+// then replaces the rest of the mapping by zero pages, and the reader detects that afterwards. Any other SIGBUS ends
+// the process.
 extern "C" void catch_lost_page(int number, siginfo_t* info, void*) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   char* const end = mapped_end;
   char* const at = static_cast<char*>(info->si_addr);
-  const bool is_of_page = info->si_code > 0;  // else a process has sent it
+  const bool is_of_page = info->si_code > 0;  // otherwise a process has sent it
   if (is_of_page && at != nullptr && at >= mapped_begin && at < end) {
     char* const begin = at - reinterpret_cast<std::uintptr_t>(at) % page;
     const auto bytes = static_cast<std::size_t>(end - begin);

@@ -1,7 +1,7 @@
 // Reads the two containers of torch.save.
 //
-// Since torch 1.6 it writes a zip archive of NAME/data.pkl and NAME/data/KEY for each storage. Before, it wrote pickles of
-// a magic number, a version, the machine, the state dict and the keys of the storages, followed by the storages. Each
+// Since torch 1.6, a file is a zip archive with NAME/data.pkl and, for each storage, NAME/data/KEY. Older files are a
+// sequence of pickles (magic number, version, machine, state dict, storage keys), followed by the storages. Each
 // storage begins with its number of elements.
 // SPDX-License-Identifier: Apache-2.0
 #include <unordered_map>
@@ -15,7 +15,7 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::uint64_t kStorageBytes = 300;  // with its places in maps
+constexpr std::uint64_t kStorageBytes = 300;  // including its entries in maps
 
 // ---- the zip form ----------------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ void check_order(const Input& input, const ZipEntry* order) {
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kVersion = 1001;
 
-// Headers have no names that would be known.
+// No names are known in these pickles.
 Pickle read_header(Cursor& cursor, Budget& budget) { return read_pickle(cursor, {}, budget); }
 
 void read_headers(Cursor& cursor, Budget& budget) {
@@ -76,7 +76,7 @@ void read_headers(Cursor& cursor, Budget& budget) {
   }
 }
 
-// Collects the references to each storage. Only they have the size of its elements.
+// Collects the references to each storage, because only these contain the element size.
 std::unordered_map<std::string_view, StorageName> storage_names(const Pickle& pickle, Budget& budget) {
   std::unordered_map<std::string_view, StorageName> names;
   for (const Value& value : pickle.values) {

@@ -23,7 +23,7 @@ constexpr Entry torch_dtype(std::string_view name, st_dtype dtype, unsigned byte
   return {{"torch", name, Role::constant}, TorchName::dtype, dtype, bytes};
 }
 
-// Types without a dtype are listed for the error message. An x2 type has two elements per byte.
+// Types without a dtype are listed for the error message. An x2 type packs two elements into a byte.
 constexpr std::array kEntries{
     Entry{{"collections", "OrderedDict", Role::dict}, TorchName::ordered_dict},
     Entry{{"collections", "defaultdict", Role::dict}, TorchName::ordered_dict},
@@ -35,7 +35,7 @@ constexpr std::array kEntries{
     torch_function("torch._tensor", "_rebuild_from_type", TorchName::rebuild_from_type),
     torch_function("torch._tensor", "_rebuild_from_type_v2", TorchName::rebuild_from_type),
     Entry{{"torch", "Tensor", Role::constant}, TorchName::tensor_class},
-    Entry{{"torch.nn.parameter", "Parameter", Role::object}, TorchName::parameter_class},  // torch 0.3 calls it
+    Entry{{"torch.nn.parameter", "Parameter", Role::object}, TorchName::parameter_class},  // called by torch 0.3
     torch_function("torch", "Size", TorchName::size),
     Entry{{"torch.storage", "UntypedStorage", Role::constant}, TorchName::untyped, ST_U8, 1},
     torch_storage("DoubleStorage", ST_F64, 8),

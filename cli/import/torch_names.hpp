@@ -1,4 +1,4 @@
-// The names of torch that tensors and dictionaries are made of.
+// The torch names from which tensors and dictionaries are built.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,21 +30,21 @@ enum class TorchName {
 
 struct TorchGlobal {
   TorchName meaning = TorchName::dtype;
-  std::string_view name;              // torch's: "FloatStorage", "bfloat16"; with its module if it is unknown
-  st_dtype dtype = ST_DTYPE_UNKNOWN;  // unknown: safetensors has none
+  std::string_view name;              // as in torch: "FloatStorage", "bfloat16"; with the module if unknown
+  st_dtype dtype = ST_DTYPE_UNKNOWN;  // unknown if safetensors has no such dtype
   unsigned bytes = 0;                 // of an element in the file
 };
 
-// Returns the known names. All others are unknown.
+// Returns the known names. Any other name counts as unknown.
 std::span<const Global> torch_globals();
 
-// number: of a known name.
+// number: the index of a known name.
 TorchGlobal torch_global(std::int64_t number);
 
 // value: of kind `global` or `call`.
 TorchGlobal torch_global(const Value& value);
 
-// Returns whether an unknown function makes tensors, such as quantized and sparse ones.
+// Returns whether an unknown function makes tensors, for example quantized or sparse ones.
 bool makes_tensor(std::string_view function);
 
 }  // namespace cli::importer

@@ -34,13 +34,13 @@ TorchCall call_of(const Value& value) { return {value.integer, value.items.front
   fail_unsupported(offset, "tensor '{}' is made by {}: safetensors cannot hold it", tensor, function);
 }
 
-// Reads calls that have a tensor inside.
+// Finds the tensor inside nested calls.
 class TensorCall {
  public:
   TensorCall(const Pickle& pickle, const std::string& name) : pickle_(pickle), name_(name) {}
 
-  // Returns the call that makes the bare tensor, without the parameter and the attributes around it. value: of kind
-  // `call`.
+  // Returns the innermost call, which makes the tensor itself, without a surrounding parameter or attributes. value: of
+  // kind `call`.
   TorchCall bare(const Value& value) const;
 
  private:
@@ -114,7 +114,7 @@ TorchCall TensorCall::bare(const Value& value) const {
 // ---- tensors in nested dictionaries ----------------------------------------------------------------------------------------
 
 constexpr unsigned kDeepest = 64;
-constexpr std::uint64_t kMostVisits = 4'000'000;  // the same value can be reached many times
+constexpr std::uint64_t kMostVisits = 4'000'000;  // because the same value can be reached many times
 constexpr std::string_view kStateDict = "state_dict";
 
 class Collector {
@@ -151,7 +151,8 @@ std::uint64_t count(const Value& value) {
 
 // ---- traversing the dictionaries ------------------------------------------------------------------------------------------
 
-// Rejects what is not a dictionary. An object is valid for torch, but its tensors have no names without its class.
+// Throws unless the value is a dictionary. An object is valid for torch, but without its class its tensors have no
+// names.
 void expect_dict(const Value& value, const std::string& what) {
   if (value.kind == Kind::object) {
     fail_unsupported(value.offset, "{}expected a dictionary, found a {}: save its state_dict() instead", what,
@@ -193,7 +194,7 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   const Value& value = pickle_[id];
   if (depth > kDeepest) fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepest);
   if (++visits_ > kMostVisits) fail(value.offset, "more than {} values", kMostVisits);
-  checkpoint_.budget.charge(3 * name.size(), value.offset);  // with its prefix, and what is kept of it
+  checkpoint_.budget.charge(3 * name.size(), value.offset);  // for the name, its prefix, and the copy that is kept
   const std::string prefix = name.empty() ? "" : name + ".";
   if (value.kind == Kind::dict) {
     visit_dict(value, prefix, depth);
@@ -208,7 +209,8 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   }
 }
 
-// Other keys are an error only on the path to a tensor. Rejects a key that is set twice: Python keeps its last value.
+// Keys other than strings and integers are an error only on the path to a tensor. Rejects duplicate keys, for which
+// Python keeps the last value.
 void Collector::visit_dict(const Value& value, const std::string& prefix, unsigned depth) {
   std::unordered_set<std::string_view> texts;
   std::unordered_set<std::int64_t> integers;
@@ -232,7 +234,7 @@ void Collector::visit_call(const Value& value, const std::string& name) {
   add_tensor(TensorCall(pickle_, name).bare(value), name);
 }
 
-// Leaves out an object, unless tensors would be lost with it.
+// Skips an object. Throws if that would lose tensors.
 void Collector::visit_object(ValueId id, const std::string& name) {
   const Value& value = pickle_[id];
   if (makes_tensor(value.text)) fail_class(value.offset, name, value.text);

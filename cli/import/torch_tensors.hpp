@@ -1,4 +1,4 @@
-// Turns the values of a torch pickle into tensors. Both containers of torch.save use it.
+// Turns the values of a torch pickle into tensors, for both containers of torch.save.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace cli::importer {
 
-// A reference to a storage, which is outside of the pickle.
+// A reference to a storage, which is outside the pickle.
 struct StorageName {
   std::string_view key;
   TorchGlobal type;
@@ -30,9 +30,9 @@ std::uint64_t bytes_of(const StorageName& name);
 // Returns the index of the storage in the checkpoint.
 using FindStorage = std::function<std::size_t(const StorageName&)>;
 
-// Adds all tensors of the dictionary at `key`, which may be keys joined by dots. An empty key means the root's item
-// `state_dict`, or the root if there is none. Joins the names in nested dictionaries and lists by dots. Throws an
-// ImportError.
+// Adds all tensors of the dictionary at `key`, which may be several keys joined by dots. An empty key means the root's
+// item `state_dict`, or the root if there is none. Names from nested dictionaries and lists are joined by dots. Throws
+// an ImportError.
 void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint);
 
 }  // namespace cli::importer

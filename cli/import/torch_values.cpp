@@ -10,11 +10,11 @@
 namespace cli::importer {
 namespace {
 
-// In messages.
+// Limit for paths in messages.
 constexpr std::size_t kLongestPath = 1000;
 constexpr std::size_t kLongestKey = 100;
 
-// Returns whether a value is a tensor, a storage, or a tensor of a kind that safetensors cannot hold.
+// Returns whether a value is a storage or any kind of tensor, even one that safetensors cannot store.
 bool is_tensor(const Pickle& pickle, const Value& value) {
   switch (value.kind) {
     case Kind::call: return !is_size(value);
@@ -24,7 +24,7 @@ bool is_tensor(const Pickle& pickle, const Value& value) {
   }
 }
 
-// Rejects a key that occurs twice: Python keeps its last value.
+// Rejects duplicate keys, for which Python keeps the last value.
 const ValueId* find_item(const Pickle& pickle, const Value& value, std::string_view key) {
   const bool is_list = value.kind == Kind::list || value.kind == Kind::tuple;
   const ValueId* found = nullptr;
@@ -62,7 +62,7 @@ bool is_size(const Value& value) { return torch_global(value).meaning == TorchNa
 
 bool is_storage(const Pickle& pickle, const Value& value) {
   const Value& tuple = pickle[value.items.front()];
-  if (tuple.kind != Kind::tuple || tuple.items.empty()) return true;  // read_storage_name() says what is wrong
+  if (tuple.kind != Kind::tuple || tuple.items.empty()) return true;  // read_storage_name() will report the error
   const Value& word = pickle[tuple.items.front()];
   return word.kind != Kind::text || word.text != "module";
 }
@@ -87,7 +87,8 @@ std::string words_of(const Value& value) {
 
 // ---- where values are ---------------------------------------------------------------------------------------------------
 
-// Keys may contain dots, so the longest one that fits is taken. Depth is bounded by the dots in `key`.
+// Keys may contain dots, so at each level the longest matching key wins. Depth is bounded by the number of dots in
+// `key`.
 ValueId find_value(const Pickle& pickle, const std::string& key) {
   ValueId id = pickle.root;
   std::string_view rest = key;
@@ -109,7 +110,7 @@ ValueId find_value(const Pickle& pickle, const std::string& key) {
   return id;
 }
 
-// Calls `take` for each tensor in the order of the file until it returns false, and then returns true.
+// Calls `take` for each tensor in file order. If `take` returns false, stops and returns true.
 bool Search::walk(ValueId root, const std::function<bool(ValueId)>& take) {
   std::vector<std::pair<ValueId, ValueId>> open{{root, root}};  // values and their parents
   while (!open.empty()) {

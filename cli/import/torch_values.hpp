@@ -1,4 +1,4 @@
-// Values of a torch pickle: their meanings, and searches among them.
+// Interprets and searches the values of a torch pickle.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,37 +15,38 @@ namespace cli::importer {
 // value: of kind `call`.
 bool is_size(const Value& value);
 
-// Returns whether a value of kind `persistent` names a storage. Old versions of torch also name classes.
+// Returns whether a value of kind `persistent` refers to a storage. In old versions of torch, it may also refer to a
+// class.
 bool is_storage(const Pickle& pickle, const Value& value);
 
 bool can_be_name(const Value& key);
 
-// Returns the name of a key. For a key that is not a string or integer, returns a description for messages.
+// Returns the text of a string or integer key. For any other key, returns a description for messages.
 std::string key_text(const Value& key);
 
-// Returns what a value is, for messages.
+// Describes a value for messages.
 std::string words_of(const Value& value);
 
 // Returns the value at `key`, which may be keys and indexes joined by dots. Throws an ImportError.
 ValueId find_value(const Pickle& pickle, const std::string& key);
 
-// Finds tensors below values, each value once. Values can contain each other in any way, and so deeply that recursion
-// would overflow the stack.
+// Finds tensors below values, visiting each value once. Not recursive: values can contain each other in any way, and so
+// deeply that recursion would overflow the stack.
 class Search {
  public:
   explicit Search(const Pickle& pickle) : pickle_(pickle), seen_(pickle.values.size()) {}
 
-  // Returns whether there is a tensor below the value. If so, the search cannot be used again.
+  // Returns whether there is a tensor below the value. If there is, the search must not be used again.
   bool finds_tensor(ValueId id) {
     return walk(id, [](ValueId) { return false; });
   }
 
-  // Excludes all that is below the value.
+  // Excludes everything below the value.
   void skip(ValueId id) {
     walk(id, [](ValueId) { return true; });
   }
 
-  // Counts the tensors below the value, and returns the first one by its keys.
+  // Returns the number of tensors below the value, and the path of the first one.
   std::pair<std::uint64_t, std::string> count(ValueId id);
 
  private:

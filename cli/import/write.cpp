@@ -33,7 +33,7 @@ std::vector<std::uint64_t> written_shape(const Tensor& tensor) {
   return shape;
 }
 
-// The reference's order, in which bytes must be written to a stream.
+// Returns the tensors in the reference's order, in which a stream needs their bytes.
 std::vector<Output> in_order(const Checkpoint& checkpoint) {
   std::vector<Output> outputs;
   for (const Tensor& tensor : checkpoint.tensors) outputs.push_back({&tensor, 0, written_shape(tensor), {}});
@@ -61,7 +61,7 @@ class TensorSink {
     at_ += n;
   }
 
-  // Adds the tensor's part of n bytes at offset `begin` of the storage.
+  // Adds the part of the tensor that is among n bytes at offset `begin` of the storage.
   void add_from(std::uint64_t begin, const char* bytes, std::size_t n) {
     const Tensor& tensor = *output_.tensor;
     const std::uint64_t from = std::max(begin, tensor.begin);
@@ -89,7 +89,7 @@ class Copier {
     for (const Tensor& tensor : checkpoint.tensors) ++views_[tensor.storage];
   }
 
-  // Writes these tensors, which are views of the storage.
+  // Writes these tensors, all of which are views of the storage.
   void copy(std::size_t storage, const std::vector<Output*>& outputs);
 
  private:
@@ -107,7 +107,7 @@ class Copier {
   std::vector<char> block_;
 };
 
-// Verifies and unpacks a storage only once, even if its views are written one by one.
+// Verifies and unpacks each storage only once, even if its views are written one by one.
 const VerifiedStorage& Copier::source_of(std::size_t number, const std::vector<Output*>& outputs) {
   const auto [place, is_new] = sources_.try_emplace(number);
   if (!is_new) return place->second;
@@ -200,7 +200,7 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
   }
 }
 
-// Does not remove a file that differs, because another process may have replaced it.
+// If the file differs, does not remove it, because another process may have replaced it.
 void read_back(const std::string& path, const std::vector<Output>& outputs) {
   try {
     verify(path, outputs);
@@ -244,7 +244,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& into, st_
   std::vector<Output> outputs = in_order(checkpoint);
   const bool stream = is_stream(into);
   if (stream) options.flags |= ST_WRITE_KEEP_ORDER;
-  std::optional<InterruptGuard> guard;  // without it, a signal leaves a named temporary file
+  std::optional<InterruptGuard> guard;  // otherwise a signal could leave a named temporary file
   if (!stream) guard.emplace();
   safetensors::Writer writer;
   add_all(writer, checkpoint, outputs);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kEntryMark = 0x02014b50;
 constexpr std::uint32_t kEnd64Mark = 0x06064b50;
 constexpr std::uint32_t kLocator64Mark = 0x07064b50;
 
-constexpr std::uint64_t kEntryBytes = 300;  // in memory, with its place in maps
+constexpr std::uint64_t kEntryBytes = 300;  // in memory, including its place in maps
 
 constexpr std::uint64_t kLocalBytes = 30;
 constexpr std::uint64_t kEndBytes = 22;
@@ -23,10 +23,10 @@ constexpr std::uint64_t kLocator64Bytes = 20;
 constexpr std::uint64_t kLongestComment = 0xFFFF;
 
 constexpr std::uint16_t kEncrypted = 1 << 0;
-constexpr std::uint16_t kSizesBehind = 1 << 3;  // the local header has no sizes: they follow the data
+constexpr std::uint16_t kSizesBehind = 1 << 3;  // the sizes follow the data instead of being in the local header
 constexpr std::uint16_t kStored = 0;
 constexpr std::uint16_t kDeflated = 8;
-constexpr std::uint16_t kIn64 = 1;  // extra field with the numbers that exceed 32 bits
+constexpr std::uint16_t kIn64 = 1;  // extra field with numbers that exceed 32 bits
 constexpr std::uint32_t kFull32 = 0xFFFFFFFF;
 constexpr std::uint16_t kFull16 = 0xFFFF;
 
@@ -38,7 +38,7 @@ struct Directory {
 
 // ---- the end record, which locates the directory --------------------------------------------------------------------------
 
-// Returns the offset of the last record whose comment reaches the end of the archive.
+// Returns the offset of the last end record whose comment reaches the end of the archive.
 std::uint64_t find_end(const Input& archive) {
   const std::uint64_t bytes = std::min(archive.size(), kEndBytes + kLongestComment);
   const std::uint64_t begin = archive.size() - bytes;
@@ -52,7 +52,8 @@ std::uint64_t find_end(const Input& archive) {
   fail(archive.size(), "zip: no end record: the file is incomplete, or has bytes after the archive");
 }
 
-// An archive without a locator has exactly 65535 entries if its end record says 65535.
+// Returns whether there is a locator of a 64-bit end record. Without one, 65535 in the end record is the actual number
+// of entries.
 bool has_locator(const Input& archive, std::uint64_t end) {
   return end >= kLocator64Bytes && Cursor(archive, end - kLocator64Bytes, end).u32() == kLocator64Mark;
 }
@@ -95,7 +96,7 @@ Directory find_directory(const Input& archive) {
   if (directory.begin > behind || directory.bytes > behind - directory.begin) {
     fail(end, "zip: directory of {} bytes at byte {} overlaps the end record", directory.bytes, directory.begin);
   }
-  // Old writers add the 64-bit records even if nothing needs them.
+  // Old writers add the 64-bit records even if they are not needed.
   const std::uint64_t gap = behind - directory.begin - directory.bytes;
   if (gap != 0 && (is_64 || gap != kEnd64Bytes + kLocator64Bytes)) {
     fail(end, "zip: {} bytes between the directory and the end record", gap);
@@ -109,7 +110,7 @@ Directory find_directory(const Input& archive) {
 
 // ---- entries --------------------------------------------------------------------------------------------------------------
 
-// The 64-bit extra field has only the numbers that are 0xFFFFFFFF in the header, in this order.
+// The 64-bit extra field contains only the numbers that are 0xFFFFFFFF in the header, in this order.
 void read_extra(Cursor& cursor, std::uint16_t bytes, ZipEntry& entry) {
   if (bytes > cursor.left()) fail(cursor.offset(), "zip: '{}': extra field is too long", entry.name);
   const std::uint64_t end = cursor.position() + bytes;
@@ -207,7 +208,7 @@ void check_overlaps(const std::vector<ZipEntry>& entries) {
   }
 }
 
-// torch.serialization.set_crc32_options(False) writes 0 instead of every CRC.
+// torch.serialization.set_crc32_options(False) writes 0 for every CRC.
 void drop_checksums(std::vector<ZipEntry>& entries) {
   if (std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) { return entry.crc != 0U; })) return;
   for (ZipEntry& entry : entries) entry.crc.reset();

@@ -1,10 +1,11 @@
 // The directory of a zip archive.
 //
 // Archive libraries hide the offsets of entries. This reader needs them to detect overlapping entries, and to read
-// tensors from the archive in place. It is also stricter. All readers see the same entries in an archive that it accepts:
+// tensors directly from the archive. It is also stricter, so that every other reader sees the same entries in an
+// archive that it accepts:
 //
 // - The directory must end where the archive ends.
-// - Both headers of an entry must have the same name, method, sizes and CRC, also in their 64-bit fields.
+// - Both headers of an entry must have the same name, method, sizes and CRC, even in the 64-bit fields.
 // - Names must be unique.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,5 +1,4 @@
-// Writes the manual pages, and the completions for bash, zsh and fish, when the command is built. They are generated from
-// the command's parser.
+// Generates the manual pages and the completions for bash, zsh and fish from the command's parser, during the build.
 //
 //     safetensors_pages FOLDER
 //
@@ -40,7 +39,7 @@ std::vector<OptionText> all_options(const CommandText& command) {
 
 // ---- manual pages in man(7) -----------------------------------------------------------------------------------------
 
-// Escapes text for roff, and writes each - so that it can be copied.
+// Escapes text for roff. Each - is written so that it can be copied as an ASCII hyphen.
 std::string roff(const std::string& text) {
   std::string out;
   bool first = true;
@@ -77,7 +76,7 @@ std::string word_list(const CommandText& command) {
   return out;
 }
 
-// start: the roff before the options.
+// start: the roff text before the options.
 std::string synopsis(const std::string& start, const CommandText& command) {
   std::string out = start;
   if (!command.options.empty()) out += " [\\fIOPTION\\fR]...";
@@ -86,7 +85,7 @@ std::string synopsis(const std::string& start, const CommandText& command) {
   return out + "\n";
 }
 
-// Headings such as "Examples:" become sections, whose line breaks are kept.
+// Headings such as "Examples:" become sections. Line breaks in them are kept.
 std::string footer_text(const std::string& footer) {
   std::string out;
   std::string paragraph;
@@ -135,7 +134,7 @@ std::string page(const std::string& program, const CommandText& command, const s
   return out;
 }
 
-// Returns a page for the program and one for each command, by file name.
+// Returns one page for the program and one for each command, keyed by file name.
 std::map<std::string, std::string> manual_pages(const CommandText& program) {
   std::map<std::string, std::string> all;
   std::string main = page("safetensors", program, program.options);  // options of commands are on their own pages

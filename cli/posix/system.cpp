@@ -23,7 +23,7 @@
 namespace cli {
 namespace {
 
-// If a standard descriptor is closed, the next open file would get its number, and output meant for the descriptor.
+// If a standard descriptor is closed, the next file opened would get its number, and receive the output meant for it.
 void keep_standard_descriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -54,7 +54,7 @@ void* run_job(void* given) {
   return nullptr;
 }
 
-// The signals that end a process by default, except those that report an error of the program.
+// The signals that end a process by default, except those that report program errors.
 constexpr std::array kSignals{SIGALRM, SIGHUP,  SIGINT,  SIGPIPE,   SIGPROF, SIGQUIT,
                               SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU};
 
@@ -64,7 +64,7 @@ int guards = 0;
 
 extern "C" void catch_signal(int signal) { caught_signal = signal; }
 
-// Returns the N of /dev/fd/N and its other names, or -1.
+// Returns the N of /dev/fd/N or an equivalent path, or -1.
 int descriptor_of(const std::string& path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -88,7 +88,7 @@ bool find_status(const std::string& path, struct stat& status) {
 // ---- the process ----------------------------------------------------------------------------------------------------
 
 void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
-  constexpr std::size_t kPages = std::size_t{64} << 10;  // some systems need whole pages; none has larger ones
+  constexpr std::size_t kPages = std::size_t{64} << 10;  // some systems need whole pages, which are at most this large
   Job job{work, nullptr};
   pthread_t thread{};
   pthread_attr_t attributes;
@@ -103,7 +103,7 @@ void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
 
 void prepare_process() {
   keep_standard_descriptors();
-  signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes is an error, and does not end the process
+  signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit is an error, and does not end the process
 }
 
 std::vector<std::string> arguments(int argc, char** argv) { return {argv, argv + argc}; }
@@ -177,14 +177,14 @@ void remove_folder(const std::string& path) { rmdir(path.c_str()); }
 
 // ---- interruptions --------------------------------------------------------------------------------------------------
 
-// Signals that the caller ignores stay ignored, for example SIGHUP under nohup.
+// Signals that the parent process ignores stay ignored, for example SIGHUP under nohup.
 InterruptGuard::InterruptGuard() {
   if (guards++ > 0) return;
   for (const int signal : kSignals) {
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
     action.sa_handler = catch_signal;
-    // A second message to a closed standard error is not a second interruption.
+    // A second write to a closed standard error is not a second interruption.
     action.sa_flags = static_cast<int>(signal == SIGPIPE ? SA_RESTART : SA_RESTART | SA_RESETHAND);
     sigaction(signal, &action, nullptr);
   }
@@ -222,7 +222,7 @@ struct Digest::State {
 namespace {
 
 void expect(bool good) {
-  if (!good) throw Failure{kDefect, "OpenSSL cannot compute this digest"};  // for example, a policy forbids SHA-1
+  if (!good) throw Failure{kDefect, "OpenSSL cannot compute this digest"};  // for example if a policy forbids SHA-1
 }
 
 }  // namespace

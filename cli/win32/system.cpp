@@ -56,12 +56,12 @@ DWORD WINAPI run_job(void* given) {
 std::atomic<bool> caught_interruption{false};
 int guards = 0;
 
-// The system calls this in a thread of its own. When the window is closed or the system shuts down, it ends the process
-// after this returns, or after five seconds.
+// Windows calls this on a separate thread. If the window is being closed or the system shuts down, it ends the process
+// when this returns, or after five seconds.
 BOOL WINAPI catch_interruption(DWORD event) {
   const bool again = caught_interruption.exchange(true);
   if (event != CTRL_C_EVENT && event != CTRL_BREAK_EVENT) Sleep(INFINITE);
-  return again ? FALSE : TRUE;  // FALSE: the next handler, the system's, ends the process
+  return again ? FALSE : TRUE;  // FALSE: the default handler ends the process
 }
 
 DWORD attributes_of(const std::string& path) { return GetFileAttributesW(st::io::native_path(path).c_str()); }
@@ -81,7 +81,7 @@ void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
   if (job.thrown) std::rethrow_exception(job.thrown);
 }
 
-// The console keeps its code page for later programs. UTF-8 is the better one for them, too.
+// The console keeps this code page for later programs, but UTF-8 suits them, too.
 void prepare_process() {
   SetConsoleOutputCP(CP_UTF8);
   // Write the same bytes as on other systems: no carriage returns.
@@ -89,14 +89,14 @@ void prepare_process() {
   _setmode(_fileno(stderr), _O_BINARY);
 }
 
-// Does not use the arguments of main(): the system's code page may lack their characters.
+// Ignores the arguments of main(), because the system's code page may lack some of their characters.
 std::vector<std::string> arguments(int argc, char** argv) {
   int count = 0;
   wchar_t** const given = CommandLineToArgvW(GetCommandLineW(), &count);
   if (given == nullptr) return {argv, argv + argc};
   std::vector<std::string> texts;
   for (int i = 0; i < count; ++i) {
-    // Never replaces characters: the result might be the name of another file.
+    // Never replace invalid characters: the result might be another file's name.
     std::optional<std::string> text = st::io::to_utf8(given[i]);
     if (!text) throw Failure{kUsage, "argument " + std::to_string(i) + " is not valid UTF-16"};
     texts.push_back(std::move(*text));
@@ -113,7 +113,7 @@ bool error_is_terminal() { return is_console(STD_ERROR_HANDLE); }
 std::size_t output_columns() { return columns_of(STD_OUTPUT_HANDLE); }
 std::size_t error_columns() { return columns_of(STD_ERROR_HANDLE); }
 
-// The console shows colors only in a mode that the command does not set.
+// The console shows colors only in a mode that this program does not set.
 bool output_has_colors() { return false; }
 
 bool is_closed_pipe(int os_error) { return os_error == ERROR_BROKEN_PIPE || os_error == ERROR_NO_DATA; }
@@ -193,7 +193,7 @@ struct Digest::State {
 namespace {
 
 void expect(NTSTATUS status) {
-  if (status < 0) throw Failure{kDefect, "Windows cannot compute this digest"};  // for example, a policy forbids SHA-1
+  if (status < 0) throw Failure{kDefect, "Windows cannot compute this digest"};  // for example by policy
 }
 
 }  // namespace

@@ -14,8 +14,9 @@
 #define ST_COLD
 #endif
 
-// Functions compiled a second time for AVX2, and chosen at run time. Not with GCC on Windows, which does not align the
-// stack for such vectors there (its bug 54412), nor with Microsoft's libraries, which cannot identify the processor.
+// Compiles some functions a second time for AVX2, and chooses at run time. Disabled with GCC on Windows, which does not
+// align the stack for AVX vectors there (GCC bug 54412). Also disabled with Microsoft's libraries, which cannot
+// identify the processor.
 #if ST_GNU_CXX && defined(__x86_64__) && !defined(_MSC_VER) && (!defined(_WIN32) || defined(__clang__))
 #define ST_AVX2 1
 #define ST_LONG_VECTORS __attribute__((target("avx2"), flatten))
@@ -28,7 +29,7 @@ namespace st {
 
 #if ST_GNU_CXX
 
-// Fetches memory ahead of its use. The address need not be valid.
+// Prefetches memory. The address need not be valid.
 inline void prefetch(const void* address) { __builtin_prefetch(address); }
 inline void prefetch_to_write(const void* address) { __builtin_prefetch(address, 1); }
 

@@ -31,10 +31,10 @@ constexpr int kBias = 127;
 float as_float(Bits bits) { return std::bit_cast<float>(bits); }
 Bits as_bits(float value) { return std::bit_cast<Bits>(value); }
 
-// Without `?:`, which a compiler may turn into a branch. It does not vectorize a loop with a branch.
+// Avoids `?:`, which a compiler may turn into a branch. Loops with branches are not vectorized.
 constexpr Bits select(bool condition, Bits yes, Bits no) { return no ^ ((yes ^ no) & -static_cast<Bits>(condition)); }
 
-// Wraps around. Only the sum for a NaN may overflow, and it is not used.
+// Wraps around. Only the sum for a NaN may overflow, and its result is discarded.
 constexpr Bits sum(Bits a, Bits b) {
   return static_cast<Bits>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
@@ -58,10 +58,10 @@ struct Layout {
   constexpr Bits mantissa() const { return 1 << mantissa_bits; }
   constexpr Bits sign() const { return 1 << (exponent_bits + mantissa_bits); }
   constexpr Bits top_exponent() const { return ((1 << exponent_bits) - 1) << mantissa_bits; }
-  // The first of the values that are infinity or NaN.
+  // The first bit pattern that is infinity or NaN.
   constexpr Bits beyond() const { return top == Top::ieee ? top_exponent() : top == Top::one ? sign() - 1 : sign(); }
   constexpr Bits nan() const { return top == Top::ieee ? top_exponent() + (1 << (mantissa_bits - 1)) : beyond(); }
-  // The difference of the exponents of the same number, shifted to F32's exponent.
+  // The difference of the exponent biases, shifted to the position of F32's exponent.
   constexpr Bits rebias() const { return (kBias - bias) << kMantissaBits; }
   constexpr Bits least_normal() const { return rebias() + (1 << kMantissaBits); }  // as F32
 };
@@ -101,8 +101,8 @@ struct SmallFloat {
     constexpr Bits kHalf = 1 << (kFormat.shift() - 1);
     const Bits odd = magnitude >> kFormat.shift() & 1;
     const Bits normal = (magnitude - kFormat.rebias() + kHalf - 1 + odd) >> kFormat.shift();
-    // The last bit of the mantissa of a float of this size has the value of the last bit of a denormal result. So the
-    // addition rounds to it.
+    // In a float of this magnitude, the last mantissa bit is worth as much as the last bit of a denormal result. So the
+    // addition rounds correctly.
     constexpr Bits kScale = kFormat.least_normal() + (kFormat.shift() << kMantissaBits);
     const Bits denormal = as_bits(as_float(magnitude) + as_float(kScale)) - kScale;
     Bits small = select(normal > kFormat.beyond(), kFormat.beyond(), normal);
@@ -152,7 +152,7 @@ struct PowerOfTwo {
   }
 };
 
-// On every machine, elements in memory are little-endian, as in files.
+// Elements in memory are little-endian on every machine, as in files.
 template <class T>
 T little_endian(T value) {
   if constexpr (std::endian::native == std::endian::little) return value;
@@ -193,8 +193,8 @@ void double_from_float(const std::byte* __restrict src, std::byte* __restrict ds
   for (std::size_t i = 0; i < n; ++i) store(dst, i, static_cast<double>(load<float>(src, i)));
 }
 
-// Rounds to odd: an inexact result becomes the odd one of its two neighbours. A second rounding, to a dtype of fewer
-// bits, then gives the same as a single rounding.
+// Rounds to odd: an inexact result becomes whichever of its two neighbours is odd. Rounding again to a narrower dtype
+// then gives the same result as rounding once.
 void odd_float_from_double(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const auto value = load<double>(src, i);
@@ -266,7 +266,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   }
   if (from == Dtype::F32) return from_float(src, dst, n);
   if (to == Dtype::F32) return from_double ? float_from_double(src, dst, n) : to_float(src, dst, n);
-  // numpy rounds a double once. ml_dtypes and torch round it to F32 first, and then to a smaller dtype.
+  // numpy rounds a double once. ml_dtypes and torch round it to F32 first, then to the smaller dtype.
   const Loop first = from_double && to != Dtype::F16 ? float_from_double : to_float;
   constexpr std::size_t kBlock = 1024;
   alignas(64) std::array<std::byte, kBlock * sizeof(float)> floats;

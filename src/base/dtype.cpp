@@ -6,7 +6,7 @@ namespace st {
 Dtype dtype_from_name(std::string_view name) {
   const Dtype dtype = kDtypeNames.find(DtypeNames::digest(name));
   const bool whole = name.size() == info(dtype).name.size();
-  // Two dtypes are longer than their digest, and a name of eight bytes may contain a NUL where a shorter one ends.
+  // Two dtype names are longer than the digest. A name of eight bytes may also contain a NUL where a shorter name ends.
   return whole && (name.size() <= 8 || info(dtype).name == name) ? dtype : Dtype::unknown;
 }
 

@@ -61,8 +61,8 @@ constexpr Dtype dtype_from_number(std::int64_t number) {
 // Returns Dtype::unknown if there is no such name. Names are compared byte for byte.
 Dtype dtype_from_name(std::string_view name);
 
-// Finds dtypes by the first eight bytes of their names. A perfect hash has no branch on the name, and every tensor of a
-// header needs it.
+// Finds dtypes by the first eight bytes of their names. Every tensor of a header needs a lookup, so this is a perfect
+// hash, without branches on the name.
 class DtypeNames {
  public:
   // Returns the first eight bytes of a name as a number.
@@ -98,14 +98,14 @@ class DtypeNames {
   std::uint64_t factor_;
 };
 
-// Returns an odd factor that gives each dtype a slot of its own. Compilers limit the number of steps: if a new dtype
-// exceeds it, DtypeNames needs more slots.
+// Returns an odd factor that gives each dtype its own slot. Compilers limit the number of constexpr steps. If a new
+// dtype exceeds the limit, give DtypeNames more slots.
 constexpr std::uint64_t factor_without_collision() {
   std::array<std::uint64_t, kDtypes.size()> digests{};
   for (std::size_t i = 1; i < kDtypes.size(); ++i) digests[i] = DtypeNames::digest(kDtypes[i].name);
   std::uint64_t factor = 0xB94067EDFE175331;
   for (;; factor = factor * 6364136223846793005 + 2) {  // stays odd
-    std::uint64_t taken = 0;                            // a bit for each slot
+    std::uint64_t taken = 0;                            // one bit per slot
     std::size_t i = 1;
     for (; i < digests.size(); ++i) {
       const std::uint64_t slot = std::uint64_t{1} << (digests[i] * factor >> 58);

@@ -1,8 +1,8 @@
 // The one exception type of the library, and the functions that throw it.
 //
 // An Error contains everything that st_error reports. capi/guard.hpp turns it into a status. Inside the library, code
-// catches an Error only to report it elsewhere (from a worker thread, in a list of findings), to try another way, or to
-// undo its work before rethrowing.
+// catches an Error only to report it elsewhere (from a worker thread, in a list of findings), to fall back to another
+// method, or to clean up before rethrowing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -27,7 +27,7 @@ class Rounds {
     }
   }
 
-  // To be called after all threads have ended.
+  // Call this only after all threads have ended.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }

@@ -1,7 +1,7 @@
 // A parallel loop, on new threads or on the caller's thread pool.
 //
-// The new threads end with the call, because an unloaded library must leave no thread running. Starting one takes about
-// ten microseconds, which is little compared with work that is worth a thread.
+// The new threads end with the call, because no thread may outlive an unloaded library. Starting a thread takes about
+// ten microseconds, so only larger work is worth one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,16 +16,16 @@ struct HostPool {
   void (*parallel_for)(void* ctx, std::size_t n, void (*fn)(void* arg, std::size_t i), void* arg) = nullptr;
 };
 
-// Calls body(i) once for every i below n, and returns after all calls have returned. Throws the first exception of a
-// call. Calls that have not begun by then do not happen.
+// Calls body(i) once for every i below n, and returns after all calls have returned. If a call throws, rethrows the
+// first exception and skips the calls that have not begun.
 //
 // Uses at most `threads` threads, including the calling thread, which begins with body(0). If the system cannot start a
 // thread, the others do its work.
 void parallel_for(std::size_t n, unsigned threads, const std::function<void(std::size_t)>& body);
-// The same on the thread pool, if there is one.
+// Same as above, but uses the thread pool if there is one.
 void parallel_for(std::size_t n, unsigned threads, const HostPool& pool, const std::function<void(std::size_t)>& body);
 
-// Returns how many threads of this process can run at the same time: at least 1.
+// Returns how many threads of this process can run at the same time, at least 1.
 unsigned hardware_threads();
 
 }  // namespace st

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
 constexpr std::size_t kEndBytes = 38;     // kept at each end of a longer name, because paths differ there
 
-// Returns the character that these bytes encode, or nullopt if they are not UTF-8: a path may be anything.
+// Returns the character that these bytes encode, or nullopt if they are not UTF-8. Paths may contain any bytes.
 std::optional<char32_t> decoded(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
@@ -50,7 +50,8 @@ std::string visible(std::string_view character) {
   return text;
 }
 
-// Returns the first characters whose visible form takes at most `most` bytes, and in `bytes` their length in the name.
+// Returns the printable form of the longest prefix that takes at most `most` bytes. Sets `bytes` to the prefix's
+// length.
 std::string beginning_of(std::string_view name, std::size_t most, std::size_t& bytes) {
   std::string text;
   for (bytes = 0; bytes < name.size();) {
@@ -64,7 +65,7 @@ std::string beginning_of(std::string_view name, std::size_t most, std::size_t& b
   return text;
 }
 
-// The same for the last characters.
+// Same for the longest suffix.
 std::string end_of(std::string_view name, std::size_t most) {
   std::string text;
   for (std::size_t end = name.size(); end > 0;) {
@@ -93,7 +94,7 @@ std::string scaled(std::uint64_t value, std::span<const std::string_view> units)
   if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;
   std::size_t unit = 1;
-  // Uses integers, because the x87 computes doubles with more digits, which would shift the limits.
+  // Uses integers, because the x87's extra precision would shift the limits.
   while (unit + 1 < units.size() && value >= 1000 * in_unit - in_unit / 20) {
     in_unit *= 1000;
     ++unit;

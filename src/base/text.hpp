@@ -15,18 +15,18 @@ namespace st {
 
 std::string formatted_text(fmt::string_view text, fmt::format_args args);
 
-// Returns text with values in it: formatted("{} of {} bytes", n, size). fmt is header-only here, so each file that
-// calls fmt::format compiles all of it. formatted_text() compiles it once.
+// Returns text with values in it: formatted("{} of {} bytes", n, size). fmt is header-only here, and every file that
+// calls fmt::format compiles it again. formatted_text() compiles it once.
 template <class... Args>
 std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
   return formatted_text(text, fmt::make_format_args(args...));
 }
 
-// Returns a name from a file for one line of a message: quoted, control bytes escaped, at most about 80 bytes. Longer
-// names lose their middle. The name is not quoted(), which std:: has for strings.
+// Returns a name from a file as one line for a message: quoted, control bytes escaped, at most about 80 bytes. Longer
+// names lose their middle. Not called quoted(), to avoid confusion with std::quoted.
 std::string in_quotes(std::string_view name);
 
-// Returns a number below 1000 and its unit. units: for 1, 1000, 1000^2 and so on, each with its space.
+// Returns a number below 1000 and its unit. units: the suffixes for 1, 1000, 1000^2 and so on, including the space.
 std::string scaled(std::uint64_t value, std::span<const std::string_view> units);
 
 // Returns a size such as "1.2 GB", in decimal units as file managers use them.
@@ -40,7 +40,7 @@ constexpr bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// Returns whether this byte continues a character of UTF-8.
+// Returns whether this is a UTF-8 continuation byte.
 constexpr bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 // Returns a copy in `memory`, followed by a NUL.

@@ -31,7 +31,7 @@ struct CheckedFile {
   bool has_error = false;
   bool full = false;
 
-  // After kMostFindings only the first error is added.
+  // After kMostFindings, only the first error is still added.
   bool takes(bool is_note) const { return !full || (!is_note && !has_error); }
 };
 
@@ -70,7 +70,7 @@ class Checker {
     PaddedBuffer text;
     format::shard_index::Index index(std::pmr::new_delete_resource());
     std::vector<std::string_view> names(files.files.begin(), files.files.end());
-    bool has_index = false;  // that is valid
+    bool has_index = false;  // and the index is valid
     if (!files.index.empty()) {
       const auto source = files.directory->open(files.index, /*follow_links=*/true);
       model_.path = std::make_shared<const std::string>(source->name());
@@ -127,7 +127,7 @@ class Checker {
       shard.source.reset();
       return headers_.exceeded() ? void() : add(checked.file, error);
     }
-    shard.source.reset();  // a model may have more shards than a process may have open files
+    shard.source.reset();  // a model may have more shards than the process's limit of open files
     const std::vector<char> text = padded_copy(shard.header.bytes());
     const std::string_view header(text.data(), shard.header.size());
     format::HeaderOptions options = options_.header;
@@ -139,7 +139,7 @@ class Checker {
     add_notes(checked, size, header);
   }
 
-  // Reads the header as opening does. Returns all errors, first the one that opening throws.
+  // Reads the header as opening does. Returns all errors, beginning with the one that opening throws.
   static Findings read_header(std::span<char> header, std::uint64_t size, const format::HeaderOptions& options,
                               Table& table) {
     Findings faults;
@@ -180,7 +180,7 @@ class Checker {
     }
   }
 
-  // Returns false if the check ends here.
+  // Returns false if the check must stop.
   bool add_batch(const ModelFiles& files, std::span<const std::string_view> names) {
     const bool had_error = has_error_;
     for (const std::string_view name : names) {
@@ -252,7 +252,7 @@ class Checker {
       std::vector<bool> listed;
       try {
         listed = listed_tensors(checked.shard, claims, none, collects);
-      } catch (const Error&) {  // more than the report can hold
+      } catch (const Error&) {  // more findings than the report can hold
       }
       for (format::Finding& fault : faults) {
         fault.fault =
@@ -263,7 +263,7 @@ class Checker {
     }
   }
 
-  // If they are an error, the first finding has the message of opening.
+  // If unlisted tensors are an error, the first finding has the same message as opening.
   void add_unlisted(CheckedShard& checked, const std::vector<bool>& listed) {
     const bool is_note = options_.header.rules != format::Rules::strict;
     bool is_first = true;
@@ -298,7 +298,7 @@ class Checker {
   OpenOptions options_;
   HeaderSum headers_;
   std::deque<CheckedShard> shards_;
-  CheckedFile model_;       // its index, or else its directory
+  CheckedFile model_;       // the index, or else the directory
   bool has_error_ = false;  // whether the report has a finding other than notes
   Report report_;
 };

@@ -1,7 +1,7 @@
 // Reports all errors of a checkpoint. Opening stops at the first one.
 //
 // The code that opens a file decides whether it is valid. If it rejects a header, the same code reads the header again
-// and collects its errors. A valid file gets notes about properties that writers usually avoid.
+// and collects its errors. A valid file gets notes about unusual properties.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,8 +20,8 @@ struct Finding : format::Finding {
 
 using Report = std::vector<Finding>;
 
-// The first finding that is not a note is the error that opening throws. Throws only if there is nothing to check: the path
-// cannot be opened, or is a directory without a model.
+// Reports errors and notes; the first error is the one that opening throws. Throws only if there is nothing to check:
+// the path cannot be opened, or is a directory without a model.
 Report check(const char* path, const OpenOptions& options);
 
 }  // namespace st::core

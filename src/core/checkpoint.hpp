@@ -20,16 +20,16 @@
 
 namespace st::core {
 
-// Four times the limit of one header, enough for 3,000,000 tensors of 130 bytes: a model of 161 shards and 92,000
-// tensors has 12 MB. So a model may have more tensors than one file, but opening it takes bounded memory.
+// Limits the memory for opening a model. Four times the limit of one header, enough for 3,000,000 entries of 130 bytes.
+// A model with 161 shards and 92,000 tensors has 12 MB of headers.
 inline constexpr std::uint64_t kMostHeaderBytesOfModel = 4 * format::kMaxHeaderBytes;
 
 struct OpenOptions {
   io::Mode io = io::Mode::automatic;
   format::HeaderOptions header;
   std::uint64_t max_headers_bytes = kMostHeaderBytesOfModel;  // sum over all shards
-  unsigned threads = 0;       // that read the headers of shards; 0: as many as the machine runs
-  bool follow_links = false;  // even if a shard's link leaves the directory of its index
+  unsigned threads = 0;                                       // for reading headers of shards; 0: one per processor
+  bool follow_links = false;                                  // even if a shard's link leads out of the directory
   Allocator allocator;
 };
 
@@ -38,7 +38,7 @@ struct TensorRef {
   std::string_view name() const { return tensor->name(); }
 };
 
-// The tensors and the metadata of all shards. It has the same lists as the table of one header.
+// The tensors and the metadata of all shards, in the same lists as the table of one header.
 struct ModelTable {
   std::pmr::monotonic_buffer_resource arena;  // texts of the metadata
   std::pmr::vector<TensorRef> tensors;        // shard after shard, each in data order
@@ -63,12 +63,12 @@ class Checkpoint {
  public:
   // Opens a file, an index of shards, or the model in a directory.
   static CheckpointPtr open(const char* path, const OpenOptions& options);
-  // Opens a part of a file: `size` bytes or, if that is 0, everything from `offset` on. Does not close the descriptor.
+  // Opens a part of a file: `size` bytes starting at `offset`. size 0: to the end. Does not close the descriptor.
   static CheckpointPtr open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
                                        const OpenOptions& options);
   // Takes ownership of the source, even if this throws.
   static CheckpointPtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
-  // Opens the model in a directory of any kind.
+  // Opens the model in a directory, which may be a user's implementation.
   static CheckpointPtr open(std::unique_ptr<io::Directory> directory, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -97,7 +97,7 @@ class Checkpoint {
   static CheckpointPtr open(const ModelFiles& files, const OpenOptions& options);
   const Table& first() const { return shards_.front().table; }
 
-  // Returns look(lists) with the lists of the model, or else of the only shard.
+  // Returns look(lists): the lists of the model or, for a single file, of its only shard.
   template <class Look>
   decltype(auto) with_lists(Look look) const {
     return table_ ? look(*table_) : look(first());

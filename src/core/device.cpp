@@ -15,19 +15,19 @@ namespace {
 constexpr std::uint64_t kDefaultStaging = std::uint64_t{64} << 20;
 constexpr std::uint64_t kLeastStaging = std::uint64_t{4} << 20;
 
-// A copy costs some microseconds however long it is, so slots should be long. Each reading thread should have several, so
-// slots should be short. Published measurements reach 0.92 of a bus with copies of 4 MiB.
+// Each copy has a fixed cost of some microseconds, which favors long slots. Each reading thread should have several
+// slots, which favors short ones. In published measurements, copies of 4 MiB reach 92 % of the bus bandwidth.
 constexpr std::uint64_t kMostSlot = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastSlot = std::uint64_t{1} << 20;
 constexpr std::uint64_t kDefaultSlots = 16;
 
-constexpr std::uint32_t kDefaultQueues = 2;  // one copies while the other's next copy is prepared
+constexpr std::uint32_t kDefaultQueues = 2;  // one copies while the next copy is prepared on the other
 constexpr std::uint32_t kMostQueues = 64;
 
 // A cancel does not wake a thread that waits for a slot. The thread polls.
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
-// A thread reads into one slot while its other slot is copied. More would only use memory.
+// A thread reads into one slot while its other slot is copied. More slots would only waste memory.
 constexpr std::ptrdiff_t kSlotsOfThread = 2;
 
 // A thread's place in the queue while this object exists. Constructed and destroyed with the device locked.
@@ -40,7 +40,7 @@ class Place {
   Place& operator=(const Place&) = delete;
   ~Place() {
     all_.erase(std::find(all_.begin(), all_.end(), this));
-    changed_.notify_all();  // another one is the first now
+    changed_.notify_all();  // another thread is now first in the queue
   }
 
   bool first() const { return all_.front() == this; }
@@ -102,7 +102,7 @@ std::byte* Device::take_slot(const ReadListener& listener) {
       if (std::byte* const slot = take_idle(lock); slot != nullptr) return slot;
       if (!flights_.empty()) {
         Flight& oldest = *flights_.front();
-        std::byte* const slot = oldest.slot;  // its thread may destroy the flight as soon as it is done
+        std::byte* const slot = oldest.slot;  // its thread may destroy the flight as soon as it is finished
         wait_for(oldest, lock);
         return slot;
       }
@@ -125,7 +125,7 @@ std::byte* Device::take_idle(Lock& lock) {
 
 // Returns nullptr if the device has no memory for another slot, but other slots exist.
 std::byte* Device::new_slot(Lock& lock) {
-  idle_.reserve(slots_ + 1);  // give_back() and begin_copies() must not allocate
+  idle_.reserve(slots_ + 1);  // so that give_back() and begin_copies() need not allocate
   flights_.reserve(slots_ + 1);
   ++slots_;
   lock.unlock();  // allocating may take milliseconds
@@ -174,7 +174,7 @@ void Device::finish(Flight& flight) {
   if (flight.failure_ != nullptr) std::rethrow_exception(std::exchange(flight.failure_, nullptr));
 }
 
-// When this returns, the calling thread owns the slot. An exception goes to the thread that began the copies.
+// When this returns, the calling thread owns the slot. Exceptions are reported to the thread that began the copies.
 void Device::wait_for(Flight& flight, Lock& lock) {
   flights_.erase(std::find(flights_.begin(), flights_.end(), &flight));
   flight.state_ = Flight::State::waited_for;
@@ -208,7 +208,7 @@ void Device::release(void* memory) const {
 Staging::~Staging() {
   give_back();
   for (Flight& flight : flights_) {
-    // The run has failed already, or finish() would have waited.
+    // The run has already failed, otherwise finish() would have waited.
     device::ignoring_exceptions([&] { flight.device->finish(flight); });
   }
 }
@@ -217,7 +217,7 @@ void Staging::give_back() noexcept {
   if (slot_ != nullptr) device_->give_back(std::exchange(slot_, nullptr));
 }
 
-// The listener may run another plan, so it is called while this thread owns no slot.
+// The listener may run another plan, so this thread must own no slot when it calls it.
 std::byte* Staging::next_slot(Device& device) {
   give_back();
   const auto is_of_device = [&device](const Flight& flight) { return flight.device == &device; };

@@ -80,7 +80,7 @@ const char* why_not_viewed(const Tensor& tensor, const std::byte* data, bool may
 void fill(DlTensor& shown, Contents& contents, const Tensor& tensor, Copy copy, bool may_be_read_only) {
   shown.dtype = {code_of(tensor.dtype()), info(tensor.dtype()).bits, 1};
   contents.shape_and_strides = shape_and_strides(tensor);
-  shown.ndim = static_cast<std::int32_t>(tensor.rank);  // fits: a shape is shorter than its header
+  shown.ndim = static_cast<std::int32_t>(tensor.rank);  // fits, because a header limits the rank
   shown.shape = contents.shape_and_strides.data();
   shown.strides = shown.shape + tensor.rank;
   if (tensor.bytes() == 0) return;

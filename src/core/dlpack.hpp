@@ -1,6 +1,6 @@
 // Exports tensors as DLPack structs: https://dmlc.github.io/dlpack/latest/c_api.html
 //
-// The structs have the layout of that specification, under names of our own.
+// The structs have the layout of that specification, but our own names.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ namespace st::core::dlpack {
 using format::Tensor;
 
 inline constexpr std::uint32_t kMajor = 1;
-inline constexpr std::uint32_t kMinor = 1;  // the first with floats of 8, 6 and 4 bits
+inline constexpr std::uint32_t kMinor = 1;  // the first version with floats of 8, 6 and 4 bits
 inline constexpr std::int32_t kCpu = 1;
 inline constexpr std::uint64_t kReadOnly = 1U << 0;
 inline constexpr std::uint64_t kIsCopied = 1U << 1;
@@ -58,10 +58,10 @@ static_assert(sizeof(void*) != 8 || (offsetof(DlTensor, dtype) == 20 && offsetof
 
 enum class Copy : std::uint8_t { if_needed, always, never };
 
-// The deleter frees the struct; until then the file stays open. The data is copied if there is no view or its elements are
-// not aligned. The unversioned struct cannot say that it is read-only, so it also copies if the view is not writable.
-// Throws Status::unsupported if DLPack cannot express the tensor, Status::state if a copy is needed and not allowed, and
-// the errors of reading.
+// The file stays open until the struct's deleter is called. The data is copied if there is no view, or if the view is
+// not aligned. The unversioned struct has no read-only flag, so it also copies if the view is not writable. Throws
+// Status::unsupported if DLPack cannot express the tensor, Status::state if a copy is needed but not allowed, and the
+// errors of reading.
 ManagedVersioned* export_versioned(const Tensor& tensor, Copy copy);
 Managed* export_unversioned(const Tensor& tensor, Copy copy);
 

@@ -53,13 +53,13 @@ std::uint64_t alignment_of(std::uint64_t data_begin) {
   return std::clamp<std::uint64_t>(lowest_bit, 8, format::kMaxAlignment);
 }
 
-// Returns false, and does not change the path, if the file was changed or replaced while it was copied.
+// Returns false, and does not replace the file, if it was changed or replaced during the copy.
 bool write_new_file(const char* path, const Shard& shard, const std::string& header, const io::EditedFile& edited,
                     bool sync) {
   const std::uint64_t data = shard.source->size() - shard.table.data_begin;
   io::CreateOptions creating;
   creating.sync = sync;
-  creating.streams = false;  // the old file is still being read, and a FIFO that took its place would block
+  creating.streams = false;  // a FIFO that has replaced the file would block
   io::AtomicFile file = io::AtomicFile::create(path, creating);
   file.set_size(header.size() + data);
   file.write_at(0, header.data(), header.size());
@@ -68,12 +68,12 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
     file.commit_over(edited);
     return true;
   } catch (const Error& error) {
-    if (error.status != Status::state || error.os_error != 0) throw;  // with os_error: another process holds the lock
+    if (error.status != Status::state || error.os_error != 0) throw;  // with os_error: another process has the lock
     return false;
   }
 }
 
-// The range [begin, end) in which two headers differ; of different lengths they differ everywhere.
+// The range [begin, end) in which two headers differ. Headers of different lengths count as entirely different.
 struct Difference {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -96,12 +96,13 @@ std::string spliced(const Shard& shard, std::string_view old_header, const Pairs
   return format::splice_metadata(shard.table.format, old_header, {list, alignment, reserve, keep_length});
 }
 
-// An earlier edit may have made the change but failed to sync it. Linux then takes its pages as written, and another sync
-// alone would succeed without writing them. So the header is written once more. Returns false if the file was changed.
+// An earlier edit may have made the change but failed to sync it. Linux then marks the pages as clean, so syncing again
+// would succeed without writing them. So this writes the header again. Returns false if another process changed the
+// file.
 bool sync_again(io::EditedFile& file, const Shard& shard, std::string_view header) {
   using Patch = io::EditedFile::Patch;
   const Patch patch = file.patch(shard.header_begin, header.data(), header.size(), true);
-  if (patch == Patch::refused) file.sync();  // without locks there are no edits in place
+  if (patch == Patch::refused) file.sync();  // no edits in place without locks
   return patch != Patch::changed;
 }
 

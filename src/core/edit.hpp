@@ -1,16 +1,17 @@
-// Changes the metadata of a file and leaves the bytes of its tensors as they are.
+// Changes the metadata of a file without changing its tensors.
 //
-// The file is changed in place if the new header has the length of the old one and they differ in only one block of
-// 4096 bytes of the file. Such a block is one page of the page cache: one write() changes it, and nothing, not even
-// SIGKILL, interrupts a write() inside a page. So a process that dies leaves the old header or the new one. If the
-// power fails, disks guarantee only that a sector of 512 bytes is written whole or not at all. With `sync`, the change
-// must survive that, so it must be inside one sector.
+// The file is changed in place if both headers have the same length and differ only inside one block of 4096 bytes of
+// the file. Such a block is one page of the page cache. A single write() changes it, and nothing, not even SIGKILL,
+// interrupts a write() inside a page. So a process that dies leaves either the old header or the new one. On a power
+// failure, disks guarantee only that 512-byte sectors are written atomically. With `sync`, the change must survive
+// that, so it must be inside one sector.
 //
-// Otherwise a new file is made from the new header and the old data, and renamed. The filesystem shares the blocks of
-// the data if it can; otherwise the kernel copies them. This is always safe, and takes as long as the copy.
+// Otherwise a new file is written with the new header and the old data, and renamed over the old one. The filesystem
+// shares the blocks of the data if it can; otherwise the kernel copies them. This is always safe, but takes as long as
+// the copy.
 //
-// In a file written with header_reserve, the reserved space follows the metadata, so an edit changes nothing else.
-// Space at the end of a header of several blocks does not help, because every entry would move.
+// In a file written with header_reserve, the reserved space follows the metadata, so an edit moves nothing else. Space
+// at the end of a header of several blocks does not help, because every entry would move.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -42,16 +42,16 @@ class AllocatorResource final : public std::pmr::memory_resource {
   Allocator allocator_;
 };
 
-// Memory for many objects that are freed together, such as the headers and tables of a hundred shards. It is allocated
-// in blocks of growing size, the large ones on huge pages, and freed with the pool. Any thread.
+// Memory for many objects that are freed together, such as the headers and tables of a hundred shards. Allocates blocks
+// of growing size, large ones on huge pages, and frees them with the pool. Any thread may allocate.
 class Pool final : public std::pmr::memory_resource {
  public:
   explicit Pool(std::size_t first_block, std::pmr::memory_resource* memory)
       : memory_(memory), blocks_(first_block, memory) {}
 
  private:
-  // Objects of this size are allocated alone and freed at once. Otherwise the pool would keep every old block of a
-  // growing array.
+  // Objects of at least this size get their own block, and are freed immediately. Otherwise the pool would keep every
+  // old block of a growing array.
   static constexpr std::size_t kAlone = std::size_t{1} << 20;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -71,8 +71,8 @@ class Pool final : public std::pmr::memory_resource {
 
 // A copy of a file's text, followed by the zero bytes that its parser needs.
 //
-// Never the live mapping: another process could change the bytes between two reads. Not a vector, which would fill a
-// hundred megabytes with zeros only to overwrite them.
+// Never parse the live mapping, because another process could change the bytes between two reads. This is not a vector,
+// which would zero a hundred megabytes only to overwrite them.
 class PaddedBuffer {
  public:
   PaddedBuffer() = default;

@@ -70,7 +70,7 @@ FileNames shards_of_set(const FileNames& shards, std::string_view set) {
   return found;
 }
 
-// Sorts the shards by their numbers. Throws unless they are one set with each number once.
+// Sorts the shards by their numbers. Throws unless they are one complete set without duplicates.
 void sort_set(FileNames& shards, std::string_view directory) {
   const NumberedShard first = *numbered_shard(shards.front());
   const auto fail_missing = [&](std::uint64_t number) {
@@ -81,7 +81,7 @@ void sort_set(FileNames& shards, std::string_view directory) {
   for (const std::string& file : shards) {
     const NumberedShard shard = *numbered_shard(file);
     if (shard.set != first.set || shard.count != first.count) {
-      // The caller cannot choose a set without an index: the path of a shard opens that file alone.
+      // Without an index, the caller cannot choose a set, because the path of a shard opens only that file.
       fail(Status::open,
            "directory {} contains shards of several models, {} and {}: write an index for one, or move one elsewhere",
            in_quotes(directory), in_quotes(shards.front()), in_quotes(file));
@@ -130,7 +130,7 @@ struct Candidates {
 Candidates candidates_in(FileNames names) {
   Candidates found;
   for (std::string& name : names) {
-    if (starts_with(name, "._")) continue;  // attributes of another file, on filesystems without them (AppleDouble)
+    if (starts_with(name, "._")) continue;  // AppleDouble: attributes of another file
     if (ends_with(name, kIndexEnding)) {
       found.indexes.push_back(std::move(name));
     } else if (numbered_shard(name)) {
@@ -148,7 +148,7 @@ Candidates candidates_in(FileNames names) {
        in_quotes(second), advice);
 }
 
-// The numbered shards that the model of this index would have.
+// Returns the numbered shards that probably belong to this index.
 FileNames likely_shards(const FileNames& shards, std::string_view index) {
   return take_ending(index, kIndexEnding) ? shards_of_set(shards, index) : FileNames();
 }
@@ -157,7 +157,7 @@ FileNames likely_shards_in(const io::Directory& directory, std::string_view inde
   try {
     return likely_shards(candidates_in(directory.names()).shards, index);
   } catch (const Error&) {
-    return {};  // a directory that may be searched but not listed
+    return {};  // the directory may be searched but not listed
   }
 }
 

@@ -14,22 +14,22 @@ namespace st::core {
 struct ModelFiles {
   std::unique_ptr<io::Directory> directory;
   std::string index;  // file name of the index in the directory; empty if there is none
-  // Without an index: the model's files, ascending by number. With an index: a guess at the files that it names, in byte
+  // Without an index: the model's files, ascending by number. With an index: the files that it probably names, in byte
   // order.
   std::vector<std::string> files;
 
   bool is_one_file() const { return index.empty() && files.size() == 1; }
-  // Opens the only file as if the caller had named it: a link may leave the directory.
+  // Opens the only file as if the caller had named it, so its link may lead out of the directory.
   std::unique_ptr<io::Source> open_file() const { return directory->open(files.front(), /*follow_links=*/true); }
 };
 
 // Opens the file at this path. Returns nullptr if the path is a directory or the name of an index.
 std::unique_ptr<io::Source> open_file_unless_model(const char* path);
 
-// Returns the files of the model at this path, which is a directory or an index. See files_of_directory().
+// Returns the files of the model at this path, a directory or an index. See files_of_directory().
 ModelFiles files_of_model(const char* path);
 
-// Chooses the model of a directory (docs/format.md 2.4). If there is no model or more than one, throws an error that names
+// Chooses the model of a directory (docs/format.md 2.4). Throws if there is no model or more than one; the error names
 // two candidates.
 ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory);
 

@@ -1,10 +1,10 @@
-// Opening has three phases. Each uses several threads:
+// Opening has three phases, each on several threads:
 //
 // 1. Read the headers and the index.
 // 2. Put the tensors of all shards into one table.
 // 3. Compare each shard with the index.
 //
-// If several shards have errors, the first of these shards is reported, regardless of the timing of threads.
+// If several shards have errors, always reports the first of these shards, regardless of thread timing.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/open_shards.hpp"
 
@@ -36,8 +36,7 @@ struct HashedName {
   std::uint32_t number;  // of the tensor
 };
 
-// The names of a shard, grouped by the part of the table's index to which they belong. A group keeps the order of the
-// tensors.
+// The names of a shard, grouped by their part of the table's index. Within a group, they are in tensor order.
 struct NameHashes {
   std::vector<HashedName> names;
   std::array<std::uint32_t, TensorIndex::kParts> end{};
@@ -68,7 +67,7 @@ NameHashes hash_names(const Table& table, std::uint64_t seed) {
   return result;
 }
 
-// Returns true if two names are equal, and perhaps if they are not.
+// Returns true if two names are equal. May also return true if none are.
 bool may_repeat(const NameHashes& hashes) {
   std::vector<std::uint32_t> sorted(hashes.names.size());
   std::transform(hashes.names.begin(), hashes.names.end(), sorted.begin(),
@@ -84,7 +83,7 @@ struct SameName {
   const Tensor* second;
 };
 
-// Returns the names that need insert_left_over().
+// Returns the names that it could not insert; insert_left_over() must insert them.
 std::vector<HashedName> fill_part(TensorIndex& index, std::size_t part_number, std::span<const NameHashes> shards) {
   std::vector<HashedName> left_over;
   TensorIndex::Part part = index.part(part_number);
@@ -98,7 +97,7 @@ std::vector<HashedName> fill_part(TensorIndex& index, std::size_t part_number, s
   return left_over;
 }
 
-// Inserts them in the order of the tensors.
+// Inserts the remaining names in tensor order. Returns the first duplicate.
 std::optional<SameName> insert_left_over(std::span<const std::vector<HashedName>> parts, ModelTable& table) {
   std::vector<HashedName> all;
   for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
@@ -110,8 +109,8 @@ std::optional<SameName> insert_left_over(std::span<const std::vector<HashedName>
   return std::nullopt;
 }
 
-// Puts the tensors of all shards into the table. Returns the first tensor whose name an earlier one has, if there is one;
-// the table's index is then incomplete.
+// Puts the tensors of all shards into the table. Returns the first tensor with the same name as an earlier one, if
+// there is one; the table's index is then incomplete.
 std::optional<SameName> gather_tensors(const Shards& shards, std::span<const NameHashes> hashes, std::uint64_t seed,
                                        unsigned threads, ModelTable& table) {
   constexpr std::size_t kWorthThreads = 8192;  // tensors
@@ -158,8 +157,8 @@ void add_metadata(ModelTable& table, const std::pmr::vector<MetadataPair>& of_in
 
 // ---- tensors of a shard, in the order of an index -------------------------------------------------------------------
 
-// Finds the tensors of a shard by name. An index mostly names them in the order of the shard, or in two such sequences
-// that alternate, sometimes backwards. So the next tensor of each sequence is compared before a name is hashed.
+// Finds the tensors of a shard by name. An index usually lists them in shard order, or as two such sequences that
+// alternate, sometimes backwards. So this compares with the next tensor of each sequence before it hashes a name.
 class TensorsOfShard {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -172,7 +171,7 @@ class TensorsOfShard {
     for (std::uint32_t& next : next_) {
       if (next < tensors.size() && tensors[next].name() == name) return next++;
     }
-    // 0 - 2 is beyond every table.
+    // 0 - 2 wraps around to an index past every table.
     if (const std::uint32_t before = next_[0] - 2; before < tensors.size() && tensors[before].name() == name) {
       next_[0] = before + 1;
       return before;
@@ -185,7 +184,7 @@ class TensorsOfShard {
   }
 
  private:
-  // While opening, a shard has an index of its own only if a name occurs twice. The model's table finds only one of them.
+  // During opening, a shard has its own index only if a name occurs twice. The model's table finds only one of the two.
   std::uint32_t look_up(std::string_view name) const {
     const Table& own = shard_.table;
     if (!own.index.empty()) return own.index.find(own.tensors.data(), name);
@@ -209,14 +208,14 @@ struct Fault {
   Error error;
 };
 
-// `first` is the shard of errors[0].
+// Returns the first error, if there is one. `first` is the shard of errors[0].
 std::optional<Fault> first_of(const std::vector<std::optional<Error>>& errors, std::size_t first) {
   const auto found = std::find_if(errors.begin(), errors.end(), [](const auto& error) { return error.has_value(); });
   if (found == errors.end()) return std::nullopt;
   return Fault{first + static_cast<std::size_t>(found - errors.begin()), **found};
 }
 
-// Estimates the memory for headers and tables. The pool grows if they take more.
+// Estimates the memory for headers and tables. The pool grows if they need more.
 std::size_t likely_bytes(std::size_t shards) {
   return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{128} << 10);
 }
@@ -261,10 +260,10 @@ class Opening {
     claims_.emplace(index_, &memory_);
   }
 
-  // Reads the headers of these files, and calls `meanwhile` on one of the threads. Returns the first fault.
+  // Reads the headers of these files, and calls `meanwhile` on one of the threads. Returns the first error.
   //
-  // Works in batches that grow: an index may name a million shards that do not exist, and nothing is allocated for shards
-  // long after the first fault.
+  // Works in growing batches, so that little is allocated for shards after the first error: an index may name a million
+  // shards that do not exist.
   std::optional<Fault> load_all(Names names, std::pmr::memory_resource& memory,
                                 const std::function<void()>& meanwhile) {
     const unsigned threads = names.size() > 1 ? threads_ : 1;
@@ -287,7 +286,7 @@ class Opening {
           errors[i] = error;
         }
       });
-      // Before the errors of shards: once the sum is exceeded, thread timing decides which shards were read.
+      // Report this before errors of shards: once the sum is exceeded, thread timing decides which shards were read.
       if (sum.exceeded()) {
         return Fault{kWholeModel,
                      error_of_header_sum(has_index() ? files_.index : files_.directory->path(), shards_.size(), sum)};
@@ -297,8 +296,8 @@ class Opening {
     return std::nullopt;
   }
 
-  // Only the index knows the shards, but reading it takes as long as reading some of them. So the files that look like
-  // its shards are read at the same time, and dropped if the index names others.
+  // Reading the index takes as long as reading several shards. So the files that look like its shards are read at the
+  // same time, and dropped if the index names other files.
   void read_headers() {
     const auto load_named = [&](Names names, const std::function<void()>& meanwhile) {
       shards_.clear();
@@ -319,8 +318,8 @@ class Opening {
     throw Error(error_of(fault->shard, std::move(fault->error)));
   }
 
-  // Throws if a name occurs twice in this shard. The headers are read without an index of their names, because gather()
-  // finds duplicates. They are reported as errors of the shard.
+  // Throws if a name occurs twice in this shard. Headers are read without an index of names, because gather() finds
+  // duplicates, including those inside one shard.
   void index_names_of(std::size_t shard) {
     try {
       index_names(shards_[shard], header_);
@@ -329,13 +328,13 @@ class Opening {
     }
   }
 
-  // Returns the error if a name is in two shards. Errors of a single shard are reported before it.
+  // Returns an error if a name is in two shards. Errors of a single shard are reported first.
   std::optional<Error> gather(ModelTable& table) {
     const auto gather_all = [&] { return gather_tensors(shards_, hashes_, header_.seed, threads_, table); };
     if (!gather_all()) return std::nullopt;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       index_names_of(i);
-      hashes_[i] = hash_names(shards_[i].table, header_.seed);  // fewer, if the last of equal names counts
+      hashes_[i] = hash_names(shards_[i].table, header_.seed);  // fewer if duplicates are allowed and the last one wins
     }
     const auto same = gather_all();
     if (!same) return std::nullopt;
@@ -358,7 +357,7 @@ class Opening {
     std::vector<std::optional<Error>> errors(shards_.size());
     const unsigned threads = index_.entries.size() < kWorthThreads ? 1 : threads_;
     parallel_for(shards_.size(), threads, [&](std::size_t round) {
-      const std::size_t i = shards_.size() - 1 - round;  // the last shards are still in the caches
+      const std::size_t i = shards_.size() - 1 - round;  // backwards, because the last shards are still cached
       try {
         format::FaultSink throws;
         warnings[i] = describe_unlisted(shards_[i], listed_tensors(shards_[i], *claims_, table, throws));
@@ -490,7 +489,8 @@ std::size_t end_of_batch(std::size_t first, std::size_t shards) {
   return first + std::min(std::max(first, kFirstBatch), shards - first);
 }
 
-// Some network filesystems give all files the same number. So 0 is ignored, and sizes and times are compared, too.
+// Some network filesystems give all files the same inode number. So 0 is ignored, and sizes and times are compared,
+// too.
 std::optional<SameFile> find_same_file(std::span<const std::optional<io::Identity>> shards) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < shards.size(); ++i) {

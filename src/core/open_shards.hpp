@@ -1,6 +1,7 @@
 // Opens all shards of a model.
 //
-// Checking a model (check.hpp) uses the same claims and errors, so its first error is the one that opening reports.
+// Checking a model (check.hpp) uses the same code for claims and errors, so its first error is the one that opening
+// reports.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,7 +24,7 @@
 
 namespace st::core {
 
-// Reads the index and all headers on several threads. No lookup has to read a header later. Returns warnings.
+// Reads the index and all headers on several threads, so later lookups read nothing. Returns warnings.
 std::vector<std::string> open_shards(const ModelFiles& files, const OpenOptions& options,
                                      std::pmr::memory_resource& memory, std::optional<Pool>& pool,
                                      std::pmr::deque<Shard>& shards, ModelTable& table);
@@ -40,7 +41,8 @@ struct EntryRun {
   std::uint32_t end;
 };
 
-// The entries of an index, grouped by shard. An index mostly names the tensors of a layer together, so there are few runs.
+// The entries of an index, grouped by shard. An index usually lists the tensors of a layer together, so there are few
+// runs.
 class ShardClaims {
  public:
   // Keeps a reference to the index.
@@ -54,11 +56,11 @@ class ShardClaims {
  private:
   const format::shard_index::Index& index_;
   std::pmr::vector<EntryRun> runs_;
-  std::pmr::vector<std::size_t> first_;  // run of each shard, and the count of runs
+  std::pmr::vector<std::size_t> first_;  // first run of each shard, then the number of runs
 };
 
-// Returns which tensors of the shard the index lists. Reports each tensor that the index lists for this shard although it
-// is not there, and each that it lists more than once. `table` is used if the shard has no index of its names.
+// Returns which tensors of the shard are listed in the index. Reports each tensor that the index lists for this shard
+// but that is missing, and each that it lists more than once. Uses `table` if the shard has no index of its names.
 std::vector<bool> listed_tensors(const Shard& shard, const ShardClaims& claims, const ModelTable& table,
                                  format::FaultSink& faults);
 
@@ -67,24 +69,25 @@ std::string describe_unlisted(const Shard& shard, const std::vector<bool>& liste
 
 // ---- errors of a model ----------------------------------------------------------------------------------------------
 
-// Returns the end of the batch of shards that begins with `first`. A batch is as long as all batches before it, and at
-// least 256 shards. Opening stops after a batch with an error.
+// Returns the end of the batch of shards that begins with `first`. Each batch is as long as all earlier ones together,
+// and at least 256 shards. Opening stops after a batch with an error.
 std::size_t end_of_batch(std::size_t first, std::size_t shards);
 
-// `model` is the name of the index, or else the directory. `shards` is the number of shards in the sum.
+// `model` is the name of the index, or else of the directory. `shards` is the number of shards in the sum.
 Error error_of_header_sum(std::string_view model, std::size_t shards, const HeaderSum& sum);
 
-// Completes an error of the shard `name`. `path` is empty if the shard could not be opened, `index` if there is none.
+// Adds the names of the shard and the index to an error. `path` is empty if the shard could not be opened, `index` if
+// there is no index.
 Error error_of_shard(Error error, std::string_view name, std::string_view path, std::string_view index);
 
-// Two shards that are one file, because of links.
+// Two shards that are links to the same file.
 struct SameFile {
   std::size_t first;
   std::size_t second;
 };
 
-// Returns the pair with the lowest second shard. An identity is nullopt if the shard is not a file, or has no tensors: a
-// model hub's cache stores equal files once, and only shards without tensors may be equal.
+// Returns the pair with the lowest second shard. An identity is nullopt if the shard is not a file or has no tensors.
+// Shards without tensors may be the same file, because a model hub's cache stores equal files only once.
 std::optional<SameFile> find_same_file(std::span<const std::optional<io::Identity>> shards);
 
 Error error_of_one_file(std::string_view path, std::string_view other_path);

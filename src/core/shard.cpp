@@ -1,5 +1,5 @@
-// Opening a file: its length, the limit, an owned copy of the header, the table. The header is never read from the file
-// again, so no offset can change after it was checked.
+// Opens a file: checks the header's length, copies the header, and parses it into the table. The header is not read
+// again after that, so no offset can change after it was checked.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/shard.hpp"
 
@@ -19,11 +19,11 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // of the first read: longer than most headers
+constexpr std::size_t kFirstBytes = std::size_t{16} << 10;  // size of the first read: enough for most headers
 constexpr int kMostRereads = 100;
 constexpr std::chrono::milliseconds kBetweenReadings(1);  // lets an interrupted writer continue
 
-// Counts a header once, even if it is read again.
+// Counts each header only once, even if it is reread.
 void add_to(HeaderSum* sum, std::uint64_t bytes, const Shard& shard) {
   if (sum == nullptr || shard.header.data() != nullptr) return;
   sum->bytes += bytes;
@@ -49,7 +49,7 @@ void read_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* su
   }
 }
 
-// Reads while no edit can start. Without locks, reads until two readings are equal.
+// Reads while holding a lock against edits. Without locks, reads until two results are equal.
 void read_text_again(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   const std::shared_ptr<const void> lock = shard.source->lock_out_edits();
   read_text(shard, options, sum);
@@ -68,7 +68,7 @@ void name_source(Error& error, const Shard& shard) {
   if (error.message.find(name) == std::string::npos) error.message = name + ": " + error.message;
 }
 
-// If mapping fails, reports a name that occurs twice first: all errors of a header come before errors of mapping.
+// If mapping fails, checks for duplicate names first, because all header errors come before mapping errors.
 void prepare_checked(Shard& shard, io::Mode mode, const format::HeaderOptions& options) try {
   shard.source->prepare(mode, shard.number < io::kMostKeptOpen);
 } catch (const Error&) {
@@ -82,7 +82,7 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-// A header that changed recently may have been read during an edit, and be half new.
+// If the file changed recently, the header may have been read during an edit, and may be half new. It is then reread.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;
   try {

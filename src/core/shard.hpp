@@ -26,8 +26,8 @@ class Checkpoint;
 
 struct Shard {
   std::pmr::memory_resource* memory;
-  const char* path = "";   // the source's name, as spelled by the caller or the index; empty for memory and descriptors
-  std::size_t number = 0;  // among the shards of the checkpoint
+  const char* path = "";   // the source's name, as given by the caller or the index; empty for memory and descriptors
+  std::size_t number = 0;  // index among the checkpoint's shards
   const Checkpoint* checkpoint = nullptr;  // back pointer
   std::unique_ptr<io::Source> source;
   PaddedBuffer header;                             // holds the names
@@ -53,11 +53,12 @@ struct HeaderSum {
   bool exceeded() const { return bytes > limit; }
 };
 
-// Opens a shard whose source is set: reads and validates the header, and prepares the source for views. Throws the first
-// error. Adds the length of the header to `sum` before it allocates memory for it, and throws if the sum exceeds its limit.
+// Opens a shard whose source is set: reads and validates the header, and prepares the source for views. Throws the
+// first error. Before allocating memory for the header, adds its length to `sum`, and throws if the sum exceeds its
+// limit.
 void open_shard(Shard& shard, io::Mode mode, format::HeaderOptions options, HeaderSum* sum = nullptr);
 
-// The first step of open_shard(): reads shard.header. Never reads a partly written edit.
+// The first step of open_shard(): reads shard.header. Never returns a half-finished edit.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum = nullptr);
 
 // Adds an index of its names to a shard opened without one. Throws if a name occurs twice.
@@ -65,7 +66,7 @@ void index_names(Shard& shard, format::HeaderOptions options);
 
 // ---- any thread may call these --------------------------------------------------------------------------------------
 
-// Returns the header as in the file. nullptr if memory runs out.
+// Returns the header as in the file, or nullptr if out of memory.
 const char* raw_header(const Shard& shard);
 
 // Reads any part of the file. Throws Status::range if it is not inside the file.
@@ -75,7 +76,7 @@ void read_range(const Shard& shard, std::uint64_t offset, void* dst, std::size_t
 void read(const Tensor& tensor, void* dst, std::uint64_t dst_bytes);
 void read(const Tensor& tensor, void* dst);
 
-// Throws unless the destination has exactly as many bytes as the read.
+// Throws unless the destination has exactly the size of the read.
 void check_destination(const Tensor& tensor, std::uint64_t bytes, const void* dst, std::uint64_t dst_bytes);
 
 // Returns the tensor's bytes, or nullptr if they must be read. See Source::view().

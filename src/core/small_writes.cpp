@@ -8,8 +8,8 @@ namespace st::core {
 
 namespace {
 
-constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying some thousand bytes
-constexpr std::size_t kSmall = std::size_t{8} << 10;   // to write more bytes takes less time than to copy them twice
+constexpr std::size_t kGather = std::size_t{1} << 20;  // a system call costs as much as copying a few KB
+constexpr std::size_t kSmall = std::size_t{8} << 10;   // writing larger data takes less time than copying it twice
 constexpr std::uint64_t kMostBytes = std::uint64_t{12} << 20;
 constexpr std::uint64_t kMostPieces = 3 * (std::uint64_t{1} << 16);  // 3 MiB
 
@@ -31,7 +31,7 @@ void Gathering::add(std::uint64_t offset, const void* data, std::size_t n) {
   bytes_.insert(bytes_.end(), from, from + n);
 }
 
-// Returns false if there is no memory.
+// Returns false if out of memory.
 bool Gathering::make_room() {
   try {
     bytes_.reserve(kGather);
@@ -59,7 +59,7 @@ void PutBuffer::flush() {
   write_out();
 }
 
-// Returns false if there is no memory. All of it is allocated by the first call, so that keep() cannot fail.
+// Returns false if out of memory. The first call allocates everything, so that keep() cannot fail.
 bool PutBuffer::make_room(std::size_t n) {
   try {
     bytes_.reserve(static_cast<std::size_t>(std::min(expected_, kMostBytes)));

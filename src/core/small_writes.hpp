@@ -11,7 +11,7 @@
 
 namespace st::core {
 
-// For writes in the order of the file, from one thread: adjacent ones are merged.
+// For writes in file order from one thread. Merges adjacent writes.
 class Gathering {
  public:
   explicit Gathering(const io::AtomicFile& file) : file_(file) {}
@@ -28,17 +28,17 @@ class Gathering {
   std::uint64_t end_ = 0;
 };
 
-// For writes in any order, from any number of threads: they are kept until the memory for them is full, and then
-// written in the order of the file. Not for streams.
+// For writes in any order from any number of threads. Buffers them until the buffer is full, then writes them in file
+// order. Not for streams.
 class PutBuffer {
  public:
   explicit PutBuffer(const io::AtomicFile& file) : file_(file) {}
 
-  // At most this many bytes will be added. A small file then needs less memory.
+  // Announces that at most this many bytes will be added, so that a small file needs less memory.
   void expect(std::uint64_t bytes) { expected_ = bytes; }
 
-  // Copies the data, or writes it immediately if it is large or there is no memory. Also throws errors of earlier
-  // writes.
+  // Buffers a copy of the data. Writes it immediately if it is large, or if there is no memory. May throw errors of
+  // earlier buffered writes.
   void add(std::uint64_t offset, const void* data, std::size_t n);
   void flush();
 

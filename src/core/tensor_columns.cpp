@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-// Assigns each column its place in a block. Runs twice over the same columns in the same order. The first run has no
-// block and computes the size. Wider elements come first, so no padding is needed.
+// Assigns each column its place in a block. Used twice, for the same columns in the same order: first without a block,
+// to compute its size. Wider elements come first, so no padding is needed.
 class Places {
  public:
   explicit Places(std::byte* block) : block_(block) {}

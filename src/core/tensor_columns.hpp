@@ -9,10 +9,10 @@
 
 namespace st::core {
 
-// Row i of each column describes tensor i. All columns are in one block of memory.
+// Element i of each column describes tensor i. All columns are in one block of memory.
 class TensorColumns {
  public:
-  enum class Views : std::uint8_t { none, all };  // a view may map the file
+  enum class Views : std::uint8_t { none, all };  // `all` may map the file
 
   TensorColumns(const Checkpoint& file, Views views);
   TensorColumns(TensorColumns&&) = delete;

@@ -15,7 +15,7 @@ void WriteProgress::start(const WriteCallback& callback, std::uint64_t done, std
   callback_ = callback;
   done_ = done;
   total_ = total;
-  reported_ = {};  // so that the first bytes are reported
+  reported_ = {};  // so that the first bytes are reported immediately
   cancelled_ = false;
 }
 
@@ -23,13 +23,13 @@ void WriteProgress::add(std::uint64_t bytes) {
   if (!wanted()) return;
   done_.fetch_add(bytes, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;  // another thread reports
+  if (!lock) return;  // another thread is reporting
   if (cancelled_)
     fail(Status::cancelled, "cancelled before {} bytes were written", done_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
   if (now - reported_ < kBetweenWriteReports) return;
   reported_ = now;
-  // Read under the lock, so that no report is smaller than the one before it.
+  // Load this while holding the lock, so that reports never decrease.
   const std::uint64_t done = done_.load(std::memory_order_relaxed);
   if (callback_.progress(callback_.ctx, done, total_) == 0) return;
   cancelled_ = true;

@@ -16,10 +16,11 @@ struct WriteCallback {
 
 class WriteProgress {
  public:
-  // The longest write between two reports. It ends on a multiple of this size in the file, as large folios do.
+  // The longest write between two reports. Such a write ends on a multiple of this size in the file, as large folios
+  // do.
   static constexpr std::uint64_t kPiece = std::uint64_t{8} << 20;
 
-  // `done` bytes of the file, its header, are already written at the first report.
+  // Begins a count. `done` is the size of the header, which is written before the first report.
   void start(const WriteCallback& callback, std::uint64_t done, std::uint64_t total);
   bool wanted() const { return callback_.progress != nullptr; }
 
@@ -35,9 +36,9 @@ class WriteProgress {
   WriteCallback callback_;
   std::uint64_t total_ = 0;
   std::atomic<std::uint64_t> done_{0};
-  std::mutex mutex_;  // of the callback and the next members
+  std::mutex mutex_;  // guards the callback and the next members
   Clock::time_point reported_;
-  bool cancelled_ = false;  // other puts may be in flight, and do not call the callback again
+  bool cancelled_ = false;  // other puts in flight must not call the callback again
 };
 
 }  // namespace st::core

@@ -1,4 +1,4 @@
-// Declaring and laying out; the bytes are in writer_bytes.cpp.
+// Declares and lays out tensors. writer_bytes.cpp writes their bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/writer.hpp"
 
@@ -89,7 +89,7 @@ std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
   return number;
 }
 
-// Everything that can fail comes first, so a tensor is added completely or not at all.
+// Everything that can fail comes first, so that a failed call adds nothing.
 std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   require_state(State::declaring, "add");
   const std::uint64_t bytes = format::check_tensor(name, dtype, shape);
@@ -102,7 +102,7 @@ std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const 
   tensor.bytes = bytes;
   tensor.dtype = dtype;
   const std::size_t number = tensors_.size();
-  tensors_.push_back(tensor);  // make_room() has made the room
+  tensors_.push_back(tensor);  // cannot fail after make_room()
   if (index_.insert(tensors_.data(), static_cast<std::uint32_t>(number)) == index_.kNone) return number;
   tensors_.pop_back();
   fail(Status::duplicate, "tensor {} occurs twice", in_quotes(name));
@@ -124,9 +124,9 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   std::vector<std::uint32_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), 0U);
   if (options.keep_order) return order;
-  // Sorts by dtype, by counting its ranks, and then the tensors of each dtype by name.
+  // Counting sort by rank of the dtype; then the tensors of each rank are sorted by name.
   const auto rank = [&](const Declared& tensor) { return format::dtype_order(options.format, tensor.dtype); };
-  std::array<std::size_t, 257> places{};  // of the next tensor of each rank; ranks are at most 255
+  std::array<std::size_t, 257> places{};  // place of the next tensor of each rank; ranks are at most 255
   for (const Declared& tensor : tensors_) ++places[rank(tensor) + 1];
   std::partial_sum(places.begin(), places.end(), places.begin());
   for (std::uint32_t number = 0; number < tensors_.size(); ++number) order[places[rank(tensors_[number])]++] = number;
@@ -139,7 +139,7 @@ std::vector<std::uint32_t> Writer::data_order(const WriteOptions& options) const
   return order;
 }
 
-// Returns the length prefix and the header in one string, and sets Declared::begin of every tensor.
+// Sets Declared::begin of every tensor. Returns the length prefix and the header in one string.
 std::string Writer::lay_out(const WriteOptions& options) {
   std::vector<format::NewTensor> list;
   list.reserve(order_.size());

@@ -1,8 +1,8 @@
-// Writes a new file. Tensors are declared first. Then their bytes are put, whole or in parts, in any order and from any
-// number of threads. Finally the file appears at its path.
+// Writes a new file. First, tensors are declared. Then their bytes are put, whole or in parts, in any order and from
+// any number of threads. Finally the complete file appears at its path.
 //
-// Invalid declarations are reported before the target is touched, and errors of the data before it is replaced. The
-// first failed write ends the writer: its file can no longer be completed, so every later call throws the same error.
+// Invalid declarations are reported before the target is touched, write errors before it is replaced. After the first
+// failed write, the file cannot be completed, so every later call throws the same error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,7 +31,7 @@ namespace st::core {
 
 struct WriteOptions {
   io::CreateOptions create;
-  bool keep_order = false;  // data in the order of declaration, not the reference's order
+  bool keep_order = false;  // data in order of declaration, not in the reference's order
   Format format = Format::safetensors;
   std::uint64_t data_alignment = 0;  // 0: 8, the minimum
   std::uint64_t header_reserve = 0;
@@ -42,13 +42,13 @@ class Writer {
  public:
   Writer();
 
-  // ---- declaring; a call that throws does not change the writer
+  // ---- declaring: a call that throws does not change the writer
 
-  void set_metadata(std::string_view key, std::string_view value);  // the last value of a key counts
+  void set_metadata(std::string_view key, std::string_view value);  // the last value of a key wins
   void copy_metadata(std::span<const MetadataPair> pairs);          // all of them, or none
-  void keep_empty_metadata();                                       // write a map of metadata even if it is empty
+  void keep_empty_metadata();                                       // write the metadata map even if it is empty
 
-  // Returns the number of the tensor. `data` is read by finish(); nullptr: its bytes are given to put().
+  // Returns the number of the tensor. finish() reads `data`. If `data` is nullptr, the bytes must be given to put().
   std::size_t add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data);
   // Declares a copy of a tensor of an open file, which must stay open until finish() returns.
   std::size_t add(std::string_view name, const Tensor& tensor);
@@ -56,7 +56,7 @@ class Writer {
   // ---- writing
 
   void begin(const char* path, const WriteOptions& options);
-  // Any number of threads, but not while finish() runs. Each byte is put once.
+  // Any number of threads may call this, but not during finish(). Each byte may be put only once.
   void put(std::size_t number, std::uint64_t at, const void* data, std::size_t n) const;
   void finish();
 
@@ -71,7 +71,7 @@ class Writer {
     const void* data = nullptr;
     const Tensor* source = nullptr;
     Dtype dtype = Dtype::unknown;
-    bool given = false;  // data or source is set, or the tensor is empty: put() gets none of its bytes
+    bool given = false;  // data or source is set, or the tensor is empty: no bytes are expected from put()
 
     std::string_view name() const { return text; }
     ByteRange range() const { return {begin, begin + bytes}; }
@@ -107,11 +107,11 @@ class Writer {
   std::vector<std::uint32_t> order_;  // numbers of tensors in data order
   std::uint64_t file_size_ = 0;
   io::AtomicFile file_;
-  mutable WrittenRanges written_;    // the bytes that put() was given
-  mutable PutBuffer small_{file_};   // the buffered part of them, not written yet
-  mutable std::mutex stream_mutex_;  // a stream takes one write at a time
+  mutable WrittenRanges written_;    // the bytes given to put()
+  mutable PutBuffer small_{file_};   // the buffered part of these bytes, not yet written
+  mutable std::mutex stream_mutex_;  // for streams, which take one write at a time
   mutable WriteProgress progress_;
-  mutable std::size_t next_given_ = 0;  // in order_: the given tensors before it are written
+  mutable std::size_t next_given_ = 0;  // index in order_: given tensors before it are written
 
   mutable std::atomic<State> state_{State::declaring};
   mutable std::mutex failure_mutex_;

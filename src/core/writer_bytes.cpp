@@ -1,4 +1,4 @@
-// Writing the bytes of tensors. A regular file takes them in any order; a stream (FIFO, device, standard output) takes
+// Writes the bytes of tensors. A regular file accepts them in any order. A stream (FIFO, device, standard output) needs
 // them in order, so tensors with known data are written between the puts.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
@@ -25,12 +25,12 @@ void Writer::give_up(const Error& error) const noexcept {
   try {
     if (!failure_) failure_ = error;
   } catch (const std::bad_alloc&) {
-    failure_ = {error.status, error.os_error, error.offset, "writing failed"};  // too short to need an allocation
+    failure_ = {error.status, error.os_error, error.offset, "writing failed"};  // short enough not to allocate
   }
   state_.store(State::failed, std::memory_order_release);
 }
 
-// Calls write(at, n) for n bytes that begin at `offset` of the file: once, or for pieces if progress is reported.
+// Calls write(at, n) to write n bytes at `offset` in the file: once, or piece by piece if progress is reported.
 template <class Write>
 void Writer::in_pieces(std::uint64_t offset, std::uint64_t n, const Write& write) const {
   if (!progress_.wanted()) return write(std::uint64_t{0}, n);
@@ -99,7 +99,7 @@ void Writer::put_in_order(std::size_t number, std::uint64_t offset, const void* 
   });
 }
 
-// Writes the tensors with known data that begin before `stop` and are not written yet.
+// Writes the tensors with known data that begin before `stop` and are not yet written.
 void Writer::write_given(std::uint64_t stop) const {
   Gathering small(file_);
   for (; next_given_ < order_.size() && tensors_[order_[next_given_]].begin < stop; ++next_given_) {

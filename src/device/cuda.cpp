@@ -17,7 +17,7 @@ constexpr std::array kCudaNames{"libcuda.so.1", "nvcuda.dll"};
 // From CUresult and CUdevice_attribute.
 constexpr int kStubLibrary = 34;
 constexpr int kNoCudaDevice = 100;
-constexpr int kDriverMismatch = 803;  // library and kernel driver have different versions
+constexpr int kDriverMismatch = 803;  // library and kernel driver versions differ
 constexpr int kNoCompatibility = 804;
 constexpr int kHostNumaId = 134;
 
@@ -70,7 +70,7 @@ class Cuda final : public Gpu {
     if (count == 0) fail(Status::unsupported, "CUDA: the driver has no device");
     if (ordinal < 0 || ordinal >= count) fail(Status::range, "CUDA: no device {}; the driver has {}", ordinal, count);
     if (const int code = cuda_.device_get(&device_, ordinal); code != 0) fail_call(code, "choosing a device");
-    if (cuda_.device_attribute(&node, kHostNumaId, device_) != 0) node = -1;  // older drivers do not know it
+    if (cuda_.device_attribute(&node, kHostNumaId, device_) != 0) node = -1;  // unknown to older drivers
   }
 
   int enter(std::intptr_t* /*before*/) override { return cuda_.push_context(context_); }

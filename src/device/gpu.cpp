@@ -15,14 +15,15 @@ namespace {
 
 // Both drivers have the same numbers for these errors and flags.
 constexpr int kOutOfMemory = 2;
-constexpr unsigned kNonBlockingStream = 1;  // no ordering with the default stream
-constexpr unsigned kBlockingEvent = 1;      // a waiting thread sleeps: there are more threads than processors
+constexpr unsigned kNonBlockingStream = 1;  // not synchronized with the default stream
+constexpr unsigned kBlockingEvent = 1;      // waiting threads sleep, because there may be more threads than processors
 constexpr unsigned kEventWithoutTime = 2;
 constexpr unsigned kPortable = 1;  // pinned for all contexts
 
 }  // namespace
 
-// Two copies of a driver in one process do not share contexts, so a library that the process has loaded comes first.
+// Prefers a library that the process has already loaded, because two copies of a driver in one process do not share
+// contexts.
 DriverLibrary::DriverLibrary(const char* driver, const char* path, std::span<const char* const> names)
     : driver_(driver) {
   if (path != nullptr) {
@@ -55,7 +56,7 @@ void* DriverLibrary::address(const char* name) const {
 // Keeps the GPU current on this thread while it exists.
 class Gpu::Current {
  public:
-  // Tries twice, because the destructors that wait for copies in flight need the context even if one call fails.
+  // Tries twice, because destructors that wait for copies in flight need the context even if one call fails.
   explicit Current(Gpu& gpu) : gpu_(gpu), first_(gpu.enter(&before_)) {
     entered_ = first_ == 0 || gpu.enter(&before_) == 0;
     if (first_ != 0) gpu.forget_error();
@@ -76,7 +77,7 @@ class Gpu::Current {
   bool entered_ = false;
 };
 
-// HIP keeps the last error of a thread. The caller's program would mistake it for an error of its own calls.
+// Clears HIP's per-thread last error, which the program would mistake for an error of its own calls.
 int Gpu::noted(int code) {
   if (code != 0) forget_error();
   return code;
@@ -148,7 +149,7 @@ int Gpu::take_event(void** event) {
       events_.pop_back();
       return 0;
     }
-    events_.reserve(++event_count_);  // give_back() must not allocate
+    events_.reserve(++event_count_);  // so that give_back() need not allocate
   }
   return calls.event_create(event, kBlockingEvent | kEventWithoutTime);
 }
@@ -158,8 +159,8 @@ void Gpu::give_back(void* event) noexcept {
   events_.push_back(event);
 }
 
-// Returns how many of the first copies can be made as one: they are adjacent in both memories and inside one allocation of
-// the device, because a driver's copy cannot cross allocations.
+// Returns how many copies, from the first on, can be merged: those that are adjacent in both memories and inside one
+// allocation on the device. A driver's copy cannot cross allocations.
 std::size_t Gpu::count_adjacent(std::span<const Copy> copies) {
   const auto end_of = [](const Copy& copy) { return reinterpret_cast<DeviceAddress>(copy.dst) + copy.bytes; };
   DeviceAddress limit = 0;
@@ -175,7 +176,7 @@ std::size_t Gpu::count_adjacent(std::span<const Copy> copies) {
   return count;
 }
 
-// Returns 0 if the driver does not know.
+// Returns 0 if the driver does not know the allocation.
 DeviceAddress Gpu::end_of_allocation(DeviceAddress address) {
   DeviceAddress begin = 0;
   std::size_t bytes = 0;
@@ -195,7 +196,7 @@ int Gpu::begin(std::uint32_t queue, std::span<const Copy> copies, void* event) {
   return calls.event_record(event, stream);
 }
 
-// After a failed call: waits for whatever is in flight.
+// Called after a failed call. Waits for everything in flight.
 void Gpu::finish(std::uint32_t queue) noexcept {
   const Current current(*this);
   calls.stream_synchronize(streams_[queue]);
@@ -260,8 +261,8 @@ void Gpu::release(void* memory) {
   noted(calls.mem_free(reinterpret_cast<DeviceAddress>(memory)));
 }
 
-// Memory that is allocated, touched and then registered takes half the time of the driver's own. If the driver cannot
-// register it, the driver allocates.
+// Allocating memory, touching it and then registering it takes half as long as the driver's own allocation. If the
+// driver cannot register it, uses the driver's allocation.
 void* Gpu::new_staging(std::size_t bytes) {
   const Current current(*this);
   if (!current.entered()) fail_call(current.error(), "making the device current");

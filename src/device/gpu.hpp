@@ -1,4 +1,4 @@
-// GPUs: opens NVIDIA's and AMD's drivers, and makes a table of operations from either.
+// GPUs: opens NVIDIA's or AMD's driver, and returns it as a table of operations.
 //
 // The calls that CUDA's driver and HIP's runtime have in common are in gpu.cpp. cuda.cpp and hip.cpp open the drivers and
 // make a GPU current on a thread.
@@ -24,8 +24,9 @@ struct DriverOptions {
   const char* library = nullptr;
 };
 
-// NVIDIA's GPUs, through the CUDA driver: a program would have to ship the CUDA runtime. AMD's, through the HIP runtime,
-// which is AMD's driver in user space. Throw Status::unsupported, range or device: see st_device_open_cuda.
+// NVIDIA GPUs are opened through the CUDA driver, because programs would have to ship the CUDA runtime. AMD GPUs are
+// opened through the HIP runtime, which is AMD's user-space driver. Both throw Status::unsupported, range or device:
+// see st_device_open_cuda.
 OwnedOps open_cuda(const DriverOptions& options);
 OwnedOps open_hip(const DriverOptions& options);
 
@@ -37,11 +38,11 @@ struct Calls {
 #include "device/calls.def"
 };
 
-// A driver's library, loaded at run time. Its errors name the driver.
+// A driver's library, loaded at run time. Error messages name the driver.
 class DriverLibrary {
  public:
-  // Loads the library at `path`. Without a path, takes the first of `names` that the process has loaded, or else loads
-  // the first that exists. Throws Status::unsupported.
+  // Loads the library at `path`. Without a path, uses the first of `names` that the process has already loaded, or else
+  // loads the first that exists. Throws Status::unsupported.
   DriverLibrary(const char* driver, const char* path, std::span<const char* const> names);
 
   // Throws Status::unsupported if there is no such function.
@@ -68,14 +69,15 @@ class Gpu {
   static OwnedOps ops(std::unique_ptr<Gpu> gpu, std::uint32_t queues);
 
  protected:
-  // Makes the GPU current on the calling thread, and then restores what was current. *before is the driver's own.
+  // enter() makes the GPU current on the calling thread; leave() restores the previous state, which enter() stores in
+  // *before.
   virtual int enter(std::intptr_t* before) = 0;
   virtual int leave(std::intptr_t before) = 0;
   virtual const char* error_name(int code) = 0;
-  // Called after a call has failed.
+  // Called after a failed call.
   virtual void forget_error() {}
 
-  // Converts a stream of the caller to the driver's.
+  // Converts the caller's stream to the driver's type.
   virtual void* stream_of(void* stream) { return stream; }
 
   [[noreturn]] void fail_call(int code, const char* what);
@@ -106,7 +108,7 @@ class Gpu {
 
   std::vector<void*> streams_;  // one for each queue
   std::mutex mutex_;
-  std::vector<void*> events_;  // not in use; has room for all
+  std::vector<void*> events_;  // idle events; has capacity for all
   std::size_t event_count_ = 0;
   std::vector<void*> drivers_memory_;  // staging memory that the driver allocated
 };

@@ -43,7 +43,7 @@ class Hip final : public Gpu {
   }
 
  private:
-  // The runtime has no stack of contexts. Each thread has a current device, initially the first.
+  // HIP has no context stack. Each thread has a current device, initially the first.
   int enter(std::intptr_t* before) override {
     int current = 0;
     if (const int code = hip_.get_device(&current); code != 0) return code;
@@ -56,7 +56,7 @@ class Hip final : public Gpu {
   const char* error_name(int code) override { return hip_.error_name(code); }
   void forget_error() override { hip_.last_error(); }
 
-  // HIP's default stream is null; only its newest versions also give it a number.
+  // HIP's default stream is null. Only recent versions also have a number for it.
   void* stream_of(void* stream) override {
     return reinterpret_cast<std::uintptr_t>(stream) == kLegacyStream ? nullptr : stream;
   }

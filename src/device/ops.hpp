@@ -1,7 +1,7 @@
-// A device as a table of functions: everything that a plan needs from a driver.
+// A device, as the table of functions that a plan needs from a driver.
 //
-// The table has the functions of st_device_ops in the public header, which says what each must do. The drivers that the
-// library opens itself are such tables too, so a plan fills every device in the same way.
+// The table has the functions of st_device_ops; the public header documents each of them. Drivers that the library
+// opens itself are such tables too, so a plan treats all devices alike.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace st::device {
 
 struct Copy {
-  void* dst = nullptr;  // an address on the device, which only the device reads or writes
+  void* dst = nullptr;  // an address on the device; only the device may access it
   const void* src = nullptr;
   std::size_t bytes = 0;
 };
@@ -31,7 +31,7 @@ struct Ops {
   void (*close)(void* ctx) = nullptr;
 };
 
-// Runs a cleanup function and swallows its exceptions: it may be the caller's, and written in C++.
+// Runs a cleanup function and swallows its exceptions: it may be the caller's C++ function.
 template <class Function>
 void ignoring_exceptions(const Function& function) noexcept {
   try {
@@ -39,7 +39,7 @@ void ignoring_exceptions(const Function& function) noexcept {
   } catch (...) {}
 }
 
-// A table that is closed with its owner.
+// Owns a table, and closes it when destroyed.
 class OwnedOps {
  public:
   explicit OwnedOps(const Ops& ops) : ops_(ops) {}

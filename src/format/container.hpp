@@ -1,14 +1,14 @@
-// A container format, as the rest of the library sees it: a table of functions.
+// The interface of a container format: a table of functions.
 //
 // Opening, writing and editing call a format through its table. A new format needs a directory with a container.cpp, a
-// declaration at the end of this file, and a place in kContainers (header.cpp).
+// declaration at the end of this file, and an entry in kContainers (header.cpp).
 //
 // The table fits formats whose header
 //   - is one contiguous range of the file, whose position and length follow from the first 64 bytes of the file,
 //   - is not longer than kMaxHeaderBytes, so that it is read into memory as a whole,
 //   - can be recognized, in files that begin with a length of 8 bytes, by its first byte (byte 8 of the file),
 //   - gives each tensor a dtype of the table and one contiguous range after the header, without gaps or overlaps.
-// A format that is written also begins with its header, and the header with its length: serialize() writes the first 8
+// A writable format must also begin with the header's length, followed by the header: serialize() writes the first 8
 // bytes of the file and pads the header with spaces. A format with an index at the end of the file, several headers,
 // compressed data, or quantized blocks does not fit. The command imports such files instead.
 // SPDX-License-Identifier: Apache-2.0
@@ -41,11 +41,11 @@ struct NewHeader {
   std::span<const MetadataPair> metadata;  // written in this order
   bool has_metadata = false;               // an empty map differs from no map
   Format format = Format::safetensors;
-  std::uint64_t data_alignment = 8;  // a power of two: longer padding moves the data there
+  std::uint64_t data_alignment = 8;  // a power of two; the header is padded so that the data begins at a multiple
   std::uint64_t reserve = 0;         // bytes of white space after the metadata, for edits in place
 };
 
-// New metadata for an existing header. If the header must grow, these give its alignment and reserved space.
+// New metadata for an existing header. The alignment and reserve apply if the header must grow.
 struct MetadataSplice {
   std::span<const MetadataPair> metadata;
   std::uint64_t data_alignment = 8;
@@ -71,29 +71,29 @@ struct Container {
   // Undoes in `copy` what read() changed in the header.
   void (*restore)(std::span<const char> header, const Table& table, std::span<char> copy);
 
-  // The next three are null for a format that is only read. Throws if the format cannot store the tensor.
+  // The next three are null for a read-only format. check() throws if the format cannot store the tensor.
   void (*check)(const NewTensor& tensor) = nullptr;
   // The format's reference writer stores tensors in descending order of this number, which is below 256.
   unsigned (*write_order)(Dtype dtype) = nullptr;
   // Appends the header without the padding at its end.
   void (*append)(std::string& out, const NewHeader& header) = nullptr;
 
-  // Returns the file's first bytes with new metadata and the rest of `header`, which has passed read(), unchanged.
+  // Returns the file's first bytes with new metadata; the rest of `header`, which has passed read(), is unchanged.
   // Keeps the length if the metadata fits. Null if metadata cannot be edited.
   std::string (*splice_metadata)(std::string_view header, const MetadataSplice& splice) = nullptr;
 
-  // Adds every error of a header that read() rejects, first the one that read() throws: see diagnose_header().
+  // Adds every error of a header that read() rejects, beginning with the one that read() throws: see diagnose_header().
   void (*diagnose)(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options,
                    Findings& findings) = nullptr;
 };
 
 namespace safetensors {
-extern const Container kContainer;  // a header of JSON (docs/format.md 1)
+extern const Container kContainer;  // a JSON header (docs/format.md 1)
 }
 
 namespace bintensors {
 extern const Container kContainer;     // a binary header (docs/format.md 3): reads both layouts, writes the current one
-extern const Container kOldContainer;  // files of the layout before 0.1, which kContainer.read recognizes
+extern const Container kOldContainer;  // the layout before 0.1; kContainer.read recognizes such files
 }  // namespace bintensors
 
 }  // namespace st::format

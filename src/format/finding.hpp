@@ -15,10 +15,10 @@
 
 namespace st::format {
 
-// One deviation of a file from its format, or from how the reference's writer writes it.
+// One deviation of a file from its format, or from the output of the reference's writer.
 struct Finding {
   Error fault;
-  std::shared_ptr<const std::string> tensor;  // the name of the tensor that it concerns; null: none, or not UTF-8
+  std::shared_ptr<const std::string> tensor;  // name of the tensor concerned; null: none, or not UTF-8
   bool is_note = false;                       // the file is valid nevertheless
 };
 
@@ -27,7 +27,7 @@ using Findings = std::vector<Finding>;
 // The limit per file. A header of 100 MB can hold millions of errors, each of which takes more memory than its text.
 inline constexpr std::size_t kMostFindings = 1000;
 
-// Takes the errors of one header from the code that reads it. Opening a file throws the first; a check collects them.
+// Receives the errors found while reading one header. Opening a file throws the first one; a check collects them all.
 class FaultSink {
  public:
   FaultSink() = default;  // throws the first
@@ -43,7 +43,7 @@ class FaultSink {
     if (!collects() || count() > kMostFindings) throw Error(fault);
   }
 
-  // Adds an error that ends the reading, unless report() has added and thrown it.
+  // Adds an error that ends reading, unless report() has already added and thrown it.
   ST_COLD void add_last(const Error& fault, std::string_view tensor = {}) {
     if (count() <= kMostFindings) add(fault, tensor);
   }
@@ -69,8 +69,8 @@ class FaultSink {
   }
 
   Findings* findings_ = nullptr;
-  std::string_view last_tensor_;             // of the last finding that has one, in the header
-  std::shared_ptr<const std::string> copy_;  // its shared name: one may have megabytes and a thousand errors
+  std::string_view last_tensor_;             // of the last finding that has one; a view into the header
+  std::shared_ptr<const std::string> copy_;  // shared, because a name may have megabytes and a thousand errors
 };
 
 }  // namespace st::format

@@ -14,7 +14,7 @@ namespace st::format {
 
 namespace {
 
-// In the order in which they are asked whether they recognize a file.
+// Tried in this order to recognize a file.
 #ifdef ST_MINIMAL
 constexpr std::array kContainers{&safetensors::kContainer};
 #else
@@ -44,7 +44,7 @@ const Container& writable(Format format) {
   return *container;
 }
 
-// Returns an upper estimate for common names: growing a string of megabytes costs more than unused bytes.
+// Overestimates for typical names, because growing a string of megabytes costs more than unused bytes.
 std::size_t expected_bytes(const NewHeader& header) {
   auto bytes = static_cast<std::size_t>(kLengthBytes + header.reserve + header.data_alignment + 32);
   for (const MetadataPair& pair : header.metadata) bytes += pair.key.size() + pair.value.size() + 8;

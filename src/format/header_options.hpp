@@ -1,4 +1,4 @@
-// The options of reading a header, whatever its format.
+// Options for reading a header of any format.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@ namespace st::format {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;        // docs/format.md 1.1, inclusive
 inline constexpr std::size_t kPadding = 64;                          // readable zero bytes after every text
-inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // bytes of JSON that are indexed at a time
+inline constexpr std::size_t kWindowBytes = std::size_t{16} * 1024;  // bytes of JSON indexed at a time
 
 enum class Rules : std::uint8_t {
   standard,   // docs/format.md 1.3, the column "default"
@@ -23,8 +23,8 @@ struct HeaderOptions {
   bool unknown_dtypes = false;  // list them as raw bytes instead of rejecting the file
   std::uint64_t max_bytes = kMaxHeaderBytes;
   std::uint64_t seed = 0;       // keys the name index
-  const void* owner = nullptr;  // copied into every Tensor for the owner of the bytes; not used in this layer
-  bool index_names = true;      // false: tensors may have no index, and a name given twice may go unnoticed
+  const void* owner = nullptr;  // copied into every Tensor; not used in this layer
+  bool index_names = true;      // false: tensors may have no index, and duplicate names may go unnoticed
   std::size_t window_bytes = kWindowBytes;
 };
 

@@ -24,7 +24,7 @@ std::uint64_t padded_length(std::uint64_t length, std::uint64_t alignment) {
   fail(Status::header_size, "the header would be {} bytes long, above the limit of {}", length, kMaxHeaderBytes);
 }
 
-// The order of the checks is the order of docs/format.md 1.1: the first that fails decides the error.
+// The checks are in the order of docs/format.md 1.1. The first one that fails determines the error.
 HeaderExtent extent_by_length(std::span<const char> prefix, std::uint64_t file_size, const HeaderOptions& options,
                               bool recognized) {
   if (file_size < kLengthBytes) {

@@ -12,11 +12,11 @@ namespace st::format {
 inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;  // of the data
 
-// Little-endian, of at least 8 bytes.
+// Loads a little-endian length from the first 8 bytes.
 std::uint64_t load_length(std::span<const char> bytes);
 void store_length(char* to, std::uint64_t length);
 
-// Returns the smallest header length of at least `length` that puts the data, 8 bytes further, on a multiple of
+// Returns the smallest header length, at least `length`, that aligns the data (which begins 8 bytes later) to
 // `alignment`. Throws Status::header_size if no reader accepts a header of that length.
 std::uint64_t padded_length(std::uint64_t length, std::uint64_t alignment);
 

@@ -18,11 +18,11 @@ struct Range {
   bool backwards = false;
 };
 
-// ST_SLICE_BEGIN and ST_SLICE_END in the public header, for a dimension of any length.
+// ST_SLICE_BEGIN and ST_SLICE_END of the public header, valid for any dimension.
 constexpr std::int64_t kBeforeFirst = INT64_MIN;
 constexpr std::int64_t kAfterLast = INT64_MAX;
 
-// Python's clamping, in positions 0..length.
+// Clamps a position to 0..length, as Python does.
 std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
   if (value == kBeforeFirst) return 0;
   if (value == kAfterLast) return length;
@@ -31,7 +31,7 @@ std::uint64_t forward_position(std::int64_t value, std::uint64_t length) {
   return from_end > length ? 0 : length - from_end;
 }
 
-// The same for a negative step. "Before the first" is a position too, so all positions are one higher.
+// Same for a negative step. "Before the first" is a position too, so all positions are one higher.
 std::uint64_t backward_position(std::int64_t value, std::uint64_t length) {
   if (value == kBeforeFirst) return 0;
   if (value == kAfterLast) return length;
@@ -60,7 +60,7 @@ Range range_of(const std::int64_t* begin, const std::int64_t* end, std::int64_t 
   return range;
 }
 
-// Adds a level. If it continues the run or the next inner level without a gap, it is merged into that. The destination
+// Adds a level, or merges it into the run or the next inner level if it continues that without a gap. The destination
 // has no gaps.
 void add_level(Slice& slice, const SliceLevel& level) {
   if (slice.levels.empty() && level.src_stride == slice.run_bytes && !level.backwards) {
@@ -77,8 +77,8 @@ void add_level(Slice& slice, const SliceLevel& level) {
   slice.levels.push_back(level);
 }
 
-// All quantities are in bits, because dtypes may be smaller than a byte. No product overflows: each is at most the
-// tensor's number of bits, which validate() has checked. Empty slices are handled before.
+// All quantities are in bits, because of sub-byte types. No product overflows: each is at most the tensor's size in
+// bits, which validate() has checked. The caller handles empty slices.
 void lay_out(Slice& slice, std::span<const std::uint64_t> shape, const std::vector<Range>& ranges, unsigned bits) {
   std::uint64_t src_stride = bits;
   std::uint64_t dst_stride = bits;
@@ -115,7 +115,7 @@ void to_bytes(Slice& slice) {
   }
 }
 
-// Returns the slice of a whole tensor. Throws for a part, because the dtype's size is unknown.
+// Returns the slice of a whole tensor of an unknown dtype. Throws for a part, because the element size is unknown.
 Slice whole(const Tensor& tensor, const std::vector<Range>& ranges) {
   Slice slice;
   slice.shape.assign(tensor.shape().begin(), tensor.shape().end());
@@ -135,7 +135,7 @@ void copy_fixed(std::uint64_t count, const std::byte* src, std::uint64_t src_str
   for (; count > 0; --count, src += src_stride, dst += dst_stride) std::memcpy(dst, src, kBytes);
 }
 
-// For each element size the length is a constant, so copying a column takes one load and one store per row.
+// The length is a constant for each element size, so copying a column takes one load and one store per row.
 void copy_runs(std::uint64_t run, std::uint64_t count, const std::byte* src, std::uint64_t src_stride, std::byte* dst,
                std::ptrdiff_t dst_stride) {
   switch (run) {

@@ -1,8 +1,8 @@
-// A part of a tensor, with begin, end and step per dimension as in Python, and the positions of its bytes.
+// Slices of tensors: begin, end and step per dimension, as in Python, and the positions of the bytes.
 //
-// A slice is a loop nest over runs of bytes, not a list of runs: a column of ten million rows is one level
-// {10,000,000 times, every 8 bytes}. Dimensions with even strides are folded into one level. So a whole tensor, or its
-// first rows, is a single run.
+// A slice is a loop nest over runs of bytes, not a list of runs: a column of ten million rows is one level {10,000,000
+// times, every 8 bytes}. Dimensions with uniform strides are folded into one level, so a whole tensor, or its first
+// rows, is a single run.
 //
 // Runs are numbered in the order of the file. A negative step reverses the order in the destination, not in the file.
 // SPDX-License-Identifier: Apache-2.0
@@ -34,11 +34,11 @@ struct Slice {
   bool contiguous() const { return levels.empty(); }
 };
 
-// Each array has one value per dimension. As in numpy, negative values count from the end, and values outside are
+// Each array has one value per dimension. As in numpy, negative values count from the end, and out-of-range values are
 // clamped. A null begin or end is open (":"); a null step is all ones. Throws
 //   Status::argument     for a step of 0,
 //   Status::misaligned   if runs of a sub-byte type begin or end inside a byte,
-//   Status::unsupported  for a part of a tensor whose dtype this build does not know.
+//   Status::unsupported  for a part of a tensor of an unknown dtype.
 Slice slice(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step);
 
 std::uint64_t run_count(const Slice& slice);
@@ -50,19 +50,20 @@ struct Run {
 
 Run run_at(const Slice& slice, std::uint64_t number);
 
-// Returns the size of the largest groups of runs without a gap of more than `max_gap` bytes inside a group. A group of n
-// runs begins at a multiple of n.
+// Returns the largest n such that no group of n runs contains a gap of more than `max_gap` bytes. Groups begin at
+// multiples of n.
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);
 
-// Returns the number of runs from `first` on that fit in `room` bytes: at least 1, at most `most`.
+// Returns the number of runs, starting at `first`, that fit in `room` bytes: at least 1, at most `most`.
 std::uint64_t runs_that_fit(const Slice& slice, std::uint64_t first, std::uint64_t most, std::uint64_t room);
 
-// Copies `count` runs from `first` on to their places in the destination. `window` contains the tensor's bytes from
-// run_at(first).src on. `dst` is the destination from dst_begin on.
+// Copies `count` runs, starting at `first`, to their places in the destination. `window` contains the tensor's bytes
+// from run_at(first).src on. `dst` points to dst_begin in the destination.
 void gather(const Slice& slice, std::uint64_t first, std::uint64_t count, const std::byte* window, std::byte* dst,
             std::uint64_t dst_begin = 0);
 
-// At most `most` runs from `first` on that are contiguous in the destination. dst: the position of their first byte there.
+// At most `most` runs, starting at `first`, that are contiguous in the destination. dst: the position of their first
+// byte.
 struct Row {
   std::uint64_t runs;
   std::uint64_t dst;

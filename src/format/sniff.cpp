@@ -57,7 +57,7 @@ bool is_html(std::string_view text) {
   return std::any_of(kHtml.begin(), kHtml.end(), [text](auto word) { return starts_with_lower(text, word); });
 }
 
-// Protocols 2 to 5: an opcode, the protocol, and then a frame, a tuple, a dictionary or a long.
+// Protocols 2 to 5 begin with the PROTO opcode and the protocol, then a frame, a tuple, a dictionary or a long.
 bool is_pickle(std::string_view text) {
   return text.size() >= 3 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 &&
          "\x95}](c\x8aX"sv.find(text[2]) != text.npos;

@@ -21,7 +21,8 @@ namespace st::format {
 std::uint64_t hash_name(std::string_view name, std::uint64_t seed);
 
 // Finds an item by its name: a hash table with open addressing over pairs of (hash, number), 32 bits each. The hash is
-// keyed with a seed that the writer of a file cannot know, so names cannot be made to collide. An Item has name().
+// keyed with a seed that the author of a file cannot know, so names cannot be chosen to collide. Item must have a
+// function name().
 template <class Item>
 class NameIndex {
  public:
@@ -48,7 +49,7 @@ class NameIndex {
     return static_cast<std::uint32_t>(hash_name(name, seed));
   }
 
-  // Fetches the slot of a name ahead of its use.
+  // Prefetches the slot of a name.
   void prefetch(std::uint32_t hash) const {
     if (!slots_.empty()) prefetch_to_write(&slots_[first_slot(hash)]);
   }
@@ -66,8 +67,8 @@ class NameIndex {
     return slots_.empty() ? kNone : slots_[probe(items, name, hash(name))].number;
   }
 
-  // ---- for several threads: make_room(), then all parts at the same time, then insert_hashed() for the
-  // names that they reject
+  // ---- for several threads: call make_room(), fill all parts in parallel, then call insert_hashed() for rejected
+  // names
 
   static constexpr std::size_t kParts = 8;
   static std::size_t part_of(std::uint32_t hash) { return hash >> 29; }
@@ -75,14 +76,14 @@ class NameIndex {
   // Like reset(), but part() empties the slots of each part.
   void make_room(std::size_t count, std::uint64_t seed) {
     slots_.clear();
-    slots_.resize((2 * count / kParts + 1) * kParts);  // so that no slot belongs to two parts
+    slots_.resize((2 * count / kParts + 1) * kParts);  // a multiple of kParts, so no slot belongs to two parts
     seed_ = seed;
   }
 
   class Part {
    public:
-    // Inserts a name whose hash belongs to this part. Returns false if the name may be there already, or if its slot is
-    // after the end of the part. insert_hashed() must then decide.
+    // Inserts a name whose hash belongs to this part. Returns false if the name may already be present, or if its slot
+    // is past the end of the part. The caller must then use insert_hashed().
     bool insert(std::uint32_t hash, std::uint32_t number) {
       for (std::size_t at = index_->first_slot(hash); at < end_; ++at) {
         Slot& slot = index_->slots_[at];
@@ -114,7 +115,7 @@ class NameIndex {
     std::uint32_t hash;
     std::uint32_t number;  // kNone: free
 
-    Slot() {}  // uninitialized: part() empties them
+    Slot() {}  // uninitialized: part() empties the slots
     Slot(std::uint32_t of_name, std::uint32_t of_item) : hash(of_name), number(of_item) {}
   };
 
@@ -135,13 +136,13 @@ class NameIndex {
   std::uint64_t seed_ = 0;
 };
 
-// 48 bytes, because opening a large model writes a hundred thousand of them.
+// Only 48 bytes, because opening a large model creates a hundred thousand of them.
 struct Tensor {
   const void* owner = nullptr;          // HeaderOptions::owner
   const char* name_text = nullptr;      // NUL-terminated
   std::uint64_t begin = 0;              // relative to the first data byte
   std::uint64_t end = 0;                // one past
-  const std::uint64_t* dims = nullptr;  // rank of them; for an unknown dtype one more word, see dtype_name()
+  const std::uint64_t* dims = nullptr;  // `rank` dimensions; an unknown dtype has one more word, see dtype_name()
   std::uint32_t rank = 0;
   std::uint32_t name_bytes : 27;  // a header, and so a name, has at most 100,000,000 bytes
   std::uint32_t dtype_number : 5;
@@ -152,7 +153,7 @@ struct Tensor {
   std::span<const std::uint64_t> shape() const { return {dims, rank}; }
   Dtype dtype() const { return static_cast<Dtype>(dtype_number); }
   std::uint64_t bytes() const { return end - begin; }
-  // As in the file. For a dtype that this build does not know, dims[rank] is the address of its name.
+  // Returns the name as in the file. For an unknown dtype, dims[rank] holds the address of the name.
   const char* dtype_name() const;
 };
 static_assert(kDtypes.size() <= 1U << 5, "a dtype's number no longer fits in Tensor");

@@ -1,5 +1,5 @@
 // Uses simdjson's validator, which chooses its kernel for the processor at run time. It only returns whether a text is
-// UTF-8. first_not_utf8() finds the position by validating shorter and shorter parts.
+// valid. first_not_utf8() finds the position by validating shorter and shorter parts.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/utf8.hpp"
 
@@ -14,9 +14,9 @@ namespace st::format {
 
 namespace {
 
-// Makes simdjson choose its kernel while the library is loaded. Otherwise it does so at its first use, and allocates in
-// noexcept functions: without memory, a call of the library would then terminate the process instead of returning an
-// error. All code here that uses simdjson also uses this file.
+// Makes simdjson choose its kernel while the library is loaded. Otherwise simdjson does so at first use, and allocates
+// in noexcept functions. If memory ran out there, the process would terminate instead of returning an error. All code
+// that uses simdjson also links this file.
 [[maybe_unused]] const bool kKernelIsChosen = simdjson::validate_utf8("", 0);
 
 }  // namespace
@@ -28,7 +28,7 @@ std::size_t first_not_utf8(std::string_view text) {
   for (std::size_t step = std::size_t{1} << 20; step >= 4; step /= 16) {
     while (text.size() - good > step) {
       std::size_t n = step;
-      while (n > step - 3 && continues_character(text[good + n])) --n;  // do not cut a character
+      while (n > step - 3 && continues_character(text[good + n])) --n;  // do not split a character
       if (!is_utf8(text.substr(good, n))) break;
       good += n;
     }

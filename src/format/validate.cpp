@@ -1,6 +1,6 @@
-// These checks make a file safe to read. Sorted ranges follow one another from 0 to exactly the end of the data. Each
-// has the length that its shape and dtype give, in arithmetic that cannot wrap. So there is no hole, overlap, alias or
-// unused byte.
+// These checks make a file safe to read. The sorted ranges cover the data exactly, from 0 to its end. Each has the
+// length that its shape and dtype require, computed without overflow. So there are no holes, overlaps, aliases or
+// unused bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/validate.hpp"
 
@@ -52,7 +52,7 @@ std::string dtype_text(const Tensor& tensor) {
 void check_size(const Tensor& tensor, std::uint64_t offset) {
   const auto elements = element_count(tensor.shape());
   if (!elements) fail_overflow(tensor, offset);
-  if (tensor.dtype() == Dtype::unknown) return;  // listed as raw bytes: the size is what the file says
+  if (tensor.dtype() == Dtype::unknown) return;  // raw bytes: the size is whatever the file says
   std::uint64_t bits = 0;
   if (!checked_mul(*elements, info(tensor.dtype()).bits, bits)) fail_overflow(tensor, offset);
   if (bits % 8 != 0) {

@@ -1,4 +1,4 @@
-// The rules that hold between the entries of a header, and between the header and its file (docs/format.md 1.1, 6-10).
+// Checks the entries of a header against each other and against the file (docs/format.md 1.1, rules 6-10).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@ namespace st::format {
 // Sorts tensors into data order: by (begin, end), ties by name. Returns whether their order changed.
 bool sort_by_data(Table& table);
 
-// Returns true if the tensors are in data order and validate() accepts them: one pass, which is enough for most files.
-// Returns false for any other table, and for some valid ones, such as a table with an empty tensor.
+// Fast path, one pass: returns true only if the tensors are in data order and validate() would accept them. May also
+// return false for a valid table, for example one with an empty tensor.
 bool is_plainly_valid(const Table& table, std::uint64_t file_size);
 
 // Checks each tensor, then the end of the file. `table` is in data order. After a collected error, the next tensor is

@@ -1,4 +1,4 @@
-// A directory: its names, and its files, opened without leaving it. To keep a model's shards elsewhere than on a disk,
+// A directory: lists its names, and opens files without leaving it. To read shards from somewhere other than a disk,
 // implement this interface and Source.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -18,14 +18,15 @@ class Directory {
   Directory& operator=(const Directory&) = delete;
   virtual ~Directory() = default;
 
-  // The name in errors.
+  // The path for messages.
   virtual const std::string& path() const = 0;
 
   // Returns the names except "." and "..", in byte order.
   virtual std::vector<std::string> names() const = 0;
 
-  // Opens a file below this directory, from any thread. On a disk a link may lead elsewhere inside the directory, or,
-  // in the cache of a model hub, from snapshots/REVISION to blobs/. It leads anywhere else only with follow_links.
+  // Opens a file below this directory. Any thread may call this. On a disk, a link may lead to another place inside the
+  // directory or, in a model hub's cache, from snapshots/REVISION to blobs/. Other links are followed only with
+  // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
  protected:
@@ -34,7 +35,7 @@ class Directory {
 
 std::unique_ptr<Directory> open_directory(const std::string& path);
 
-// The directory of a file's path ("." if the path has none), and its name there.
+// A file's path, split into its directory ("." if there is none) and its name.
 struct SplitPath {
   std::string directory;
   std::string name;

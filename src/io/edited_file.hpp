@@ -1,7 +1,7 @@
-// A regular file whose metadata is about to be changed, locked against other editors.
+// A regular file opened for a metadata edit, locked against other editors.
 //
 // The lock (flock) is advisory: it prevents two edits by this library from losing each other's change. Readers do not
-// take it. Another lock prevents them from seeing half of a change (posix/edit.hpp).
+// take it. A second lock prevents them from seeing half of a change (posix/edit.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,31 +15,31 @@ namespace st::io {
 
 class EditedFile {
  public:
-  // Throws Status::open, even if the file cannot be locked, and Status::state if another process edits it for two
-  // seconds.
+  // Throws Status::open if the file cannot be opened or locked, and Status::state if another process is still editing
+  // it after two seconds.
   static EditedFile open(const char* path);
 
   EditedFile(EditedFile&& other) noexcept;
   EditedFile& operator=(EditedFile&&) = delete;
   ~EditedFile();
 
-  // Returns the source of its bytes, once.
+  // Returns the source of its bytes. Call this only once.
   std::unique_ptr<Source> take_source();
 
-  // The file as it was before anything was read.
+  // The state of the file before anything was read.
   const Identity& seen() const;
 
   enum class Patch : std::uint8_t {
     done,
     changed,  // it is no longer in the state seen()
-    refused,  // without locks, readers could see half of the change
+    refused,  // no locks here, so readers could see half of the change
   };
 
-  // Writes once. A killed process has written all of it or nothing, if it is inside one page (4096 bytes).
-  // Status::state if another process has held the lock for two seconds.
+  // Makes one write. If the range is inside one page (4096 bytes), a killed process has written all of it or nothing.
+  // Throws Status::state if another process still holds the lock after two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
-  // Syncs the file and the directory that has its name. Throws Status::write.
+  // Syncs the file and its directory. Throws Status::write.
   void sync() const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
 constexpr unsigned kMostThreads = 16;
-constexpr std::size_t kPage = 4096;  // no system has shorter ones
+constexpr std::size_t kPage = 4096;  // no system has smaller ones
 
 void bring_pages(std::byte* begin, std::size_t bytes) {
   if (populate_buffer(begin, bytes)) return;

@@ -1,4 +1,4 @@
-// The default reader, and the sources that need no system: memory and callbacks.
+// The default reader, and the system-independent sources: memory and callbacks.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/source.hpp"
 

@@ -1,8 +1,8 @@
-// Bytes that can be read at random: a file, a part of a file, the caller's memory, the caller's callbacks, or another
-// implementation of this interface (docs/design.md, "Sources").
+// Random-access bytes: a file, a part of a file, the caller's memory, the caller's callbacks, or another implementation
+// of this interface (docs/design.md, "Sources").
 //
-// view() is the zero-copy way. It may raise SIGBUS if another process truncates the file. read_at() throws instead.
-// After prepare() has returned, a source does not change, and any thread may call the const functions.
+// view() gives zero-copy access. Touching its bytes may raise SIGBUS if another process truncates the file. read_at()
+// throws instead. After prepare(), a source is immutable, and any thread may call the const functions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ namespace st::io {
 class FileSource;
 class SourceReader;
 
-// One state of one file. Each write, change of access, rename, link or replacement changes it.
+// Identifies one state of one file. It changes with each write, rename, link, replacement, or change of access rights.
 struct Identity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -32,7 +32,7 @@ struct Identity {
            modified[1] == other.modified[1] && changed[0] == other.changed[0] && changed[1] == other.changed[1];
   }
   bool operator!=(const Identity& other) const { return !(*this == other); }
-  // Returns true for any state of the same file, for example after a write.
+  // Returns true for any two states of the same file, for example before and after a write.
   bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
 };
 
@@ -43,8 +43,8 @@ enum class Mode : std::uint8_t {
   read,           // no mapping
 };
 
-// How a bulk read uses the page cache. through: buffered reads. around: direct reads. mapped: as automatic, but short
-// runs of cached slices are copied from the mapping.
+// How a bulk read uses the page cache. through: buffered reads. around: direct reads. mapped: like automatic, but
+// copies short runs of cached slices from the mapping.
 enum class Cache : std::uint8_t { automatic, through, around, mapped };
 
 // One read: where its bytes are in the source, and where they go.
@@ -55,16 +55,16 @@ struct Read {
 };
 
 struct Traits {
-  // The position of byte 0 in the file that the source is a part of. Direct reads are aligned in that file.
+  // The position of the source's byte 0 in the underlying file. Direct reads are aligned in that file.
   std::uint64_t origin = 0;
   // Request latency expressed in bytes (latency × bandwidth). A smaller gap between two ranges is also read (and
   // dropped).
   std::uint64_t request_cost = std::uint64_t{128} << 10;
-  // read_many() makes one request of adjacent reads. If not, reading a gap between two of them saves nothing.
+  // read_many() merges adjacent reads into one request. If false, reading across a gap saves nothing.
   bool joins_reads = false;
-  // One thread reads at a time, so several are no faster.
+  // Only one thread can read at a time, so more threads are no faster.
   bool serial = false;
-  // Reading calls a function of the caller, which may run other plans.
+  // Reading calls a user-supplied callback, which may run other plans.
   bool calls_back = false;
 };
 
@@ -76,12 +76,12 @@ class Source {
 
   std::uint64_t size() const { return size_; }
 
-  // The name in errors and in st_get_shard_path(); empty if there is none. Valid as long as the source.
+  // The name for errors and st_get_shard_path(); empty if there is none. Valid until the source is destroyed.
   virtual const char* name() const { return ""; }
-  // Returns nullptr unless the source is a file of the system. Takes the place of dynamic_cast, so -fno-rtti works.
+  // Returns nullptr unless the source is a file. Replaces dynamic_cast, so that -fno-rtti works.
   virtual const FileSource* as_file() const { return nullptr; }
 
-  // The file that the source reads, in the state in which it was opened. nullopt if the source is not a file.
+  // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
 
   virtual Traits traits() const { return {}; }
@@ -90,28 +90,29 @@ class Source {
   // Status::read.
   virtual void read_at(std::uint64_t offset, void* dst, std::size_t n) const = 0;
 
-  // Does several reads, in ascending order, with as few requests as the source can. By default one after another.
+  // Does several reads, given in ascending order, with as few requests as possible. The default reads them one by one.
   virtual void read_many(std::span<const Read> reads) const;
 
-  // Returns a reader for a bulk read, valid as long as the source. The default reader calls view() and read_many().
+  // Returns a reader for a bulk read, valid until the source is destroyed. The default reader calls view() and
+  // read_many().
   virtual std::unique_ptr<SourceReader> open_reader(Cache cache) const;
 
-  // Called once, before the source is shared. view() then works as the mode says. With `may_keep_open` false, so many
-  // sources are open that this one gives up scarce resources, such as its descriptor.
+  // Called once, before the source is shared. Sets up view() according to the mode. If `may_keep_open` is false, many
+  // sources are open, and this one should give up scarce resources such as its descriptor.
   virtual void prepare(Mode /*mode*/, bool /*may_keep_open*/) {}
 
-  // Returns the bytes in memory, or nullptr if they must be read, for example because the file is shorter by now.
+  // Returns the bytes in memory, or nullptr if they must be read, for example because the file has been truncated.
   virtual const std::byte* view() const { return nullptr; }
 
-  // Whether the caller may write to the view. Such writes change nothing else.
+  // Whether the caller may write to the view. Such writes are private.
   virtual bool view_is_writable() const { return false; }
 
   virtual void advise(std::uint64_t /*offset*/, std::uint64_t /*n*/, Advice /*advice*/) const {}
 
-  // Whether another process may have been writing to these bytes while they were read just now.
+  // Whether another process may have been writing to these bytes during the read that has just ended.
   virtual bool changed_lately() const { return false; }
 
-  // Excludes edits in place as long as the result exists. nullptr if that is not possible.
+  // While the returned object exists, no in-place edit can start. nullptr if the source cannot be locked.
   virtual std::shared_ptr<const void> lock_out_edits() const { return nullptr; }
 
  protected:
@@ -121,16 +122,16 @@ class Source {
   const std::uint64_t size_;
 };
 
-// The path of the bytes in a bulk read. A direct read takes a tenth of the processor time of a buffered one, and leaves
-// the page cache as it is.
+// How a bulk read gets its bytes. A direct read takes a tenth of the CPU time of a buffered read, and does not change
+// the page cache.
 enum class ReadPath : std::uint8_t {
-  cached,    // copied out of the page cache, or of memory
-  buffered,  // from a disk through the page cache, or from a network or callback: slow, and worth several threads
-  direct,    // from a disk around the page cache
+  cached,    // copied from the page cache or from memory
+  buffered,  // from a disk through the page cache, or from a network or callback: slow, so worth several threads
+  direct,    // from a disk, bypassing the page cache
 };
 
-// Chooses the path of the bytes of one source in a bulk read, and reads them. Positions are offsets plus
-// Traits::origin. Any thread may call these functions.
+// Reads one source in a bulk read, and chooses the path for each range. Positions are offsets plus Traits::origin. Any
+// thread may call these functions.
 class SourceReader {
  public:
   SourceReader(const SourceReader&) = delete;
@@ -139,27 +140,28 @@ class SourceReader {
 
   const Source& source() const { return source_; }
 
-  // Whether [begin, end) is in memory, as of now.
+  // Whether [begin, end) is currently in memory.
   virtual bool is_cached(std::uint64_t begin, std::uint64_t end) = 0;
 
-  // As of now. ReadPath::direct takes whole multiples of alignment() only.
+  // Returns the best path at this moment. ReadPath::direct requires multiples of alignment().
   virtual ReadPath path_for(std::uint64_t begin, std::uint64_t end) = 0;
 
-  // The bytes of the source, if runs on the cached path are to be copied from there. nullptr: they are to be read.
+  // The bytes of the source, if runs on the cached path should be copied from there. nullptr: they must be read.
   virtual const std::byte* memory() const { return nullptr; }
 
   // Positions, lengths and addresses of direct reads must be multiples of this. Valid after path_for() has returned
   // direct.
   virtual std::uint64_t alignment() const { return 1; }
 
-  // Does reads in ascending order. Adjacent reads are one request. Only the bytes before `needed_end` must exist. Returns
-  // false if direct reads do not work for this source or this memory. The caller then reads by another path.
+  // Does reads, given in ascending order, and merges adjacent ones into one request. Only the bytes before `needed_end`
+  // must exist. Returns false if direct reads do not work for this source or this memory. The caller then uses another
+  // path.
   [[nodiscard]] virtual bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) = 0;
 
-  // Closes descriptors. No thread is reading, and none will.
+  // Closes descriptors. No thread may read during or after this call.
   virtual void retire() {}
 
-  // Closes the descriptors that no thread is using. They are reopened when they are needed.
+  // Closes the descriptors that no thread is using. They are reopened on demand.
   virtual void close_idle() {}
 
  protected:
@@ -171,30 +173,32 @@ class SourceReader {
 
 // ---- the sources -------------------------------------------------------------------------------------------------
 
-// The caller's memory. `release`, which may be nullptr, is called exactly once, even if this throws. The bytes are
-// valid until then.
+// Makes a source of the caller's memory. `release`, which may be nullptr, is called exactly once, even if this throws.
+// The bytes must stay valid until then.
 std::unique_ptr<Source> memory_source(const void* data, std::uint64_t size, void (*release)(void* ctx), void* ctx);
 
 struct Callbacks {
-  // Returns 0 if all n bytes were read, any other number if not. Called from any number of threads, unless serial.
+  // Returns 0 if all n bytes were read, otherwise any other number. Called from any number of threads, unless `serial`
+  // is set.
   std::int32_t (*read_at)(void* ctx, std::uint64_t offset, void* dst, std::size_t n) = nullptr;
   void (*close)(void* ctx) = nullptr;  // may be nullptr
   void* ctx = nullptr;
-  bool serial = false;  // two threads must not call read_at at once
+  bool serial = false;  // read_at is called by one thread at a time
 };
 
-// The caller's callbacks. `close` is called exactly once, even if this throws.
+// Makes a source of the caller's callbacks. `close` is called exactly once, even if this throws.
 std::unique_ptr<Source> callback_source(const Callbacks& callbacks, std::uint64_t size);
 
 // The first files of a model keep their descriptor so that they can be mapped later. The rest are mapped at open, or
 // reopened by path for each read.
 inline constexpr std::size_t kMostKeptOpen = 64;
 
-// The file at this path; nullptr if the path is a directory. Follows links. Anything else than a regular file (FIFO,
-// socket, device, /proc, /sys) is an error that says what it is, and never blocks.
+// Opens the file at this path; returns nullptr if the path is a directory. Follows links. Anything other than a regular
+// file (FIFO, socket, device, /proc, /sys) is rejected with an error that names its kind, and never blocks.
 std::unique_ptr<Source> file_source_unless_directory(const char* path);
 
-// `size` bytes from `offset` on of the caller's open descriptor, which is duplicated. size 0: to the end of the file.
+// Duplicates the caller's descriptor and makes a source of `size` bytes starting at `offset`. size 0: to the end of the
+// file.
 std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size);
 
 }  // namespace st::io

@@ -1,15 +1,15 @@
-// Reads both layouts of bintensors (docs/format.md 3), which is safetensors with a binary header. Writes the current
+// The bintensors format (docs/format.md 3): safetensors with a binary header. Reads both layouts, writes the current
 // one.
 //
-// No byte of a header identifies the layout, or bintensors itself. A header is bintensors only if it passes every
-// check, of the grammar and of the ranges, by the current layout or else by the older one. If it passes by both, the
-// bytes after the last entry decide: writers pad with spaces.
+// No magic number identifies bintensors or its layout. A header is bintensors if it passes every check of the grammar
+// and the ranges in the current layout, or else in the older one. If it passes in both, the bytes after the last entry
+// decide: writers pad with spaces.
 //
 // Rules:
 //   standard   accepts what the original accepts
 //   strict     also rejects what no writer produces: a metadata key given twice, padding other than spaces, and a length
 //              that is not a multiple of 8
-//   reference  is not used here, because the reference of safetensors does not read bintensors
+//   reference  not used here, because the safetensors reference does not read bintensors
 // SPDX-License-Identifier: Apache-2.0
 #include "format/container.hpp"
 
@@ -58,7 +58,7 @@ bool is_of_grammar(const Error& fault) {
   return fault.status == Status::schema || fault.status == Status::utf8 || fault.status == Status::dtype;
 }
 
-// Decoding stops early if the bytes are something else, so the layout that came further is probably the right one.
+// Decoding stops early in the wrong layout, so the layout that got further is probably the right one.
 bool came_further(const Error& a, const Error& b) {
   if (is_of_grammar(a) != is_of_grammar(b)) return is_of_grammar(b);
   return is_of_grammar(a) && a.offset > b.offset;
@@ -71,8 +71,7 @@ bool came_further(const Error& a, const Error& b) {
   throw Error(told);
 }
 
-// The first bytes of another kind of file may look like a valid length, for example those of a gzip file without a
-// time.
+// Another kind of file may begin with bytes that look like a valid length, for example a gzip file without a timestamp.
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   std::array<char, 64> first{};
   store_length(first.data(), header.size());
@@ -81,8 +80,8 @@ void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   refuse_other_kinds(std::span<const char>(first).first(kLengthBytes + n), file_size);
 }
 
-// Any bytes may follow the last entry, and a short list of empty tensors may be valid by both layouts. Then the layout
-// that leaves only spaces after the last entry is the right one: its writer padded with spaces.
+// Any bytes may follow the last entry, so a short list of empty tensors may be valid in both layouts. In that case the
+// right layout is the one that leaves only spaces after the last entry, because writers pad with spaces.
 void read_by_either(std::span<const char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table) {
   Attempt current = read_as(Format::bintensors, header, file_size, options, table);
   if (!current.fault && current.only_spaces_follow) return;
@@ -95,7 +94,7 @@ void read_by_either(std::span<const char> header, std::uint64_t file_size, const
   read_as(Format::bintensors, header, file_size, options, table);
 }
 
-// With unknown dtypes allowed, more headers are valid by the wrong layout.
+// Allowing unknown dtypes makes more headers valid in the wrong layout, so they are tried last.
 void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t file_size, HeaderOptions options,
                                   Table& table) {
   if (std::exchange(options.unknown_dtypes, false)) {
@@ -108,15 +107,15 @@ void read_with_known_dtypes_first(std::span<const char> header, std::uint64_t fi
   read_by_either(header, file_size, options, table);
 }
 
-// Sorts tensors at the same offset, which are empty, by name.
+// Sorts empty tensors with the same offset by name.
 void sort_ties(Table& table, std::uint64_t seed) {
   if (!sort_by_data(table)) return;
   table.index.reset(table.tensors.size(), seed);
   for (std::uint32_t i = 0; i < table.tensors.size(); ++i) table.index.insert(table.tensors.data(), i);
 }
 
-// Ends all strings with a NUL. In the current layout a name is followed by its dtype, which the table also contains, so
-// the NUL replaces it. Copies all other strings.
+// NUL-terminates all strings. In the current layout, the NUL after a name overwrites the dtype, which is already in the
+// table. All other strings are copied.
 void terminate_strings(Table& table) {
   for (Tensor& tensor : table.tensors) {
     char* const end = const_cast<char*>(tensor.name_text) + tensor.name_bytes;
@@ -139,8 +138,8 @@ void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& 
   terminate_strings(table);
 }
 
-// Returns the layout to diagnose: the valid one by the standard rules, or else the one that came further. Throws for a
-// file of another kind.
+// Returns the layout to diagnose: the one that is valid by the standard rules, or else the one that got further. Throws
+// for other kinds of files.
 Format layout_of(std::span<const char> header, std::uint64_t file_size, HeaderOptions options, Table& table) {
   options.rules = Rules::standard;
   try {
@@ -192,7 +191,7 @@ void diagnose(std::span<char> header, std::uint64_t file_size, const HeaderOptio
     table.clear();
     table.format = layout;
     decode(layout, header, options, table, faults);
-    validate(table, file_size, faults);  // the header has to have the order of the data
+    validate(table, file_size, faults);  // the header must be in data order
   } catch (const Error&) {
     // The rest cannot be read, or there are too many findings. The error is one of the findings, or put_first() adds
     // it.

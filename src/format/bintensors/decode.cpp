@@ -1,6 +1,6 @@
-// Decodes in one pass, because every number and string gives its own length. Lengths and counts are untrusted. Nothing
-// is allocated for a count larger than the remaining bytes allow, and an entry with a repeated name is checked but not
-// kept. So the table takes at most about ten bytes for each byte of the header.
+// Decodes in one pass, because every number and string is self-delimiting. Lengths and counts are untrusted: no
+// allocation is larger than the remaining bytes can justify, and an entry with a repeated name is checked but not kept.
+// So the table takes at most about ten bytes per header byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
@@ -22,7 +22,7 @@ namespace st::format::bintensors {
 
 namespace {
 
-// ---- numbers and strings, each of which gives its own length --------------------------------------------------------
+// ---- self-delimiting numbers and strings ----------------------------------------------------------------------------
 
 // May read past the end of the header: kPadding bytes follow it.
 std::uint64_t eight_bytes(const char* at) {
@@ -31,8 +31,8 @@ std::uint64_t eight_bytes(const char* at) {
   return bytes;
 }
 
-// A sequence of numbers. Stores its first error for the Cursor instead of throwing it: loops over entries and
-// dimensions without a call stay in registers and are twice as fast.
+// A sequence of numbers. Stores its first error for the Cursor instead of throwing it. Loops without calls stay in
+// registers and are twice as fast.
 struct Numbers {
   const char* at;
   const char* end;
@@ -49,7 +49,7 @@ struct Numbers {
   std::uint64_t left() const { return static_cast<std::uint64_t>(end - at); }
 
  private:
-  static constexpr unsigned char kLargestByte = 250;  // larger bytes give the length of a number
+  static constexpr unsigned char kLargestByte = 250;  // larger bytes are the length of a number
 
   std::uint64_t take_long(unsigned char marker) {
     const std::size_t size = std::size_t{2} << (marker - 0xFB);
@@ -79,7 +79,7 @@ class Cursor {
 
   Numbers numbers() const { return {at_, end_}; }
 
-  // Continues after these numbers, or throws their error.
+  // Moves past these numbers, or throws their error.
   void resume(const Numbers& numbers) {
     if (numbers.fault != nullptr) fail_number(numbers.fault);
     at_ = numbers.at;
@@ -93,16 +93,16 @@ class Cursor {
   }
 
   std::string_view string();
-  // The count of items that take at least `least` bytes each.
+  // Reads the count of items of at least `least` bytes each.
   std::uint64_t count(std::uint64_t least, std::string_view what);
-  // Returns how many of `n` such items can have different names.
+  // Returns how many of `n` such items can have distinct names.
   std::size_t distinct(std::uint64_t n, std::uint64_t least) const;
 
   std::span<const char> rest() const { return {at_, end_}; }
   std::uint64_t left() const { return static_cast<std::uint64_t>(end_ - at_); }
   std::uint64_t offset() const { return kLengthBytes + static_cast<std::uint64_t>(at_ - begin_); }
 
-  // The tensor that is being read, for messages.
+  // The current tensor, for messages.
   void set_subject(std::string_view tensor_name) { subject_ = tensor_name; }
   std::string_view subject() const { return subject_; }
 
@@ -125,7 +125,7 @@ bool is_ascii(std::string_view text) {
     return bits < 0x80;
   }
   for (std::size_t i = 8; i < text.size(); i += 8) bits |= eight_bytes(text.data() + i - 8);
-  bits |= eight_bytes(text.data() + text.size() - 8);  // the last word may overlap the one before
+  bits |= eight_bytes(text.data() + text.size() - 8);  // the last word may overlap the previous one
   return (bits & kTopBits) == 0;
 }
 
@@ -160,7 +160,7 @@ std::uint64_t Cursor::count(std::uint64_t least, std::string_view what) {
   return n;
 }
 
-// There are 18,433 names of less than three bytes. All others take at least three bytes.
+// There are 18,433 names shorter than three bytes. All others take at least three bytes.
 std::size_t Cursor::distinct(std::uint64_t n, std::uint64_t least) const {
   return static_cast<std::size_t>(std::min<std::uint64_t>(n, 18'433 + left() / (least + 3)));
 }
@@ -221,7 +221,7 @@ class Decoder {
   }
 
  private:
-  // Reports an error after which the rest can be read.
+  // Reports an error after which decoding can continue.
   template <class Fail>
   ST_COLD void report(const Fail& fail) {
     faults_.report_from(fail, in_.subject());
@@ -237,7 +237,7 @@ class Decoder {
     for (std::uint64_t i = 0; i < n; ++i) pair();
   }
 
-  // If a key occurs twice, the last value counts, as in the original.
+  // If a key occurs twice, the last value wins, as in the original.
   void pair() {
     const std::uint64_t place = in_.offset();
     auto& pairs = table_.metadata;
@@ -293,7 +293,7 @@ class Decoder {
                   formatted("{} dimensions, but only {} bytes are left", rank, in_.left()));
   }
 
-  // An entry of the older layout's list of names.
+  // A name in the older layout's list of names.
   void name() {
     const std::uint64_t place = in_.offset();
     const std::string_view name = in_.string();
@@ -314,7 +314,8 @@ class Decoder {
     if (tensor != nullptr && tensor->name_text == nullptr) give_name(static_cast<std::size_t>(number), name, place);
   }
 
-  // Returns false if another tensor has this name. finish() reports it, because errors of the grammar come first.
+  // Returns false if another tensor has this name. finish() reports the duplicate later, because grammar errors come
+  // first.
   bool give_name(std::size_t number, std::string_view name, std::uint64_t place) {
     Tensor& tensor = table_.tensors[number];
     tensor.name_text = name.data();

@@ -15,7 +15,7 @@
 
 namespace st::format::bintensors {
 
-// By its number in a header, which is also the order in which the original's writer sorts.
+// Indexed by the number in a header, which is also the order in which the original's writer sorts.
 inline constexpr std::array kDtypesByCode{Dtype::BOOL, Dtype::U8,  Dtype::I8,  Dtype::F8_E5M2, Dtype::F8_E4M3,
                                           Dtype::I16,  Dtype::U16, Dtype::F16, Dtype::BF16,    Dtype::I32,
                                           Dtype::U32,  Dtype::F32, Dtype::F64, Dtype::I64,     Dtype::U64};
@@ -30,12 +30,12 @@ inline constexpr auto kCodes = [] {
   return codes;
 }();
 
-// Returns kNoCode for a dtype that the format does not have.
+// Returns kNoCode if the format does not have this dtype.
 constexpr std::uint8_t code_of(Dtype dtype) { return kCodes[static_cast<std::size_t>(dtype)]; }
 
-// Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header and do not
-// end with a NUL. Returns whether only spaces follow, as writers pad. Throws the errors that `faults` throws. After an
-// error that ends the reading, adds it to the errors that `faults` collects, and throws it.
+// Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, not
+// NUL-terminated. Returns whether only spaces follow, which is how writers pad. Throws the errors that `faults` throws.
+// A fatal error is added to the errors that `faults` collects, and thrown.
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::bintensors

@@ -15,10 +15,10 @@ namespace st::format::json {
 namespace {
 
 // The reference converts every number, even in ignored values, to a double, and rejects numbers that become infinite.
-// It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same to get the same
-// verdict at the limit.
+// It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same, so that we reach the
+// same verdict at the limit.
 bool fits_double(std::uint64_t digits, std::int64_t exponent) {
-  constexpr int kSmallestPower = 288;  // times any 64 bits it is finite
+  constexpr int kSmallestPower = 288;  // finite when multiplied by any 64-bit number
   constexpr std::array kPowers = {1e288, 1e289, 1e290, 1e291, 1e292, 1e293, 1e294, 1e295, 1e296, 1e297, 1e298,
                                   1e299, 1e300, 1e301, 1e302, 1e303, 1e304, 1e305, 1e306, 1e307, 1e308};
   if (digits == 0 || exponent < kSmallestPower) return true;
@@ -63,7 +63,7 @@ std::size_t Cursor::expected_items(std::size_t found, std::size_t least) const {
   return found + 16 + static_cast<std::size_t>((expected - static_cast<double>(found)) * 1.0625);
 }
 
-// Ends a run of bytes at `end`. If the run continues there, the rest becomes the next token, which no rule accepts.
+// Ends a run of bytes at `end`. If the run continues, the rest becomes the next token, which every rule rejects.
 void Cursor::end_run(char* end) {
   ++tokens.next;
   if (end == tokens.text_end || is_space(*end) || is_operator(*end)) return;
@@ -93,7 +93,7 @@ std::uint32_t Cursor::hex4(const char* at) const {
   return value;
 }
 
-// Appends the character of the escape that begins at `at`, and returns the position after the escape.
+// Decodes the escape that begins at `at` and returns the position after it.
 char* Cursor::unescape(char* at, std::string& utf8) const {
   constexpr std::string_view kLetters = "\"\\/bfnrt";
   constexpr std::string_view kBytes = "\"\\/\b\f\n\r\t";
@@ -183,7 +183,7 @@ void Cursor::skip_number() {
 
   std::uint64_t digits = 0;
   std::int64_t exponent = 0;
-  bool full = false;  // no more digits fit into 64 bits: the others only change the exponent
+  bool full = false;  // no more digits fit into 64 bits: the remaining ones only change the exponent
   const auto keep = [&digits, &full](char c) {
     std::uint64_t sum = 0;
     const auto digit = static_cast<std::uint64_t>(c - '0');

@@ -1,7 +1,7 @@
 // Reads JSON text token by token, in place, by RFC 8259 without extensions (docs/format.md 1.2).
 //
-// A cursor instead of a tree: the grammar of a header is known, so the code that needs a value reads it at its
-// position. Strings are views into the text unless they contain escapes.
+// A cursor is enough, without a tree: the grammar of a header is known, so each value is read where it is needed.
+// Strings are views into the text unless they contain escapes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,7 @@ namespace st::format::json {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-inline constexpr unsigned kMaxDepth = 127;  // containers open at once, the outermost counted
+inline constexpr unsigned kMaxDepth = 127;  // nested containers, including the outermost
 
 class Cursor {
  public:
@@ -59,16 +59,16 @@ class Cursor {
     return {first, static_cast<std::size_t>(close - first)};
   }
 
-  // Reads plain digits in 0..2^64-1. Returns false, and consumes nothing, for anything else.
+  // Reads an integer in 0..2^64-1, digits only. Returns false, and consumes nothing, for anything else.
   bool integer(std::uint64_t& value);
 
-  // Skips any value, and checks every byte of it. `depth` is the number of open containers around it.
+  // Skips any value, checking every byte of it. `depth` is the number of open containers around it.
   void skip_value(unsigned depth);
 
   void expect_end();  // throws if a token follows
 
   // Estimates the number of items in the text from the `found` ones so far, each of at least `least` bytes. The caller
-  // reserves memory for all at once: growing step by step copies them, and untouched memory costs nothing.
+  // reserves memory for all of them at once: growing step by step copies them, while untouched memory costs nothing.
   std::size_t expected_items(std::size_t found, std::size_t least) const;
 
   std::uint64_t offset_of(const char* p) const { return origin_ + static_cast<std::uint64_t>(p - tokens.text_begin); }
@@ -77,12 +77,12 @@ class Cursor {
   ST_COLD Error fault_at(Status status, const char* place, std::string_view what) const;
   // Throws it.
   [[noreturn]] ST_COLD void fail_here(Status status, const char* place, std::string_view what) const;
-  // Skips the next value and throws the error at its position, or that of the value if it is not JSON.
+  // Skips the next value and throws the error at its position. If the value is not JSON, throws that error instead.
   [[noreturn]] ST_COLD void wrong_type(unsigned depth, std::string_view what);
 
   Structure tokens;
   std::string_view document = "header";  // for messages
-  std::string_view tensor = {};          // the tensor that is being read, for messages
+  std::string_view tensor = {};          // the current tensor, for messages
 
  private:
   std::string_view special_string(char* first);
@@ -106,7 +106,7 @@ ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, st
   std::uint64_t digits = 0;
   std::memcpy(&digits, text, 8);
   if constexpr (std::endian::native == std::endian::big) digits = reversed_bytes(digits);
-  digits = (digits ^ 0x3030303030303030) << (64 - 8 * size);  // the missing digits become zeros in front
+  digits = (digits ^ 0x3030303030303030) << (64 - 8 * size);  // missing digits become leading zeros
   if ((((digits + 0x7676767676767676) | digits) & 0x8080808080808080) != 0) return false;
   digits = digits * 10 + (digits >> 8);
   number = ((digits & 0x000000FF000000FF) * 0x000F424000000064 +
@@ -115,7 +115,7 @@ ST_ALWAYS_INLINE inline bool eight_digits(const char* text, std::size_t size, st
   return true;
 }
 
-// Parses 1 to 4 digits, as most dimensions have.
+// Parses 1 to 4 digits, enough for most dimensions.
 ST_ALWAYS_INLINE inline bool four_digits(const char* text, std::size_t size, std::uint64_t& number) {
   std::uint32_t digits = 0;
   std::memcpy(&digits, text, 4);

@@ -1,9 +1,9 @@
-// The only file that uses an internal interface of simdjson: its first stage, which is the same from 3.0.1 to 4.6.
+// The only file that uses simdjson's internals: its first stage, whose interface is the same from 3.0.1 to 4.6.
 //
-// A window ends after a byte that ends a token. If that byte is part of a string, the first stage reports a string
-// without an end, and the window is cut again before that string. The same happens for every error that the first stage
-// finds: the tokens before it are read as usual, and the reader reports it at its position. Only then is text scanned
-// byte by byte.
+// A window ends after a byte that ends a token. If that byte is inside a string, the first stage reports an unclosed
+// string, and the window is cut again before that string. Other errors of the first stage are handled the same way: the
+// tokens before the error are read as usual, and the reader reports the error at its position. Only in these cases is
+// text scanned byte by byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/json/structure.hpp"
 
@@ -21,8 +21,8 @@ namespace st::format::json {
 
 namespace {
 
-// Returns the closing quote of the string whose first byte is `at`, or nullptr if there is none before `end` or the
-// string is faulty.
+// Returns the closing quote of the string whose first byte is `at`. Returns nullptr if the string is invalid or does
+// not end before `end`.
 char* closing_quote(char* at, const char* end) {
   constexpr std::string_view kEscapes = "\"\\/bfnrtu";
   for (; at < end && *at != '"'; ++at) {
@@ -37,8 +37,8 @@ char* run_end(char* at, const char* end) {
   return at;
 }
 
-// Returns the first string that is faulty or open at `end`, or the first misplaced quote or backslash. simdjson's
-// kernels may disagree on the bytes after it, but not before.
+// Returns the first string that is invalid or not closed before `end`, or the first misplaced quote or backslash.
+// simdjson's kernels may disagree about the bytes after it, but not before it.
 char* first_fault(char* at, char* end) {
   while (at != end) {
     if (is_space(*at) || is_operator(*at)) {
@@ -85,8 +85,8 @@ void Structure::read_window() {
   }
 }
 
-// Cuts after the last '}' of the final 512 bytes, else after the last byte that ends a token. Returns `begin` if there
-// is neither.
+// Returns where to end the window: after the last '}' in its final 512 bytes, or else after the last byte that ends a
+// token. Returns `begin` if there is neither.
 char* Structure::cut(char* begin) const {
   constexpr std::size_t kNear = 512;
   if (static_cast<std::size_t>(text_end - begin) <= window_bytes_) return text_end;
@@ -96,7 +96,7 @@ char* Structure::cut(char* begin) const {
   return begin + (window.find_last_of(",:{}[] \t\r\n") + 1);
 }
 
-// Returns false if a string in the window is faulty or does not end in it.
+// Returns false if a string in the window is invalid or not closed.
 bool Structure::index(char* begin, char* end) {
   const auto bytes = static_cast<std::size_t>(end - begin);
   const auto* const text = reinterpret_cast<const std::uint8_t*>(begin);
@@ -113,7 +113,7 @@ bool Structure::index(char* begin, char* end) {
   }
 }
 
-// Indexes a copy of the window with a letter for each byte that is not ASCII: no such byte begins or ends a token.
+// Indexes a copy of the window in which letters replace all non-ASCII bytes. Such bytes never begin or end a token.
 bool Structure::index_any_bytes(char* begin, char* end) {
   std::vector<char> copy(static_cast<std::size_t>(end - begin) + kPadding);
   std::transform(begin, end, copy.begin(), [](char c) { return static_cast<unsigned char>(c) < 0x80 ? c : 'x'; });
@@ -130,7 +130,7 @@ void Structure::index_faulty(char* begin, char* end) {
   if (!index(begin, fault)) fail(Status::internal, "simdjson reports an error in valid text");
 }
 
-// Indexes a single token, which is faulty or longer than a window.
+// Indexes a single token that is invalid or longer than a window.
 void Structure::index_long_token(char* begin) {
   char* const token = std::find_if_not(begin, text_end, is_space);
   char* end = run_end(token, text_end);

@@ -1,8 +1,8 @@
-// Finds the beginning of each token of a JSON text with simdjson's first stage, one window of the text at a time.
+// Finds where each token of a JSON text begins, using simdjson's first stage on one window of the text at a time.
 //
-// Windows keep the positions in the processor's first cache, and bound their memory for texts of any length. simdjson
-// chooses its kernel for the processor at run time. It also checks that the text is UTF-8, that strings contain no
-// control bytes, and that they end.
+// Windows keep the positions in the L1 cache, and bound memory for texts of any length. simdjson chooses its kernel for
+// the processor at run time. It also checks that the text is UTF-8, that strings contain no control bytes, and that
+// they end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,7 +27,8 @@ constexpr bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c
 constexpr bool is_operator(char c) { return c == ',' || c == ':' || (c | 0x20) == '{' || (c | 0x20) == '}'; }
 
 // A cursor over tokens: operators, strings, and runs of other bytes (numbers, words, errors). A run ends before white
-// space, an operator or the end. Only white space separates tokens. The reader checks escapes and the contents of runs.
+// space, an operator, or the end of the text. Between tokens there is only white space. The reader checks escapes and
+// the contents of runs.
 class Structure {
  public:
   Structure(std::span<char> text, std::size_t window_bytes);
@@ -35,13 +36,13 @@ class Structure {
   Structure& operator=(const Structure&) = delete;
   ~Structure();
 
-  // Returns the first byte of the next token, or the zero after the text.
+  // Returns the first byte of the next token, or the zero byte after the text.
   ST_ALWAYS_INLINE char peek() {
     if (next == last) [[unlikely]]
       read_window();
     return base[*next];
   }
-  // Returns the next token. To be called after peek().
+  // Returns the next token. Call peek() first.
   char* at() const { return base + *next; }
 
   void find_backslash(char* from);  // sets plain_end
@@ -49,8 +50,8 @@ class Structure {
   // Accepts text that is not UTF-8. By default, such text throws Status::utf8.
   void accept_any_bytes() { checks_utf8_ = false; }
 
-  // The window's remaining tokens begin at base[*next] to base[*(last - 1)]. The positions from *last on are the end of
-  // the window.
+  // The window's remaining tokens begin at base[*next] to base[*(last - 1)]. From *last on, all positions are the end
+  // of the window.
   char* base;
   std::uint32_t* next = nullptr;
   std::uint32_t* last = nullptr;

@@ -18,7 +18,7 @@ namespace {
 
 bool recognizes(char first) { return first == '{' || json::is_space(first); }
 
-// Returns kNowhere for a name that contained escapes: its text is not a view into the header.
+// Returns kNowhere for a name that contained escapes, because its text is not a view into the header.
 std::uint64_t place_of(std::string_view name, std::span<const char> header) {
   const bool inside = name.data() > header.data() && name.data() < header.data() + header.size();
   return inside ? kLengthBytes + static_cast<std::uint64_t>(name.data() - header.data()) - 1 : kNowhere;
@@ -32,8 +32,8 @@ ST_COLD void report_twice(const Item& item, std::span<const char> header, std::s
                 tensor);
 }
 
-// Inserts every item under its name. Reports a name that is given twice, except by the rules of the reference, which
-// keeps the last.
+// Inserts every item under its name. Reports duplicate names, except under the reference's rules, where the last one
+// wins.
 template <class Item>
 void index_names(std::pmr::vector<Item>& items, const NameHashes& hashes, NameIndex<Item>& index,
                  std::span<const char> header, const HeaderOptions& options, std::string_view what, FaultSink& faults) {
@@ -65,14 +65,14 @@ NameHashes hash_names(const std::pmr::vector<Item>& items, std::uint64_t seed) {
   return hashes;
 }
 
-// JSON allows no NUL, so every NUL in a header that was read replaced a closing quote.
+// Valid JSON contains no NUL, so every NUL in a header after read() replaced a closing quote.
 void restore(std::span<const char>, const Table&, std::span<char> copy) {
   std::replace(copy.begin(), copy.end(), '\0', '"');
 }
 
 void read(std::span<char> header, std::uint64_t file_size, const HeaderOptions& options, Table& table);
 
-// Reads the header again with an index after an error of the offsets, because a duplicate name is reported first.
+// If the offsets are invalid, rereads the header with an index, because a duplicate name is reported before that error.
 void check_without_index(std::span<char> header, std::uint64_t file_size, HeaderOptions options, Table& table) try {
   if (is_plainly_valid(table, file_size)) return;
   FaultSink first;

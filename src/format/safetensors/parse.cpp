@@ -1,8 +1,10 @@
-// One pass over the header's tokens. The functions are the productions of its grammar, from the object down to a
-// dimension. Each stores its value or reports an error with its position: opening throws the first error, and a check
-// collects them. After fault() returns, the production skips the faulty value. Text that is not JSON throws either way.
+// A recursive-descent parser: one pass over the header's tokens, one function per production, from the object down to a
+// dimension. Each function stores its value or reports an error with its position. Opening throws the first error; a
+// check collects them. When errors are collected, the function skips the invalid value and continues. Text that is not
+// JSON always throws.
 //
-// usual_member() is a shortcut for entries as nearly every writer writes them. It leaves everything else to the grammar.
+// usual_member() is a fast path for entries as nearly every writer spells them. All other entries go through the
+// grammar.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
@@ -42,8 +44,7 @@ std::uint64_t eight_bytes(const char* text) {
   return bytes;
 }
 
-// The first tensor mostly begins at 0, as if a tensor before it ended there. The bracket ends the number: it does not
-// follow a 0 inside a token.
+// Stands for the end of the tensor before the first one, which usually begins at 0. The bracket ends the number.
 constexpr std::array<char, kPadding> kZero{'0', ']'};
 
 // Compares 1 to 16 bytes. Returns false for any other length. May read 8 bytes past each text.
@@ -54,11 +55,11 @@ ST_ALWAYS_INLINE inline bool same_short_text(const char* a, const char* b, std::
   return (std::endian::native == std::endian::little ? differ(0) << others : differ(0) >> others) == 0;
 }
 
-// The tokens after those that were read, numbered from 0. Reading them consumes nothing.
+// The tokens not yet consumed, numbered from 0. Looking at them consumes nothing.
 //
-// White space between tokens makes no difference, except between a field's name and its colon. After the last token of
-// the window, all tokens are at the end of the window, and their length is 0 or wraps around: number() and dtype() reject
-// them, but is() may return true for the byte there. So the caller checks at the end that all tokens were in the window.
+// White space between tokens makes no difference, except between a field's name and its colon. Tokens past the last one
+// of the window are at the end of the window, and their length is 0 or wraps around. number() and dtype() reject them,
+// but is() may match the byte there. So the caller must finally check that all tokens were inside the window.
 class Lookahead {
  public:
   explicit Lookahead(const json::Structure& tokens) : text_(tokens.base), token_(tokens.next) {}
@@ -73,7 +74,7 @@ class Lookahead {
     return {at(i) + 1, static_cast<std::size_t>(end(i) - at(i)) - 2};
   }
 
-  // Returns the field whose name and colon are here, without white space between them.
+  // Returns the field with this name. Its colon must follow without white space.
   ST_ALWAYS_INLINE Field field(std::size_t i) const {
     const std::uint64_t name = eight_bytes(at(i));
     if (name == eight_bytes("\"dtype\":")) return Field::dtype;
@@ -82,8 +83,8 @@ class Lookahead {
     return ends && name == eight_bytes("\"data_offsets\":") ? Field::data_offsets : Field::unknown;
   }
 
-  // Returns the dtype that a string without escapes names. Such a string contains no NUL. The size of an empty token,
-  // whose quotes are not there, is huge here.
+  // Returns the dtype named by a string without escapes. Such a string contains no NUL. For an empty token, subtracting
+  // the quotes makes the size wrap around to a huge number.
   ST_ALWAYS_INLINE Dtype dtype(std::size_t i) const {
     const char* const name = at(i) + 1;
     const std::size_t size = static_cast<std::size_t>(end(i) - at(i)) - 2;
@@ -121,10 +122,10 @@ class Lookahead {
 
 // ---- the grammar ----------------------------------------------------------------------------------------------------
 
-// The order of the fields in an entry. The reference's writer has the usual one.
+// The order of the fields in an entry. `usual` is the order of the reference's writer.
 enum class Order : std::uint8_t { usual, any };
 
-// The values of an entry that is read ahead.
+// The values of an entry that usual_member() parses.
 struct UsualEntry {
   Dtype dtype = Dtype::unknown;
   std::uint64_t* dims = nullptr;
@@ -157,7 +158,7 @@ class HeaderParser {
   }
 
  private:
-  // Returns false if it is not an object.
+  // Returns false if the header is not an object.
   bool header() {
     if (options_.rules == Rules::strict && in_.peek() != 0 && in_.at() != in_.tokens.text_begin) {
       fault(in_.tokens.text_begin, "begins with white space, not with '{'");
@@ -180,8 +181,8 @@ class HeaderParser {
 
   // Reads an entry as nearly every writer spells it: its three fields, no escapes, a short shape and short numbers.
   //
-  // This is not a second grammar: it returns false, and consumes nothing, for any other or faulty entry. An entry costs
-  // the same whatever its neighbours are.
+  // This is not a second grammar: for any other entry, valid or not, it returns false and consumes nothing. The cost of
+  // an entry does not depend on its neighbours.
   template <Order order>
   ST_ALWAYS_INLINE bool usual_member() {
     if (in_.peek() != '"') return false;
@@ -213,7 +214,7 @@ class HeaderParser {
     return true;
   }
 
-  // In a function of its own, because a small header() is faster.
+  // Not inlined, because a small header() is faster.
   ST_NOINLINE bool usual_member_in_any_order() { return usual_member<Order::any>(); }
 
   ST_ALWAYS_INLINE bool usual_fields(Lookahead& ahead, UsualEntry& entry) {
@@ -277,7 +278,7 @@ class HeaderParser {
     return true;
   }
 
-  // Most tensors begin where the tensor before ends. Comparing digits is faster than parsing them.
+  // Most tensors begin where the previous one ends. Comparing digits is faster than parsing them.
   ST_ALWAYS_INLINE bool usual_begin(const Lookahead& ahead, std::uint64_t& begin) const {
     const auto digits = static_cast<std::size_t>(ahead.at(2) - ahead.at(1));
     begin = end_;
@@ -356,7 +357,7 @@ class HeaderParser {
     if (seen != kEveryField) missing(seen, begin);
   }
 
-  // Only by the reference's rules: ["F32",[1],[0,4]].
+  // Only under the reference's rules: ["F32",[1],[0,4]].
   void entry_as_array(Tensor& tensor) {
     const char* const place = in_.at();
     in_.expect('[');
@@ -417,7 +418,7 @@ class HeaderParser {
     const Dtype dtype = dtype_from_name(name);
     tensor.dtype_number = static_cast<std::uint32_t>(dtype) & 0x1F;
     if (dtype != Dtype::unknown) return;
-    // st_tensor_dtype_name() has no length, so "F32\u0000x" would become F32.
+    // st_tensor_dtype_name() returns no length, so "F32\u0000x" would become F32.
     const bool holds_nul = name.find('\0') != name.npos;
     if (!options_.unknown_dtypes || holds_nul) {
       return report(Status::dtype, place, "dtype " + in_quotes(name) + " is unknown");
@@ -426,7 +427,7 @@ class HeaderParser {
     unknown_dtype_ = name;
   }
 
-  // Only by the reference's rules: {"F32":null}.
+  // Only under the reference's rules: {"F32":null}.
   void dtype_as_map(Tensor& tensor) {
     const char* const place = in_.at();
     in_.expect('{');
@@ -445,8 +446,8 @@ class HeaderParser {
     in_.expect('}');
   }
 
-  // The commas before the bracket give an upper bound of the number of dimensions, so one allocation is enough. A long
-  // shape has its own allocation, which leaves the rest of the block to others.
+  // The commas before the bracket give an upper bound for the number of dimensions, so one allocation is enough. A long
+  // shape gets its own allocation, so the rest of the block stays available for other shapes.
   void shape(Tensor& tensor) {
     if (!in_.take('[')) return wrong_type(kInEntry, "shape is not an array");
     const char* const begin = in_.at();
@@ -509,12 +510,12 @@ class HeaderParser {
     in_.expect(']');
   }
 
-  // Stores it in the word after the dimensions: see Tensor::dtype_name().
+  // Stores the name's address in the word after the dimensions: see Tensor::dtype_name().
   void keep_dtype_name(const Tensor& tensor) const {
     const_cast<std::uint64_t*>(tensor.dims)[tensor.rank] = reinterpret_cast<std::uintptr_t>(unknown_dtype_.data());
   }
 
-  // Returns false after reporting that it is not an integer.
+  // Reports an error and returns false if the value is not an integer.
   bool dimension(const char* field, std::uint64_t& number) {
     if (in_.integer(number)) return true;
     wrong_type(kInEntry + 1, formatted("{} contains a value that is not an integer from 0 to 2^64-1", field));
@@ -551,10 +552,10 @@ class HeaderParser {
 
   // ---- helpers ----------------------------------------------------------------------------------------------------
 
-  // Ends a string with a NUL, which replaces its closing quote in the text.
+  // Terminates a string by overwriting its closing quote with a NUL.
   static void terminate(std::string_view string) { const_cast<char*>(string.data())[string.size()] = '\0'; }
 
-  // Skips the remaining values of an array that has too many.
+  // Skips the remaining values of an array with too many values.
   ST_COLD void skip_more_values(unsigned depth) {
     while (in_.take(',')) in_.skip_value(depth);
   }
@@ -590,12 +591,12 @@ class HeaderParser {
   Table& table_;
   FaultSink& faults_;
   NameHashes* hashes_;
-  Field field_ = Field::unknown;  // of the value that is being read
+  Field field_ = Field::unknown;  // of the current value
   unsigned faulty_ = 0;           // fields of this entry with unknown values, as bits
   std::uint64_t* words_ = nullptr;
   std::uint64_t* words_end_ = nullptr;
   std::string_view unknown_dtype_;
-  const char* end_text_ = kZero.data();  // the digits of the last end, with which most tensors begin
+  const char* end_text_ = kZero.data();  // the digits of the previous tensor's end, where most tensors begin
   std::uint64_t end_ = 0;
   bool metadata_seen_ = false;
 };

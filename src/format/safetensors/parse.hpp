@@ -16,12 +16,12 @@ namespace st::format::safetensors {
 // The hash of each tensor's name, in the order of the tensors.
 using NameHashes = std::pmr::vector<std::uint32_t>;
 
-// Fills tensors (in the order of the text) and metadata. Names get a NUL in place of their closing quote.
+// Fills tensors (in the order of the text) and metadata. A NUL replaces the closing quote of each name.
 //
-// Reports every error to `faults`. After a collected error, parsing continues after the faulty value. The tensor stays
-// in the table as far as it is known, to compare it with the others. Without its offsets, `dims` is null. Without its
-// dtype or shape, it is a scalar of an unknown dtype. Returns false if the text is not JSON or not an object: then the
-// table does not contain all tensors.
+// Reports every error to `faults`. After a collected error, parsing continues after the invalid value. The incomplete
+// tensor stays in the table, so that it can be compared with the others. If its offsets are missing, `dims` is null. If
+// its dtype or shape is missing, it is a scalar of an unknown dtype. Returns false if the text is not JSON or not an
+// object; the table then does not contain all tensors.
 bool parse_header(std::span<char> header, const HeaderOptions& options, Table& table, FaultSink& faults,
                   NameHashes* hashes = nullptr);
 

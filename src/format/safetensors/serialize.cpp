@@ -112,16 +112,15 @@ void append_metadata(std::string& out, std::span<const MetadataPair> metadata) {
 
 // ---- an existing header ---------------------------------------------------------------------------------------------
 
-// The place of the metadata in the text: [begin, end) contains the old member with the white space around it, or only
-// white space.
+// Where the metadata goes: [begin, end) is the old metadata member with the white space around it, or only white space.
 struct Slot {
   std::size_t brace = 0;  // the '{' that opens the header
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::size_t behind = 0;  // past the comma that follows an old member, and the white space after that
+  std::size_t behind = 0;  // after the comma that follows the old member, and the white space after the comma
   std::size_t close = 0;   // one past the '}' that closes the header
   bool occupied = false;
-  bool alone = true;  // no other member
+  bool alone = true;  // there is no other member
 };
 
 Slot find_slot(std::string_view header) {
@@ -186,15 +185,15 @@ void check(const NewTensor& tensor) {
   if (tensor.name == "__metadata__") fail(Status::argument, "a tensor cannot be named '__metadata__'");
 }
 
-// The reserve is after the metadata, not at the end: an edit that fits there moves no tensor's entry, and so changes
-// bytes of one block only. See core/edit.hpp.
+// The reserve follows the metadata, not the whole header. An edit that fits there moves no tensor's entry, so it
+// changes only one block. See core/edit.hpp.
 void append_header(std::string& out, const NewHeader& header) {
   out += '{';
   if (header.has_metadata) append_metadata(out, header.metadata);
   out.append(static_cast<std::size_t>(header.reserve), ' ');
   bool first = !header.has_metadata;
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
-    // Names are in memory in the order of their declaration, not in this order, so each would be a cache miss.
+    // Names are in memory in order of declaration, so without prefetching each access would be a cache miss.
     if (i + kAhead < header.tensors.size()) prefetch(header.tensors[i + kAhead].name.data());
     if (!first) out += ',';
     first = false;
@@ -209,20 +208,20 @@ std::string splice_metadata(std::string_view header, const MetadataSplice& splic
   Pieces pieces{header.substr(0, slot.begin), {}, header.substr(slot.end)};
   append_metadata(pieces.member, splice.metadata);
   if (!slot.occupied && !slot.alone) pieces.member += ',';
-  if (pieces.size() <= room) return join(pieces, room, false);  // where the metadata is
+  if (pieces.size() <= room) return join(pieces, room, false);  // the metadata fits where it is
 
-  // Or the room is after the comma: the edit that gave the file its first metadata left it there. Moving the comma is
-  // the second choice, because it may be far away, and an edit in place must change few bytes.
+  // Or there is room after the comma, left by the edit that gave the file its first metadata. Moving the comma is the
+  // second choice, because it may be far away, and an edit in place must change few bytes.
   const Pieces wide{pieces.before, pieces.member + ',', header.substr(std::max(slot.behind, slot.end))};
   if (slot.behind > slot.end && wide.size() <= room) return join(wide, room, false);
 
-  if (slot.begin == slot.brace + 1 && slot.brace > 0) {  // or in front of the header
+  if (slot.begin == slot.brace + 1 && slot.brace > 0) {  // or there is room before the header
     pieces.before = {};
     pieces.member.insert(pieces.member.begin(), '{');
     if (pieces.size() <= room) return join(pieces, room, false);
   }
   pieces.after = header.substr(slot.end, slot.close - slot.end);
-  if (pieces.size() <= room) return join(pieces, room, false);  // or at its end: all entries move
+  if (pieces.size() <= room) return join(pieces, room, false);  // or at the end: then all entries move
 
   const std::uint64_t least = pieces.size() + std::min(splice.reserve, kMaxHeaderBytes);
   return join(pieces, padded_length(least, splice.data_alignment), splice.reserve == 0);

@@ -1,5 +1,5 @@
-// Writes a header of JSON, byte for byte as the reference writes it (docs/format.md 1.5), and replaces the metadata of
-// an existing header.
+// Writes a JSON header, byte for byte as the reference does (docs/format.md 1.5), and replaces the metadata of an
+// existing header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace st::format::safetensors {
 
-// Throws for a name that the format reserves.
+// Throws if the format reserves the tensor's name.
 void check(const NewTensor& tensor);
 
 // Appends the header without the padding at its end.
@@ -18,9 +18,9 @@ void append_header(std::string& out, const NewHeader& header);
 
 // Implements Container::splice_metadata.
 //
-// Does not serialize the table again: every tensor's entry, with fields that this library does not know, stays as it is
-// spelled and if possible at its place. JSON allows white space between any two tokens, so the new metadata first takes
-// the room next to the old metadata, or at the end of the header. Only then does the header grow.
+// Does not serialize the table again: every tensor's entry keeps its spelling, including unknown fields, and its place
+// if possible. JSON allows white space between any two tokens, so the new metadata first uses the room next to the old
+// metadata, then the room at the end of the header. If neither is enough, the header grows.
 std::string splice_metadata(std::string_view header, const MetadataSplice& splice);
 
 }  // namespace st::format::safetensors

@@ -26,8 +26,8 @@ struct ShardName {
   std::string_view name() const { return text; }
 };
 
-// Removes the next part of a path and returns it. Skips empty parts and parts ".", which lead nowhere else. Returns "" at
-// the end.
+// Removes the first component of a path and returns it. Skips empty components and ".", which change nothing. Returns
+// "" at the end.
 std::string_view take_part(std::string_view& path) {
   while (!path.empty()) {
     const std::string_view part = path.substr(0, path.find('/'));
@@ -50,15 +50,15 @@ bool has_redundant_parts(std::string_view name) {
          name.find("//") != name.npos || name.find("/./") != name.npos;
 }
 
-// Throws if two of the names are spellings of one path. Compares them part by part, because an index may spell millions
-// of names this way and copies would take a multiple of its size.
+// Throws if two of the names are spellings of the same path. Compares them component by component: an index may contain
+// millions of names, and normalized copies would take several times its size.
 void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
   if (std::none_of(shards.begin(), shards.end(), has_redundant_parts)) return;
   std::pmr::vector<std::string_view> names(shards, shards.get_allocator());
   std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
     const int order = compare_paths(a, b);
     if (order != 0) return order < 0;
-    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest spelling has no such parts
+    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest spelling is the plain one
   });
   const auto same = std::adjacent_find(names.begin(), names.end(),
                                        [](std::string_view a, std::string_view b) { return compare_paths(a, b) == 0; });
@@ -127,7 +127,7 @@ class IndexParser {
     in_.expect('}');
   }
 
-  // Consecutive tensors are mostly in the same file.
+  // Consecutive tensors are usually in the same file.
   std::uint32_t shard_number(std::string_view name) {
     if (last_ < names_.size() && names_[last_].text == name) return last_;
     if (names_.size() == known_room_) grow();

@@ -22,7 +22,7 @@ struct Entry {
 // Holds views into the parsed text and into `arena`.
 struct Index {
   std::pmr::monotonic_buffer_resource arena;
-  std::pmr::vector<std::string_view> shards;  // file names, each path once, ascending by bytes; at least one
+  std::pmr::vector<std::string_view> shards;  // file names, each path once, in byte order; at least one
   std::pmr::vector<Entry> entries;            // in the order of the text; may list a tensor twice
   std::pmr::vector<MetadataPair> metadata;    // strings decoded, other values as JSON text; NUL-terminated; keys once
 
@@ -34,8 +34,8 @@ struct Index {
 // `window_bytes` of the options are used.
 void read(std::span<char> text, const HeaderOptions& options, Index& index);
 
-// Throws Status::shard if the name of a shard is empty or may lead out of the directory of the index: an absolute path, a
-// drive letter, a backslash, a NUL, or a part "..". Does not look at the filesystem.
+// Throws Status::shard if the name of a shard is empty or may lead out of the index's directory: an absolute path, a
+// drive letter, a backslash, a NUL, or a "..". Does not access the filesystem.
 void require_safe_name(std::string_view name);
 
 }  // namespace st::format::shard_index

@@ -33,7 +33,7 @@ struct Front {
   std::size_t mapped;
 };
 
-// Returns the memory with the swap space. An overcommitting system grants more, and kills the process when it is used.
+// Returns the size of memory plus swap. With overcommit, Linux would grant more, and kill the process when it is used.
 std::uint64_t machine_memory() {
   struct sysinfo info {};
   if (sysinfo(&info) != 0) return UINT64_MAX;
@@ -65,7 +65,7 @@ std::byte* reserve_buffer(std::uint64_t bytes) {
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
     fail(Status::no_memory, "a buffer of {} bytes exceeds the {} bytes of memory", bytes, most);
   }
-  // Whole huge pages: the system uses none for a part of one.
+  // Round up to whole huge pages: the system backs no partial one.
   const std::uint64_t size =
       align_up(std::max<std::uint64_t>(bytes, 1), bytes >= kBufferAlignment ? kBufferAlignment : page);
   const auto mapped = static_cast<std::size_t>(size + kBufferAlignment + page);
@@ -81,7 +81,7 @@ std::byte* reserve_buffer(std::uint64_t bytes) {
 
 bool populate_buffer([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
-  return madvise(begin, bytes, MADV_POPULATE_WRITE) == 0;  // older kernels do not know it
+  return madvise(begin, bytes, MADV_POPULATE_WRITE) == 0;  // fails on older kernels
 #else
   return false;
 #endif
@@ -118,7 +118,7 @@ bool copy_from_pages(const void* from, void* to, std::size_t n) {
     const iovec local{target, std::min(n, kMostAtOnce)};
     const iovec remote{source, std::min(n, kMostAtOnce)};
     const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got < 0 && (errno == ENOSYS || errno == EPERM)) return copy_through_pipe(source, target, n);  // a sandbox
+    if (got < 0 && (errno == ENOSYS || errno == EPERM)) return copy_through_pipe(source, target, n);  // in a sandbox
     if (got <= 0) return false;
     target += got;
     source += got;

@@ -1,5 +1,5 @@
-// Open files, names and attributes on Linux. Attributes are read from the kernel without the ACL library, and their
-// values are only copied.
+// Open files, names and attributes on Linux. Attributes are copied as opaque bytes, by system calls, without the ACL
+// library.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -28,27 +28,26 @@ namespace st::io {
 
 namespace {
 
-// Returns the path through which Linux opens the file of an open descriptor, even if its name has changed.
-// /proc/self/fd would show the descriptors of the main thread: this thread may have a table of its own
-// (unshare(CLONE_FILES)).
+// Returns the /proc path that reopens an open descriptor's file, even if its name has changed. Not /proc/self/fd, which
+// shows the main thread's descriptors: this thread may have its own descriptor table (unshare(CLONE_FILES)).
 std::string path_of_descriptor(int descriptor) { return formatted("/proc/thread-self/fd/{}", descriptor); }
 
-// Facts of linux/stat.h, which musl's headers leave out.
+// From linux/stat.h; missing in musl's headers.
 [[maybe_unused]] constexpr std::uint64_t kImmutable = 0x10;
 [[maybe_unused]] constexpr std::uint64_t kAppend = 0x20;
 [[maybe_unused]] constexpr std::uint64_t kMountRoot = 0x2000;
 
-#ifndef __GLIBC__  // not every musl has it
+#ifndef __GLIBC__  // missing in some versions of musl
 int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) {
   return static_cast<int>(syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
 }
 #endif
 
-constexpr std::size_t kMostBytes = 65536;  // of a value, and of all names: the kernel's own limits
+constexpr std::size_t kMostBytes = 65536;  // kernel limits for one value, and for the list of names
 
 constexpr std::array<const char*, 2> kLists{"system.posix_acl_access", "system.nfs4_acl"};
 
-// These describe the old bytes, or grant capabilities to the program in them.
+// Attributes that describe the old bytes or grant capabilities to them as a program, so they are not copied.
 constexpr std::array<std::string_view, 3> kEndWithBytes{"security.capability", "security.ima", "security.evm"};
 
 bool is_handed_on(std::string_view name) {
@@ -62,7 +61,7 @@ struct Place {
   int file = -1;
 };
 
-// Returns 0 and the value, or the errno.
+// Returns 0 and sets the value, or returns the errno.
 int get(const Place& place, const char* name, std::string& value) {
   value.resize(kMostBytes);
   const ssize_t n = place.file >= 0 ? fgetxattr(place.file, name, value.data(), value.size())
@@ -91,14 +90,14 @@ const Attribute* find(const std::vector<Attribute>& attributes, std::string_view
   return at == attributes.end() ? nullptr : &*at;
 }
 
-// Compares before setting, because a security module reports each attempt that it refuses.
+// Compares before setting, because security modules log each refused attempt.
 bool give_attribute(int file, const Attribute& attribute) {
   std::string now;
   if (get({{}, file}, attribute.name.c_str(), now) == 0 && now == attribute.value) return true;
   return fsetxattr(file, attribute.name.c_str(), attribute.value.data(), attribute.value.size(), 0) == 0;
 }
 
-// Also removes a list that the file inherited from its directory. Returns false if it still has another list.
+// Also removes a list that the file inherited from its directory. Returns false if the file still has a different list.
 bool give_list(int file, const char* name, const Attribute* wanted) {
   std::string now;
   const int error = get({{}, file}, name, now);
@@ -174,21 +173,21 @@ bool may_rename_others_files() {
 }
 
 bool is_unmapped(std::uint32_t owner_or_group) {
-  constexpr std::uint32_t kOverflow = 65534;     // /proc/sys/kernel/overflowuid; nobody sets another
+  constexpr std::uint32_t kOverflow = 65534;     // default of /proc/sys/kernel/overflowuid, unchanged in practice
   constexpr ino_t kFirstNamespace = 0xEFFFFFFD;  // PROC_USER_INIT_INO
   struct stat status {};
   return owner_or_group == kOverflow && (stat("/proc/self/ns/user", &status) != 0 || status.st_ino != kFirstNamespace);
 }
 
-// If /proc is there, a file gets its name through it. The other way, AT_EMPTY_PATH, needs a capability on all but the
-// newest kernels.
+// Linking a file later needs /proc: the alternative, AT_EMPTY_PATH, requires a capability on all but the newest
+// kernels.
 Descriptor open_nameless(int directory, mode_t mode) {
   Descriptor file = open_file(directory, ".", O_TMPFILE | O_RDWR, mode);
   if (file && access(path_of_descriptor(file.get()).c_str(), F_OK) != 0) file.close();
   return file;
 }
 
-// Compares before the link is made: afterwards, another save may already have replaced this file.
+// Checks the file before making the link: afterwards, another save may already have replaced it.
 int link_nameless(int file, int directory, const std::string& name) {
   const std::string path = path_of_descriptor(file);
   struct stat wanted {};
@@ -203,13 +202,13 @@ int link_nameless(int file, int directory, const std::string& name) {
 
 int rename_to_free_name(int directory, const std::string& from, const std::string& to) {
   if (renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  // Old kernels, filesystems and seccomp filters that do not know the call return these.
+  // Kernels, filesystems and seccomp filters that do not support the call return these errors.
   return errno == EINVAL || errno == EPERM ? ENOSYS : errno;
 }
 
 // ---- what a file has besides its bytes -----------------------------------------------------------------------------
 
-// With /proc this needs no descriptor.
+// With /proc, this works without a descriptor.
 Attributes attributes_of(int directory, const std::string& name_of_file) {
   const std::string path_of_directory = path_of_descriptor(directory);
   Place place{formatted("{}/{}", path_of_directory, name_of_file), -1};
@@ -217,7 +216,7 @@ Attributes attributes_of(int directory, const std::string& name_of_file) {
   struct stat status {};
   if (!leads_to(path_of_directory, directory) || lstat(place.path.c_str(), &status) != 0) {
     opened = open_file(directory, name_of_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    place = {"", opened.get()};  // without a descriptor as well, every query is an error
+    place = {"", opened.get()};  // if that fails too, every query returns an error
   }
   Attributes attributes;
   attributes.lists_known = true;

@@ -83,7 +83,7 @@ std::optional<Residency> ask_cachestat(int descriptor, std::uint64_t offset, std
   return Residency{std::min(answer.cached * page_bytes(), n), answer.dirty + answer.writeback != 0};
 }
 
-// For a process that may not write to the file, mincore() reports all pages as resident.
+// mincore() reports all pages as resident to processes that may not write to the file.
 bool may_ask_mincore(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0) return false;
@@ -129,7 +129,7 @@ bool may_share(std::uint64_t from_offset, std::uint64_t to_offset) {
 // ---- open files ----------------------------------------------------------------------------------------------------
 
 MountKind mount_kind(int descriptor, const struct stat& status) {
-  if (major(status.st_dev) != 0) return MountKind::local;  // a real disk; the rest share major number 0
+  if (major(status.st_dev) != 0) return MountKind::local;  // a real disk: all other mounts have major number 0
   struct statfs mount {};
   if (fstatfs(descriptor, &mount) != 0) return MountKind::local;
   const auto type = static_cast<std::uint32_t>(mount.f_type);
@@ -159,8 +159,8 @@ void take_pending_signal(int number) {
 
 int direct_flag() { return O_DIRECT; }
 
-// At least a page, whatever the disk says: if the process forks while the disk writes to a page, and then writes to the
-// rest of that page, the disk's bytes can be lost.
+// At least a page, even if the disk requires less. Otherwise bytes can be lost if the process forks during a direct
+// read, and then writes to the rest of a page that the disk is filling.
 std::uint64_t direct_alignment([[maybe_unused]] int descriptor) {
 #if defined(STATX_DIOALIGN)
   struct statx status {};
@@ -172,8 +172,8 @@ std::uint64_t direct_alignment([[maybe_unused]] int descriptor) {
   return kUsualAlignment;
 }
 
-// cachestat(2) if the kernel has it (Linux 6.5), which answers for 4 GiB in a tenth of a millisecond. Otherwise
-// mincore(2), on a temporary mapping.
+// Uses cachestat(2) if the kernel has it (Linux 6.5): it takes 0.1 ms for 4 GiB. Otherwise uses mincore(2) on a
+// temporary mapping.
 std::optional<Residency> residency(int descriptor, std::uint64_t offset, std::uint64_t n) {
   if (n == 0) return Residency{};
   if (const auto answer = ask_cachestat(descriptor, offset, n)) return answer;
@@ -188,14 +188,14 @@ ssize_t read_scattered(int descriptor, std::span<const iovec> pieces, off_t offs
 
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
   const NoWriteSignals quiet;
-  // Blocks that are allocated at once are filled a fifth faster on ext4 than blocks allocated page by page. If there
-  // are not enough, the copy reports it. A copy that shares blocks needs none, and allocating them could fill the
+  // On ext4, filling preallocated blocks is a fifth faster than allocating page by page. If the disk is full, the copy
+  // reports it. Copies that share blocks skip this: they need no new blocks, and allocating them could fill the
   // filesystem.
   if (n >= kLeastToTake && !may_share(from_offset, to_offset)) {
     static_cast<void>(fallocate(to, 0, static_cast<off_t>(to_offset), static_cast<off_t>(n)));
   }
   std::uint64_t done = 0;
-  int interruptions = 0;  // in a row
+  int interruptions = 0;  // consecutive
   while (done < n) {
     off_t source = static_cast<off_t>(from_offset + done);
     off_t target = static_cast<off_t>(to_offset + done);
@@ -228,7 +228,7 @@ int take_space(int file, std::uint64_t size) {
     if (fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return 0;
     const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO;
     if (full) return errno;
-    if (errno != EINTR) return 0;  // not every filesystem can
+    if (errno != EINTR) return 0;  // not every filesystem supports it
   }
   return 0;
 }
@@ -240,14 +240,14 @@ void begin_writing_back(int file) { static_cast<void>(sync_file_range(file, 0, 0
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == static_cast<ssize_t>(sizeof seed)) return seed;
-  // Early at boot, or under a seccomp filter, only the address of the stack and the clock remain.
+  // Early at boot, or under a seccomp filter, fall back to the stack address and the clock.
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return reinterpret_cast<std::uintptr_t>(&seed) * 0x9E3779B97F4A7C15 ^ now;
 }
 
 std::uint64_t hash_seed(const void* table) {
   std::uint64_t secret = 0;
-  // 16 random bytes that the kernel gives each new program. The C library uses the first ones as its stack guard.
+  // 16 random bytes that the kernel gives each new program. The C library uses the first few for its stack guard.
   const auto* const given = reinterpret_cast<const char*>(getauxval(AT_RANDOM));
   if (given != nullptr) std::memcpy(&secret, given + 8, sizeof secret);
   if (secret == 0) secret = random_seed();

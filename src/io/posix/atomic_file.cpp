@@ -29,7 +29,8 @@ namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-// Returns none if the path leads elsewhere or nowhere by now, or no descriptor is free. The source may have a mapping.
+// Returns no descriptor if the path no longer leads to the file, or no descriptor is free. The source may still have a
+// mapping.
 Descriptor reopen_if_possible(const RegularFile& file) {
   try {
     return file.reopen(0);
@@ -38,7 +39,7 @@ Descriptor reopen_if_possible(const RegularFile& file) {
   }
 }
 
-// Errors of permission or support, not of the disk: a sandbox, a security module, no /proc.
+// Errors that mean "not permitted" or "not supported", not a disk error: a sandbox, a security module, no /proc.
 bool is_refusal(int error) {
   return error == EPERM || error == EACCES || error == ENOSYS || error == ENOENT || error == EOPNOTSUPP ||
          error == EINVAL || error == EXDEV || error == ELOOP;
@@ -79,10 +80,10 @@ class AtomicFile::State {
   Target target_;
   CreateOptions options_;
   Descriptor file_;
-  Descriptor to_close_;  // another descriptor of the file: network filesystems report errors when one is closed
+  Descriptor to_close_;  // a duplicate descriptor, because network filesystems report errors at close
   Descriptor directory_to_sync_;
-  std::optional<Access> access_;        // of the old file; none: as the umask says
-  const EditedFile* edited_ = nullptr;  // the only file that may be replaced; none: any
+  std::optional<Access> access_;        // of the old file; none: the umask decides
+  const EditedFile* edited_ = nullptr;  // the only file that may be replaced; nullptr: any
   std::string temp_name_;               // of the temporary file; empty: none
   pid_t process_ = 0;                   // the process that made this object
   bool in_order_ = false;
@@ -111,7 +112,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   open_temp_file();
 }
 
-// A forked process has a copy of this object, and must not remove the parent's file.
+// A forked process has a copy of this object. It must not remove the parent's file.
 AtomicFile::State::~State() {
   if (temp_name_.empty() || process_ != getpid()) return;
   unlinkat(target_.directory.get(), temp_name_.c_str(), 0);
@@ -123,14 +124,14 @@ void AtomicFile::State::open_temp_file() {
     directory_to_sync_ = open_file(target_.directory.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!directory_to_sync_) fail_os(Status::open, errno, "the directory of {}", target_.shown);
   }
-  // commit() gives an unnamed file that replaces nothing its target's name, without a temporary one. If that fails,
-  // name_temp_file() sweeps.
+  // An unnamed file that replaces nothing is linked directly to the target's name, so it needs no sweep. If linking
+  // fails, name_temp_file() sweeps.
   file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || access_) sweep_temp_files(target_.directory.get(), target_.name, owner());
   if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
-  // commit() needs both of these. Errors are better reported before the first byte.
+  // commit() needs both of these. Report errors before the first byte is written.
   if (access_ && fchmod(file_.get(), first_mode()) != 0) fail_os(Status::open, errno, "the mode for {}", target_.shown);
   to_close_ = duplicate(file_.get());
   if (!to_close_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
@@ -139,8 +140,8 @@ void AtomicFile::State::open_temp_file() {
 // A replacement is 0600 until commit(). A new file is 0666, minus the umask.
 mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
 
-// Another user may have put a file, link or FIFO there since find_target(). It is not replaced, and its access, above all
-// its owner, must not be taken over.
+// Another user may have put a file, link or FIFO there since find_target(). Do not replace it, and do not take over its
+// access rights, above all its owner.
 std::optional<Access> AtomicFile::State::access_now() const {
   struct stat there {};
   if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -156,7 +157,7 @@ uid_t AtomicFile::State::owner() const { return access_ ? access_->owner : geteu
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-// A forked child shares the file, which the parent may have published by now.
+// A forked child shares the file, which the parent may have committed by now.
 void AtomicFile::State::require_own_process() const {
   if (process_ == getpid()) return;
   fail(Status::state, "{} was begun by process {}; no other process can write it", target_.shown, process_);
@@ -208,7 +209,7 @@ void AtomicFile::State::copy_at(std::uint64_t offset, const Source& source, std:
   const std::uint64_t base = of_file->base();
   const Descriptor opened = plain->descriptor() < 0 ? reopen_if_possible(*plain) : Descriptor();
   const int file = opened ? opened.get() : plain->descriptor();
-  // A duplicate shares its position with the caller's descriptor.
+  // A duplicate descriptor shares its file position with the caller's.
   const bool may_seek = file >= 0 && !plain->path().empty();
   const std::uint64_t end = base + from + n;
   const std::uint64_t shift = offset - base - from;  // modulo 2^64
@@ -258,24 +259,24 @@ void AtomicFile::State::commit_over(const EditedFile& edited) {
 void AtomicFile::State::finish_stream() {
   if (options_.sync) {
     const int error = sync_now(file_.get());
-    const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals have nothing to sync
+    const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals cannot be synced
     if (error != 0 && !cannot) fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
   if (file_.close() != 0 && errno != EINTR) fail_os(Status::write, errno, "{}: closing", target_.shown);
 }
 
-// Takes over the access of the file that is there now: another process may have narrowed it since create().
+// Copies the access rights of the file that is there now: another process may have restricted them since create().
 void AtomicFile::State::take_over_access() {
   if (std::optional<Access> now = access_now()) access_ = std::move(now);
   const int error = access_ ? give_access(file_.get(), *access_) : 0;
   if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
 }
 
-// Reports all errors of the bytes before the old file is touched.
+// Reports all write errors before the old file is touched.
 //
-// Without a sync, the bytes of a replacement are at least on their way to the disk before the rename is. ext4 does that
-// itself for other programs, but not for blocks that were allocated in advance: after a loss of power seven seconds later,
-// the new name led to zeros, and the old file was gone.
+// Without `sync`, starts writing back the bytes of a replacement before the rename. ext4 normally does that itself, but
+// not for preallocated blocks: after a power failure seven seconds later, the new name led to zeros, and the old file
+// was gone.
 void AtomicFile::State::finish_bytes(int error_of_closing) {
   if (!options_.sync && access_) begin_writing_back(file_.get());
   const int error = options_.sync ? sync_now(file_.get()) : 0;
@@ -287,7 +288,7 @@ void AtomicFile::State::finish_bytes(int error_of_closing) {
 
 void AtomicFile::State::publish() {
   if (temp_name_.empty()) {
-    // There is no file to replace: linkat() gives the file its name. Another process may have taken the name first.
+    // There is no file to replace, so linkat() names the file. Another process may take the name first.
     const bool direct = !access_ && edited_ == nullptr;
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
@@ -299,22 +300,22 @@ void AtomicFile::State::publish() {
     }
     name_temp_file();
   }
-  // The lock keeps saves out between an edit's last look at its target and its rename. Two saves exclude each other as
-  // well. With a shared lock, the first could replace the old file, an edit could lock the new one, and the second save
-  // would rename over it while the edit works.
-  // A save that does not get the lock within two seconds renames without it. If an edit renames right after, the save is
-  // lost. A save that has no descriptor or memory for the lock fails.
+  // The lock prevents saves between an edit's last check of its target and its rename. It is exclusive, so it also
+  // keeps two saves apart. With a shared lock, the first save could replace the old file, an edit could lock the new
+  // one, and the second save would rename over it during the edit. A save that does not get the lock within two seconds
+  // renames without it. If an edit then renames, the save is lost. A save fails if there is no descriptor or memory for
+  // the lock.
   //
-  // If there is no file to lock, the first rename replaces no file. If another process has made one in the meantime, an
-  // edit may have locked it, so the second try takes its lock.
+  // If there is no file to lock, the first attempt must not replace one. If another process has created a file in the
+  // meantime, an edit may have locked it, so the second attempt takes that file's lock.
   for (const bool first : {true, false}) {
     const EditLock lock =
         edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
     if (edited_ != nullptr || is_exhausted) lock.require(target_.shown);
-    take_over_access();   // once more, for the syncing may have taken long
-    require_unchanged();  // as late as possible: a save without the lock may have come in between
+    take_over_access();   // again, because syncing may have taken long
+    require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
     const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, replace);
     if (error == 0) return;
@@ -324,7 +325,7 @@ void AtomicFile::State::publish() {
   }
 }
 
-// If the temporary file cannot be named, copies its bytes to another one that has a name.
+// Gives the temporary file a name. If that is impossible, copies its bytes to a named one.
 void AtomicFile::State::name_temp_file() {
   temp_name_ = link_temp_file(file_.get(), target_.directory.get(), target_.name);
   if (!temp_name_.empty()) return;

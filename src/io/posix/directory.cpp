@@ -1,4 +1,4 @@
-// Directories of a disk, and which links may leave them.
+// Directories on a disk, and which links may lead out of them.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/directory.hpp"
 
@@ -22,7 +22,7 @@ namespace st::io {
 
 namespace {
 
-// CACHE/models--x/snapshots/REVISION[/...] -> CACHE/models--x, or nothing.
+// Returns CACHE/models--x for CACHE/models--x/snapshots/REVISION[/...], otherwise an empty path.
 std::string_view cache_of(std::string_view directory) {
   const std::size_t at = directory.rfind("/snapshots/");
   return at == directory.npos ? std::string_view() : directory.substr(0, at);
@@ -50,7 +50,7 @@ std::vector<std::string> DiskDirectory::names() const {
   copy.release();  // closedir closes it
   std::vector<std::string> names;
   for (;;) {
-    errno = 0;  // the end of the directory and an error are both nullptr
+    errno = 0;  // readdir() returns nullptr at the end and on errors
     const dirent* const entry = readdir(stream.get());
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;

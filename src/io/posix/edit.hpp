@@ -1,21 +1,21 @@
-// The lock that keeps readers of a header, saves and edits in place apart.
+// The lock between edits in place, saves, and readers of a header.
 //
-// A write() inside one page is whole after a crash, but a reader on another processor may see its first half. So an
-// editor holds a lock while it writes. Readers ask for the lock only if necessary: the system stamps a file's ctime
-// before it moves the bytes of a write, so a ctime that is old after the reading proves that no write had begun. For
-// most opens that is one fstat.
+// A write() inside one page is all or nothing after a crash, but a reader on another processor may see its first half.
+// So an editor holds a lock while it writes. Readers take the lock only if necessary: the system updates a file's ctime
+// before it copies the bytes of a write. If the ctime is old after reading, no write had begun. For most opens this
+// costs one fstat.
 //
 // Not covered:
-// - a write that the system delays for longer than kRecentSeconds between the stamp and the bytes;
-// - without locks, a write that stops halfway for longer than the pause between two readings;
-// - network filesystems that show stale times to one client while another one writes.
+// - a write that the system delays for longer than kRecentSeconds between updating the ctime and copying the bytes;
+// - without locks, a write that stalls halfway for longer than the pause between two reads;
+// - network filesystems that show stale times to one client while another client writes.
 //
-// The lock is an OFD lock on one byte far behind all data. It is not flock, with which editors exclude each other and
-// users lock whole files for hours.
+// The lock is an OFD lock on one byte far past all data. It is not flock: editors use flock to exclude each other, and
+// users hold it on whole files for hours.
 //
-// An fcntl lock of the whole file covers that byte, too. A process that holds a write lock on the whole file delays
-// each open of a recently changed file, and each save over it, by two seconds. An edit fails then, even if it is a read
-// lock, for which the right to read is enough: an edit without its lock could undo a save.
+// An fcntl lock on the whole file covers that byte, too. If another process holds such a write lock, each open of a
+// recently changed file, and each save over it, waits for two seconds. An edit fails then, because without its lock it
+// could undo a save. Even a read lock makes an edit fail, and any process that can read the file can take one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,21 +29,22 @@ namespace st::io {
 
 class EditedFile;
 
-// Whether another process may have been writing to the file while it was read just now.
+// Whether another process may have been writing to the file during the read that has just ended.
 bool changed_lately(int descriptor);
 
 class EditLock {
  public:
-  // Shared with all readers; waits for an edit to end. Not held after two seconds, or if the system refuses.
+  // Takes the lock shared with other readers; waits up to two seconds for an edit to end. Not held after that, or if
+  // the system refuses.
   static EditLock shared(const RegularFile& file);
   static EditLock shared(int descriptor);
-  // Waits for readers as well. The descriptor must be open for writing.
+  // Also waits for readers. The descriptor must be open for writing.
   static EditLock exclusive(int descriptor);
-  // The exclusive lock of the regular file that has this name once the lock is held. Also not held if another process
-  // keeps a lease on the file for two seconds.
+  // Takes the exclusive lock on the regular file that has this name once the lock is held. Also not held if another
+  // process keeps a lease on the file for two seconds.
   static EditLock of_name(int directory, const std::string& name);
-  // The exclusive lock of a file that is being edited, through the editor's own descriptor: on NFS its flock keeps out
-  // every other one.
+  // Takes the exclusive lock through the editor's own descriptor, because on NFS the editor's flock excludes locks
+  // through any other descriptor.
   static EditLock of_edited(const EditedFile& file);
 
   EditLock(EditLock&& other) noexcept
@@ -52,10 +53,10 @@ class EditLock {
   ~EditLock() { unlock(); }
 
   bool held() const { return locked_ >= 0; }
-  // Why it is not held: an errno, EAGAIN if another process has held it for two seconds.
+  // Why the lock is not held: an errno; EAGAIN if another process has held it for two seconds.
   int error() const { return error_; }
-  // Throws unless it is held, or the filesystem has no locks. `shown`: the file, for the message. Status::state if
-  // another process holds it.
+  // Throws unless the lock is held or the filesystem has no locks. Status::state: another process holds it. Messages
+  // contain `shown`.
   void require(const std::string& shown) const;
 
  private:
@@ -64,12 +65,12 @@ class EditLock {
   static EditLock try_name(int directory, const std::string& name);
   void unlock();
 
-  Descriptor own_;  // unless the caller keeps it
+  Descriptor own_;  // empty if the caller owns the descriptor
   int locked_ = -1;
   int error_ = 0;
 };
 
-// Whether an error of a lock means that the system or the filesystem has none.
+// Whether this error means that the system or the filesystem has no locks.
 bool is_without_locks(int error);
 
 }  // namespace st::io

@@ -24,14 +24,14 @@ constexpr std::size_t kMostInOneCall = std::size_t{1} << 30;  // Linux stops a l
 
 // ---- descriptors ---------------------------------------------------------------------------------------------------
 
-// Duplicates a descriptor above the standard streams. Returns -1 and errno if there is no room.
+// Duplicates a descriptor above the standard streams. Returns -1 and sets errno if none is free.
 int duplicated_above_streams(int number) {
   const int copy = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstDescriptor);
-  if (copy < 0 && errno == EINVAL) errno = EMFILE;  // the limit of the process is below 3
+  if (copy < 0 && errno == EINVAL) errno = EMFILE;  // the process's descriptor limit is below 3
   return copy;
 }
 
-// Returns the number, or a higher one that replaces it; -1 and errno if there is no room.
+// Moves a descriptor above the standard streams if necessary. Returns -1 and sets errno if none is free.
 int above_standard_streams(int number) {
   if (number < 0 || number >= kFirstDescriptor) return number;
   const int moved = duplicated_above_streams(number);
@@ -41,8 +41,8 @@ int above_standard_streams(int number) {
   return moved;
 }
 
-// Occupies the free numbers among 0, 1 and 2 with descriptors that cannot be written to. If two threads do this at the
-// same moment, one may give a number back while the other opens its file. That file is then moved to a higher number.
+// Occupies the free numbers among 0, 1 and 2 with descriptors that cannot be written to. If two threads do this at
+// once, one may close its descriptor just before the other opens its file. That file is then moved to a higher number.
 class OccupiedStreams {
  public:
   OccupiedStreams() {
@@ -67,7 +67,7 @@ class OccupiedStreams {
  private:
 #if defined(O_PATH)
   static constexpr int kUnwritable = O_PATH;
-  // While a FIFO waited for its reader, the host may have put its own file there with dup2().
+  // While this thread waited for a FIFO's reader, the host may have put its own file there with dup2().
   static bool is_ours(int number) { return (::fcntl(number, F_GETFL) & O_PATH) != 0; }
 #else
   static constexpr int kUnwritable = O_RDONLY;
@@ -99,7 +99,8 @@ bool is_special(mode_t mode) { return !S_ISREG(mode) && !S_ISDIR(mode) && !S_ISL
   fail(Status::open, "{} is {}, not a tensor file", shown, kind_of(mode));
 }
 
-// If the path is replaced after fstatat(), O_NONBLOCK keeps open() from blocking, and fstat() detects it.
+// If the path is replaced after fstatat(), O_NONBLOCK prevents open() from blocking, and fstat() detects the
+// replacement.
 Descriptor look_and_open(int directory, const char* path, int extra_flags, std::string_view whole_path) {
   const int no_links = (extra_flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   struct stat status {};
@@ -119,11 +120,11 @@ std::string absolute(const char* path) {
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-// With shorter offsets (a build without _FILE_OFFSET_BITS=64), files beyond 2 GiB would be written wrongly.
+// With 32-bit offsets (without _FILE_OFFSET_BITS=64), files beyond 2 GiB would be corrupted.
 static_assert(sizeof(off_t) == sizeof(std::uint64_t));
 
-// Pieces that end on multiples of this in the file let the page cache take large folios: half the time of one write
-// of hundreds of megabytes.
+// Pieces that end on multiples of this size let the page cache use large folios. That takes half the time of a single
+// write of hundreds of megabytes.
 constexpr std::size_t kPiece = std::size_t{8} << 20;
 
 constexpr std::array kSignals{SIGPIPE, SIGXFSZ};
@@ -156,7 +157,7 @@ bool open_pipe(Descriptor& reads, Descriptor& writes) {
   return true;
 }
 
-// The first attempt has asked the holder to give up its lease. No signal reports when it has.
+// The first attempt asks the holder to give up its lease. No signal reports when it has done so, so poll.
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   for (;;) {
@@ -233,7 +234,7 @@ RegularFile RegularFile::duplicate(std::intptr_t descriptor) {
   const bool possible = descriptor >= 0 && descriptor <= INT_MAX;
   Descriptor copy = possible ? io::duplicate(static_cast<int>(descriptor)) : Descriptor();
   if (!copy) fail_os(Status::open, possible ? errno : EBADF, "descriptor {}", descriptor);
-  // Our reads are not aligned, so a descriptor with O_DIRECT rejects them. Only the caller may change its flags.
+  // A descriptor with O_DIRECT would reject our unaligned reads. Only the caller may change its flags.
   if (direct_flag() != 0 && (fcntl(copy.get(), F_GETFL) & direct_flag()) != 0) {
     copy = io::reopen(copy.get(), kOpenFlags);
     if (!copy) fail_os(Status::open, errno, "descriptor {} cannot be reopened without O_DIRECT", descriptor);
@@ -242,7 +243,7 @@ RegularFile RegularFile::duplicate(std::intptr_t descriptor) {
 }
 
 void RegularFile::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
-  if (!descriptor_ || n == 0) return;  // 0 bytes means to the end of the file for the system
+  if (!descriptor_ || n == 0) return;  // to the system, 0 bytes means "to the end of the file"
 #if defined(POSIX_FADV_WILLNEED)       // an option of POSIX
   posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(n),
                 advice == Advice::will_need ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
@@ -286,7 +287,7 @@ Descriptor RegularFile::reopen_path(int extra_flags) const {
   const std::string& path = absolute_.empty() ? path_ : absolute_;
   struct stat status {};
   if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0) fail_os(Status::read, errno, "{} cannot be reopened", shown());
-  require_same(status);  // before the open, since it may be a device by now; and after, since it may have changed again
+  require_same(status);  // before open(): it may be a device by now; and after: it may have changed again
   Descriptor opened = open_regular(AT_FDCWD, path.c_str(), kOpenFlags | extra_flags);
   if (!opened || fstat(opened.get(), &status) != 0) {
     fail_os(Status::read, errno, "{} cannot be reopened", shown());
@@ -380,9 +381,9 @@ int set_length(int descriptor, std::uint64_t size) {
   return 0;
 }
 
-// This does not retry a failed sync: an interrupted sync has not failed.
+// Retries an interrupted sync, but never a failed one.
 int sync_now(int descriptor) {
-#if defined(F_FULLFSYNC)  // macOS, where fsync() leaves the bytes in the disk's cache. Not every filesystem has this.
+#if defined(F_FULLFSYNC)  // macOS: fsync() leaves the bytes in the disk's cache. Not every filesystem supports this.
   if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;
 #endif
   while (fsync(descriptor) != 0) {

@@ -1,4 +1,4 @@
-// Mappings of POSIX systems.
+// Mappings on POSIX systems.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/memory.hpp"
 
@@ -31,14 +31,14 @@ void Mapping::unmap(void* begin, std::size_t size) { munmap(begin, size); }
 void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   std::byte* const begin = data();
   if (begin == nullptr || n == 0) return;
-  // Dropping the pages of a copy-on-write mapping would drop what the caller wrote to them.
+  // Dropping pages of a copy-on-write mapping would lose the caller's writes.
   if (advice == Advice::dont_need && kind_ == MapKind::copy_on_write) return;
   std::byte* const first = begin + offset;
   const std::size_t slack = reinterpret_cast<std::uintptr_t>(first) % granularity();
   advise_pages(first - slack, static_cast<std::size_t>(n) + slack, advice);
 }
 
-// PIPE_BUF bytes always fit into an empty pipe.
+// Copies PIPE_BUF bytes at a time, which always fit into an empty pipe.
 bool copy_through_pipe(const void* from, void* to, std::size_t n) {
 #if defined(PIPE_BUF)
   constexpr std::size_t kAtOnce = PIPE_BUF;

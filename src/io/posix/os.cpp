@@ -1,4 +1,4 @@
-// Error numbers and shared libraries of POSIX systems. Random numbers are in system.cpp, or in linux/system.cpp.
+// Error numbers and shared libraries on POSIX systems. Random numbers are in system.cpp, or in linux/system.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/os.hpp"
 
@@ -18,7 +18,7 @@ bool is_no_such_file(int os_error) { return os_error == ENOENT; }
 
 int out_of_memory() { return ENOMEM; }
 
-// RTLD_NOLOAD is not in POSIX; where it is missing, loading again what is loaded gives the same library.
+// RTLD_NOLOAD is not in POSIX. Without it, dlopen() of a loaded library returns the same library.
 SharedLibrary SharedLibrary::loaded(const char* name) {
 #if defined(RTLD_NOLOAD)
   return SharedLibrary(dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));

@@ -1,5 +1,5 @@
-// Portable versions of the functions in src/io/linux, written with POSIX.1-2008 alone. Most of them report that the
-// system cannot do it.
+// Portable versions of the functions in src/io/linux, using only POSIX.1-2008. Most of them report that the operation
+// is not supported.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/posix/system.hpp"
 
@@ -30,7 +30,7 @@ Descriptor reopen(int /*descriptor*/, int /*flags*/) {
   return {};
 }
 
-// The path must still lead to the file. Only a process that exchanges directories meanwhile can make this wrong.
+// The path must still lead to the file. The result is wrong only if another process swaps directories in the meantime.
 std::string real_path(int descriptor, const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
   struct stat opened {};
@@ -40,13 +40,12 @@ std::string real_path(int descriptor, const std::string& path) {
   return same ? std::string(real.get()) : std::string();
 }
 
-// POSIX.1-2008 has no name for a filesystem's type.
+// POSIX.1-2008 cannot query the type of a filesystem.
 MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return MountKind::local; }
 
 int set_byte_lock(int /*descriptor*/, ByteLock /*lock*/) { return ENOTSUP; }
 
-// Blocks if another thread takes the signal in between. The signal of a write to a pipe is sent only to the writing
-// thread.
+// Would block if another thread consumed the signal first. But SIGPIPE is sent only to the writing thread.
 void take_pending_signal(int number) {
   sigset_t pending;
   if (sigpending(&pending) != 0 || sigismember(&pending, number) != 1) return;
@@ -129,7 +128,7 @@ bool give_lists(int /*file*/, const std::vector<Attribute>& lists) { return list
 
 // ---- blocks --------------------------------------------------------------------------------------------------------
 
-// posix_fallocate() is not called: if a filesystem cannot allocate, C libraries write to each block instead.
+// Does not call posix_fallocate(): if the filesystem cannot preallocate, C libraries write to each block instead.
 std::uint64_t copy_in_kernel(int /*from*/, std::uint64_t /*from_offset*/, int /*to*/, std::uint64_t /*to_offset*/,
                              std::uint64_t /*n*/) {
   return 0;
@@ -151,8 +150,8 @@ void deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
   std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
 }
 
-// From calloc(), which takes large zeroed memory from the system as it is. The address that it returned is stored in
-// front of the buffer.
+// Uses calloc(), which gets large zeroed memory directly from the system. The original pointer is stored just before
+// the returned buffer.
 std::byte* reserve_buffer(std::uint64_t bytes) {
   constexpr std::size_t kFront = sizeof(void*);
   if (bytes > SIZE_MAX / 2) fail(Status::no_memory, "a buffer of {} bytes", bytes);
@@ -179,7 +178,7 @@ std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   const Descriptor device = open_file(AT_FDCWD, "/dev/urandom", O_RDONLY | O_NOCTTY);
   if (device && read(device.get(), &seed, sizeof seed) == static_cast<ssize_t>(sizeof seed)) return seed;
-  // Without a free descriptor, or such a device: the address of the stack and the clock are what is left.
+  // Without such a device or a free descriptor, fall back to the stack address and the clock.
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return reinterpret_cast<std::uintptr_t>(&seed) * 0x9E3779B97F4A7C15 ^ now;
 }

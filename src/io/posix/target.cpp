@@ -17,18 +17,19 @@ namespace {
 
 // ---- targets -------------------------------------------------------------------------------------------------------
 
-constexpr int kMostLinks = 40;  // as the kernel
+constexpr int kMostLinks = 40;  // same as the kernel's limit
 
-// Reopening a redirected file would start again at its beginning: `>>` would overwrite.
+// Paths of open descriptors are not reopened: reopening a redirected file would start at its beginning, so `>>` would
+// overwrite it.
 bool is_descriptor(std::string_view path, std::string& number) {
   number.clear();
-  if (path == "/dev/stdin") number = '0';  // a character: of a string g++ 12 warns, at -O3, that it overlaps
+  if (path == "/dev/stdin") number = '0';  // as a character: for a string, g++ 12 at -O3 warns about an overlap
   if (path == "/dev/stdout") number = '1';
   if (path == "/dev/stderr") number = '2';
   for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
     if (starts_with(path, directory)) number = path.substr(directory.size());
   }
-  const bool leading_zero = number.size() > 1 && number[0] == '0';  // the kernel has no such name
+  const bool leading_zero = number.size() > 1 && number[0] == '0';  // such a name does not exist
   return !number.empty() && !leading_zero && number.size() <= 7 &&
          number.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -47,7 +48,7 @@ void step(Target& target, const std::string& path) {
   target.directory = std::move(next);
 }
 
-// The mode bits that make a directory shared, by the kernel's rules for links, and for files and FIFOs.
+// The mode bits that make a directory shared: the kernel has one rule for links, and another for files and FIFOs.
 constexpr mode_t kForLinks = S_IWOTH;
 constexpr mode_t kForFiles = S_IWOTH | S_IWGRP;
 
@@ -63,7 +64,7 @@ std::string read_link(const Target& target) {
   const int error = read_link(target.directory.get(), target.name, link);
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
-  // /proc/PID/fd/N in any spelling, such as N in /dev/fd. It leads to an open file, whose path may have changed.
+  // /proc/PID/fd/N in any spelling, such as /dev/fd/N. It leads to an open file, whose path may have changed.
   if (mount_kind(target.directory.get(), directory) == MountKind::kernel) {
     fail(Status::open, "{} is an open descriptor: use the path of its file instead", target.shown);
   }
@@ -86,7 +87,8 @@ bool is_same_stream(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
 }
 
-// Returns 0, or the errno of a write. If faccessat() itself is refused (a sandbox), opens the file for writing.
+// Returns 0 if the file may be written to, otherwise the errno. If faccessat() itself is refused (a sandbox), tries to
+// open the file for writing.
 int write_error(const Target& target) {
   if (faccessat(target.directory.get(), target.name.c_str(), W_OK, AT_EACCESS) == 0) return 0;
   if (errno != EPERM && errno != ENOSYS) return errno;
@@ -101,7 +103,8 @@ bool is_held_by_sticky_directory(const Target& target) {
   return target.status.st_uid != self && directory.st_uid != self && !may_rename_others_files();
 }
 
-// Otherwise the rest of an older, longer file would follow the new bytes.
+// Throws unless the position is at the end of the file. Otherwise the rest of an older, longer file would follow the
+// new bytes.
 void require_at_end(int file, const std::string& shown) {
   struct stat status {};
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(file, F_GETFL) & O_APPEND) != 0) return;
@@ -116,9 +119,10 @@ void require_at_end(int file, const std::string& shown) {
 // ---- access --------------------------------------------------------------------------------------------------------
 
 constexpr mode_t kModeBits = 07777;
-constexpr int kMostLooks = 3;  // at a file whose access another process is changing
+constexpr int kMostLooks = 3;  // while another process changes the file's access rights
 
-// Returns nothing only if the file is missing. With any other error the new file would get the mode of the umask.
+// Returns nullopt only if the file is missing, and throws any other error: otherwise the new file would get its mode
+// from the umask.
 std::optional<struct stat> look_at(int directory, const std::string& name) {
   struct stat status {};
   if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
@@ -131,8 +135,8 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
          a.st_gid == b.st_gid;
 }
 
-// Sets owner and group, or the group alone, if the process may. A number that stands for all that are unmapped may also be
-// that of a user or group of the container, so it is not set.
+// Sets owner and group, or only the group, if permitted. Never sets the overflow ID, which stands for all unmapped
+// users: it may also be the number of a user or group of the container.
 void give_owner(int file, const Access& access) {
   if (is_unmapped(access.group)) return;
   if (!is_unmapped(access.owner) && fchown(file, access.owner, access.group) == 0) return;
@@ -230,7 +234,7 @@ int give_access(int file, const Access& access) {
   struct stat now {};
   if (fstat(file, &now) != 0) return errno;
   if (now.st_uid != access.owner || now.st_gid != access.group) give_owner(file, access);
-  if (fstat(file, &now) != 0) return errno;  // some servers accept a new owner and do nothing
+  if (fstat(file, &now) != 0) return errno;  // some servers accept a new owner but do not change it
   const bool group_given = now.st_gid == access.group && !is_unmapped(access.group);
   const auto& [lists, others, lists_known] = access.attributes;
   give_others(file, others);
@@ -240,7 +244,7 @@ int give_access(int file, const Access& access) {
     give_lists(file, {});
     mode &= 0700;
   } else if (!group_given) {
-    // The new file has another group. Members of the old one now have the rights of all others.
+    // The new file has another group. Members of the old group now have only the rights of others.
     const mode_t both = (mode >> 3) & mode & 0007;
     mode = (mode & 0700) | both << 3 | both;
   }

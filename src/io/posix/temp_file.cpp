@@ -23,12 +23,13 @@ namespace st::io {
 namespace {
 
 constexpr int kMostTries = 100;         // a random name is taken with probability 2^-64
-constexpr int kMostEntries = 4096;      // of a directory: a millisecond
-constexpr std::size_t kMostName = 255;  // bytes, on every filesystem that matters
+constexpr int kMostEntries = 4096;      // of a directory; takes a millisecond
+constexpr std::size_t kMostName = 255;  // bytes, on all common filesystems
 constexpr std::size_t kDigits = 16;
 constexpr std::size_t kOldDigits = 3;  // version 0.1 counted from 0
 
-// Targets whose long names begin alike share this beginning. That is harmless, since the locks decide.
+// Targets with long names that begin alike share this prefix. That is harmless, because the locks decide which files
+// are stale.
 std::string beginning(const std::string& target) {
   constexpr std::string_view kMark = ".st-new-";
   std::size_t kept = std::min(target.size(), kMostName - 1 - kMark.size() - kDigits);
@@ -45,7 +46,7 @@ bool is_temp_name(std::string_view name, std::string_view beginning_of_target) {
   return (digits.size() == kDigits || counted) && digits.find_first_not_of("0123456789abcdef") == digits.npos;
 }
 
-// Returns 0 if the name leads to the open file, ENOENT if it leads elsewhere or nowhere, or the errno of the check.
+// Returns 0 if the name leads to the open file, ENOENT if it does not, or the errno if the check fails.
 int name_error(int file, int directory, const std::string& name) {
   struct stat here {};
   struct stat there {};
@@ -63,10 +64,10 @@ void sweep(int directory, const char* name, uid_t owner) {
   const Descriptor file = open_file(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file || fstat(file.get(), &status) != 0 || !is_ours(status, owner)) return;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
-  if (name_error(file.get(), directory, name) == 0) unlinkat(directory, name, 0);  // else another process was sweeping
+  if (name_error(file.get(), directory, name) == 0) unlinkat(directory, name, 0);  // otherwise already swept
 }
 
-// Returns true on a filesystem without locks. There no process removes temporary files.
+// Also returns true on a filesystem without locks, where no process removes temporary files.
 bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 }  // namespace
@@ -90,7 +91,7 @@ Descriptor create_temp_file(int directory, const std::string& target, mode_t mod
     Descriptor file = open_file(directory, candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (!file && errno != EEXIST) return file;
     if (!file) continue;
-    // Another process that removes stale files may have locked this new one, and may be about to remove it.
+    // A process that is sweeping stale files may have locked this new file, and may be about to remove it.
     const int error = lock(file.get()) ? name_error(file.get(), directory, candidate) : EAGAIN;
     if (error == 0) {
       name = std::move(candidate);
@@ -105,7 +106,7 @@ Descriptor create_temp_file(int directory, const std::string& target, mode_t mod
   return {};
 }
 
-// Locks the file before it has a name that another process can find.
+// Locks the file before it gets a name that another process could find.
 std::string link_temp_file(int file, int directory, const std::string& target) {
   lock(file);
   for (int i = 0; i < kMostTries; ++i) {

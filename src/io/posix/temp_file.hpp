@@ -1,7 +1,7 @@
-// Temporary files. Their names are ".NAME.st-new-" and 16 random digits, which no other process can occupy beforehand.
+// Temporary files, named ".NAME.st-new-" plus 16 random digits, so no other process can create the name in advance.
 //
-// A writer holds a lock (flock) on its temporary file, and the kernel drops the lock with the process. A file of such a
-// name that can be locked is therefore stale. Only the holder of its lock may remove it.
+// A writer holds a lock (flock) on its temporary file, and the kernel releases it when the process ends. So a file with
+// such a name is stale if it can be locked. Only the holder of the lock may remove it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,16 +13,17 @@
 
 namespace st::io {
 
-// Removes stale temporary files of this target. They belong to this process's user or to `owner`, the owner of the target:
-// a writer gives its file to that owner shortly before the rename. Looks at the first 4096 names of the directory only.
+// Removes stale temporary files of this target that belong to this process's user or to `owner`, the owner of the
+// target. A writer gives its file to that owner shortly before the rename. Checks only the first 4096 names of the
+// directory.
 void sweep_temp_files(int directory, const std::string& target, uid_t owner);
 
-// Create or name a temporary file, and lock it. If that fails, they return no descriptor or an empty name, and set
+// These create or name a temporary file, and lock it. On failure, they return no descriptor or an empty name, and set
 // errno.
 Descriptor create_temp_file(int directory, const std::string& target, mode_t mode, std::string& name);
 std::string link_temp_file(int file, int directory, const std::string& target);
 
-// Call this after the rename: a process that was forked in the meantime would keep the lock.
+// Call this after the rename. Otherwise a process forked in the meantime would keep the lock.
 void unlock_temp_file(int file);
 
 // Renames the temporary file to the target. Returns 0 or the errno.

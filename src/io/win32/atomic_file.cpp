@@ -1,7 +1,7 @@
-// A new file has the name ".NAME.st-new-" and 16 random digits next to its target, and is marked for deletion until it is
-// complete: if its process dies, the system removes it. Until then no other process can open it. A process that dies
-// between the end of the mark and the rename leaves the file. The next writer of the target removes it: nothing has it
-// open.
+// A new file is created next to its target, named ".NAME.st-new-" plus 16 random digits. It is marked for deletion
+// until it is complete, so the system removes it if the process dies, and no other process can open it. A process that
+// dies between clearing the mark and renaming leaves the file behind. The next writer of the target sees that nothing
+// has it open, and removes it.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -24,20 +24,20 @@ namespace st::io {
 namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-constexpr int kMostAttempts = 20;         // against other writers of the same target
-constexpr int kMostEntries = 4096;        // searched for stale files in a directory
+constexpr int kMostAttempts = 20;         // when other writers of the same target interfere
+constexpr int kMostEntries = 4096;        // names checked for stale files in a directory
 constexpr std::size_t kMostOfName = 200;  // of the 255 characters that a name may have
 constexpr std::wstring_view kMark = L".st-new-";
 constexpr std::size_t kDigits = 16;
 
-// Newer than the headers of some compilers.
+// Missing in the headers of some compilers.
 constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);
 constexpr DWORD kReplaceIfExists = 1;
 constexpr DWORD kPosixSemantics = 2;
 
 // ---- the target ---------------------------------------------------------------------------------------------------
 
-// A native path in two parts.
+// A native path, split into directory and name.
 struct Place {
   std::wstring directory;
   std::wstring name;
@@ -81,8 +81,8 @@ Handle open_stream(const std::wstring& path, const std::string& shown) {
   return stream;
 }
 
-// Opens the file for its attributes, links followed. Empty if there is none. A path that does not exist first, and is
-// not a link next, is being replaced: see rename_over_open_file().
+// Opens a file to query its attributes, following links. Empty if there is none. If the path does not exist at first,
+// but then is not a dangling link either, it is being replaced: see rename_over_open_file().
 Handle look_through_links(const std::wstring& path, const std::string& shown) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Handle file = open_existing(path, FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
@@ -164,8 +164,8 @@ bool has_no_lists(int error) {
   return error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED;
 }
 
-// Copies the access control list and some attributes of the old file to the new one, so no user gains
-// rights by the replacement. Returns 0 or the error; 0 if there is no old file any more.
+// Copies the access control list and some attributes of the old file to the new one, so that no user gains rights.
+// Returns 0 or the error. Returns 0 if the old file no longer exists.
 int copy_access(const std::wstring& from, HANDLE to) {
   const Handle old = open_existing(from, READ_CONTROL | FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
   if (!old) return GetLastError() == ERROR_FILE_NOT_FOUND ? 0 : last_error();
@@ -191,7 +191,7 @@ int copy_access(const std::wstring& from, HANDLE to) {
 
 bool is_first_of_pair(wchar_t c) { return (c & 0xFC00) == 0xD800; }
 
-// Targets with long names may share it. That is harmless: open files are never removed.
+// Targets with long names may share a prefix. That is harmless, because open files are never removed.
 std::wstring temp_prefix(const Place& target) {
   std::size_t kept = std::min(target.name.size(), kMostOfName);
   if (kept < target.name.size() && kept > 0 && is_first_of_pair(target.name[kept - 1])) --kept;
@@ -203,7 +203,7 @@ std::wstring temp_path(const Place& target) {
   return below(target.directory, temp_prefix(target) + digits);
 }
 
-// Ignores case: a name keeps the case of its first writer.
+// Ignores case, because a file keeps the case of the name that it was created with.
 bool is_same_name(std::wstring_view a, std::wstring_view b) {
   return CompareStringOrdinal(a.data(), static_cast<int>(a.size()), b.data(), static_cast<int>(b.size()), TRUE) ==
          CSTR_EQUAL;
@@ -215,13 +215,13 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
   return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
 }
 
-// `share` 0 removes the file only if it is not open. Otherwise it disappears with its last handle.
+// With `share` 0, removes the file only if it is not open. Otherwise the file disappears with its last handle.
 void remove(const std::wstring& path, DWORD share) {
   constexpr DWORD kFlags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
   const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
 }
 
-// Removes the stale files of dead writers of this target. Stops after kMostEntries, for large directories.
+// Removes stale temporary files of this target. Stops after kMostEntries names, because directories can be large.
 void sweep_temp_files(const Place& target) {
   const std::wstring prefix = temp_prefix(target);
   WIN32_FIND_DATAW entry{};
@@ -241,9 +241,9 @@ int set_deleted(HANDLE file, bool deleted) {
   return SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : last_error();
 }
 
-// Creates a file and marks it for deletion. Empty, with the last error, if that fails.
+// Creates a file and marks it for deletion. On failure, returns an empty handle and sets the last error.
 Handle create_temp_file(const Place& target) {
-  constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;  // the last two: access
+  constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;  // last two: access
   const std::wstring path = temp_path(target);
   Handle file(CreateFileW(path.c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED, nullptr));
   const int error = file ? set_deleted(file.get(), true) : 0;
@@ -259,7 +259,7 @@ int set_name(HANDLE file, const std::wstring& path, bool posix, bool replace) {
   std::vector<std::byte> memory(sizeof(FILE_RENAME_INFO) + bytes + sizeof(wchar_t));
   auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(memory.data());
   const DWORD flags = (replace ? kReplaceIfExists : 0U) | (posix ? kPosixSemantics : 0U);
-  std::memcpy(memory.data(), &flags, sizeof flags);  // in FILE_RENAME_INFO of older headers: the byte ReplaceIfExists
+  std::memcpy(memory.data(), &flags, sizeof flags);  // older headers declare only the byte ReplaceIfExists here
   info->FileNameLength = static_cast<DWORD>(bytes);
   std::memcpy(info->FileName, path.data(), bytes);
   const auto kind = posix ? kRenameInfoEx : FileRenameInfo;
@@ -267,7 +267,7 @@ int set_name(HANDLE file, const std::wstring& path, bool posix, bool replace) {
   return done != FALSE ? 0 : last_error();
 }
 
-// The one step that changes what the target is. Returns 0 or the error.
+// The single step that replaces the target. Returns 0 or the error.
 int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
   const int error = set_name(file, path, /*posix=*/true, replace);
   const bool unknown = error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED ||
@@ -276,15 +276,15 @@ int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
   return unknown ? set_name(file, path, /*posix=*/false, replace) : error;
 }
 
-// For systems that cannot replace an open file in one step: renames the old file aside first, and back if the new file
-// cannot get its name. Returns 0 or the error.
+// For systems that cannot replace an open file in one step. Renames the old file aside first, and renames it back if
+// the new file cannot take its name. Returns 0 or the error.
 int rename_over_open_file(HANDLE file, const Place& target) {
   const std::wstring path = target.path();
   const Handle old = open_existing(path, DELETE | SYNCHRONIZE, FILE_FLAG_OPEN_REPARSE_POINT);
   if (!old) return last_error();
   const std::wstring aside = temp_path(target);
   if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
-  // In the meantime another writer may have created a file at this path.
+  // Another writer may have created a file at this path in the meantime.
   const int error = rename_temp_file(file, path, true);
   const int error_of_return = error == 0 ? 0 : rename_temp_file(old.get(), path, false);
   const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
@@ -376,11 +376,12 @@ void AtomicFile::State::copy_access_of_target() const {
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // Saves also exclude one another, as on POSIX systems. A save continues without the lock, since it replaces any file.
+  // Exclusive, so that saves also exclude one another, as on POSIX systems. Without the lock, a save continues, because
+  // it may replace any file.
   EditLock lock = EditLock::of_path(target_.place.path(), /*exclusive=*/true);
   require_unchanged(only_over);
   if (only_over != nullptr) lock.require(target_.shown);
-  copy_access_of_target();                      // again: syncing may have taken long
+  copy_access_of_target();                      // again, because syncing may have taken long
   int error = set_deleted(file_.get(), false);  // otherwise the file would disappear with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
@@ -394,8 +395,8 @@ void AtomicFile::State::publish(const Identity* only_over) {
   }
 }
 
-// If the system cannot replace an open file in one step, the handle of our own lock counts as well. A save releases it.
-// An edit keeps it: no save may come between its last look and its rename.
+// On systems that cannot replace an open file in one step, our own lock's handle also counts as open. A save releases
+// the lock. An edit keeps it, so that no save can happen between its last check and its rename.
 int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
   const auto is_refusal = [](int error) {
     return error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION || error == ERROR_USER_MAPPED_FILE;
@@ -409,7 +410,7 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
   }
   for (int attempt = 0; is_refusal(error) && attempt < kMostAttempts; ++attempt) {
     error = rename_over_open_file(file_.get(), target_.place);
-    // Another writer has renamed its target aside at this moment.
+    // Another writer has just renamed the target aside.
     if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, true);
   }
   return error;

@@ -1,4 +1,4 @@
-// Directories: their names, and their files, opened without leaving the directory.
+// Directories: lists names, and opens files without leaving the directory.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/win32/directory.hpp"
 
@@ -23,13 +23,13 @@ namespace {
   fail(Status::shard, "shard {} {}, and cannot be a file of its directory on Windows", in_quotes(name), why);
 }
 
-// The digits 1 to 9, and the superscripts of 1 to 3 in UTF-8.
+// The digits 1 to 9, and the superscript digits 1 to 3 in UTF-8.
 bool is_port_number(std::string_view text) {
   return (text.size() == 1 && text[0] >= '1' && text[0] <= '9') || text == "\xC2\xB9" || text == "\xC2\xB2" ||
          text == "\xC2\xB3";
 }
 
-// The system ignores everything from the first dot or colon on, and spaces before it.
+// Windows ignores everything from the first dot or colon on, and spaces before it.
 bool is_device(std::string_view part) {
   std::string name(part.substr(0, part.find('.')));
   name.erase(name.find_last_not_of(' ') + 1);
@@ -147,7 +147,7 @@ bool DiskDirectory::contains(const PlainFile& file) const {
   }
   if (directory.empty() || target.empty()) return false;
   const auto is_below = [&target](std::wstring parent) {
-    if (!ends_with(parent, L"\\")) parent += L'\\';  // only the root of a drive ends with it
+    if (!ends_with(parent, L"\\")) parent += L'\\';  // only a drive's root ends with a backslash
     return target.size() > parent.size() && starts_with(target, parent);
   };
   const std::wstring_view cache = cache_of(directory);

@@ -1,4 +1,4 @@
-// Untrusted file names, as the index of a model contains them.
+// Checks untrusted file names from a model's index.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@ namespace st::io {
 // that is not a file on Windows:
 //   - backslashes, drives and streams (":");
 //   - names of devices ("NUL", "com1.txt");
-//   - names that the system shortens ("a." is "a");
-//   - characters that no file name has.
+//   - names that Windows shortens ("a." becomes "a");
+//   - characters that are invalid in file names.
 void require_file_name(std::string_view name);
 
 }  // namespace st::io

@@ -20,10 +20,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLockPatience(2000);
 constexpr milliseconds kEditPatience(500);
 
-// The locked bytes, numbered from kFirstByte on.
+// The bytes used for locks, starting at kFirstByte.
 enum class LockedByte : std::uint8_t {
   edit,     // during a whole edit
-  replace,  // from the last look at a file to its replacement
+  replace,  // from the last check of a file to its replacement
 };
 
 constexpr std::uint64_t kFirstByte = std::uint64_t{1} << 62;
@@ -37,10 +37,10 @@ int try_lock(HANDLE file, LockedByte byte, bool exclusive) {
   const DWORD flags = LOCKFILE_FAIL_IMMEDIATELY | (exclusive ? LOCKFILE_EXCLUSIVE_LOCK : 0U);
   if (LockFileEx(file, flags, 0, 1, 0, &place) != FALSE) return 0;
   const int error = last_error();
-  return error == ERROR_IO_PENDING ? ERROR_LOCK_VIOLATION : error;  // some systems return it instead
+  return error == ERROR_IO_PENDING ? ERROR_LOCK_VIOLATION : error;  // some versions return this instead
 }
 
-// Whether the path leads to this file. `flags`: FILE_FLAG_OPEN_REPARSE_POINT not to follow a link.
+// Whether the path leads to this file. flags: FILE_FLAG_OPEN_REPARSE_POINT to not follow links.
 bool leads_to(const std::wstring& path, DWORD flags, HANDLE file) {
   const Handle now = open_existing(path, FILE_READ_ATTRIBUTES, flags);
   const auto here = now ? identity_of(now.get()) : std::nullopt;
@@ -48,9 +48,9 @@ bool leads_to(const std::wstring& path, DWORD flags, HANDLE file) {
   return here && there && here->same_file(*there);
 }
 
-// Opens a file and locks a byte of it. While this waits for the lock, its holder may replace the file: then it opens the
-// new file. Returns 0, the last error of open(), or the error of the lock: ERROR_LOCK_VIOLATION after `patience`. Polls,
-// because LockFileEx() has no timeout.
+// Opens a file and locks one byte of it. If the lock's holder replaces the file in the meantime, opens the new file.
+// Returns 0, the last error of open(), or the error of the lock: ERROR_LOCK_VIOLATION after `patience`. Polls, because
+// LockFileEx() has no timeout.
 template <class Open, class IsCurrent>
 int open_locked(Handle& file, LockedByte byte, bool exclusive, milliseconds patience, const Open& open,
                 const IsCurrent& is_current) {
@@ -93,8 +93,8 @@ void EditLock::require(const std::string& shown) const {
 
 // ---- the file of an edit ------------------------------------------------------------------------------------------
 //
-// patch() always refuses, so an edit writes a new file. To detect half of an edit in place, a reader would need a file
-// time that is set before the bytes change. Windows has no such time.
+// patch() always refuses, so an edit always writes a new file. Readers could detect a half-finished edit in place only
+// by a file time that is set before the bytes change. Windows has no such time.
 
 struct EditedFile::State {
   std::string shown;
@@ -116,14 +116,14 @@ EditedFile EditedFile::open(const char* path) {
   std::optional<PlainFile> plain;
   const auto open = [&] {
     plain = PlainFile::open(native, path);
-    // By handle: the path may lead to another file by now. Fails for a read-only file.
+    // Reopen by handle, because the path may lead to another file by now. This fails for a read-only file.
     return Handle(ReOpenFile(plain->handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
   };
   const int error = open_locked(edited->file, LockedByte::edit, /*exclusive=*/true, kEditPatience, open,
                                 [&](HANDLE file) { return leads_to(native, FILE_FLAG_BACKUP_SEMANTICS, file); });
   if (error == ERROR_LOCK_VIOLATION) fail(Status::state, "{} is being edited by another process", plain->shown());
   if (!edited->file) fail_os(Status::open, error, "{}", plain->shown());
-  // Any other error: the filesystem has no locks.
+  // Any other error means that the filesystem has no locks.
   const auto seen = identity_of(edited->file.get());
   if (!seen) fail_os(Status::open, last_error(), "{}", plain->shown());
   edited->seen = *seen;

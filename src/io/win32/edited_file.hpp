@@ -1,7 +1,8 @@
 // Locks for edits of a file's metadata.
 //
-// Windows has no edits in place, so readers take no lock. Each lock is on one byte far beyond all data, since on Windows
-// a lock keeps other processes from reading or writing the locked bytes. The system drops a lock with its handle.
+// There are no edits in place on Windows, so readers take no lock. Each lock is on one byte far past all data, because
+// Windows locks are mandatory: other processes cannot read or write the locked bytes. The system releases a lock with
+// its handle.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,11 +12,11 @@
 
 namespace st::io {
 
-// Keeps other saves and edits out between an edit's last look at its target and its rename.
+// Prevents other saves and edits between an edit's last check of its target and its rename.
 class EditLock {
  public:
-  // Locks the regular file that has this path once the lock is held, and waits for at most two seconds. Not held if there
-  // is no such file, or the filesystem or the wait fails.
+  // Locks the regular file that has this path once the lock is held. Waits at most two seconds. Not held if there is no
+  // such file, locking fails, or the wait times out.
   static EditLock of_path(const std::wstring& path, bool exclusive);
 
   bool held() const { return static_cast<bool>(file_); }
@@ -27,7 +28,7 @@ class EditLock {
 
  private:
   Handle file_;
-  int error_ = 0;  // why it is not held
+  int error_ = 0;  // why the lock is not held
 };
 
 }  // namespace st::io

@@ -11,11 +11,11 @@ namespace st::io {
 namespace {
 
 constexpr std::int64_t kTicksPerSecond = 10'000'000;
-constexpr std::size_t kMostPerCall = std::size_t{256} << 20;       // a call pins the pages of its buffer
-constexpr std::size_t kMostPerStreamCall = std::size_t{32} << 10;  // consoles refuse more than some tens of kilobytes
+constexpr std::size_t kMostPerCall = std::size_t{256} << 20;       // because a call pins its buffer's pages
+constexpr std::size_t kMostPerStreamCall = std::size_t{32} << 10;  // consoles refuse more than tens of kilobytes
 
-// One ReadFile or WriteFile at an offset. Each call has its own position and event, so threads can share a handle. The
-// handle's own event would be set by the first call that ends. The handle may or may not be opened for overlapped I/O.
+// One ReadFile or WriteFile at an offset. Each call has its own position and event, so threads can share a handle: the
+// handle itself would be signaled by whichever call ends first. The handle need not be opened for overlapped I/O.
 class OverlappedCall {
  public:
   OverlappedCall() : event_(CreateEventW(nullptr, TRUE, FALSE, nullptr)) {}
@@ -28,12 +28,12 @@ class OverlappedCall {
     overlapped_ = {};
     overlapped_.Offset = static_cast<DWORD>(offset);
     overlapped_.OffsetHigh = static_cast<DWORD>(offset >> 32);
-    // If the caller bound the handle to a completion port, the lowest bit keeps this call's completion out of it.
+    // If the caller has bound the handle to a completion port, the lowest bit suppresses this call's completion packet.
     overlapped_.hEvent = reinterpret_cast<HANDLE>(reinterpret_cast<std::uintptr_t>(event_.get()) | 1);
     return &overlapped_;
   }
 
-  // Waits for the call, whose return value is `done`. Returns 0 or the error.
+  // Waits for the call to finish; `done` is its return value. Returns 0 or the error.
   int end(HANDLE file, BOOL done, DWORD& bytes) {
     if (done == FALSE && GetLastError() != ERROR_IO_PENDING) return last_error();
     return GetOverlappedResult(file, &overlapped_, &bytes, TRUE) != FALSE ? 0 : last_error();
@@ -49,7 +49,8 @@ void set_time(std::int64_t (&time)[2], const LARGE_INTEGER& ticks) {
   time[1] = ticks.QuadPart % kTicksPerSecond * 100;
 }
 
-// ReFS has file numbers of 128 bits, NTFS of 64. FAT has no stable numbers: its number is a position in the directory.
+// ReFS has 128-bit file numbers, NTFS 64-bit ones. FAT's numbers are not stable, because they are positions in the
+// directory.
 bool set_number(HANDLE file, Identity& identity) {
   FILE_ID_INFO number{};
   if (GetFileInformationByHandleEx(file, FileIdInfo, &number, sizeof number) != FALSE) {
@@ -151,7 +152,7 @@ PlainFile PlainFile::adopt(Handle handle, std::string path) {
   file.path_ = std::move(path);
   const DWORD type = GetFileType(file.handle());
   if (type != FILE_TYPE_DISK) fail(Status::open, "{} is {}, not a tensor file", file.shown(), kind_of(type));
-  // The path of a directory does not get here, but the caller's handle of one does.
+  // A directory's path never gets here, but a caller's handle of a directory may.
   if (is_directory(file.handle())) fail(Status::open, "{} is a directory, not a tensor file", file.shown());
   const std::optional<Identity> identity = identity_of(file.handle());  // disks and volumes have none
   if (!identity) fail_os(Status::open, last_error(), "{}", file.shown());

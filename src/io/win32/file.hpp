@@ -12,13 +12,13 @@
 
 namespace st::io {
 
-// Returns nullopt and sets the last error for a handle that is not a file of a disk.
+// Returns nullopt and sets the last error if the handle is not a file on a disk.
 std::optional<Identity> identity_of(HANDLE file);
 
 // The next four return 0 or the system's error. They continue after partial reads and writes, and split lengths beyond
 // the 32 bits of one system call. Any number of threads may use one handle.
 
-// Reads until n bytes are read or the file ends: `got` is then less than n.
+// Reads n bytes, or fewer if the file ends. `got` is the number of bytes read.
 int read_all_at(HANDLE file, std::uint64_t offset, void* dst, std::size_t n, std::size_t& got);
 int write_all_at(HANDLE file, std::uint64_t offset, const void* data, std::size_t n);
 // Writes to a pipe, console or device.
@@ -27,18 +27,18 @@ int sync_now(HANDLE file);
 
 // A regular file, open for reading.
 //
-// The handle stays open until the object is destroyed; a process may have millions of handles. It is opened for
-// overlapped I/O, since the system runs calls on any other handle one after another. It shares every access, so other
+// The handle stays open until the object is destroyed, because a process may have millions of handles. It is opened for
+// overlapped I/O: on other handles, the system serializes calls. It is opened with all sharing flags, so other
 // processes may write to, rename, replace and delete the file.
 class PlainFile {
  public:
   // Follows links. Throws Status::open, with the kind of file, for pipes, consoles, devices and volumes. Opens `native`;
   // messages contain `path`. Returns nullopt if the path is a directory.
   static std::optional<PlainFile> open_unless_directory(const std::wstring& native, std::string path);
-  // As above, but throws if the path is a directory.
+  // Same, but throws if the path is a directory.
   static PlainFile open(const std::wstring& native, std::string path);
-  // Reopens the caller's file, which leaves the position of the caller's handle alone. If the system refuses that, the
-  // result shares the position.
+  // Reopens the caller's file, so that the position of the caller's handle does not change. If the system refuses,
+  // duplicates the handle, which shares the position.
   static PlainFile duplicate(std::intptr_t handle);
 
   HANDLE handle() const { return handle_.get(); }
@@ -49,11 +49,11 @@ class PlainFile {
   bool remote() const { return remote_; }  // on a network filesystem, where mapping is slow
   std::string shown() const;               // for messages
 
-  // Reads all n bytes. Throws Status::truncated if the file ends before, Status::read if the system reports an error.
-  // Any thread.
+  // Reads all n bytes. Throws Status::truncated if the file is too short, Status::read if the system reports an error.
+  // Any thread may call this.
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
-  // Returns another handle of the file, opened with additional flags; empty if the system refuses.
+  // Reopens the file with additional flags. Returns an empty handle if the system refuses.
   Handle reopen(DWORD flags) const;
 
  private:

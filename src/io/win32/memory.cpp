@@ -1,4 +1,4 @@
-// Memory: buffers, mappings, and what Windows has instead of huge pages and NUMA nodes.
+// Memory on Windows: buffers, mappings, and fallbacks for huge pages and NUMA nodes.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory_resource>
@@ -13,8 +13,8 @@ namespace st::io {
 
 namespace {
 
-// The size of memory and paging files. Checked before a reservation, because some versions of wine promise more and
-// spend minutes on it. While another thread makes the process's first query, they report 0.
+// Returns the size of memory plus paging files. Checked before a reservation, because some versions of wine accept more
+// and spend minutes on it. They also report 0 while another thread makes the process's first query.
 std::uint64_t machine_memory() {
   MEMORYSTATUSEX status{};
   status.dwLength = sizeof status;
@@ -24,8 +24,8 @@ std::uint64_t machine_memory() {
 
 }  // namespace
 
-// VirtualAlloc() returns zeroed pages at multiples of 64 KiB only. So reserve more by the alignment, and commit only
-// the aligned part.
+// VirtualAlloc() returns zeroed pages, but aligned only to 64 KiB. So reserve extra space for the alignment, and commit
+// only the aligned part.
 std::byte* reserve_buffer(std::uint64_t bytes) {
   if (const std::uint64_t most = std::min<std::uint64_t>(machine_memory(), SIZE_MAX / 2); bytes > most) {
     fail(Status::no_memory, "a buffer of {} bytes exceeds the {} bytes of memory", bytes, most);
@@ -55,8 +55,8 @@ void free_buffer(std::byte* buffer) noexcept {
 
 // ---- mappings -----------------------------------------------------------------------------------------------------
 //
-// A Mapping keeps only the view, neither the section nor its handle. A file that has a view cannot be shortened, and
-// older systems refuse to delete or overwrite it. So files are mapped late, and never for reading.
+// A Mapping keeps only the view, not the section handle or the file handle. A file with a view cannot be truncated, and
+// older systems refuse to delete or overwrite it. So files are mapped as late as possible, and never just to read them.
 
 // 64 KiB, more than a page.
 std::size_t Mapping::granularity() {
@@ -65,11 +65,10 @@ std::size_t Mapping::granularity() {
   return system.dwAllocationGranularity;
 }
 
-// All pages of a copy-on-write mapping count against memory and paging files, as if they were written: Windows does not
-// overcommit memory.
+// Windows does not overcommit memory, so all pages of a copy-on-write mapping count against memory and paging files.
 void* Mapping::map(std::intptr_t file, std::uint64_t begin, std::size_t size, MapKind kind, int& os_error) {
   const bool writable = kind == MapKind::copy_on_write;
-  // The section is as long as the file is now. A view beyond that fails.
+  // The section has the current length of the file. A view beyond that fails.
   const Handle section(CreateFileMappingW(reinterpret_cast<HANDLE>(file), nullptr,
                                           writable ? PAGE_WRITECOPY : PAGE_READONLY, 0, 0, nullptr));
   void* const start = !section ? nullptr
@@ -88,14 +87,15 @@ void Mapping::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const
     WIN32_MEMORY_RANGE_ENTRY range{begin + offset, static_cast<std::size_t>(n)};
     PrefetchVirtualMemory(GetCurrentProcess(), 1, &range, 0);
   } else {
-    // Removes unlocked pages from the working set. Written pages of a copy go to a paging file.
+    // Unlocking pages that are not locked removes them from the working set. Modified pages of a copy go to a paging
+    // file.
     VirtualUnlock(begin + offset, static_cast<std::size_t>(n));
   }
 }
 
 // ---- tables, and NUMA nodes ---------------------------------------------------------------------------------------
 
-// Windows gives large pages only to users with a privilege, and never pages them out.
+// Uses no large pages: Windows grants them only to users with a privilege, and never pages them out.
 void* allocate(std::size_t bytes, std::size_t alignment) {
   return std::pmr::new_delete_resource()->allocate(bytes, alignment);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define _CRT_RAND_S  // declares rand_s(), which uses the system's generator, not rand()'s
+#define _CRT_RAND_S  // declares rand_s(), which uses the system's random generator
 #include <stdlib.h>
 
 #include "io/win32/os.hpp"
@@ -14,7 +14,7 @@
 #include "base/text.hpp"
 #include "io/os.hpp"
 
-// Without the period and the line end of the system's text, because it becomes part of a message.
+// Strips the period and line break from the system's text, because it becomes part of a message.
 std::string st::os_error_text(int os_error) {
   constexpr DWORD kFlags = FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK;
   std::array<wchar_t, 512> words{};
@@ -76,8 +76,8 @@ std::optional<std::string> to_utf8(std::wstring_view text) {
 
 namespace {
 
-// The path of a directory must leave room for an 8.3 name within 260 characters. Shorter paths keep their form, because
-// the long form takes every name literally: names of devices ("NUL"), and names that end with a dot.
+// A directory's path must leave room for an 8.3 name within 260 characters. Shorter paths keep their form, because the
+// long form takes every name literally, even device names ("NUL") and names that end with a dot.
 constexpr std::size_t kMostOfShortForm = 247;
 
 bool is_device_or_long(std::wstring_view path) {
@@ -98,7 +98,7 @@ std::wstring native_path(std::string_view path) {
   const DWORD wanted = GetFullPathNameW(wide->c_str(), 0, nullptr, nullptr);
   std::wstring full(wanted, L'\0');
   const DWORD size = wanted == 0 ? 0 : GetFullPathNameW(wide->c_str(), wanted, full.data(), nullptr);
-  if (size == 0 || size >= wanted) return *wide;  // for example the empty path: opening it reports the error
+  if (size == 0 || size >= wanted) return *wide;  // for example an empty path; opening it will report the error
   full.resize(size);
   return in_long_form(std::move(full));
 }
@@ -124,7 +124,7 @@ bool is_directory(HANDLE file) {
 }
 
 std::wstring final_path(HANDLE file) {
-  std::wstring path(std::size_t{1} << 15, L'\0');  // a path has at most 32767 characters
+  std::wstring path(std::size_t{1} << 15, L'\0');  // paths have at most 32767 characters
   const DWORD size = GetFinalPathNameByHandleW(file, path.data(), static_cast<DWORD>(path.size()), 0);
   path.resize(size < path.size() ? size : 0);
   return path;
@@ -144,7 +144,7 @@ std::uint64_t random_seed() {
   unsigned low = 0;
   unsigned high = 0;
   if (rand_s(&low) == 0 && rand_s(&high) == 0) return static_cast<std::uint64_t>(high) << 32 | low;
-  // Without the generator, the address of the stack and the clock are the best available.
+  // If the generator fails, fall back to the stack address and the clock.
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return reinterpret_cast<std::uintptr_t>(&low) * 0x9E3779B97F4A7C15 ^ now;
 }
@@ -162,7 +162,7 @@ SharedLibrary SharedLibrary::loaded(const char* name) {
   return SharedLibrary(found);
 }
 
-// Searches a bare name in the system's directory only, never in the program's working directory.
+// Searches for a bare name only in the system directory, never in the working directory.
 SharedLibrary SharedLibrary::load(const char* name, std::string* /*why*/) {
   if (std::strpbrk(name, "\\/:") != nullptr) {
     return SharedLibrary(LoadLibraryExW(native_path(name).c_str(), nullptr, LOAD_WITH_ALTERED_SEARCH_PATH));
