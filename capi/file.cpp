@@ -15,7 +15,7 @@ namespace {
 
 using core::TensorColumns;
 
-// Derived, so that st_tensor_list_free() can cast the caller's pointer back.
+// Derived so that st_tensor_list_free() can cast the caller's pointer back.
 struct List : st_tensor_list {
   TensorColumns columns;
 

@@ -29,7 +29,7 @@ constexpr std::array<Unit, 10> kUnits{{{"", 1},
                                        {"GIB", 1ULL << 30},
                                        {"TIB", 1ULL << 40}}};
 
-// Returns 0 for text that is not a size. Accepts at most seven decimals, so that the product with a unit fits into 64
+// Returns 0 for text that is not a size. Accepts at most seven decimals so that the product with a unit fits into 64
 // bits.
 std::uint64_t bytes_of(const std::string& text) {
   constexpr std::ptrdiff_t kMostDecimals = 7;

@@ -123,7 +123,7 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
 // ---- the header of a .npy file, numpy's format for one array
 
 constexpr std::size_t kPreamble = 10;   // magic, version and length
-constexpr std::size_t kAlignment = 64;  // alignment of the data, so that numpy can map it
+constexpr std::size_t kAlignment = 64;  // alignment of the data so that numpy can map it
 
 // BF16 and the 8-bit floats become void types of the same size, because numpy lacks them. Use .view() with ml_dtypes to
 // read them. Throws a Failure for sub-byte types.

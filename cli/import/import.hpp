@@ -25,7 +25,7 @@ struct Import {
   std::function<void()> published = [] {};  // called when `into` exists, before it is read back
 };
 
-// Returns whether the file has one of these formats. Returns false if it cannot be read, so that the library reports
+// Returns whether the file has one of these formats. Returns false if it cannot be read so that the library reports
 // the error.
 bool is_importable(const std::string& path);
 

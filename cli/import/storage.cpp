@@ -145,7 +145,7 @@ std::string temporary_folder() {
 
 [[noreturn]] void fail_temporary() { fail_os(temporary_folder() + ": temporary file"); }
 
-// Creates an unnamed file, so that a crash leaves nothing behind. Without O_TMPFILE it briefly has a name, and a signal
+// Creates an unnamed file so that a crash leaves nothing behind. Without O_TMPFILE it briefly has a name, and a signal
 // at that moment leaves an empty file.
 Descriptor temporary_file() {
   const std::string folder = temporary_folder();

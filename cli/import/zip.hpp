@@ -1,7 +1,7 @@
 // The directory of a zip archive.
 //
 // Archive libraries hide the offsets of entries. This reader needs them to detect overlapping entries, and to read
-// tensors directly from the archive. It is also stricter, so that every other reader sees the same entries in an
+// tensors directly from the archive. It is also stricter so that every other reader sees the same entries in an
 // archive that it accepts:
 //
 // - The directory must end where the archive ends.

@@ -262,7 +262,7 @@ class Opening {
 
   // Reads the headers of these files, and calls `meanwhile` on one of the threads. Returns the first error.
   //
-  // Works in growing batches, so that little is allocated for shards after the first error: an index may name a million
+  // Works in growing batches so that little is allocated for shards after the first error: an index may name a million
   // shards that do not exist.
   std::optional<Fault> load_all(Names names, std::pmr::memory_resource& memory,
                                 const std::function<void()>& meanwhile) {

@@ -59,7 +59,7 @@ void PutBuffer::flush() {
   write_out();
 }
 
-// Returns false if out of memory. The first call allocates everything, so that keep() cannot fail.
+// Returns false if out of memory. The first call allocates everything so that keep() cannot fail.
 bool PutBuffer::make_room(std::size_t n) {
   try {
     bytes_.reserve(static_cast<std::size_t>(std::min(expected_, kMostBytes)));

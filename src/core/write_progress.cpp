@@ -29,7 +29,7 @@ void WriteProgress::add(std::uint64_t bytes) {
   const Clock::time_point now = Clock::now();
   if (now - reported_ < kBetweenWriteReports) return;
   reported_ = now;
-  // Load this while holding the lock, so that reports never decrease.
+  // Load this while holding the lock so that reports never decrease.
   const std::uint64_t done = done_.load(std::memory_order_relaxed);
   if (callback_.progress(callback_.ctx, done, total_) == 0) return;
   cancelled_ = true;

@@ -89,7 +89,7 @@ std::size_t Writer::add(std::string_view name, const Tensor& tensor) {
   return number;
 }
 
-// Everything that can fail comes first, so that a failed call adds nothing.
+// Everything that can fail comes first so that a failed call adds nothing.
 std::size_t Writer::declare(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape) {
   require_state(State::declaring, "add");
   const std::uint64_t bytes = format::check_tensor(name, dtype, shape);

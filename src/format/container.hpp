@@ -5,7 +5,7 @@
 //
 // The table fits formats whose header
 //   - is one contiguous range of the file, whose position and length follow from the first 64 bytes of the file,
-//   - is not longer than kMaxHeaderBytes, so that it is read into memory as a whole,
+//   - is not longer than kMaxHeaderBytes, because it is read into memory as a whole,
 //   - can be recognized, in files that begin with a length of 8 bytes, by its first byte (byte 8 of the file),
 //   - gives each tensor a dtype of the table and one contiguous range after the header, without gaps or overlaps.
 // A writable format must also begin with the header's length, followed by the header: serialize() writes the first 8

@@ -1,4 +1,4 @@
-// Recognizes other kinds of files, so that the error can name the kind.
+// Recognizes other kinds of files so that the error can name the kind.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -78,7 +78,7 @@ class Source {
 
   // The name for errors and st_get_shard_path(); empty if there is none. Valid until the source is destroyed.
   virtual const char* name() const { return ""; }
-  // Returns nullptr unless the source is a file. Replaces dynamic_cast, so that -fno-rtti works.
+  // Returns nullptr unless the source is a file. Replaces dynamic_cast so that -fno-rtti works.
   virtual const FileSource* as_file() const { return nullptr; }
 
   // The underlying file and its state at open. nullopt if the source is not a file.

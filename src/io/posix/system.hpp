@@ -45,7 +45,7 @@ enum class ByteLock : std::uint8_t { none, shared, exclusive };
 // Does not wait. Returns 0 or the errno: ENOTSUP if the system has no OFD locks.
 int set_byte_lock(int descriptor, ByteLock lock);
 
-// Consumes a signal that is pending for this thread, so that unblocking it does not deliver it.
+// Consumes a signal that is pending for this thread so that unblocking it does not deliver it.
 void take_pending_signal(int number);
 
 // ---- reading -----------------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ bool has_no_lists(int error) {
   return error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED;
 }
 
-// Copies the access control list and some attributes of the old file to the new one, so that no user gains rights.
+// Copies the access control list and some attributes of the old file to the new one so that no user gains rights.
 // Returns 0 or the error. Returns 0 if the old file no longer exists.
 int copy_access(const std::wstring& from, HANDLE to) {
   const Handle old = open_existing(from, READ_CONTROL | FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
@@ -376,7 +376,7 @@ void AtomicFile::State::copy_access_of_target() const {
 }
 
 void AtomicFile::State::publish(const Identity* only_over) {
-  // Exclusive, so that saves also exclude one another, as on POSIX systems. Without the lock, a save continues, because
+  // Exclusive so that saves also exclude one another, as on POSIX systems. Without the lock, a save continues, because
   // it may replace any file.
   EditLock lock = EditLock::of_path(target_.place.path(), /*exclusive=*/true);
   require_unchanged(only_over);
@@ -396,7 +396,7 @@ void AtomicFile::State::publish(const Identity* only_over) {
 }
 
 // On systems that cannot replace an open file in one step, our own lock's handle also counts as open. A save releases
-// the lock. An edit keeps it, so that no save can happen between its last check and its rename.
+// the lock. An edit keeps it so that no save can happen between its last check and its rename.
 int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
   const auto is_refusal = [](int error) {
     return error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION || error == ERROR_USER_MAPPED_FILE;

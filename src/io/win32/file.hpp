@@ -37,7 +37,7 @@ class PlainFile {
   static std::optional<PlainFile> open_unless_directory(const std::wstring& native, std::string path);
   // Same, but throws if the path is a directory.
   static PlainFile open(const std::wstring& native, std::string path);
-  // Reopens the caller's file, so that the position of the caller's handle does not change. If the system refuses,
+  // Reopens the caller's file so that the position of the caller's handle does not change. If the system refuses,
   // duplicates the handle, which shares the position.
   static PlainFile duplicate(std::intptr_t handle);
 
