@@ -130,9 +130,7 @@ bool Inputs::have_sibling(const std::string& path) const {
 void Inputs::require_unchanged() const {
   for (const auto& [path, seen] : model_files_) {
     const auto now = identity_of(path);
-    if (!now || !now->same_file(seen)) continue;
-    const bool same_time = std::equal(std::begin(now->modified), std::end(now->modified), std::begin(seen.modified));
-    if (now->size == seen.size && same_time) continue;
+    if (!now || !now->same_file(seen) || now->same_bytes(seen)) continue;
     throw Failure{kUnreadable, path + ": was changed while it was being read"};
   }
 }

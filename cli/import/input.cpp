@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "error.hpp"
@@ -57,8 +56,7 @@ void Input::require_unchanged() const {
   if (fstat(file_.get(), &status) != 0) fail_os();
   const st::io::Identity now = st::io::identity_of(status);
   if (now.size < seen_.size) fail(now.size, "file was truncated while being read");
-  const bool same_time = std::equal(std::begin(now.modified), std::end(now.modified), std::begin(seen_.modified));
-  if (now.size != seen_.size || !same_time) fail(kNoOffset, "file was changed while being read");
+  if (!now.same_bytes(seen_)) fail(kNoOffset, "file was changed while being read");
 }
 
 // ---- Cursor ---------------------------------------------------------------------------------------------------------------

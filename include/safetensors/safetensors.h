@@ -1054,7 +1054,9 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
 
 /* Declares a copy of a tensor of an open file, which must stay open until st_writer_finish has
  * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
- * system supports it. Statuses as for st_writer_add. */
+ * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
+ * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
+ * place. Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
 
@@ -1133,7 +1135,7 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  *                   there is no descriptor or memory to lock the replaced file (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor of an open file could not be
- *                   read. */
+ *                   read, or the file was overwritten in place (ST_ERR_READ, since 0.3). */
 ST_API st_status st_writer_finish(st_writer *writer, st_error *err);
 
 /* Frees a writer. If it has not finished, its unfinished file is removed. */

@@ -90,6 +90,7 @@ class Writer {
   template <class Write>
   void in_pieces(std::uint64_t offset, std::uint64_t n, const Write& write) const;
   void require_complete() const;
+  void require_sources_unchanged() const;
 
   void require_state(State wanted, const char* call) const;
   void give_up(const Error& error) const noexcept;

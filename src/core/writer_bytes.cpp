@@ -2,6 +2,7 @@
 // them in order, so tensors with known data are written between the puts.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 
 #include "core/writer.hpp"
 
@@ -143,12 +144,26 @@ void Writer::require_complete() const {
        first->bytes, more);
 }
 
+// Otherwise the new file could have bytes of two models, at the places that the old header gave them.
+void Writer::require_sources_unchanged() const {
+  std::set<const Shard*> checked;
+  for (const std::uint32_t number : order_) {
+    const Tensor* const source = tensors_[number].source;
+    if (source == nullptr || !checked.insert(&shard_of(*source)).second) continue;
+    const Shard& shard = shard_of(*source);
+    if (!shard.source->was_overwritten()) continue;
+    fail(Status::read, "tensor {}: {} was overwritten in place after it was opened", in_quotes(tensors_[number].text),
+         in_quotes(shard.source->name()));
+  }
+}
+
 void Writer::finish() {
   require_state(State::begun, "finish");
   require_complete();
   or_give_up([&] {
     small_.flush();
     write_given(UINT64_MAX);
+    require_sources_unchanged();
     file_.commit();
   });
   state_ = State::finished;

@@ -28,10 +28,15 @@ struct Identity {
   std::int64_t changed[2] = {};
 
   bool operator==(const Identity& other) const {
-    return same_file(other) && size == other.size && modified[0] == other.modified[0] &&
-           modified[1] == other.modified[1] && changed[0] == other.changed[0] && changed[1] == other.changed[1];
+    return same_bytes(other) && changed[0] == other.changed[0] && changed[1] == other.changed[1];
   }
   bool operator!=(const Identity& other) const { return !(*this == other); }
+  // Returns false if a write in between changed the length or the time of modification. Renames, links and changes of
+  // access do not count.
+  bool same_bytes(const Identity& other) const {
+    return same_file(other) && size == other.size && modified[0] == other.modified[0] &&
+           modified[1] == other.modified[1];
+  }
   // Returns true for any two states of the same file, for example before and after a write.
   bool same_file(const Identity& other) const { return device == other.device && inode == other.inode; }
 };
@@ -83,6 +88,10 @@ class Source {
 
   // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
+
+  // Whether the file was overwritten in place since it was opened. What was read may then be a mixture. Not if another
+  // file took its place: then the source still has its own bytes.
+  virtual bool was_overwritten() const { return false; }
 
   virtual Traits traits() const { return {}; }
 

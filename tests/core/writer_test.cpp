@@ -680,6 +680,44 @@ TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
   }
 }
 
+// Overwritten as by cp: the length stays, or only the time changes. A file that takes its place is another one.
+TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
+  const std::array<std::uint64_t, 1> shape{100'000};
+  const std::string old_data(100'000, 'o');
+  const std::string from = path() + ".source";
+  const auto save = [&](const std::string& to) {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, old_data.data());
+    writer.begin(to.c_str(), {});
+    writer.finish();
+  };
+  for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
+    for (const bool in_place : {true, false}) {
+      SCOPED_TRACE(in_place);
+      save(from);
+      fs::last_write_time(from, fs::file_time_type::clock::now() - std::chrono::hours(1));
+      save(path());
+      const std::string before = contents(path());
+      OpenOptions options;
+      options.io = mode;
+      const CheckpointPtr file = Checkpoint::open(from.c_str(), options);
+      Writer writer;
+      writer.add("b", *file->tensor("a"));
+      writer.begin(path().c_str(), {});
+      if (in_place) {
+        std::fstream(from, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('n');
+        EXPECT_FAILS(Status::read, formatted("tensor 'b': '{}' was overwritten in place after it was opened", from),
+                     writer.finish());
+        EXPECT_EQ(contents(path()), before);
+      } else {
+        save(from);
+        EXPECT_FAILS(Status::ok, "", writer.finish());
+      }
+    }
+  }
+  fs::remove(from);
+}
+
 TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   const std::string data = "0123456789";
   const std::array<std::uint64_t, 1> shape{10};

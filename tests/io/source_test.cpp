@@ -141,13 +141,17 @@ TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
     const char* name;
     Identity other;
     bool same_file;
+    bool same_bytes = false;
   };
   const Identity given{1, 2, 3, {4, 5}, {6, 7}};
   const Case cases[] = {
-      {"device", {9, 2, 3, {4, 5}, {6, 7}}, false},        {"inode", {1, 9, 3, {4, 5}, {6, 7}}, false},
-      {"size", {1, 2, 9, {4, 5}, {6, 7}}, true},           {"modified, seconds", {1, 2, 3, {9, 5}, {6, 7}}, true},
-      {"modified, rest", {1, 2, 3, {4, 9}, {6, 7}}, true}, {"changed, seconds", {1, 2, 3, {4, 5}, {9, 7}}, true},
-      {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true},
+      {"device", {9, 2, 3, {4, 5}, {6, 7}}, false},
+      {"inode", {1, 9, 3, {4, 5}, {6, 7}}, false},
+      {"size", {1, 2, 9, {4, 5}, {6, 7}}, true},
+      {"modified, seconds", {1, 2, 3, {9, 5}, {6, 7}}, true},
+      {"modified, rest", {1, 2, 3, {4, 9}, {6, 7}}, true},
+      {"changed, seconds", {1, 2, 3, {4, 5}, {9, 7}}, true, true},
+      {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true, true},
   };
   EXPECT_TRUE(given == given);
   EXPECT_TRUE(given.same_file(given));
@@ -155,6 +159,7 @@ TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
     EXPECT_FALSE(given == which.other) << which.name;
     EXPECT_EQ(given.same_file(which.other), which.same_file) << which.name;
     EXPECT_EQ(which.other.same_file(given), which.same_file) << which.name;
+    EXPECT_EQ(given.same_bytes(which.other), which.same_bytes) << which.name;
   }
 }
 

@@ -276,6 +276,16 @@ bool RegularFile::is_intact() const {
   return now.same_file(identity_) && now.size >= size_;
 }
 
+bool RegularFile::was_overwritten() const {
+  struct stat status {};
+  const int failed = descriptor_ ? fstat(descriptor(), &status) : stat(path_to_reopen().c_str(), &status);
+  if (failed != 0) return false;
+  const Identity now = identity_of(status);
+  return now.same_file(identity_) && !now.same_bytes(identity_);
+}
+
+const std::string& RegularFile::path_to_reopen() const { return absolute_.empty() ? path_ : absolute_; }
+
 Descriptor RegularFile::reopen(int extra_flags) const {
   if (!descriptor_) return reopen_path(extra_flags);
   Descriptor opened = io::reopen(descriptor(), kOpenFlags | extra_flags);
@@ -284,7 +294,7 @@ Descriptor RegularFile::reopen(int extra_flags) const {
 }
 
 Descriptor RegularFile::reopen_path(int extra_flags) const {
-  const std::string& path = absolute_.empty() ? path_ : absolute_;
+  const std::string& path = path_to_reopen();
   struct stat status {};
   if (fstatat(AT_FDCWD, path.c_str(), &status, 0) != 0) fail_os(Status::read, errno, "{} cannot be reopened", shown());
   require_same(status);  // before open(): it may be a device by now; and after: it may have changed again

@@ -119,6 +119,9 @@ class RegularFile {
   // the descriptor.
   bool is_intact() const;
 
+  // See Source.
+  bool was_overwritten() const;
+
   // A hint to the page cache. Does nothing without a descriptor.
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;
 
@@ -128,6 +131,7 @@ class RegularFile {
 
  private:
   static std::optional<RegularFile> try_adopt(Descriptor descriptor, std::string path);
+  const std::string& path_to_reopen() const;
   Descriptor reopen_path(int extra_flags) const;
   void require_same(const struct stat& status) const;
   void read_from(int descriptor, std::uint64_t offset, void* dst, std::size_t n) const;

@@ -210,6 +210,11 @@ void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   }
 }
 
+bool PlainFile::was_overwritten() const {
+  const std::optional<Identity> now = identity_of(handle());
+  return now && !now->same_bytes(identity_);
+}
+
 Handle PlainFile::reopen(DWORD flags) const {
   return Handle(ReOpenFile(handle(), GENERIC_READ, kShareAll, FILE_FLAG_OVERLAPPED | flags));
 }
