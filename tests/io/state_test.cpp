@@ -271,6 +271,52 @@ TEST_F(StateTest, an_edit_begins_again_when_its_file_is_gone_for_a_moment) {
   EXPECT_EQ(error_of([&] { EditedFile::open(path().c_str()); }).os_error, ENOENT);
 }
 
+// Before each look, another process saves to the path.
+TEST_F(StateTest, an_edit_opens_the_file_that_has_the_name_at_last) {
+  std::size_t looks = 0;
+  for (bool looked = true; looked; ++looks) {
+    SCOPED_TRACE(looks);
+    put(path(), "old");
+    put(path("saved"), "saved");
+    read_faults::Plan plan;
+    plan.call = "stat";
+    plan.before = [&](std::size_t number) {
+      if (number == looks) fs::rename(path("saved"), path());
+    };
+    read_faults::arm(plan);
+    const EditedFile edited = EditedFile::open(path().c_str());
+    read_faults::disarm();
+    looked = read_faults::calls() > looks;
+    struct stat named {};
+    ASSERT_EQ(stat(path().c_str(), &named), 0);
+    EXPECT_TRUE(edited.seen().same_file(identity_of(named)));
+  }
+  EXPECT_GT(looks, 2U);
+}
+
+// Right before the file is opened, another user puts their own in its place.
+TEST_F(StateTest, an_edit_in_a_sticky_folder_opens_no_file_that_another_user_puts_there) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs files of two users";
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  put(path(), "old");
+  put(path("theirs"), "theirs");
+  ASSERT_EQ(chown(path("theirs").c_str(), 1001, 1001), 0);
+  static std::string from;
+  static std::string to;
+  from = path("theirs");
+  to = path();
+  faults::Plan plan;
+  plan.only_refusals = true;
+  plan.before_open = [](const char* name, int flags) {
+    if ((flags & O_ACCMODE) == O_RDWR && fs::path(name).filename() == "x" && fs::exists(from)) fs::rename(from, to);
+  };
+  faults::arm(plan);
+  const Error error = error_of([&] { EditedFile::open(path().c_str()); });
+  faults::disarm();
+  EXPECT_FALSE(fs::exists(from));
+  EXPECT_EQ(error.os_error, EACCES) << error.message;
+}
+
 // ---- names of new files ----------------------------------------------------------------------------------------------
 
 std::string only_name(const std::string& folder) {
