@@ -1,7 +1,7 @@
-// What reading columns of matrices in the page cache costs, as a model that is split over machines does.
+// Measures reading columns of matrices in the page cache, as each machine of a tensor-parallel model does.
 //
-// Eight matrices of F32 [4096, 4096]. All ways alternate in one process, on a file that is open and mapped, into memory
-// that was touched before. The first round warms up.
+// Eight matrices of F32 [4096, 4096]. All readers alternate in one process, on an open and mapped file, into memory that
+// is already touched.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
@@ -149,7 +149,7 @@ void compare_bytes(Question& question, const std::vector<std::function<void()>>&
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("what reading columns of cached matrices costs");
+  CLI::App app("measures reading columns of cached matrices");
   std::string path;
   int rounds = 15;
   app.add_option("file", path, "the file, of 512 MiB, which is made if it does not exist")->required();

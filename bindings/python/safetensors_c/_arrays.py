@@ -1,4 +1,4 @@
-"""numpy's dtypes for those of the format. This module loads neither the library nor ctypes.
+"""Maps the format's dtypes to numpy's. This module loads neither the library nor ctypes.
 
 SPDX-License-Identifier: Apache-2.0
 """

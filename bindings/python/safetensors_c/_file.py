@@ -27,7 +27,7 @@ _POINTER = "Q" if sizeof(c_void_p) == 8 else "I"
 
 
 class Tensor:
-    """One tensor: its handle, which the file owns, what is known of it, and its place in the file of a shard."""
+    """One tensor: its handle (owned by the file), its properties, and its position in its shard."""
 
     __slots__ = ("handle", "name", "dtype", "shape", "nbytes", "shard", "offset")
 
@@ -73,7 +73,7 @@ class File:
 
     def __init__(self, source, io: int = _library.IO_AUTO):
         self._regions: dict[int, Any] = {}
-        self.views: dict[int, Any] = {}  # what a framework makes of the regions, by shard
+        self.views: dict[int, Any] = {}  # the regions as arrays of a framework, by shard
         self.writable = io == _library.IO_COPY
         self.in_memory = False
         out, options = c_void_p(), _OPTIONS[io]

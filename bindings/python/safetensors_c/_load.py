@@ -1,7 +1,7 @@
-"""All tensors of a file in memory. Small ones share a buffer, which is filled at once.
+"""Loads all tensors of a file. Small tensors share buffers. One copy fills a buffer.
 
-An array keeps its whole buffer alive. No buffer is larger than CHUNK, so a tensor that outlives the others pins at most
-that. Large tensors have memory of their own, and so have those that would not be aligned in a shared buffer.
+An array keeps its whole buffer alive. No buffer is larger than CHUNK, so a tensor that outlives the others pins no more.
+Large tensors own their memory. So do tensors that would not be aligned in a shared buffer.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -17,19 +17,18 @@ from ._dtypes import BITS, NAMES
 
 CHUNK = 256 << 10
 SMALL = 32 << 10  # at most
-LARGE = 16 << 20  # the threads of a plan read so much faster than one thread copies it
+LARGE = 16 << 20  # from this size on, the threads of a plan are faster than one thread that copies
 
 _ITEMS = [max(bits // 8, 1) for bits in map(BITS.__getitem__, NAMES)]
-_ALIGNMENT = 16  # of what np.empty returns, at least
+_ALIGNMENT = 16  # at least, of the memory of np.empty
 
 
 def load(file, kinds, shapes, own, made, copied: bool, threads=None, progress=None) -> list:
-    """The tensors, in the order of the table.
+    """Returns the tensors in the order of the table.
 
-    `kinds` are dtypes of numpy by the number of a dtype, and `shapes` are those of the arrays. `own(row)` returns a
-    tensor with its own memory, and the address. `made(arrays, row)` returns the tensors that arrays of a shared buffer
-    become, the first of which is in that row. With `copied` the bytes are copied from the mapping or the memory of the
-    file, otherwise a plan reads them.
+    `kinds` maps numbers of dtypes to numpy's dtypes. `shapes` are the shapes of the arrays. `own(row)` returns a tensor
+    that owns its memory, and the address. `made(arrays, row)` converts arrays in a shared buffer to tensors; `row` is the
+    row of the first one. `copied`: copy the bytes from the file's mapping or memory. Otherwise a plan reads them.
     """
     table, found = file.table, []
     offsets, sizes, handles = table.offsets, table.sizes, table.handles
@@ -65,7 +64,7 @@ class _Source:
         self._file, self._table, self._addresses = file, file.table, {}
 
     def copy(self, row: int, begin: int, to: int, size: int) -> bool:
-        """Copies bytes of the shard that a tensor is in. False if the shard has no memory."""
+        """Copies bytes of the shard of a tensor. Returns False if the shard is not in memory."""
         if not size:
             return True
         table = self._table
@@ -81,8 +80,8 @@ class _Source:
 
 
 def _groups(table):
-    """Rows that share a buffer: the first, the one after the last, and the place of their bytes in the file. A tensor
-    that has its own memory is a group without a place.
+    """Yields groups of rows that share a buffer: the first row, the row after the last, and where their bytes begin and
+    end in the file. A tensor that owns its memory is a group of its own, without a position (None).
     """
     first = row = begin = end = shard = 0
     for row, (offset, size, dtype, of) in enumerate(zip(table.offsets, table.sizes, table.dtypes, table.shards)):

@@ -35,7 +35,7 @@ _kinds = _Kinds()
 
 
 def view(file, shard: int, handle: int, offset: int):
-    """The bytes of the shard of a tensor, mapped or in memory; None if they are neither."""
+    """Returns the bytes of a tensor's shard, mapped or in memory; None if they are neither."""
     found = file.views.get(shard)
     if found is None:
         region = file.memory(shard, handle, offset)
@@ -46,8 +46,8 @@ def view(file, shard: int, handle: int, offset: int):
 
 
 class Arrays(Maker):
-    """How `safe_open` makes what it returns. `convert` turns an array into the framework's own. With `copied`, arrays are
-    copied from the mapping or the memory of the file, otherwise they are read.
+    """Makes the tensors that `safe_open` returns. `convert` converts an array to the framework's own. `copied`: copy arrays
+    from the file's mapping or memory, otherwise read them.
     """
 
     def __init__(self, convert=None, copied: bool = False):
@@ -74,7 +74,7 @@ class Arrays(Maker):
         return self._finish(_copy(mapped[index]))
 
     def _mapped(self, file, i: int):
-        """An array that is the tensor in the mapping; None if there is no mapping to copy from."""
+        """Returns the tensor in the mapping as an array; None if there is no mapping to copy from."""
         table = file.table
         if not self._copied or not table.sizes[i]:
             return None
@@ -116,7 +116,7 @@ class Arrays(Maker):
 
 
 def _is_plain(index, shape) -> bool:
-    """Whether numpy takes an index as `Selection` does. If so, it is faster to let numpy look at it."""
+    """Whether numpy interprets an index as `Selection` does. If so, numpy is faster."""
     items = index if type(index) is tuple else (index,)
     if len(items) > len(shape):
         return False
@@ -132,4 +132,4 @@ def _is_plain(index, shape) -> bool:
 
 
 def _copy(part):
-    return part.copy() if isinstance(part, np.ndarray) else np.array(part)  # one element is a scalar
+    return part.copy() if isinstance(part, np.ndarray) else np.array(part)  # a single element is a scalar

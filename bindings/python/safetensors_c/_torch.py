@@ -51,7 +51,7 @@ _IN_NUMPY = ("BOOL", "U8", "I8", "I16", "I32", "I64", "F16", "F32", "F64", "C64"
 
 
 class _Kinds(dict):
-    """By the numbers of the dtypes: numpy's dtype for the elements in memory, and torch's if it is another."""
+    """Maps numbers of dtypes to numpy's dtype of the elements in memory, and to torch's dtype if that differs."""
 
     def __missing__(self, number: int) -> tuple:
         name = NAMES[number]
@@ -66,8 +66,8 @@ _kinds = _Kinds()
 
 
 class Tensors(Maker):
-    """How `safe_open` makes what it returns. On the CPU tensors are views if `mapped`. Otherwise they are copied from the
-    memory of the file if `copied`, or read.
+    """Makes the tensors that `safe_open` returns. `mapped`: on the CPU they are views. Otherwise they are copied from the
+    file's memory (`copied`) or read.
     """
 
     def __init__(self, device="cpu", mapped: bool = True, copied: bool = False):
@@ -105,7 +105,7 @@ class Tensors(Maker):
 
     @staticmethod
     def _views(file, rows) -> list | None:
-        """Tensors that are views of the mapping; None if there is none for all of them."""
+        """Returns tensors that are views of the mapping; None if it does not cover all of them."""
         if not file.writable:
             return None
         table, found = file.table, []
@@ -130,7 +130,7 @@ class Tensors(Maker):
         return found
 
     def _loaded(self, file, threads, progress) -> list:
-        """Tensors in memory of their own, or of a buffer for many small ones."""
+        """Returns tensors that own their memory or, if they are small, share buffers."""
         table = file.table
         kinds = {number: _kinds[number][0] for number in set(table.dtypes)}
         others = {number: _kinds[number][1] for number in set(table.dtypes)}

@@ -69,13 +69,13 @@ def serialize(tensor_dict: dict[str, TensorSpec], metadata: dict[str, str] | Non
 
 
 def joined(tensors: list[tuple], metadata: dict[str, str] | None) -> bytes:
-    """The bytes of a file with tensors that are tuples of a name, a dtype, a shape, a size and a buffer with the bytes.
+    """Returns the bytes of a file. Each tensor is a tuple: name, dtype, shape, size, buffer.
 
-    The header is byte for byte that of the library (docs/format.md, 1.5). A call of the library for each tensor would
-    take longer than to put it together here.
+    The header is byte for byte the header that the library writes (docs/format.md, 1.5). Calling the library once per
+    tensor takes longer than writing the header here.
     """
     from json.encoder import encode_basestring
-    tensors.sort(key=itemgetter(0))  # in the order of code points, which is that of their UTF-8
+    tensors.sort(key=itemgetter(0))  # the order of code points is the order of UTF-8
     if len({dtype for _, dtype, *_ in tensors}) > 1:
         tensors.sort(key=lambda tensor: -RANK[tensor[1]])
     entries, offset, kinds = [], 0, {}
@@ -113,7 +113,7 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
 
 def to_file(tensors: list[tuple], filename, metadata: dict[str, str] | None, *, format: str = "safetensors",
             sync: bool = False, header_reserve: int = 0, progress=None) -> None:
-    """serialize_file for tensors that are tuples of a name, the number of a dtype, a shape and an address."""
+    """Does serialize_file for tuples: name, number of the dtype, shape, address."""
     if not isinstance(filename, (str, os.PathLike)):
         raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                         + type(filename).__name__)

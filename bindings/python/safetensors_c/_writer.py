@@ -54,7 +54,7 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
 
 
 def _is_of_system(folder: bytes) -> bool:
-    """Whether the links in it lead to open descriptors: /dev/stdout, /proc/self/fd/1, /dev/fd/1."""
+    """Whether links in this folder lead to open descriptors: /dev/stdout, /proc/self/fd/1, /dev/fd/1."""
     return folder == b"/dev" or folder.startswith(b"/proc/")
 
 

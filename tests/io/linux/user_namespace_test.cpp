@@ -1,4 +1,4 @@
-// User namespaces, as of a container that was started without privileges: all unmapped owners have one number.
+// User namespaces (rootless containers), in which all unmapped owners have the same number.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
