@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   fmt::print("columns of 8 cached matrices F32 [4096, 4096], {} threads; ms, minima; >= 1: ours is faster\n", threads);
   fmt::print("{:>7} {:>8} {:>8} {:>8} {:>12} {:>9} {:>9} {:>10} {:>8} {:>10}\n", "columns", "MAPPED", "AUTO", "memcpy",
              "memcpy/ours", "MAPPED-1", "memcpy-1", "memcpy/ours", "crate", "crate/ours");
-  for (const std::uint64_t columns : {1, 16, 64, 256, 1024, 4096}) {
+  for (const std::uint64_t columns : {1U, 16U, 64U, 256U, 1024U, 4096U}) {
     Question question{file, columns, std::vector<char>(kTensors * kRows * columns * kElement, 'x')};
     const auto ways = ways_of(question, crate, threads);
     compare_bytes(question, ways);
