@@ -2,24 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# quietly LOG COMMAND...: shows what the command says only where it fails, and on a terminal the last line meanwhile.
+# quietly LOG COMMAND...: shows what the command says only where it fails, and meanwhile its last line: on a terminal at
+# once, elsewhere every ten seconds.
 quietly() {
   log=$1
   shift
   mkdir -p "$(dirname "$log")"
   rm -f "$log.failed"
-  { "$@" 2>&1 || touch "$log.failed"; } | {
-    if [ -t 2 ]; then
-      tee "$log" | while IFS= read -r line; do printf '\r%.79s\033[K' "$line" >&2; done
-      printf '\r\033[K' >&2
-    else
-      cat >"$log"
-    fi
-  }
+  if [ -t 2 ]; then
+    { "$@" 2>&1 || touch "$log.failed"; } | tee "$log" | while IFS= read -r line; do printf '\r%.79s\033[K' "$line" >&2; done
+    printf '\r\033[K' >&2
+  else
+    : >"$log"
+    start_telling "$log"
+    "$@" >"$log" 2>&1 || touch "$log.failed"
+    stop_telling
+  fi
   [ -f "$log.failed" ] || return 0
   grep -v '^\[[0-9]*/[0-9]*\] ' "$log" >&2  # but for ninja's names of what it built
   return 1
 }
+
+# Says the last line of a file every ten seconds, until stop_telling is called or this script has ended.
+start_telling() {
+  # A sleep outlives its loop and must not hold the output open.
+  while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do say "  $(tail -n 1 "$1" | cut -c1-100)"; done >/dev/null &
+  teller=$!
+}
+
+stop_telling() { kill "$teller" 2>/dev/null && wait "$teller" 2>/dev/null || true; }
 
 # configure PRESET [cmake arguments]: into build/PRESET, or into the folder given with -B, which $folder then names
 configure() {
@@ -43,7 +54,10 @@ configure() {
     esac
     set -- "$@" "$argument"
   done
-  quietly "$folder/configure.log" cmake --preset "$preset" --log-level=WARNING --no-warn-unused-cli "$@"
+  quietly "$folder/configure.log" cmake --preset "$preset" --log-level=WARNING --no-warn-unused-cli "$@" || {
+    ! grep -q 'not to be downloaded' "$folder/configure.log" || say "./dev deps fetches them, where there is a network"
+    return 1
+  }
   ! grep -q '^CMake.* Warning' "$folder/configure.log" || cat "$folder/configure.log" >&2
 }
 
@@ -86,10 +100,11 @@ run_tests() {
   done
   say "testing $folder"
   rm -f "$folder/tests.xml" "$folder/tests.failed"
-  [ ! -t 1 ] || set -- --progress "$@"
+  [ -t 1 ] && set -- --progress "$@" || start_telling "$folder/tests.log"
   { ctest --test-dir "$folder" --no-tests=error --output-on-failure --output-junit "$top/$folder/tests.xml" \
-      --test-output-size-passed 1000000 "$@" || touch "$folder/tests.failed"; } | without_passed
-  [ ! -f "$folder/tests.xml" ] || python3 tests/checks/skipped.py "$folder/tests.xml"
+      --test-output-size-passed 1000000 "$@" || touch "$folder/tests.failed"; } | tee "$folder/tests.log" | without_passed
+  [ -t 1 ] || stop_telling
+  [ ! -f "$folder/tests.xml" ] || python3 tests/checks/tally.py "$folder/tests.xml"
   [ ! -f "$folder/tests.failed" ]
 }
 
