@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "../base/sanitizer.hpp"
 #include "base/error.hpp"
 #include "guarded_memory.hpp"
 
@@ -319,7 +320,7 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
       ASSERT_EQ(usual, outcome(first + "\"\\u0062\":" + entry + third, 828, rules)) << entry;
     };
     for (const Rules rules : {Rules::standard, Rules::reference, Rules::strict}) {
-      for (std::size_t i = 0; i < second.size(); ++i) {
+      for (std::size_t i = 0; i < second.size(); i += kUnderSanitizer ? 7 : 1) {
         compare(second.substr(0, i) + second.substr(i + 1), rules);
         for (const char byte : bytes) {
           compare(second.substr(0, i) + byte + second.substr(i + 1), rules);
@@ -327,7 +328,7 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
         }
       }
     }
-    EXPECT_GT(accepted, 150U);  // white space nearly everywhere, by three sets of rules
+    EXPECT_GT(accepted, kUnderSanitizer ? 20U : 150U);  // white space nearly everywhere, by three sets of rules
   }
 }
 

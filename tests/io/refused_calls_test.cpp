@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "../base/sanitizer.hpp"
 #include "base/text.hpp"
 #include "faults.hpp"
 #include "files.hpp"
@@ -248,15 +249,6 @@ TEST_F(RefusedCallsTest, what_cannot_be_locked_is_not_said_to_be) {
   EXPECT_EQ(held, 0);
 }
 
-// UBSan probes memory through a pipe. Without one it takes every object for one of another type.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kUbsanNeedsDescriptors = true;
-#elif defined(__has_feature)
-constexpr bool kUbsanNeedsDescriptors = __has_feature(address_sanitizer);
-#else
-constexpr bool kUbsanNeedsDescriptors = false;
-#endif
-
 // An edit without a lock could undo a save between its last check and its rename.
 TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
@@ -267,7 +259,7 @@ TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
   // 0: no descriptor is free, which the edit does not need. EINTR: every other open is interrupted.
   for (const int refusal : {0, EINTR, ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, ENOMEM, EPERM}) {
     SCOPED_TRACE(refusal);
-    if (refusal == 0 && kUbsanNeedsDescriptors) continue;
+    if (refusal == 0 && kUnderSanitizer) continue;  // UBSan probes each object through a pipe
     put(path(), "old");
     const int result = in_child([&] {
       const EditedFile edited = EditedFile::open(path().c_str());
