@@ -1,6 +1,6 @@
 # Finds simdjson, fmt, xxHash and threads: the system's package first, then the pinned source.
 # SPDX-License-Identifier: Apache-2.0
-include(FetchContent)
+include(cmake/fetch.cmake)
 find_package(Threads REQUIRED)
 set(github https://github.com)
 
@@ -11,12 +11,31 @@ if(NOT ST_SELF_CONTAINED AND NOT FETCHCONTENT_SOURCE_DIR_SIMDJSON)
   find_package(simdjson QUIET)
 endif()
 if(NOT simdjson_FOUND OR simdjson_VERSION VERSION_LESS simdjson_minimum)
+  set(simdjson_package libsimdjson-dev)
+  if(ST_SELF_CONTAINED)
+    set(simdjson_package "")  # it has no sources
+  endif()
   set(ST_SELF_CONTAINED ON)
+  set(simdjson_FOUND OFF)
   # Only the two files of singleheader/ are used. A SOURCE_SUBDIR that does not exist keeps simdjson's own build out.
-  FetchContent_Declare(simdjson SOURCE_SUBDIR not-used
-    URL ${github}/simdjson/simdjson/archive/v${simdjson_minimum}.tar.gz
-    URL_HASH SHA256=156b1bc5eb0561b2bd166b46d191fd3d95a3e709cc63761477d3b7aec2b6e9ed)
+  st_declare(simdjson "${simdjson_package}" ${github}/simdjson/simdjson/archive/v${simdjson_minimum}.tar.gz
+    156b1bc5eb0561b2bd166b46d191fd3d95a3e709cc63761477d3b7aec2b6e9ed SOURCE_SUBDIR not-used)
+endif()
+st_declare(fmt libfmt-dev ${github}/fmtlib/fmt/archive/9.1.0.tar.gz
+  5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2 FIND_PACKAGE_ARGS)
+find_path(ST_XXHASH_INCLUDE_DIR xxhash.h)  # distributions ship it without a CMake package
+if(NOT ST_XXHASH_INCLUDE_DIR)
+  st_declare(xxhash libxxhash-dev ${github}/Cyan4973/xxHash/archive/v0.8.1.tar.gz
+    3bb6b7d6f30c591dd65aaaff1c8b7a5b94d81687998ca9400082c739a690436c SOURCE_SUBDIR not-used)
+endif()
+st_require_sources()
+FetchContent_MakeAvailable(fmt)
+if(NOT simdjson_FOUND)
   FetchContent_MakeAvailable(simdjson)
+endif()
+if(NOT ST_XXHASH_INCLUDE_DIR)
+  FetchContent_MakeAvailable(xxhash)
+  set(ST_XXHASH_INCLUDE_DIR ${xxhash_SOURCE_DIR})
 endif()
 
 add_library(st_simdjson INTERFACE)
@@ -33,19 +52,4 @@ if(ST_SELF_CONTAINED)
   set(simdjson_objects $<TARGET_OBJECTS:st_simdjson_objects>)
 else()
   target_link_libraries(st_simdjson INTERFACE simdjson::simdjson)
-endif()
-
-FetchContent_Declare(fmt
-  URL ${github}/fmtlib/fmt/archive/9.1.0.tar.gz
-  URL_HASH SHA256=5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2
-  FIND_PACKAGE_ARGS)
-FetchContent_MakeAvailable(fmt)
-
-find_path(ST_XXHASH_INCLUDE_DIR xxhash.h)  # distributions ship it without a CMake package
-if(NOT ST_XXHASH_INCLUDE_DIR)
-  FetchContent_Declare(xxhash SOURCE_SUBDIR not-used
-    URL ${github}/Cyan4973/xxHash/archive/v0.8.1.tar.gz
-    URL_HASH SHA256=3bb6b7d6f30c591dd65aaaff1c8b7a5b94d81687998ca9400082c739a690436c)
-  FetchContent_MakeAvailable(xxhash)
-  set(ST_XXHASH_INCLUDE_DIR ${xxhash_SOURCE_DIR})
 endif()

@@ -1,0 +1,68 @@
+# The pinned sources of libraries that the system lacks. FetchContent alone tries to download for more than a minute where
+# there is no network, and then does not say what helps.
+# SPDX-License-Identifier: Apache-2.0
+include(FetchContent)
+
+# st_declare(NAME PACKAGE URL SHA256 [FIND_PACKAGE_ARGS ... | SOURCE_SUBDIR ...]): declares NAME for FetchContent. Downloads
+# the sources, unless the package is installed or they are already on this machine; after a failure, adds NAME to st_missing.
+macro(st_declare name package url sha256)
+  string(TOLOWER ${name} lower)
+  string(TOUPPER ${name} upper)
+  set(archive ${FETCHCONTENT_BASE_DIR}/${lower}.tar.gz)
+  if(NOT (FETCHCONTENT_SOURCE_DIR_${upper} OR EXISTS ${FETCHCONTENT_BASE_DIR}/${lower}-src))
+    if("${ARGV4}" STREQUAL FIND_PACKAGE_ARGS)
+      set(arguments ${ARGN})
+      list(REMOVE_AT arguments 0)
+      find_package(${name} ${arguments} QUIET)
+    endif()
+    if(NOT ${name}_FOUND)
+      st_download(${url} ${sha256} ${archive})
+      if(st_problem)
+        list(APPEND st_missing ${name})
+        list(APPEND st_packages ${package})  # none, if it is empty
+        list(APPEND st_variables "-DFETCHCONTENT_SOURCE_DIR_${upper}=... (${url})")
+      endif()
+    endif()
+  endif()
+  FetchContent_Declare(${name} URL ${archive} URL_HASH SHA256=${sha256} ${ARGN})
+endmacro()
+
+# Sets st_problem to what went wrong. Once something did, nothing else is downloaded.
+function(st_download url sha256 archive)
+  if(st_problem)
+    return()
+  endif()
+  if(FETCHCONTENT_FULLY_DISCONNECTED)
+    set(problem "FETCHCONTENT_FULLY_DISCONNECTED is set")
+  else()
+    message(STATUS "Downloading ${url}")
+    file(DOWNLOAD ${url} ${archive} STATUS status TIMEOUT 120)
+    list(GET status 0 code)
+    list(GET status 1 problem)
+    if(code EQUAL 0)
+      file(SHA256 ${archive} hash)
+      set(problem "")
+      if(NOT hash STREQUAL sha256)
+        set(problem "${url} has the SHA-256 ${hash} instead of ${sha256}")
+      endif()
+    endif()
+  endif()
+  set(st_problem "${problem}" PARENT_SCOPE)
+endfunction()
+
+# Ends the configuration if a source is missing, and says all that would help.
+macro(st_require_sources)
+  if(st_missing)
+    list(JOIN st_missing ", " missing)
+    list(JOIN st_packages " " packages)
+    list(JOIN st_variables "\n  " variables)
+    if(packages)
+      string(PREPEND packages "Install what is missing (Debian and Ubuntu: apt-get install ")
+      string(APPEND packages "), or name ")
+    else()
+      set(packages "Name ")
+    endif()
+    message(FATAL_ERROR "Not installed, and not to be downloaded (${st_problem}): ${missing}.\n"
+      "${packages}directories with their sources:\n  ${variables}")
+  endif()
+endmacro()
