@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 set(CPACK_PACKAGE_NAME libsafetensors)
 set(CPACK_PACKAGE_VENDOR "libsafetensors")
-set(CPACK_PACKAGE_CONTACT "libsafetensors maintainers <maintainers@libsafetensors.example>")
+set(ST_MAINTAINER "nobody <nobody@localhost>" CACHE STRING "Who makes the Debian packages: NAME <ADDRESS>")
+set(CPACK_PACKAGE_CONTACT ${ST_MAINTAINER})
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL library development)
@@ -31,6 +32,9 @@ set(this_library "${CPACK_DEBIAN_LIBRARY_PACKAGE_NAME} (= ${PROJECT_VERSION}-${C
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libsafetensors-c-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ${this_library})
+if(NOT ST_SELF_CONTAINED)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libsimdjson-dev")  # for the archive
+endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "headers and static library of libsafetensors
 What programs need that are compiled with the library: the headers for C and

@@ -2,12 +2,45 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
+# With the flags that Debian compiles its packages with, but for debug information, which Debian packs by itself.
 pack_debian() {
-  # shellcheck disable=SC2086
-  build release -Bbuild/package $library_only -DST_DEBIAN_FILES=ON -DCMAKE_INSTALL_PREFIX=/usr
+  maintainer="${DEBFULLNAME:-} <${DEBEMAIL:-}>"
+  [ -n "${DEBEMAIL:-}" ] || maintainer=$(git log -1 --format='%an <%ae>')
+  folder=build/package
+  rm -rf "$folder"
+  (
+    export DEB_BUILD_MAINT_OPTIONS=hardening=+all
+    for flags in CFLAGS CXXFLAGS LDFLAGS; do export "$flags=$(dpkg-buildflags --get $flags)"; done
+    preprocessor=$(dpkg-buildflags --get CPPFLAGS)
+    export CFLAGS="$CFLAGS -g0 $preprocessor" CXXFLAGS="$CXXFLAGS -g0 $preprocessor"
+    # shellcheck disable=SC2086
+    configure release -B$folder $library_only -DST_DEBIAN_FILES=ON -DCMAKE_INSTALL_PREFIX=/usr \
+      -DCMAKE_VERBOSE_MAKEFILE=ON "-DST_MAINTAINER=$maintainer"
+  )
+  build_target all
+  if have blhc; then
+    { echo 'dpkg-buildpackage: info: source package libsafetensors'; cat "$folder/build.log"; } >"$folder/blhc.log"
+    blhc "$folder/blhc.log"
+  fi
   say "packing $folder for Debian"
   quietly "$folder/cpack.log" cpack -G DEB --config "$folder/CPackConfig.cmake" -B "$made"
   ! have lintian || lintian --allow-root --fail-on error "$made"/*.deb
+}
+
+# Installs the packages that pack_debian made, and links programs with them: for a system that nobody needs afterwards.
+try_debian() {
+  # shellcheck disable=SC2086
+  need $build_tools
+  $as_root apt-get install -qy --no-install-recommends "$top"/build/packages/*.deb >/dev/null
+  work=$top/build/package/installed
+  mkdir -p "$work"
+  for static in '' -static; do
+    # shellcheck disable=SC2046
+    cc -O2 $static tests/consumers/demo/make_gpt2.c $(pkg-config --cflags --libs ${static:+--static} safetensors) \
+      -o "$work/make_gpt2"
+    "$work/make_gpt2" "$work/gpt2.safetensors"
+  done
+  safetensors verify "$work/gpt2.safetensors"
 }
 
 # pack_platform LIBRARY TAG: an archive of what $folder has, and a wheel with the archive's library; the tag is the wheel's.
@@ -36,14 +69,15 @@ manylinux() {
 }
 
 make_packages() {
-  need_to_build python3:python3 python3-venv dpkg-deb:dpkg
+  need_to_build python3:python3 python3-venv dpkg-deb:dpkg dpkg-buildflags:dpkg-dev git:git
   python_for_tests
   made=$top/build/packages
   [ $# -gt 0 ] || set -- debian linux windows musl macos aarch64
   for platform in "$@"; do
     case $platform in
       debian | linux | windows | musl | macos | aarch64) ;;
-      *) die "usage: ./dev package [debian] [linux] [windows] [musl] [macos] [aarch64]" ;;
+      installed) [ $# = 1 ] || die "installed stands alone"; try_debian; return ;;
+      *) die "usage: ./dev package [debian] [linux] [windows] [musl] [macos] [aarch64], or: ./dev package installed" ;;
     esac
   done
   rm -rf "$made"

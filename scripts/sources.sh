@@ -232,7 +232,7 @@ install_everything() {
   simdjson_source >/dev/null
   newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"
   newest_headers || say "the headers of Debian sid cannot be fetched, ./dev newest will be skipped"
-  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian
+  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian blhc:blhc
   need_to_cross_build
   (need_wine) || say "wine cannot be had, ./dev windows will run nothing"
   need_to_emulate s390x

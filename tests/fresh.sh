@@ -4,7 +4,7 @@
 # The system is made with debootstrap in build/fresh/SUITE, anew every time from an archive that is kept beside it. It
 # reaches packages the way this machine does: mirror, proxy and certificates are taken from here. Its mounts are in a
 # namespace of their own, so that they end with it.
-# usage: [FRESH_PACKAGES=ccache] [FRESH_JOBS=demo] fresh.sh SUITE [MIRROR]
+# usage: [FRESH_PACKAGES=ccache] [FRESH_JOBS="demo,package debian"] fresh.sh SUITE [MIRROR]
 #   The mirror has to be given for a suite of another distribution. FRESH_PACKAGES are installed beforehand; with ccache
 #   among them a further attempt is quicker, its cache being kept. FRESH_JOBS: demo and test if not given.
 # SPDX-License-Identifier: Apache-2.0
@@ -69,9 +69,10 @@ if [ -n "${FRESH_PACKAGES:-}" ]; then
   inside sh -c "apt-get update -q && apt-get install -qy --no-install-recommends $FRESH_PACKAGES" >"$system.log"
 fi
 failed=0
-for verb in ${FRESH_JOBS:-demo test}; do
+IFS=,
+for verb in ${FRESH_JOBS:-demo,test}; do
   echo "fresh: ./dev $verb in $suite"
-  log=$system-$verb.log
+  log=$system-$(echo "$verb" | tr ' ' -).log
   { inside sh -c "cd ~/libsafetensors && ./dev $verb" </dev/null 2>&1 && echo "fresh: $verb passed"; } | tee "$log"
   if ! tail -n 1 "$log" | grep -qx "fresh: $verb passed"; then
     echo "fresh: ./dev $verb FAILED in $suite, see $log"

@@ -24,7 +24,7 @@ def configure(folder, *options, **environment):
     environment = {**os.environ, "http_proxy": nobody, "https_proxy": nobody, "HTTPS_PROXY": nobody, **environment}
     started = time.monotonic()
     done = subprocess.run(
-        ["cmake", "-S", ROOT, "-B", folder, "-DST_BUILD_CLI=OFF", "-DST_BUILD_TESTS=OFF", "-DST_BUILD_BENCH=OFF",
+        ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, "-DST_BUILD_CLI=OFF", "-DST_BUILD_TESTS=OFF", "-DST_BUILD_BENCH=OFF",
          "-DST_BUILD_FUZZ=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON",
          "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include", *options],
         env=environment, capture_output=True, text=True)

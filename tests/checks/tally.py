@@ -22,7 +22,7 @@ def reasons(case):
     found = [match for form in (PYTHON, GOOGLE, OURS) for match in form.findall(output)]
     if not found and case.get("status") == "notrun":
         found = [("", output.strip() or "it gives no reason")]
-    return [(part, " ".join(reason.split())) for part, reason in found]
+    return [(part, " ".join(reason.removeprefix("SKIPPED: ").split())) for part, reason in found]
 
 
 def tally(junit):

@@ -140,7 +140,7 @@ bool is_same_access(const struct stat& a, const struct stat& b) {
 void give_owner(int file, const Access& access) {
   if (is_unmapped(access.group)) return;
   if (!is_unmapped(access.owner) && fchown(file, access.owner, access.group) == 0) return;
-  static_cast<void>(fchown(file, static_cast<uid_t>(-1), access.group));
+  [[maybe_unused]] const int refused = fchown(file, static_cast<uid_t>(-1), access.group);
 }
 
 }  // namespace
