@@ -84,7 +84,7 @@ void cast(const CastOptions& options) {
   const Dtype to = float_dtype("--to", options.to);
   const Dtype from = options.from.empty() ? Dtype::UNKNOWN : float_dtype("--from", options.from);
   try {
-    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    const Input input(options.path);
     options.filter.require_one(options.path, {input.file});
     std::vector<NewTensor> tensors = all_tensors(input.file);
     for (NewTensor& tensor : tensors) {

@@ -303,7 +303,7 @@ void extract_all(Options& options) {
   options.settings.out = options.tensor;
   options.filter.check();
   try {
-    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    const Input input(options.path);
     options.filter.require_one(options.path, {input.file});
     std::vector<NewTensor> tensors = all_tensors(input.file);
     std::erase_if(tensors, [&](const NewTensor& tensor) { return !options.filter.matches(tensor.name); });

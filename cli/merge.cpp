@@ -59,7 +59,7 @@ void merge(const MergeOptions& options) {
   std::map<std::string, std::string> path_of;  // by tensor name
   for (const std::string& path : options.paths) {
     try {
-      inputs.push_back({path, safetensors::SafeOpen(path)});
+      inputs.emplace_back(path);
       NewModel one = in_one_file(all_tensors(inputs.back().file), inputs.back().file);
       require_new_names(path_of, one.files.front(), path);
       add_metadata(whole, one.files.front(), path);

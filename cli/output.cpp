@@ -96,17 +96,23 @@ void Output::put(std::string_view text) const {
 
 // ---- inputs ---------------------------------------------------------------------------------------------------------
 
-void Inputs::add(const std::string& path, const safetensors::SafeOpen& file) {
-  paths_.push_back(path);
+Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) {
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
-    paths_.emplace_back(file.shard_path(i));
-    if (const auto seen = identity_of(paths_.back())) model_files_.push_back({paths_.back(), *seen});
+    const std::string shard(file.shard_path(i));
+    if (const auto seen = identity_of(shard)) model_files_.emplace(shard, *seen);
+    paths_.push_back(shard);
   }
+  paths_.push_back(path);
   std::error_code error;
   for (std::filesystem::directory_iterator at(path_of(path), error), end; !error && at != end; at.increment(error)) {
     const std::filesystem::path& index = at->path();
     if (index.extension() == ".json" && index.stem().extension() == ".index") paths_.push_back(text_of(index));
   }
+}
+
+void Inputs::add(const Inputs& others) {
+  paths_.insert(paths_.end(), others.paths_.begin(), others.paths_.end());
+  model_files_.insert(others.model_files_.begin(), others.model_files_.end());
 }
 
 bool Inputs::contain(const std::string& path) const {
@@ -127,12 +133,11 @@ bool Inputs::have_sibling(const std::string& path) const {
   });
 }
 
-void Inputs::require_unchanged() const {
-  for (const auto& [path, seen] : model_files_) {
-    const auto now = identity_of(path);
-    if (!now || !now->same_file(seen) || now->same_bytes(seen)) continue;
-    throw Failure{kUnreadable, path + ": was changed while it was being read"};
-  }
+void Inputs::require_unchanged(const std::string& path) const {
+  const auto seen = model_files_.find(path);
+  const auto now = seen == model_files_.end() ? std::nullopt : identity_of(path);
+  if (!now || !now->same_file(seen->second) || now->same_bytes(seen->second)) return;
+  throw Failure{kUnreadable, path + ": was changed while it was being read"};
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------
@@ -174,26 +179,33 @@ void OutputFile::finish() {
   translated([&] { file_.commit(); });
 }
 
-NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) : folder_(folder) {
+NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     paths_.push_back(in_folder(folder, name));
     if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
   }
-  new_folder_ = make_folder(folder);
-  // Subfolders for shards are not removed on failure.
+  const auto make = [&](const std::string& path) {
+    if (make_folder(path)) folders_.made.push_back(path);
+  };
+  make(folder);
   for (const std::string& name : names) {
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
-      make_folder(in_folder(folder, name.substr(0, slash)));
+      make(in_folder(folder, name.substr(0, slash)));
     }
   }
 }
 
-// Removes only the files that this process made: another process may have replaced one.
+NewFiles::Folders::~Folders() {
+  for (std::size_t i = made.size(); i-- > 0;) remove_folder(made[i]);
+}
+
+// Removes only the files that this process made: another process may have replaced one. Their change time may differ: a
+// FUSE mount reports that of a moment ago.
 NewFiles::~NewFiles() {
   for (std::size_t i = made_.size(); i-- > 0;) {
-    if (made_[i] && identity_of(paths_[i]) == made_[i]) remove_file(paths_[i]);
+    const auto now = identity_of(paths_[i]);
+    if (now && made_[i] && now->same_bytes(*made_[i])) remove_file(paths_[i]);
   }
-  if (new_folder_) remove_folder(folder_);
 }
 
 void NewFiles::make_next(const std::function<void()>& write) {
@@ -207,7 +219,7 @@ void NewFiles::count_next() { made_.push_back(identity_of(paths_[made_.size()]))
 void NewFiles::keep() {
   stop_if_interrupted();
   made_.clear();
-  new_folder_ = false;
+  folders_.made.clear();
 }
 
 std::string in_folder(const std::string& folder, const std::string& name) {

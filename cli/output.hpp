@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,12 +54,12 @@ class Output {
 class Inputs {
  public:
   Inputs() = default;
-  Inputs(const std::string& path, const safetensors::SafeOpen& file) { add(path, file); }
   explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  // The path, the shards, and every index in the folder, because the library does not report which index it has opened.
+  // To be called as soon as the model is open: see require_unchanged().
+  Inputs(const std::string& path, const safetensors::SafeOpen& file);
 
-  // Adds the path, the shards, and every index in the folder, because the library does not report which index it has
-  // opened.
-  void add(const std::string& path, const safetensors::SafeOpen& file);
+  void add(const Inputs& others);
 
   // Returns whether a path leads to one of these files.
   bool contain(const std::string& path) const;
@@ -66,18 +67,13 @@ class Inputs {
   // model-00001-of-00003.
   bool have_sibling(const std::string& path) const;
 
-  // Throws a Failure if a model was changed in place since it was added, because the command may have read a mixture of
-  // two models. A file that is replaced is still read whole.
-  void require_unchanged() const;
+  // Throws a Failure if one of the files of a model was changed in place since the model was opened, because the command
+  // may have read a mixture of two models. A file that is replaced is still read whole.
+  void require_unchanged(const std::string& path) const;
 
  private:
-  struct ModelFile {
-    std::string path;
-    st::io::Identity seen;
-  };
-
   std::vector<std::string> paths_;
-  std::vector<ModelFile> model_files_;
+  std::map<std::string, st::io::Identity> model_files_;
 };
 
 // Declares the option --replace. Also accepts --no-replace of older versions, which replaced files by default.
@@ -108,8 +104,8 @@ class OutputFile {
   std::uint64_t position_ = 0;
 };
 
-// The files of a new model, created one after another. Unless keep() is called, the destructor removes the files that
-// were made, and the folder if it is new.
+// The files of a new model, created one after another. Unless keep() is called, the destructor removes the files and the
+// folders that were made.
 class NewFiles {
  public:
   // Creates the folder if necessary. Throws a Failure if one of the files exists. Names may contain slashes.
@@ -127,10 +123,13 @@ class NewFiles {
 
  private:
   const InterruptGuard guard_;
-  const std::string folder_;
   std::vector<std::string> paths_;
   std::vector<std::optional<st::io::Identity>> made_;  // of the paths made so far
-  bool new_folder_ = false;
+  // Removes the folders that were made and are empty, also if the constructor of NewFiles fails.
+  struct Folders {
+    std::vector<std::string> made;
+    ~Folders();
+  } folders_;
 };
 
 // Returns the path of a file in a folder.

@@ -126,7 +126,7 @@ void rename(const RenameOptions& options) {
   options.filter.check();
   check_pattern(options.pattern);
   try {
-    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    const Input input(options.path);
     Output out;
     std::vector<NewTensor> tensors;
     on_stack_of(stack_for(input.file, options), [&] { tensors = renamed(input.file, options, out); });

@@ -37,7 +37,7 @@ void split(const SplitOptions& options) {
   if (is_one_file(options.settings.out))
     throw Failure{kUsage, options.settings.out + ": split writes to a folder, not to a file"};
   try {
-    const Input input{options.path, safetensors::SafeOpen(options.path)};
+    const Input input(options.path);
     const std::string name = options.name.empty() ? stem_of_model(options.path, input.file) : options.name;
     write_model(in_shards(all_tensors(input.file), options.most_bytes, name, input.file), options.settings, {input});
   } catch (const safetensors::Error& error) {

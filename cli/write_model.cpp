@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -90,7 +92,9 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions, converter);
-  if (!conversions.empty()) inputs.require_unchanged();  // the writer checks the inputs that it copies itself
+  std::set<std::string> converted;  // the writer checks those that it copies itself
+  for (const auto& [index, tensor] : conversions) converted.emplace(tensor->file.shard_path(tensor->source.shard()));
+  for (const std::string& shard : converted) inputs.require_unchanged(shard);
   writer.finish();
   progress.end_file(data);
 }
@@ -200,7 +204,7 @@ std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, 
     return 0;
   }
   Inputs files;
-  for (const Input& input : inputs) files.add(input.path, input.file);
+  for (const Input& input : inputs) files.add(input.files);
   Converter converter(settings.saturate);
   if (one) {
     write_one(model, path, settings.replace, inputs, files, converter);

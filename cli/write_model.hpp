@@ -9,6 +9,7 @@
 #include <safetensors/safetensors.hpp>
 
 #include "new_model.hpp"
+#include "output.hpp"
 
 namespace cli {
 
@@ -24,8 +25,11 @@ struct WriteSettings {
 };
 
 struct Input {
+  explicit Input(const std::string& from) : path(from), file(from), files(from, file) {}
+
   std::string path;
   safetensors::SafeOpen file;
+  Inputs files;  // as they were when they were opened
 };
 
 // Writes the files of a model, or prints them in a dry run. Replaces files only with settings.replace, and an input

@@ -166,9 +166,6 @@ ZipEntry read_entry(Cursor& cursor) {
 // Reads the local header, and sets the offset of the entry's bytes.
 void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
   const std::uint64_t at = entry.header;
-  if (at > limit || limit - at < kLocalBytes) {
-    fail(limit, "zip: '{}' at byte {} is not before the directory", entry.name, at);
-  }
   Cursor cursor(archive, at, limit);
   if (cursor.u32() != kLocalMark) fail(at, "zip: '{}' has no local header here", entry.name);
   cursor.skip(2);
@@ -199,15 +196,6 @@ void read_local(const Input& archive, std::uint64_t limit, ZipEntry& entry) {
 
 // ---- the directory -------------------------------------------------------------------------------------------------------------
 
-void check_overlaps(const std::vector<ZipEntry>& entries) {
-  for (std::size_t i = 1; i < entries.size(); ++i) {
-    const ZipEntry& before = entries[i - 1];
-    if (entries[i].header < before.begin + before.packed) {
-      fail(entries[i].header, "zip: '{}' overlaps '{}'", entries[i].name, before.name);
-    }
-  }
-}
-
 // torch.serialization.set_crc32_options(False) writes 0 for every CRC.
 void drop_checksums(std::vector<ZipEntry>& entries) {
   if (std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) { return entry.crc != 0U; })) return;
@@ -231,13 +219,21 @@ std::vector<ZipEntry> read_zip_directory(const Input& archive, Budget& budget) {
   std::vector<ZipEntry> entries;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     ZipEntry entry = read_entry(cursor);
-    read_local(archive, directory.begin, entry);
+    if (entry.header > directory.begin || directory.begin - entry.header < kLocalBytes) {
+      fail(directory.begin, "zip: '{}' at byte {} is not before the directory", entry.name, entry.header);
+    }
     budget.charge(kEntryBytes + 2 * entry.name.size(), entry.header);
     entries.push_back(std::move(entry));
   }
   if (cursor.left() != 0) fail(cursor.offset(), "zip: {} bytes after the last directory entry", cursor.left());
   std::sort(entries.begin(), entries.end(), [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
-  check_overlaps(entries);
+  // In their order, so that no byte is read twice: a million entries could name one header with a long extra field.
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i > 0 && entries[i].header < entries[i - 1].begin + entries[i - 1].packed) {
+      fail(entries[i].header, "zip: '{}' overlaps '{}'", entries[i].name, entries[i - 1].name);
+    }
+    read_local(archive, directory.begin, entries[i]);
+  }
   check_names(entries);
   drop_checksums(entries);
   std::erase_if(entries, [](const ZipEntry& entry) { return entry.name.ends_with('/') && entry.bytes == 0; });

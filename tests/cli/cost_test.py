@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import struct
 import tempfile
 import unittest
 import zipfile
@@ -25,13 +26,15 @@ class Cost(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_cost_"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def count(self, content, *arguments, called="model.safetensors"):
-        """-> bytes moved, bytes compared, most bytes held, bytes read."""
+    def count(self, content, *arguments, called="model.safetensors", error=b""):
+        """-> bytes moved, bytes compared, most bytes held, bytes read. error: words of the message, if it is to fail."""
         path, counts = self.folder / called, self.folder / "counts"
         path.write_bytes(content)
         words = [str(path) if word == "FILE" else word for word in arguments]
         result = run(*words, env={**os.environ, "LD_PRELOAD": COUNTER, "ST_COUNTS": str(counts)})
-        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        if error:
+            self.assertIn(error, result.stderr)
+        self.assertEqual((result.returncode, result.stderr if not error else b""), (1 if error else 0, b""))
         return [int(number) for number in counts.read_text().split()]
 
     def test_metadata(self):
@@ -75,6 +78,17 @@ class Cost(unittest.TestCase):
                 for out in (["-", "--to", "safetensors"], [str(self.folder / "out.safetensors"), "--replace"]):
                     moved, _, _, was_read = self.count(content, "convert", "FILE", *out)
                     self.assertLess(moved + was_read, 5 * size, (stride, compression, out))
+
+    @unittest.skipUnless(READS_ZIP, "the command was built without ST_ZIP")
+    def test_a_local_header_is_read_once(self):
+        """Many entries of a zip name one local header, with the longest field of extra data."""
+        entries, extra = 2000, b"\x99\x99\0\0" * 16383
+        local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 0, 0, 0, 0, 1, 0, 0, 1, len(extra)) + b"a" + extra
+        entry = struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 20, 20, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+        end = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, entries, entries, entries * len(entry), len(local), 0)
+        content = local + entry * entries + end
+        was_read = self.count(content, "convert", "FILE", "-", "--to", "safetensors", called="model.pt", error=b"overlaps")[3]
+        self.assertLess(was_read, 10 * len(content))
 
     def test_an_index_of_many_tensors(self):
         def index(n):

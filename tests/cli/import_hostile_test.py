@@ -393,7 +393,7 @@ ARCHIVES = [
     ("an entry whose header is cut off", lambda: with_field(plain(), b"archive/data/0", 42, "<I", directory_of(plain())[0] - 29),
      "is not before the directory"),
     ("an extra field beyond its room", lambda: with_extra(plain(), b"archive/data/0", struct.pack("<HH", 7, 1)), "extra field is too long"),
-    ("an entry that is no entry", lambda: with_field(plain(), b"archive/data/0", 42, "<I", 7), "has no local header here"),
+    ("an entry that is no entry", lambda: with_local(plain(), b"archive/data/0", 0, "<I", 7), "has no local header here"),
     ("an entry beyond the directory", lambda: with_both(with_both(plain(), b"archive/data/1", 0, 1 << 20), b"archive/data/1", 4, 1 << 20),
      "are left"),
     ("sizes that differ", lambda: with_field(plain(), b"archive/data/0", 20, "<I", 20), "sizes 20 and 24"),

@@ -205,6 +205,18 @@ class SplitAndMerge(Case):
             self.assertEqual(os.path.exists(self.path("shards")), made)
             self.assertEqual(self.names("shards") if made else [], [])
 
+    def test_no_new_folder_is_left_if_a_shard_cannot_be_written(self):
+        for folder in ("in/a", "in/b", "out"):
+            os.makedirs(self.path(folder))
+        for name in ("a/x", "b/y"):
+            self.model(f"in/{name}.safetensors", [(name[-1], "F32", [1], 4)])
+        with open(self.path("in/m.safetensors.index.json"), "w") as file:
+            json.dump({"weight_map": {"x": "a/x.safetensors", "y": "b/y.safetensors"}}, file)
+        with open(self.path("out/b"), "w"):
+            pass
+        self.refused(3, "cast", self.path("in"), self.path("out"), "--to", "f16")
+        self.assertEqual(os.listdir(self.path("out")), ["b"])
+
     def test_an_output_that_cannot_be_made_is_named_alone(self):
         line = self.refused(3, "rename", self.model(), "a", "c", "/proc/x.safetensors")
         self.assertTrue(line.startswith("safetensors: a file next to '/proc/x.safetensors': "), line)

@@ -122,7 +122,7 @@ def test_random_slices_against_numpy(ours, file, backend):
     with ours.safe_open(file, "np", backend=backend) as f:
         whole = f.get_slice("a")
         for _ in range(300):
-            index = tuple(slice(*(None if random.integers(3) == 0 else int(random.integers(-size, size))
+            index = tuple(slice(*(None if random.integers(3) == 0 else int(random.integers(-2 * size, size))
                                   for size in (length, length)), int(random.choice([-3, -2, -1, 1, 2, 3])))
                           for length in A.shape[:random.integers(1, 4)])
             assert np.array_equal(whole[index], A[index]), index
