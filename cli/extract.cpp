@@ -257,15 +257,17 @@ safetensors::Tensor tensor_of(const safetensors::SafeOpen& file, const Options& 
 void extract(const Options& options) {
   try {
     const safetensors::SafeOpen file(options.path);
+    const Inputs inputs(options.path, file);
     const safetensors::Tensor tensor = tensor_of(file, options);
     const SliceText slice = parse_slice(options.slice, tensor.shape);
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";
     const std::string path = options.out.empty() ? "/dev/stdout" : options.out;
-    check_output(path, Inputs(options.path, file), /*may_be_input=*/false, options.settings.replace);
+    check_output(path, inputs, /*may_be_input=*/false, options.settings.replace);
     OutputFile out(path, options.settings.replace);
     out.write(header.data(), header.size());
     Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
+    inputs.require_unchanged(std::string(file.shard_path(tensor.shard())));
     out.finish();
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

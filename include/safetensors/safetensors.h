@@ -1056,7 +1056,8 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
  * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
  * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
  * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
- * place. Statuses as for st_writer_add. */
+ * place. With ST_IO_MAP and ST_IO_COPY that is only noticed if the file still has its name.
+ * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
 

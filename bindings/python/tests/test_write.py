@@ -288,6 +288,17 @@ def test_save_replaces_a_symbolic_link(ours, tmp_path, target, progress):
     assert (tmp_path / "blob").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["blob", "link"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_what_replaces_a_symbolic_link_has_the_permissions_of_its_target(ours, tmp_path, mode):
+    (tmp_path / "blob").write_bytes(b"old")
+    (tmp_path / "blob").chmod(mode)
+    link = tmp_path / ("l" * 250)
+    link.symlink_to("blob")
+    ours.serialize_file({"a": spec(ours)}, link)
+    assert not link.is_symlink() and link.stat().st_mode & 0o777 == mode and len(os.listdir(tmp_path)) == 2
+
+
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs /dev/shm")
 def test_only_links_to_descriptors_are_written_through(ours):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
