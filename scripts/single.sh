@@ -9,23 +9,28 @@ amalgamate() {
   python3 scripts/amalgamate.py build/single "${FETCHCONTENT_SOURCE_DIR_SIMDJSON:-$deps/simdjson}" "$deps/fmtlib" "$deps/xxhash"
 }
 
+copied_example=tests/conformance/files/zero_all_dtypes.safetensors
+
+copy_warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror'
+
 test_single() {
   amalgamate
   python3 tests/single/complete.py build/single
   clang_tool clang++
   ! have ccache || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  for compiler in g++ "$tool"; do
-    say "a project with a copy, by $compiler"
-    folder=build/single-host/$compiler
+  # Distributions define _FORTIFY_SOURCE, which makes g++ warn more, as -O3 does.
+  for host in g++ "$tool" "g++ -O3 -D_FORTIFY_SOURCE=2"; do
+    say "a project with a copy, by $host"
+    compiler=${host%% *} flags=${host#"${host%% *}"}
+    folder=build/single-host/$compiler${flags:+-optimised}
     rm -rf "$folder"
     quietly "$folder/configure.log" cmake -S tests/single -B "$folder" -G Ninja "-DSINGLE=$top/build/single" \
-      "-DCMAKE_CXX_COMPILER=$compiler" \
-      "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
+      "-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_CXX_FLAGS=$copy_warnings$flags"
     quietly "$folder/build.log" cmake --build "$folder"
     # Code for standard templates over the public structs would be shared by copies of two versions.
     ! nm -C "$folder/libsafetensors.a" | grep -E ' [WVu] .*\bst_' || die "weak symbols of $compiler's copy name public types"
     "$folder/host" "$folder"
-    "$folder/example" tests/conformance/files/zero_all_dtypes.safetensors >/dev/null
+    "$folder/example" $copied_example >/dev/null
   done
   with_copy="-DST_SINGLE=$top/build/single -R ^(unit|capi|conformance)"
   if [ "${1:-}" != all ]; then
@@ -42,5 +47,31 @@ test_single() {
     # shellcheck disable=SC2086
     ./dev $job $with_copy "$@" || failed="$failed, $job"
   done
+  for target in x86_64-linux-gnu x86_64-linux-musl aarch64-linux-gnu aarch64-linux-musl x86_64-windows-gnu \
+    x86_64-macos aarch64-macos; do
+    say "the two files: zig's clang for $target"
+    single_by_zig $target || failed="$failed, zig $target"
+  done
   [ -z "$failed" ] || die "the two files fail:${failed#,}"
+}
+
+# Compiles the copy and its example, and runs the example where this system can: not on macOS.
+single_by_zig() {
+  fetched_zig || die "zig cannot be had (PyPI: ziglang)"
+  folder=build/single-zig/$1
+  mkdir -p "$folder"
+  # shellcheck disable=SC2086
+  "$zig" c++ -target "$1" -std=c++17 -O2 -fno-rtti $copy_warnings -c build/single/safetensors.cpp -o "$folder/safetensors.o" &&
+    "$zig" cc -target "$1" -O2 $copy_warnings -c build/single/example.c -o "$folder/example.o" &&
+    "$zig" c++ -target "$1" "$folder/example.o" "$folder/safetensors.o" -o "$folder/example.exe" || return 1
+  case $1 in
+    *-macos) return ;;
+    "$(uname -m)"-linux-musl | "$(uname -m)"-linux-gnu) runner= ;;
+    aarch64-linux-*) runner="qemu-aarch64 -L /usr/aarch64-linux-gnu" ;;
+    *-windows-*) runner=wine ;;
+    *) say "not run: $1"; return ;;
+  esac
+  # shellcheck disable=SC2086
+  WINEPREFIX="$top/build/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=;winedbg.exe=d" $runner "$folder/example.exe" $copied_example | tr -d '\r' >"$folder/example.txt" &&
+    build/single-host/g++/example $copied_example | cmp - "$folder/example.txt"
 }

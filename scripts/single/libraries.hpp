@@ -33,6 +33,7 @@
 #pragma GCC diagnostic ignored "-Wdangling-reference"
 #pragma GCC diagnostic ignored "-Wtemplate-id-cdtor"
 #pragma GCC diagnostic ignored "-Wdeprecated-literal-operator"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"  // g++ 12 at -O3: a loop of fmt that ends before
 #endif
 #define FMT_STATIC_THOUSANDS_SEPARATOR ','
 #define FMT_USE_LOCALE 0
