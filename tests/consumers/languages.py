@@ -102,6 +102,7 @@ class Place:
         assert found, f"{self.prefix} holds no libsafetensors.so"
         self.library, self.include = found[0], self.prefix / "include"
         self.env = {**os.environ, "SAFETENSORS_LIBRARY": str(self.library), "LD_LIBRARY_PATH": str(self.library.parent),
+                    "SAFETENSORS_JSON": str(self.prefix / "share/safetensors/safetensors.json"),
                     "LC_ALL": "C.UTF-8"}
 
     def link(self):
