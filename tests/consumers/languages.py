@@ -248,8 +248,7 @@ def php(place):
     program = need("php", "php-cli")
     if "FFI" not in run([program, "-m"]):
         raise Skip("PHP has no FFI here; Debian has it in php-ffi")
-    place.declarations()
-    return version(program, "--version"), [program, "-d", "ffi.enable=1", HERE / "php/model.php"]
+    return version(program, "--version"), [program, "-d", "ffi.enable=1", "-d", "zend.assertions=1", HERE / "php/model.php"]
 
 
 def csharp(place):

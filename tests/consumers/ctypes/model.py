@@ -41,7 +41,8 @@ def declare_structs():
     for struct in API["structs"]:  # all names first: callbacks take pointers to them, and they hold callbacks
         TYPES[struct["name"]] = type(struct["name"], (c.Structure,), {})
     for callback in API["callbacks"]:
-        CALLBACKS[callback["name"]] = c.CFUNCTYPE(type_of(callback["returns"]["type"]), *(type_of(one["type"]) for one in callback["parameters"]))
+        parameters = [type_of(parameter["type"]) for parameter in callback["parameters"]]
+        CALLBACKS[callback["name"]] = c.CFUNCTYPE(type_of(callback["returns"]["type"]), *parameters)
     layout = next(name for name, one in API["layouts"].items()
                   if (one["pointer"], one["align_of_64_bits"]) == (c.sizeof(ptr), c.alignment(u64)))
     for struct in API["structs"]:
