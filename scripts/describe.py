@@ -3,9 +3,9 @@
 
 usage: describe.py [OUT]        OUT: another file, or - for standard output
 
-It reads declarations and those sentences of the comments that are always written in the same way. It stops at anything that
-it does not understand, so that nothing is left out silently. tests/checks/description.py compares the result with the header
-and with compilers.
+It reads the declarations, and those sentences of the comments that have a set form. It stops at a declaration or a sentence
+about NULL that it does not understand: nothing is left out silently. tests/checks/description.py compares the result with the
+header and with compilers.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
@@ -22,14 +22,14 @@ COLUMNS = 160
 SCALARS = {"char": {"size": 1}, "int32_t": {"size": 4, "signed": True}, "uint32_t": {"size": 4, "signed": False},
            "int64_t": {"size": 8, "signed": True}, "uint64_t": {"size": 8, "signed": False},
            "size_t": {"size": "pointer", "signed": False}, "intptr_t": {"size": "pointer", "signed": True}}
-# A member is at the next multiple of its alignment, which is its size, but for 64-bit integers on i386.
+# A member is at the next multiple of its alignment. That is the size of its scalars, except for 64-bit integers on i386.
 LAYOUTS = {"64": {"pointer": 8, "align_of_64_bits": 8, "systems": "all with 64-bit pointers: LP64 (Linux, macOS) and LLP64 (Windows)"},
            "32": {"pointer": 4, "align_of_64_bits": 8, "systems": "32-bit ARM, MIPS, PowerPC, RISC-V and WebAssembly, and Windows"},
            "i386": {"pointer": 4, "align_of_64_bits": 4, "systems": "Linux and other Unix systems on i386"}}
 MACROS = {"INT64_MIN": -(1 << 63), "INT64_MAX": (1 << 63) - 1}
 
-# What the usual sentences cannot say: a part of a function's comment, and which parameters it says to be nullable, with the
-# condition.
+# Sentences about NULL without a set form: a part of a function's comment, and the condition for each parameter that may be
+# NULL ("": always).
 NULLABLE_BY_HAND = {
     "Returns NULL for NULL": {"file": ""},
     "begin, end and step describe the slice and may be NULL. Three NULLs mean the whole tensor": {"begin": "", "end": "", "step": ""},
@@ -53,7 +53,7 @@ FIELDS_BY_HAND = {("st_device_ops", "release"): "alloc is NULL"}  # the comment 
 
 
 class Misunderstood(Exception):
-    pass
+    """The header has something that is not described here."""
 
 
 # ---- reading the text -------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def plain(comment):
 
 
 def brief(comment, begins=""):
-    """The first sentence that says what it is, not since when: of the first paragraph that begins so, or else of the first."""
+    """The first sentence without its version: of the first paragraph that matches begins, otherwise of the first one."""
     paragraphs = comment.split("\n")
     for sentence in re.split(r"(?<=\.) ", next((one for one in paragraphs if re.match(begins, one)), paragraphs[0])):
         if not re.match(r"\(?Since version", sentence):
@@ -80,7 +80,7 @@ def since(comment):
 
 
 def sections(text):
-    """(heading, text) of each part of the header that declares something."""
+    """Yields (heading, text) for each section with declarations."""
     start = text.index("/* ST_OK or one of the ST_ERR_ constants")
     end = text.index("#ifdef __cplusplus\n}\n#endif")
     heading = re.findall(r"/\* ---- (.*?) -+ \*/", text[:start])[-1]
@@ -94,7 +94,7 @@ DECLARATION = r"(?:[^;{}/#]|\{(?:" + COMMENT + r"|[^{}/])*\}|" + COMMENT + r")+;
 
 
 def items(text):
-    """(comment, text) of each declaration and macro; neighbours without a blank line between them share a comment."""
+    """Yields (comment, text) for each declaration and macro. Declarations without a blank line between them share a comment."""
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         comment, at = "", 0
         while match := re.compile(rf"\s*({COMMENT}|{DEFINE}|{DECLARATION})", re.DOTALL).match(block, at):
@@ -110,9 +110,10 @@ def items(text):
 
 
 def members(body, end):
-    """(text, comment) of what is between braces: a comment behind a member on its line, or else the one before it."""
+    """Yields (text, comment) for each member between braces. A comment on the line of its member wins over one before it."""
     before = ""
-    for match in re.finditer(rf"(?P<note>{COMMENT})|(?P<member>\w[^{end}/]*?)\s*(?:{end}|(?=/\*)|$)(?:[ ]*(?P<after>{COMMENT}))?", body, re.DOTALL):
+    either = rf"(?P<note>{COMMENT})|(?P<member>\w[^{end}/]*?)\s*(?:{end}|(?=/\*)|$)(?:[ ]*(?P<after>{COMMENT}))?"
+    for match in re.finditer(either, body, re.DOTALL):
         if match["note"]:
             before = plain(match["note"])
         elif member := match["member"].strip():
@@ -139,7 +140,7 @@ class Tokens:
 
 
 def declared(tokens, owner, callbacks):
-    """(name, type). Function types are added to callbacks, named for their owner and place."""
+    """Returns (name, type). A function type becomes an entry of callbacks, with the name OWNER.NAME."""
     const = bool(tokens.take("const"))
     tag = bool(tokens.take("struct"))
     kind = {"name": tokens.take()}
@@ -180,7 +181,7 @@ def parameters(tokens, owner, callbacks):
 
 
 def spelled(tokens):
-    """C as this project writes it."""
+    """Returns C with the spacing of this project."""
     text = " ".join(tokens)
     for wrong, right in [(r"\* ", "*"), (r" ([,)\[\]])", r"\1"), (r"([(\[]) ", r"\1"), (r"(\w|\)) \((?!\*)", r"\1("), (r"\[ ", "[")]:
         text = re.sub(wrong, right, text)
@@ -194,7 +195,7 @@ def is_pointer(kind):
 # ---- what comments say ------------------------------------------------------------------------------------------------
 
 def nullable_parameters(comment, names):
-    """{name: condition} of the pointers that may be NULL; says so if the comment speaks of NULL in another way."""
+    """Returns {name: condition} for the pointers that may be NULL."""
     found, rest = {}, comment
     for part, said in NULLABLE_BY_HAND.items():
         if part in rest and set(said) <= set(names):
@@ -203,7 +204,6 @@ def nullable_parameters(comment, names):
 
     def those(match):
         listed = [name for name in re.split(r", and |, | and ", match["names"])]
-        # A condition is the words up to the end of its clause.
         found.update({name: match["condition"] or "" for name in listed if name in names})
         return "" if all(name in names for name in listed) else match[0]
 
@@ -212,14 +212,14 @@ def nullable_parameters(comment, names):
                   lambda match: found.update({match["names"] or match["also"]: ""}) or "", rest)
     rest = re.sub(r"If it does not return NULL|[Rr]eturns [^.]*\bNULL\b[^.]*", "", rest)
     if "NULL" in rest:
-        raise Misunderstood(f"a sentence about NULL is not one of those that {pathlib.Path(__file__).name} knows: {rest}")
+        raise Misunderstood(f"a sentence about NULL has no set form and is not in NULLABLE_BY_HAND: {rest}")
     if unknown := set(found) - set(names):
         raise Misunderstood(f"there are no parameters {unknown}: {comment}")
     return {name: clauses(condition, name, names) for name, condition in found.items()}
 
 
 def clauses(condition, name, names):
-    """The condition in the words of this function: the comment of one with lengths may serve for one without them."""
+    """Keeps the clauses about parameters that this function has: functions with and without lengths share a comment."""
     condition = re.sub(r"^(that|it) is", f"{name}_size is", condition)
     return ", or ".join(clause for clause in condition.split(", or ") if not clause or clause.split()[0] in names)
 
@@ -228,62 +228,64 @@ def returns_null(comment):
     return bool(re.search(r"\b[Rr]eturns [^.]*\bNULL\b", re.sub(r"if \w+ is not NULL|unless \w+ is NULL|Returns NULL for NULL", "", comment)))
 
 
-# A callback says "May be NULL"; other members name what NULL stands for. Of callbacks that return NULL this is not said.
+# How the comments of members say that the member may be NULL. "Returns …, or NULL" is about the result of a callback.
 MEMBER_IS_NULL = re.compile(r"(?:^|[.;] )(?:May be NULL\b|NULL: |NULL if |Otherwise NULL\b)|^NULL$")
 
 
 # ---- the description --------------------------------------------------------------------------------------------------
 
-def parse(text):
-    """What the header declares, in its order, without what only some comments say."""
-    found = {"enums": [], "macros": [], "handles": [], "structs": [], "callbacks": [], "functions": []}
-    for section, body in sections(text):
-        typedef, from_section = None, ""
-        for comment, declaration in items(body):
-            if "Everything in this section exists since" in comment:
-                from_section = since(comment)
-            place = {"section": section, "since": since(comment) or from_section or FIRST_VERSION, "comment": comment}
-            code = " ".join(re.sub(COMMENT, "", declaration, flags=re.DOTALL).split())
-            if not code:
-                continue
-            if match := re.fullmatch(r"#define (\w+) (\S+)", code):
-                value = MACROS.get(match[2])
-                found["macros"].append({"name": match[1], **place, "type": "int32_t" if value is None else "int64_t",
-                                        "value": int(match[2]) if value is None else str(value)})
-            elif match := re.fullmatch(r"typedef int32_t (st_\w+);", code):
-                typedef = {"name": match[1], "type": "int32_t", **place}
-                if match[1] == "st_status":  # whose constants come at the end
-                    found["enums"].append(typedef)
-            elif match := re.fullmatch(r"enum \{.*\};", code):
-                inside = declaration[declaration.index("{") + 1:declaration.rindex("}")]
-                enum = typedef or {"name": "", "type": "uint32_t", **place}
-                if " ST_OK = " in code:
-                    enum = next(enum for enum in found["enums"] if enum["name"] == "st_status")
-                enum["constants"] = [constant(member, note, enum["since"]) for member, note in members(inside, ",")]
-                if enum not in found["enums"]:
-                    found["enums"].append(enum)
-                typedef = None
-            elif match := re.fullmatch(r"typedef struct (st_\w+) \1;", code):
-                found["handles"].append({"name": match[1], "c": match[1], **place})
-            elif match := re.fullmatch(r"struct (\w+);", code):
-                found["handles"].append({"name": match[1], "c": f"struct {match[1]}", **place, "foreign": True})
-            elif match := re.fullmatch(r"typedef struct (st_\w+) \{.*\} \1;", code):
-                inside = declaration[declaration.index("{") + 1:declaration.rindex("}")]
-                fields = []
-                for member, note in members(inside, ";"):
-                    name, kind = declared(Tokens(member), match[1], found["callbacks"])
-                    fields.append({"name": name, "c": member, "type": kind, "since": since(note) or place["since"], "comment": note})
-                found["structs"].append({"name": match[1], **place, "fields": fields})
-            elif match := re.fullmatch(r"ST_API ([^()]*?)(st_\w+)(\(.*\));", code):
-                tokens = Tokens(match[3])
-                function = {"name": match[2], "c": code.removeprefix("ST_API "), **place}
-                _, kind = declared(Tokens(match[1]), match[2], found["callbacks"])
-                function["returns"] = {"type": kind}
-                function["parameters"] = parameters(tokens, match[2], found["callbacks"])
-                found["functions"].append(function)
-            else:
-                raise Misunderstood(f"what is this? {code}")
-    return found
+class Header:
+    """The declarations of the header, in its order, each with its section, version and comment."""
+
+    def __init__(self, text):
+        self.enums, self.macros, self.handles, self.structs, self.callbacks, self.functions = [], [], [], [], [], []
+        for section, body in sections(text):
+            self.typedef, from_section = None, ""
+            for comment, declaration in items(body):
+                if "Everything in this section exists since" in comment:
+                    from_section = since(comment)
+                place = {"section": section, "since": since(comment) or from_section or FIRST_VERSION, "comment": comment}
+                self.add(declaration, " ".join(re.sub(COMMENT, "", declaration, flags=re.DOTALL).split()), place)
+
+    def add(self, declaration, code, place):
+        """code: the declaration without comments, on one line."""
+        inside = declaration[declaration.find("{") + 1:declaration.rfind("}")]
+        if match := re.fullmatch(r"#define (\w+) (\S+)", code):
+            value = MACROS.get(match[2])
+            kind = "int32_t" if value is None else "int64_t"
+            self.macros.append({"name": match[1], **place, "type": kind, "value": int(match[2]) if value is None else str(value)})
+        elif match := re.fullmatch(r"typedef int32_t (st_\w+);", code):
+            self.typedef = {"name": match[1], "type": "int32_t", **place}
+            if match[1] == "st_status":  # whose constants are at the end of the header
+                self.enums.append(self.typedef)
+        elif re.fullmatch(r"enum \{.*\};", code):
+            self.add_enum(inside, place)
+        elif match := re.fullmatch(r"typedef struct (st_\w+) \1;", code):
+            self.handles.append({"name": match[1], "c": match[1], **place})
+        elif match := re.fullmatch(r"struct (\w+);", code):
+            self.handles.append({"name": match[1], "c": f"struct {match[1]}", **place, "foreign": True})
+        elif match := re.fullmatch(r"typedef struct (st_\w+) \{.*\} \1;", code):
+            self.structs.append({"name": match[1], **place, "fields": list(self.fields(match[1], inside, place["since"]))})
+        elif match := re.fullmatch(r"ST_API ([^()]*?)(st_\w+)(\(.*\));", code):
+            _, returns = declared(Tokens(match[1]), match[2], self.callbacks)
+            self.functions.append({"name": match[2], "c": code.removeprefix("ST_API "), **place, "returns": {"type": returns},
+                                   "parameters": parameters(Tokens(match[3]), match[2], self.callbacks)})
+        elif code:
+            raise Misunderstood(f"what is this? {code}")
+
+    def add_enum(self, inside, place):
+        enum = self.typedef or {"name": "", "type": "uint32_t", **place}
+        if " ST_OK = " in inside:
+            enum = next(enum for enum in self.enums if enum["name"] == "st_status")
+        enum["constants"] = [constant(member, note, enum["since"]) for member, note in members(inside, ",")]
+        if enum not in self.enums:
+            self.enums.append(enum)
+        self.typedef = None
+
+    def fields(self, owner, inside, owner_since):
+        for member, note in members(inside, ";"):
+            name, kind = declared(Tokens(member), owner, self.callbacks)
+            yield {"name": name, "c": member, "type": kind, "since": since(note) or owner_since, "comment": note}
 
 
 def constant(member, note, enum_since):
@@ -318,8 +320,10 @@ def lay_out(struct):
         struct["layouts"][name] = {"size": -(-at // largest) * largest, "align": largest}
 
 
-def complete(function, functions, structs):
-    """Adds what comments say of pointers, and whose functions free what is returned."""
+def complete_function(function, header):
+    """Adds what its comment says: which pointers may be NULL, and what frees a result. Needs the functions before it complete."""
+    functions = {other["name"]: other for other in header.functions}
+    opaque, structs = {"void", *names_of(header.handles)}, names_of(header.structs)
     twin = functions.get(function["name"].removesuffix("_n")) if function["name"].endswith("_n") else None
     model = twin or functions.get(LIKE.get(function["name"], ""))
     comment, names = function["comment"].replace("\n", " "), [parameter["name"] for parameter in function["parameters"]]
@@ -341,11 +345,10 @@ def complete(function, functions, structs):
         if not is_pointer(kind):
             continue
         to = kind.get("pointer", {})
-        handle = "name" in to and (to["name"] in HANDLES or to["name"] == "void")
         parameter["nullable"] = name in nullable or name in ("err", "ctx")
         if nullable.get(name):
             parameter["nullable_if"] = nullable[name]
-        if to and not to.get("const") and not handle and not frees:
+        if to and not to.get("const") and to.get("name") not in opaque and not frees:
             parameter["direction"] = "inout" if to.get("name") in structs else "out"
         if name == "out" and function["freed"]:
             parameter["free"] = function["freed"]
@@ -356,11 +359,12 @@ def complete(function, functions, structs):
             returned.update(nullable=True, free="st_free")
 
 
+VERB = r"[A-Z][a-z]+s "  # the comments of functions begin so
 TEXT = {"pointer": {"name": "char", "const": True}}
 
 
 def counted(function):
-    """Adds which parameter has the length of a string, or of the strings of an array. Other strings end with a NUL."""
+    """Adds the name of the parameter with the length of a text, or with the lengths of an array of texts."""
     names = {parameter["name"]: parameter["type"] for parameter in function["parameters"]}
     set_by_it = [name for name in ("len", "key_len", "value_len") if names.get(name) == {"pointer": {"name": "size_t"}}]
     for parameter in function["parameters"]:
@@ -373,50 +377,62 @@ def counted(function):
         function["returns"]["length"] = set_by_it[0]
 
 
-VERB = r"[A-Z][a-z]+s "  # as every comment of a function begins
-HANDLES = set()
+def complete_struct(struct):
+    lay_out(struct)
+    for field in struct["fields"]:
+        if is_pointer(field["type"]):
+            condition = FIELDS_BY_HAND.get((struct["name"], field["name"]))
+            field["nullable"] = bool(condition or MEMBER_IS_NULL.search(field["comment"]) or field["name"] == "ctx")
+            if condition:
+                field["nullable_if"] = condition
+
+
+def complete_callback(callback, header):
+    """Adds the version and comment of the member or the function that it belongs to."""
+    for parameter in callback["parameters"]:
+        to = parameter["type"].get("pointer", {})
+        if to and not to.get("const") and to.get("name") != "void":
+            parameter["direction"] = "out"
+    owner, _, name = callback["name"].rpartition(".")
+    fields = {(struct["name"], field["name"]): field for struct in header.structs for field in struct["fields"]}
+    function = next((function for function in header.functions if function["name"] == owner), {"since": FIRST_VERSION})
+    field = fields.get((owner, name), {"since": function["since"], "comment": ""})
+    callback.update(since=field["since"], comment=field["comment"])
+    if is_pointer(callback["returns"]["type"]):
+        callback["returns"]["nullable"] = bool(re.search(r"\b[Rr]eturns? [^.]*\bNULL\b", field["comment"]))
+
+
+def complete_handle(handle, header):
+    for function in header.functions:
+        types = [parameter["type"] for parameter in function["parameters"]]
+        if function["returns"]["type"] == {"name": "void"} and types == [{"pointer": {"name": handle["name"]}}]:
+            handle["free"] = function["name"]
+
+
+def names_of(items):
+    return {item["name"] for item in items if item["name"]}
 
 
 def describe(text):
-    found = parse(text)
-    HANDLES.clear()
-    HANDLES.update(handle["name"] for handle in found["handles"])
-    structs = {struct["name"] for struct in found["structs"]}
-    by_name = {function["name"]: function for function in found["functions"]}
-    for function in found["functions"]:
-        complete(function, by_name, structs)
-    known = {*SCALARS, *HANDLES, *structs, "void", *(enum["name"] for enum in found["enums"] if enum["name"])}
-    for kind in every_type(found):
-        if "name" in kind and kind["name"] not in known:
+    header = Header(text)
+    for function in header.functions:
+        complete_function(function, header)
+    for struct in header.structs:
+        complete_struct(struct)
+    for callback in header.callbacks:
+        complete_callback(callback, header)
+    for handle in header.handles:
+        complete_handle(handle, header)
+    known = {*SCALARS, "void", *names_of(header.handles), *names_of(header.structs), *names_of(header.enums)}
+    for kind in every_type([header.functions, header.structs, header.callbacks]):
+        if kind.get("name", "void") not in known:
             raise Misunderstood(f"there is no type {kind['name']}")
+    return entries(header)
 
-    for handle in found["handles"]:
-        for function in found["functions"]:
-            only = function["parameters"][0]["type"] if len(function["parameters"]) == 1 else {}
-            if function["returns"]["type"] == {"name": "void"} and only == {"pointer": {"name": handle["name"]}}:
-                handle["free"] = function["name"]
-    for struct in found["structs"]:
-        lay_out(struct)
-        for field in struct["fields"]:
-            if is_pointer(field["type"]):
-                condition = FIELDS_BY_HAND.get((struct["name"], field["name"]))
-                field["nullable"] = bool(condition or MEMBER_IS_NULL.search(field["comment"]) or field["name"] == "ctx")
-                if condition:
-                    field["nullable_if"] = condition
-    for callback in found["callbacks"]:
-        for parameter in callback["parameters"]:
-            to = parameter["type"].get("pointer", {})
-            if to and not to.get("const") and to["name" if "name" in to else "pointer"] != "void":
-                parameter["direction"] = "out"
-        kind, _, name = callback["name"].rpartition(".")
-        field = next((field for struct in found["structs"] if struct["name"] == kind for field in struct["fields"] if field["name"] == name), None)
-        if is_pointer(callback["returns"]["type"]):
-            callback["returns"]["nullable"] = bool(re.search(r"\b[Rr]eturns? [^.]*\bNULL\b", field["comment"]))
-        if field:
-            callback.update(since=field["since"], comment=field["comment"])
-        else:
-            callback["since"] = next((function["since"] for function in found["functions"] if function["name"] == kind), FIRST_VERSION)
-    version = {macro["name"]: macro["value"] for macro in found["macros"]}
+
+def entries(header):
+    """The description, whose members docs/languages.md lists."""
+    version = {macro["name"]: macro["value"] for macro in header.macros}
     return {
         "format": 1,
         "library": "libsafetensors",
@@ -424,23 +440,24 @@ def describe(text):
         "about": "The C API of libsafetensors, generated from safetensors.h, which is its manual. docs/languages.md explains the members.",
         "scalars": SCALARS,
         "layouts": LAYOUTS,
-        "enums": [enum_entry(enum, found) for enum in found["enums"]],
-        "macros": [{"name": macro["name"], "type": macro["type"], "value": macro["value"], **tail(macro)} for macro in found["macros"]],
-        "handles": [{"name": handle["name"], "c": handle["c"], **{key: handle[key] for key in ("free", "foreign") if key in handle},
-                     **tail(handle)} for handle in found["handles"]],
-        "callbacks": [{"name": callback["name"], "since": callback["since"], "comment": brief(callback.get("comment", "")),
-                       "returns": callback["returns"], "parameters": callback["parameters"]} for callback in found["callbacks"]],
+        "enums": [enum_entry(enum, header) for enum in header.enums],
+        "macros": [{**chosen(macro, "name", "type", "value"), **tail(macro)} for macro in header.macros],
+        "handles": [{**chosen(handle, "name", "c", "free", "foreign"), **tail(handle)} for handle in header.handles],
+        "callbacks": [{**chosen(callback, "name", "since"), "comment": brief(callback["comment"]), **chosen(callback, "returns", "parameters")}
+                      for callback in header.callbacks],
         "structs": [{"name": struct["name"], **tail(struct), "struct_size": struct["fields"][0]["name"] == "struct_size",
-                     "layouts": struct["layouts"], "fields": [field_entry(field) for field in struct["fields"]]}
-                    for struct in found["structs"]],
-        "functions": [{"name": function["name"], "c": function["c"], **tail(function), "comment": function["brief"],
-                       **({"same_as": function["same_as"]} if "same_as" in function else {}),
-                       "returns": function["returns"], "parameters": function["parameters"]} for function in found["functions"]],
+                     "layouts": struct["layouts"], "fields": [field_entry(field) for field in struct["fields"]]} for struct in header.structs],
+        "functions": [{**chosen(function, "name", "c"), **tail(function), "comment": function["brief"],
+                       **chosen(function, "same_as", "returns", "parameters")} for function in header.functions],
     }
 
 
+def chosen(item, *keys):
+    return {key: item[key] for key in keys if key in item}
+
+
 def every_type(value):
-    """Every type that the parsed header has, at any depth."""
+    """Yields every type in a list of items, at any depth."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("type", "pointer", "array") and isinstance(inner, dict):
@@ -456,31 +473,28 @@ def tail(item):
 
 
 def field_entry(field):
-    return {**{key: field[key] for key in ("name", "c", "type", "offset", "since")}, "comment": brief(field["comment"]),
-            **{key: field[key] for key in ("nullable", "nullable_if") if key in field}}
+    return {**chosen(field, "name", "c", "type", "offset", "since"), "comment": brief(field["comment"]),
+            **chosen(field, "nullable", "nullable_if")}
 
 
-def enum_entry(enum, found):
-    """Without the constant that only chooses a signed type."""
-    constants = [constant for constant in enum["constants"] if not constant["name"].endswith("SIGNED_")]
-    used = []
+def enum_entry(enum, header):
+    """Leaves out the constant that only chooses a signed type."""
+    constants = [{**one, "comment": brief(one["comment"])} for one in enum["constants"] if not one["name"].endswith("SIGNED_")]
+    entry = {"name": enum["name"] or None, "type": enum["type"], "flags": not enum["name"]}
     if not enum["name"]:
-        said = re.search(r"Flags of ((?:st_\w+(?: and )?)+)", enum["comment"])
-        if not said:
-            raise Misunderstood(f"whose flags are {constants[0]['name']} and its like? {enum['comment']}")
-        used = [f"{name}.flags" for name in said[1].split(" and ")]
-        fields = {f"{item['name']}.{member['name']}" for item in [*found["structs"], *found["functions"]]
+        said = re.search(r"Flags of (st_\w+(?: and st_\w+)*)", enum["comment"])
+        entry["flags_of"] = [f"{name}.flags" for name in said[1].split(" and ")] if said else []
+        places = {f"{item['name']}.{member['name']}" for item in [*header.structs, *header.functions]
                   for member in item.get("fields", item.get("parameters"))}
-        if not set(used) <= fields:
-            raise Misunderstood(f"there is no {used}")
-    return {"name": enum["name"] or None, "type": enum["type"], "flags": not enum["name"], **({"flags_of": used} if used else {}), **tail(enum),
-            "constants": [{**constant, "comment": brief(constant["comment"])} for constant in constants]}
+        if not said or not set(entry["flags_of"]) <= places:
+            raise Misunderstood(f"whose flags are {constants[0]['name']} and those next to it? {enum['comment']}")
+    return {**entry, **tail(enum), "constants": constants}
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------------
 
 def pretty(value, indent=0, before=0):
-    """JSON in which what fits on a line stays on one, so that a change of the API is a change of a few lines."""
+    """JSON with short values on one line: a change of the API changes a few lines of the file."""
     line = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, (dict, list)) or not value or indent + before + len(line) < COLUMNS:
         return line

@@ -1,6 +1,10 @@
-"""bindings/safetensors.json is what scripts/describe.py makes of the header, and is right: it has everything that the header
-declares; each compiler found agrees with every type, value, size and offset, for 64-bit and 32-bit systems; versions agree with
-the headers of released versions in tests/abi, and pointers that may be NULL with tests/capi/null_arguments.c.
+"""bindings/safetensors.json is up to date and correct:
+
+  - It is the output of scripts/describe.py.
+  - It has everything that the header declares.
+  - Each compiler found agrees with every type, value, size and offset, for 64-bit and 32-bit systems.
+  - Versions agree with the headers of released versions in tests/abi.
+  - Parameters that may be NULL agree with tests/capi/null_arguments.c.
 
 usage: description.py [JSON]
 
@@ -22,7 +26,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import describe  # noqa: E402
 
 FILE = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else describe.DESCRIPTION
-FLAGS = ["-x", "c", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-ffreestanding", "-DST_STATIC", "-I", str(ROOT / "include"), "-"]
+FLAGS = ["-x", "c", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-ffreestanding", "-DST_STATIC",
+         "-I", str(ROOT / "include"), "-"]
 NATIVE = "64" if struct.calcsize("P") == 8 else "i386" if re.match(r"i\d86|x86", platform.machine()) else "32"
 # Freestanding, these need no C library of the system that they compile for.
 COMPILERS = [(["gcc"], NATIVE), (["clang"], NATIVE), (["x86_64-w64-mingw32-gcc"], "64"), (["i686-w64-mingw32-gcc"], "32"),
@@ -37,7 +42,7 @@ def all_constants(described):
 
 
 def named(described):
-    """{what: since} of everything that has a version."""
+    """Returns {name: since} for everything that has a version."""
     found = {name: constant["since"] for name, constant in all_constants(described).items()}
     for kind in ("macros", "handles", "structs", "functions"):
         found.update({item["name"]: item["since"] for item in described[kind]})
@@ -50,7 +55,7 @@ def named(described):
 # ---- the header -------------------------------------------------------------------------------------------------------
 
 def missing(described):
-    """Counted in the header in a simpler way than the generator's."""
+    """Finds names in the header in a simpler way than the generator."""
     code = re.sub(r"/\*.*?\*/", "", api.HEADER.read_text(), flags=re.DOTALL)
     wanted = {"functions": api.functions(), "structs": set(re.findall(r"^typedef struct (st_\w+) \{", code, re.MULTILINE)),
               "handles": set(re.findall(r"^(?:typedef )?struct (\w+)(?: \1)?;", code, re.MULTILINE)),
@@ -67,12 +72,18 @@ def missing(described):
             yield f"{item['name']} has {body.count(';')} members, not {len(item['fields'])}"
 
 
+def other_spellings(described):
+    for item in described["functions"]:
+        if not item["c"].endswith(f"{item['name']}({', '.join(one['c'] for one in item['parameters']) or 'void'});"):
+            yield f"{item['c']} has other parameters than {[one['c'] for one in item['parameters']]}"
+
+
 def other_versions(described):
-    """What the header's comments say, and in which released header each name is first."""
+    """Compares the versions in the header's comments with the headers of released versions."""
     first = {}
-    for folder in sorted((ROOT / "tests/abi").glob("*/safetensors/safetensors.h"), key=lambda path: [int(part) for part in path.parts[-3].split(".")]):
-        for name in names_in(folder.read_text()):
-            first.setdefault(name, f"{folder.parts[-3]}.0")
+    for folder in sorted((ROOT / "tests/abi").glob("[0-9]*"), key=lambda path: [int(part) for part in path.name.split(".")]):
+        for name in names_in((folder / "safetensors/safetensors.h").read_text()):
+            first.setdefault(name, f"{folder.name}.0")
     for name, since in named(described).items():
         released = first.get(name, described["version"])
         if since.rpartition(".")[0] != released.rpartition(".")[0]:
@@ -94,7 +105,7 @@ def names_in(text):
 
 
 def nulls(described):
-    """Each row of null_arguments.c in which a NULL is refused is about a pointer that must not be NULL, or not always."""
+    """If null_arguments.c expects that NULL is rejected, the pointer must not be NULL, or only under a condition."""
     functions = {item["name"]: item for item in described["functions"]}
     rows = re.findall(r'REFUSED\("(\w+)", (st_\w+)\(', (ROOT / "tests/capi/null_arguments.c").read_text())
     if len(rows) < 50:
@@ -108,7 +119,7 @@ def nulls(described):
 # ---- compilers --------------------------------------------------------------------------------------------------------
 
 def declaration(kind, inner, callbacks):
-    """C for a type; inner is what would stand around the name."""
+    """Returns C for a type. inner takes the place of a declared name."""
     const = "const " if kind.get("const") else ""
     if "pointer" in kind:
         return declaration(kind["pointer"], f"*{const}{inner}", callbacks)
@@ -125,7 +136,7 @@ def listed(parameters, callbacks):
 
 
 def program(described, layout):
-    """Assertions on everything."""
+    """Returns a program of static assertions on everything that is described."""
     callbacks = {callback["name"]: callback for callback in described["callbacks"]}
     lines = ["#include <safetensors/safetensors.h>"]
 
@@ -157,15 +168,12 @@ def program(described, layout):
 
 
 def spelled(described):
-    """The C text in the file, which bindings hand to parsers of C, declares the same once more."""
+    """Declares everything once more, by the C in the file."""
     lines = ["#include <safetensors/safetensors.h>", *(item["c"] for item in described["functions"])]
     for item in described["structs"]:
         lines.append(f"struct copy_of_{item['name']} {{ {' '.join(field['c'] + ';' for field in item['fields'])} }};")
         lines += [f"_Static_assert(offsetof(struct copy_of_{item['name']}, {field['name']}) == offsetof({item['name']}, {field['name']}), \"\");"
                   for field in item["fields"]]
-    for item in described["functions"]:
-        lines.append(f"{item['returns']['type'].get('name', 'st_status')} copy_of_{item['name']}({', '.join(one['c'] for one in item['parameters']) or 'void'});"
-                     if "name" in item["returns"]["type"] else "")
     return "\n".join(lines) + "\n"
 
 
@@ -184,7 +192,7 @@ def compile_with(command, text):
 
 def main():
     described = json.loads(FILE.read_text(encoding="utf-8"))
-    faults = [*missing(described), *other_versions(described), *nulls(described)]
+    faults = [*missing(described), *other_spellings(described), *other_versions(described), *nulls(described)]
     if FILE.read_text(encoding="utf-8") != describe.text_of(api.HEADER.read_text(encoding="utf-8")):
         faults.append(f"{FILE.name} is not what the header says: run python3 scripts/describe.py")
     passed, layouts = 0, set()
