@@ -1,4 +1,4 @@
-# Installs the libraries, the headers, and the files by which CMake and pkg-config find them.
+# Installs the libraries, the headers with their description as JSON, and the files by which CMake and pkg-config find them.
 # SPDX-License-Identifier: Apache-2.0
 include(CMakePackageConfigHelpers)
 if(ST_DEBIAN_FILES)
@@ -8,6 +8,7 @@ endif()
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safetensors)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 install(DIRECTORY include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES bindings/safetensors.json DESTINATION ${CMAKE_INSTALL_DATADIR}/safetensors)
 install(TARGETS safetensors EXPORT safetensorsSharedTargets
   RUNTIME COMPONENT library LIBRARY COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS safetensors_static EXPORT safetensorsStaticTargets)
@@ -37,6 +38,7 @@ list(JOIN pc_libraries " " PC_LIBS_PRIVATE)
 file(RELATIVE_PATH PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+file(RELATIVE_PATH PC_DATADIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_DATADIR})
 string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
 configure_file(safetensors.pc.in safetensors.pc @ONLY)
 configure_package_config_file(cmake/safetensorsConfig.cmake.in safetensorsConfig.cmake INSTALL_DESTINATION ${config_dir})

@@ -38,7 +38,8 @@ endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "headers and static library of libsafetensors
 What programs need that are compiled with the library: the headers for C and
-C++, the archive, and the files by which pkg-config and CMake find it.")
+C++, the archive, and the files by which pkg-config and CMake find it. For
+bindings of other languages, safetensors.json describes the C API.")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME safetensors-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION "command that shows, checks and changes safetensors files

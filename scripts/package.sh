@@ -41,6 +41,7 @@ try_debian() {
     "$work/make_gpt2" "$work/gpt2.safetensors"
   done
   safetensors verify "$work/gpt2.safetensors"
+  cmp bindings/safetensors.json "$(pkg-config --variable=json safetensors)"
 }
 
 # pack_platform LIBRARY TAG: an archive of what $folder has, and a wheel with the archive's library; the tag is the wheel's.

@@ -491,7 +491,7 @@ typedef struct st_tensor_list {
   const void *reserved;            /* NULL                                                    */
 } st_tensor_list;
 
-/* Flags of st_list_tensors. */
+/* Flags of st_list_tensors. Since version 0.2.0. */
 enum {
   ST_LIST_DATA = 1 << 0 /* Fill the column `data`. With ST_IO_AUTO, this maps the file.       */
 };
@@ -885,6 +885,8 @@ ST_API void st_device_free(st_device *device);
  * ST_ERR_UNSUPPORTED  the device has no such function.
  * ST_ERR_DEVICE       the function failed, for example because memory is insufficient. */
 ST_API st_status st_device_alloc(const st_device *device, uint64_t size, void **out, st_error *err);
+
+/* Frees memory of st_device_alloc. */
 ST_API void st_device_release(const st_device *device, void *ptr);
 
 /* Adds a destination in device memory. Otherwise like st_plan_add; both number the plan's
@@ -940,11 +942,12 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
 ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *dst, size_t n,
                             st_error *err);
 
-/* The structs of DLPack, defined in its header dlpack.h. */
+/* The structs of DLPack, defined in its header dlpack.h. Since version 0.2.0. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-/* Flags of the next two functions. They exclude each other. */
+/* Flags of st_tensor_to_dlpack and st_tensor_to_dlpack_legacy. They exclude each other. Since
+ * version 0.2.0. */
 enum {
   ST_DLPACK_COPY = 1 << 0,   /* Always copy the tensor. The copy may be written to.           */
   ST_DLPACK_NO_COPY = 1 << 1 /* Never copy it: ST_ERR_STATE if a copy is necessary.           */
@@ -1186,8 +1189,9 @@ ST_API st_status st_edit_metadata(const char *path, const char *const *keys,
                                   const char *const *values, size_t n,
                                   const st_write_options *options, st_error *err);
 
-/* The arrays contain the length of each string. path must not contain a NUL (ST_ERR_ARGUMENT); keys
- * and values may. value_lens[i] is ignored if values[i] is NULL. Since version 0.2.0. */
+/* The arrays contain the length of each string; key_lens and value_lens may be NULL if n is 0. path
+ * must not contain a NUL (ST_ERR_ARGUMENT); keys and values may. value_lens[i] is ignored if
+ * values[i] is NULL. Since version 0.2.0. */
 ST_API st_status st_edit_metadata_n(const char *path, size_t path_len, const char *const *keys,
                                     const size_t *key_lens, const char *const *values,
                                     const size_t *value_lens, size_t n,

@@ -34,7 +34,7 @@ class Safetensors(ConanFile):
 
     def export_sources(self):
         for pattern in ("CMakeLists.txt", "LICENSE", "safetensors.pc.in", "cmake/*", "packaging/notices.txt", "include/*", "capi/*",
-                        "src/*"):
+                        "src/*", "bindings/safetensors.json"):
             copy(self, pattern, self._checkout, self.export_sources_folder)
 
     def validate(self):

@@ -14,7 +14,7 @@ import zipfile
 archive, wheel, tag = sys.argv[1:]
 texts = ["LICENSE", "notices.txt"]
 wanted = ["include/safetensors/safetensors.h", "include/safetensors/safetensors.hpp", "lib/libsafetensors.a",
-          "lib/pkgconfig/safetensors.pc", "lib/cmake/safetensors/safetensorsConfig.cmake",
+          "lib/pkgconfig/safetensors.pc", "lib/cmake/safetensors/safetensorsConfig.cmake", "share/safetensors/safetensors.json",
           *(f"share/doc/safetensors/{text}" for text in texts)]
 LIBRARY = re.compile(r"(lib/libsafetensors\.(so[\d.]+|[\d.]+dylib)|bin/safetensors\.dll)$")
 

@@ -102,6 +102,7 @@ class Place:
         assert found, f"{self.prefix} holds no libsafetensors.so"
         self.library, self.include = found[0], self.prefix / "include"
         self.env = {**os.environ, "SAFETENSORS_LIBRARY": str(self.library), "LD_LIBRARY_PATH": str(self.library.parent),
+                    "SAFETENSORS_JSON": str(self.prefix / "share/safetensors/safetensors.json"),
                     "LC_ALL": "C.UTF-8"}
 
     def link(self):
@@ -247,8 +248,7 @@ def php(place):
     program = need("php", "php-cli")
     if "FFI" not in run([program, "-m"]):
         raise Skip("PHP has no FFI here; Debian has it in php-ffi")
-    place.declarations()
-    return version(program, "--version"), [program, "-d", "ffi.enable=1", HERE / "php/model.php"]
+    return version(program, "--version"), [program, "-d", "ffi.enable=1", "-d", "zend.assertions=1", HERE / "php/model.php"]
 
 
 def csharp(place):

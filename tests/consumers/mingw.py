@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory(prefix="safetensors_mingw_") as folder:
     run(cmake, "--install", build, "--prefix", prefix)
     there = {path.name for path in prefix.rglob("*")}
     wanted = {"safetensors.dll", "safetensors.exe", "libsafetensors.dll.a", "libsafetensors.a", "safetensors.pc",
-              "safetensors.h", "safetensors.hpp", "safetensorsConfig.cmake"}
+              "safetensors.h", "safetensors.hpp", "safetensors.json", "safetensorsConfig.cmake"}
     if wanted - there:
         sys.exit(f"not installed: {sorted(wanted - there)}")
     pkgconfig = next(prefix.rglob("safetensors.pc")).parent

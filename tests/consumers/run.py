@@ -4,6 +4,7 @@ usage: run.py PREFIX WORK BUILD     BUILD: the preset it was built with, dev or 
 
 SPDX-License-Identifier: Apache-2.0
 """
+import json
 import os
 import pathlib
 import re
@@ -114,9 +115,24 @@ def packages_of_one_library():
     linked_shared(with_cmake("c", "cmake-shared-only", prefix=only))
 
 
+def description():
+    described = json.loads(described_api(PREFIX).read_text(encoding="utf-8"))
+    exported = set(re.findall(r" T (st_\w+)", run("nm", "-D", "--defined-only", library_of(PREFIX))))
+    assert {function["name"] for function in described["functions"]} == exported, exported
+    printed = run("pkg-config", "--modversion", "safetensors", env={"PKG_CONFIG_PATH": str(library_of(PREFIX).parent / "pkgconfig")})
+    assert described["version"] == printed.strip(), printed
+
+
+def described_api(prefix):
+    """safetensors.json, by the path that pkg-config says."""
+    folder = prefix / library_of(PREFIX).parent.relative_to(PREFIX) / "pkgconfig"
+    return pathlib.Path(run("pkg-config", "--variable=json", "safetensors", env={"PKG_CONFIG_PATH": str(folder)}).rstrip("\n").replace("\\ ", " "))
+
+
 def moved_prefix():
     first = copy_of_prefix("moved-from")
     moved = first.rename(WORK / "moved to")  # with a space, as in "Program Files"
+    assert described_api(moved).resolve() == moved / "share/safetensors/safetensors.json", described_api(moved)
     linked_shared(with_cmake("c", "cmake-c-moved", prefix=moved))
     run(moved / "bin/safetensors", "--version")
     linked_shared(with_pkg_config("pkg-moved", prefix=moved))
@@ -154,7 +170,7 @@ def other_version_is_refused():
 
 WAYS = {way.__name__: way for way in [
     cmake_c_shared, cmake_c_shared_without_simdjson, cmake_c_static, cmake_cpp_shared, cmake_cpp_static, pkg_config_shared,
-    pkg_config_static, packages_of_one_library, moved_prefix, dlopen_and_dlclose, exceptions_of_callbacks, what_it_loads,
+    pkg_config_static, packages_of_one_library, description, moved_prefix, dlopen_and_dlclose, exceptions_of_callbacks, what_it_loads,
     other_version_is_refused]}
 
 shutil.rmtree(WORK, ignore_errors=True)

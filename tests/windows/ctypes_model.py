@@ -15,7 +15,7 @@ from languages import ERROR, EXPECTED, THREADS, make_files, run  # noqa: E402
 
 library, *command = sys.argv[1:]
 command.append(f"Z:{CONSUMERS}/ctypes/model.py")
-env = {**os.environ, "SAFETENSORS_LIBRARY": f"Z:{library}"}
+env = {**os.environ, "SAFETENSORS_LIBRARY": f"Z:{library}", "SAFETENSORS_JSON": f"Z:{CONSUMERS.parents[1]}/bindings/safetensors.json"}
 with tempfile.TemporaryDirectory(prefix="safetensors_ctypes_") as folder:
     make_files(pathlib.Path(folder))
     body, _, last = run(command, folder, env).rstrip("\n").rpartition("\n")

@@ -1,102 +1,83 @@
 """Uses libsafetensors through ctypes: see ../c/model.c for what it does.
 
-Nothing but the standard library is needed; whoever wants arrays takes the package in bindings/python.
+Nothing is declared by hand: SAFETENSORS_JSON names the installed safetensors.json. Nothing but the standard library is needed;
+whoever wants arrays takes the package in bindings/python.
 SPDX-License-Identifier: Apache-2.0
 """
 import ctypes as c
+import json
 import os
 import sys
 import threading
 import time
 
 
-class Error(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("status", c.c_int32), ("os_error", c.c_int32), ("reserved", c.c_uint32),
-                ("offset", c.c_uint64), ("message", c.c_char * 232)]
-
-
-Progress = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_uint64)
-
-
-class ReadOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("threads", c.c_uint32), ("cache", c.c_int32),
-                ("chunk_bytes", c.c_uint64), ("gap_bytes", c.c_uint64), ("ctx", c.c_void_p), ("progress", Progress),
-                ("parallel_for", c.c_void_p)]
-
-
-ReadAt = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
-
-
-class Source(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("ctx", c.c_void_p), ("size", c.c_uint64),
-                ("read_at", ReadAt), ("close", c.c_void_p)]
-
-
-class List(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("count", c.c_uint64), ("names", c.c_void_p),
-                ("name_offsets", c.c_void_p), ("dtypes", c.c_void_p), ("ranks", c.c_void_p), ("dims", c.c_void_p),
-                ("dim_offsets", c.c_void_p), ("offsets", c.c_void_p), ("sizes", c.c_void_p), ("shards", c.c_void_p),
-                ("data", c.c_void_p), ("tensors", c.c_void_p), ("reserved", c.c_void_p)]
-
-
-F32, BF16 = 12, 11
-SLICE_BEGIN, SLICE_END = -(1 << 63), (1 << 63) - 1
+with open(os.environ["SAFETENSORS_JSON"], encoding="utf-8") as stream:
+    API = json.load(stream)  # share/safetensors/safetensors.json: all that follows is made from it
 lib = c.CDLL(os.environ.get("SAFETENSORS_LIBRARY", "libsafetensors.so.0"))
-ptr, size, u64 = c.c_void_p, c.c_size_t, c.c_uint64
+CONSTANTS = {constant["name"]: constant["value"] for enum in API["enums"] for constant in enum["constants"]}
+CONSTANTS.update((macro["name"], int(macro["value"])) for macro in API["macros"])
+TYPES = {"void": None, "char": c.c_char, "int32_t": c.c_int32, "uint32_t": c.c_uint32, "int64_t": c.c_int64, "uint64_t": c.c_uint64,
+         "size_t": c.c_size_t, "intptr_t": c.c_ssize_t, **{enum["name"]: c.c_int32 for enum in API["enums"]}}
+OPAQUE = {"void", *(handle["name"] for handle in API["handles"])}
+CALLBACKS, ptr, size, u64 = {}, c.c_void_p, c.c_size_t, c.c_uint64
 
 
-def declare(name, restype, *argtypes):
-    function = getattr(lib, name)
-    function.restype, function.argtypes = restype, argtypes
+def type_of(type, text=c.c_char_p):
+    """text: what const char * is."""
+    if "callback" in type:
+        return CALLBACKS[type["callback"]]
+    if "array" in type:
+        return type_of(type["array"]) * type["length"]
+    if "pointer" not in type:
+        return TYPES[type["name"]]
+    to = type["pointer"]
+    if to == {"name": "char", "const": True}:
+        return text
+    return ptr if to.get("name") in OPAQUE else c.POINTER(type_of(to))
 
 
-def declare_failing(name, *argtypes):
-    """A function whose last parameter is an st_error: it raises instead of returning a status."""
-    function = getattr(lib, name)
-    function.argtypes = (*argtypes, c.POINTER(Error))
+def declare_structs():
+    for struct in API["structs"]:  # all names first: callbacks take pointers to them, and they hold callbacks
+        TYPES[struct["name"]] = type(struct["name"], (c.Structure,), {})
+    for callback in API["callbacks"]:
+        parameters = [type_of(parameter["type"]) for parameter in callback["parameters"]]
+        CALLBACKS[callback["name"]] = c.CFUNCTYPE(type_of(callback["returns"]["type"]), *parameters)
+    layout = next(name for name, one in API["layouts"].items()
+                  if (one["pointer"], one["align_of_64_bits"]) == (c.sizeof(ptr), c.alignment(u64)))
+    for struct in API["structs"]:
+        made = TYPES[struct["name"]]
+        # A c_char_p would end at the first NUL when it is read.
+        made._fields_ = [(field["name"], type_of(field["type"], c.POINTER(c.c_char))) for field in struct["fields"]]
+        assert c.sizeof(made) == struct["layouts"][layout]["size"], struct["name"]
+        for field in struct["fields"]:
+            assert getattr(made, field["name"]).offset == field["offset"][layout], f"{struct['name']}.{field['name']}"
+
+
+def declare(function):
+    """ctypes takes an undeclared pointer for an int of 32 bits and cuts it. A function with an st_error raises instead."""
+    declared, returns = getattr(lib, function["name"]), function["returns"]
+    declared.argtypes = [type_of(parameter["type"]) for parameter in function["parameters"]]
+    declared.restype = type_of(returns["type"], ptr if "length" in returns else c.c_char_p)  # as above
+    if returns["type"].get("name") != "st_status":
+        return
 
     def call(*arguments):
-        error = Error(c.sizeof(Error))
-        if function(*arguments, c.byref(error)) != 0:
+        error = fresh("st_error")
+        if declared(*arguments, c.byref(error)) != CONSTANTS["ST_OK"]:
             raise OSError(f"{lib.st_status_name(error.status).decode()}: {error.message.decode()}")
 
-    setattr(lib, name, call)
+    setattr(lib, function["name"], call)
 
 
-# ctypes takes an undeclared pointer for an int of 32 bits and cuts it, so every function is declared.
-declare("st_status_name", c.c_char_p, c.c_int32)
-declare("st_dtype_name", c.c_char_p, c.c_int32)
-declare("st_get_metadata", c.c_char_p, ptr, c.c_char_p, ptr)
-declare("st_free", None, ptr)
-declare("st_count_tensors", size, ptr)
-declare("st_get_tensor_at", ptr, ptr, size)
-declare("st_get_tensor", ptr, ptr, c.c_char_p)
-declare("st_tensor_name", ptr, ptr, c.POINTER(size))
-declare("st_tensor_dtype", c.c_int32, ptr)
-declare("st_tensor_rank", size, ptr)
-declare("st_tensor_shape", c.POINTER(u64), ptr)
-declare("st_tensor_bytes", u64, ptr)
-declare("st_tensor_offset", u64, ptr)
-declare("st_tensor_list_free", None, c.POINTER(List))
-declare("st_plan_free", None, ptr)
-declare("st_writer_free", None, ptr)
-declare_failing("st_open", c.c_char_p, ptr, c.POINTER(ptr))
-declare_failing("st_open_source", c.POINTER(Source), ptr, c.POINTER(ptr))
-declare_failing("st_list_tensors", ptr, c.c_uint32, c.POINTER(c.POINTER(List)))
-declare_failing("st_tensor_read", ptr, ptr, size)
-declare_failing("st_tensor_slice", ptr, ptr, ptr, ptr, ptr, c.POINTER(u64), ptr)
-declare_failing("st_tensor_read_slice", ptr, ptr, ptr, ptr, ptr, size)
-declare_failing("st_plan_new", ptr, c.POINTER(ptr))
-declare_failing("st_plan_add", ptr, ptr, ptr, ptr, ptr, ptr, size)
-declare_failing("st_plan_run", ptr, c.POINTER(ReadOptions))
-declare_failing("st_convert", c.c_int32, ptr, c.c_int32, ptr, size)
-declare_failing("st_writer_new", c.POINTER(ptr))
-declare_failing("st_writer_copy_metadata", ptr, ptr)
-declare_failing("st_writer_add_tensor", ptr, c.c_char_p, size, ptr)
-declare_failing("st_writer_add", ptr, c.c_char_p, c.c_int32, size, c.POINTER(u64), ptr, c.POINTER(size))
-declare_failing("st_writer_begin", ptr, c.c_char_p, ptr)
-declare_failing("st_writer_put", ptr, size, u64, ptr, size)
-declare_failing("st_writer_finish", ptr)
+def fresh(struct, **members):
+    return TYPES[struct](c.sizeof(TYPES[struct]), **members)
+
+
+declare_structs()
+for function in API["functions"]:
+    declare(function)
+F32, BF16, SLICE_BEGIN, SLICE_END = (CONSTANTS[f"ST_{name}"] for name in ("F32", "BF16", "SLICE_BEGIN", "SLICE_END"))
 
 
 def open_model(path):
@@ -111,20 +92,13 @@ def text(values):
 
 def by_columns(file):
     """Rows of (name, dtype, shape, bytes, offset). The columns are copied at once, so that no view outlives the list."""
-    pointer = c.POINTER(List)()
+    pointer = c.POINTER(TYPES["st_tensor_list"])()
     lib.st_list_tensors(file, 0, c.byref(pointer))
     row = pointer.contents
     count = row.count
-
-    def column(address, code, rows):
-        return memoryview((c.c_char * (rows * c.sizeof(code))).from_address(address)).cast("B").cast(code._type_).tolist()
-
-    ends = column(row.name_offsets, u64, count + 1)
-    names = c.string_at(row.names, ends[-1])
-    dim_ends = column(row.dim_offsets, u64, count + 1)
-    dims = column(row.dims, u64, dim_ends[-1]) if dim_ends[-1] else []
-    dtypes, sizes, offsets = (column(address, code, count) for address, code in
-                              [(row.dtypes, c.c_int32), (row.sizes, u64), (row.offsets, u64)])
+    ends, dim_ends = row.name_offsets[:count + 1], row.dim_offsets[:count + 1]
+    names, dims = row.names[:ends[-1]], row.dims[:dim_ends[-1]] if dim_ends[-1] else []
+    dtypes, sizes, offsets = (column[:count] if count else [] for column in (row.dtypes, row.sizes, row.offsets))
     lib.st_tensor_list_free(pointer)
     return [(names[ends[i]:ends[i + 1] - 1].decode(), dtypes[i], dims[dim_ends[i]:dim_ends[i + 1]], sizes[i], offsets[i])
             for i in range(count)]
@@ -160,7 +134,7 @@ def read_many(file):
         last[:] = done, total
         return 0  # an exception here would be printed, and count as 0
 
-    options = ReadOptions(c.sizeof(ReadOptions), threads=1, progress=Progress(progress))  # keeps the callback alive
+    options = fresh("st_read_options", threads=1, progress=CALLBACKS["st_read_options.progress"](progress))  # keeps it alive
     lib.st_plan_new(file, c.byref(plan))
     try:
         for name, values in [(b"weight", weight), (b"bias", bias)]:
@@ -192,7 +166,7 @@ def write_and_read_back(file):
 def tour():
     file = open_model("model.safetensors")
     rows = by_columns(file)
-    print(f"model.safetensors: {len(rows)} tensors, format {lib.st_get_metadata(file, b'format', None).decode()}")
+    print(f"model.safetensors: {len(rows)} tensors, format {c.string_at(lib.st_get_metadata(file, b'format', None)).decode()}")
     for name, dtype, shape, nbytes, _ in rows:
         print(f"  {name} {lib.st_dtype_name(dtype).decode()} {shape} {nbytes} bytes")
     bias = (c.c_float * 3)()
@@ -243,12 +217,12 @@ def run_on(path, threads):
         assert threading.get_ident() == caller
         return 0
 
-    source = Source(c.sizeof(Source), size=len(content), read_at=ReadAt(read_at))  # lives as long as the file
+    source = fresh("st_source", size=len(content), read_at=CALLBACKS["st_source.read_at"](read_at))  # lives as long as the file
     file, plan = ptr(), ptr()
     lib.st_open_source(c.byref(source), None, c.byref(file))
     data = lib.st_get_tensor(file, b"data")
     values = c.create_string_buffer(lib.st_tensor_bytes(data))
-    options = ReadOptions(c.sizeof(ReadOptions), threads=threads, chunk_bytes=1 << 16, progress=Progress(progress))
+    options = fresh("st_read_options", threads=threads, chunk_bytes=1 << 16, progress=CALLBACKS["st_read_options.progress"](progress))
     lib.st_plan_new(file, c.byref(plan))
     lib.st_plan_add(plan, data, None, None, None, values, len(values))
     running = True

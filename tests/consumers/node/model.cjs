@@ -1,71 +1,71 @@
 // Uses libsafetensors from Node with koffi: see ../c/model.c for what it does.
 //
+// Nothing is declared by hand: SAFETENSORS_JSON names the installed safetensors.json.
 // SPDX-License-Identifier: Apache-2.0
+const assert = require("assert");
 const koffi = require("koffi");
 const { performance } = require("perf_hooks");
 
 const lib = koffi.load(process.env.SAFETENSORS_LIBRARY || "libsafetensors.so.0");
-koffi.struct("st_error", { struct_size: "uint32_t", status: "int32_t", os_error: "int32_t", reserved: "uint32_t",
-                           offset: "uint64_t", message: koffi.array("char", 232) });
-koffi.proto("int32_t Progress(void *ctx, uint64_t done, uint64_t total)");
-const ReadOptions = koffi.struct("st_read_options", {
-  struct_size: "uint32_t", flags: "uint32_t", threads: "uint32_t", cache: "int32_t", chunk_bytes: "uint64_t",
-  gap_bytes: "uint64_t", ctx: "void *", progress: "Progress *", parallel_for: "void *" });
-koffi.proto("int32_t ReadAt(void *ctx, uint64_t offset, void *dst, size_t n)");
-const Source = koffi.struct("st_source", { struct_size: "uint32_t", flags: "uint32_t", ctx: "void *", size: "uint64_t",
-                                           read_at: "ReadAt *", close: "void *" });
-const List = koffi.struct("st_tensor_list", {
-  struct_size: "uint32_t", flags: "uint32_t", count: "uint64_t", names: "void *", name_offsets: "void *", dtypes: "void *",
-  ranks: "void *", dims: "void *", dim_offsets: "void *", offsets: "void *", sizes: "void *", shards: "void *",
-  data: "void *", tensors: "void *", reserved: "void *" });
-const [BF16, F32] = [11, 12];
-const [SLICE_BEGIN, SLICE_END] = [-(2n ** 63n), 2n ** 63n - 1n];
+const api = JSON.parse(require("fs").readFileSync(process.env.SAFETENSORS_JSON, "utf8"));
+const constants = {};
+for (const { name, value } of api.enums.flatMap((one) => one.constants)) constants[name] = value;
+for (const { name, type, value } of api.macros) constants[name] = type === "int64_t" ? BigInt(value) : value;
+for (const { name, type } of api.enums) if (name) koffi.alias(name, type);
+for (const { name } of api.handles) koffi.opaque(name);
+
+const [callbacks, structs] = [{}, {}];
+// In structs and callbacks a pointer is an address, because JavaScript's strings and objects would be copies.
+const typeOf = (type, addresses) => {
+  if (type.callback) return koffi.pointer(callbacks[type.callback]);
+  if (type.array) return koffi.array(typeOf(type.array), type.length);
+  if (type.pointer && addresses) return "void *";
+  if (!type.pointer) return type.name;
+  return type.pointer.name === "char" ? "const char *" : koffi.pointer(typeOf(type.pointer));
+};
+for (const { name, returns, parameters } of api.callbacks) {
+  const types = parameters.map((one) => typeOf(one.type, true));
+  callbacks[name] = koffi.proto(name.replaceAll(".", "_"), typeOf(returns.type, true), types);
+}
+const layout = process.arch === "ia32" && process.platform !== "win32" ? "i386" : String(8 * koffi.sizeof("void *"));
+for (const { name, fields, layouts } of api.structs) {
+  structs[name] = koffi.struct(name, Object.fromEntries(fields.map((one) => [one.name, typeOf(one.type, true)])));
+  assert(koffi.sizeof(structs[name]) === layouts[layout].size, name);
+  for (const one of fields) assert(koffi.offsetof(structs[name], one.name) === one.offset[layout], `${name}.${one.name}`);
+}
+
+// A struct with its struct_size, these members, and zeros.
+function fresh(name, members) {
+  const zero = ({ type }) => (type.array ? "" : type.pointer || type.callback ? null : 0);
+  const { fields } = api.structs.find((one) => one.name === name);
+  const zeros = Object.fromEntries(fields.map((one) => [one.name, zero(one)]));
+  return { ...zeros, struct_size: koffi.sizeof(structs[name]), ...members };
+}
 
 const st = {};
-const declare = (text) => { const f = lib.func(text); st[/(st_\w+)\(/.exec(text)[1]] = f; };
-// A function whose last parameter is an st_error, which is added here: it throws.
-const declareFailing = (name, parameters) => {
-  const f = lib.func(`int32_t ${name}(${parameters}, _Inout_ st_error *err)`);
-  const fresh = () => ({ struct_size: 256, status: 0, os_error: 0, reserved: 0, offset: 0, message: "" });
+for (const { name, returns, parameters } of api.functions) {
+  const direction = { out: koffi.out, inout: koffi.inout };
+  const types = parameters.map((one) => (direction[one.direction] || ((type) => type))(typeOf(one.type)));
+  // A name with a length may hold a NUL, where koffi's strings end.
+  const f = lib.func(name, returns.length ? "void *" : typeOf(returns.type), types);
+  st[name] = f;
+  if (returns.type.name !== "st_status") continue;
+  // The last parameter is an st_error, which is added here: it throws.
   const failure = (error) => new Error(`${st.st_status_name(error.status)}: ${error.message}`);
   st[name] = (...values) => {
-    const error = fresh();
-    if (f(...values, error) !== 0) throw failure(error);
+    const error = fresh("st_error");
+    if (f(...values, error) !== constants.ST_OK) throw failure(error);
   };
   // Runs it on a thread of koffi, while this one is free to be called back.
   st[name].async = (...values) => new Promise((resolve, reject) => {
-    const error = fresh();
+    const error = fresh("st_error");
     f.async(...values, error, (problem, status) => {
-      if (problem || status !== 0) reject(problem || failure(error));
+      if (problem || status !== constants.ST_OK) reject(problem || failure(error));
       else resolve();
     });
   });
-};
-for (const text of [
-  "const char *st_status_name(int32_t)", "const char *st_dtype_name(int32_t)", "void st_free(void *)",
-  "const char *st_get_metadata(void *, const char *, void *)", "size_t st_count_tensors(void *)",
-  "void *st_get_tensor_at(void *, size_t)", "void *st_get_tensor(void *, const char *)",
-  "void *st_tensor_name(void *, _Out_ size_t *)", "int32_t st_tensor_dtype(void *)", "size_t st_tensor_rank(void *)",
-  "void *st_tensor_shape(void *)", "uint64_t st_tensor_bytes(void *)", "uint64_t st_tensor_offset(void *)",
-  "void st_tensor_list_free(void *)", "void st_plan_free(void *)", "void st_writer_free(void *)",
-]) declare(text);
-declareFailing("st_open", "const char *, void *, _Out_ void **");
-declareFailing("st_open_source", "st_source *, void *, _Out_ void **");
-declareFailing("st_list_tensors", "void *, uint32_t, _Out_ void **");
-declareFailing("st_tensor_read", "void *, void *, size_t");
-declareFailing("st_tensor_slice", "void *, int64_t *, int64_t *, int64_t *, void *, _Out_ uint64_t *, void *");
-declareFailing("st_tensor_read_slice", "void *, int64_t *, int64_t *, int64_t *, void *, size_t");
-declareFailing("st_plan_new", "void *, _Out_ void **");
-declareFailing("st_plan_add", "void *, void *, void *, void *, void *, void *, size_t");
-declareFailing("st_plan_run", "void *, st_read_options *");
-declareFailing("st_convert", "int32_t, void *, int32_t, void *, size_t");
-declareFailing("st_writer_new", "_Out_ void **");
-declareFailing("st_writer_copy_metadata", "void *, void *");
-declareFailing("st_writer_add_tensor", "void *, const char *, size_t, void *");
-declareFailing("st_writer_add", "void *, const char *, int32_t, size_t, uint64_t *, void *, _Out_ size_t *");
-declareFailing("st_writer_begin", "void *, const char *, void *");
-declareFailing("st_writer_put", "void *, size_t, uint64_t, void *, size_t");
-declareFailing("st_writer_finish", "void *");
+}
+const { ST_BF16: BF16, ST_F32: F32, ST_SLICE_BEGIN: SLICE_BEGIN, ST_SLICE_END: SLICE_END } = constants;
 
 function make(name, ...values) {
   const out = [null];
@@ -79,7 +79,7 @@ const text = (values) => Array.from(values).join(" ");
 // The columns become typed arrays by one copy each, because the list is freed before they are used.
 function byColumns(file) {
   const pointer = make("st_list_tensors", file, 0);
-  const list = koffi.decode(pointer, List);
+  const list = koffi.decode(pointer, structs.st_tensor_list);
   const n = Number(list.count);
   const column = (at, rows, Type) =>
     rows === 0 ? new Type(0) : new Type(koffi.view(at, rows * Type.BYTES_PER_ELEMENT).slice(0));
@@ -109,6 +109,12 @@ function byGetters(file) {
   });
 }
 
+function metadata(file, key) {
+  const length = [0];
+  const value = st.st_get_metadata(file, key, length);
+  return value && Buffer.from(koffi.decode(value, "uint8_t", Number(length[0]))).toString("utf8");
+}
+
 function read(file, name, values) {
   st.st_tensor_read(st.st_get_tensor(file, name), values, values.byteLength);
   return values;
@@ -128,9 +134,9 @@ function readSlice(file) {
 function readMany(file) {
   let last = [];
   // Registered, because the struct keeps it; called on this thread, because threads is 1.
-  const progress = koffi.register((ctx, done, total) => { last = [done, total]; return 0; }, "Progress *");
-  const options = { struct_size: koffi.sizeof(ReadOptions), flags: 0, threads: 1, cache: 0, chunk_bytes: 0, gap_bytes: 0,
-                    ctx: null, progress, parallel_for: null };
+  const progress = koffi.register((ctx, done, total) => { last = [done, total]; return 0; },
+                                  koffi.pointer(callbacks["st_read_options.progress"]));
+  const options = fresh("st_read_options", { threads: 1, progress });
   // Memory of C: the plan keeps the addresses, and a typed array is only held during a call.
   const [weight, bias] = [koffi.alloc("float", 12), koffi.alloc("float", 3)];
   const plan = make("st_plan_new", file);
@@ -168,7 +174,7 @@ function writeAndReadBack(file) {
 function tour() {
   const file = openModel("model.safetensors");
   const rows = byColumns(file);
-  console.log(`model.safetensors: ${rows.length} tensors, format ${st.st_get_metadata(file, "format", null)}`);
+  console.log(`model.safetensors: ${rows.length} tensors, format ${metadata(file, "format")}`);
   for (const { name, dtype, shape, bytes } of rows)
     console.log(`  ${name} ${st.st_dtype_name(dtype)} [${shape.join(", ")}] ${bytes} bytes`);
   console.log("bias:", text(read(file, "bias", new Float32Array(3))));
@@ -193,7 +199,7 @@ function timeListing(path) {
   const middle = performance.now();
   const columns = byColumns(file);
   const end = performance.now();
-  require("assert").deepStrictEqual(getters, columns);
+  assert.deepStrictEqual(getters, columns);
   console.log(`getters ${(middle - start).toFixed(1)} ms, columns ${(end - middle).toFixed(1)} ms`);
   st.st_free(file);
 }
@@ -205,14 +211,13 @@ async function runOn(path, threads, wait) {
   const readAt = koffi.register((ctx, offset, dst, n) => {
     Buffer.from(koffi.view(dst, Number(n))).set(content.subarray(Number(offset), Number(offset) + Number(n)));
     return 0;
-  }, "ReadAt *");
-  const source = { struct_size: koffi.sizeof(Source), flags: 0, ctx: null, size: content.length, read_at: readAt, close: null };
+  }, koffi.pointer(callbacks["st_source.read_at"]));
+  const source = fresh("st_source", { size: content.length, read_at: readAt });
   const file = make("st_open_source", source, null);
   const data = st.st_get_tensor(file, "data");
   const bytes = Number(st.st_tensor_bytes(data));
   const values = koffi.alloc("uint8_t", bytes);
-  const options = { struct_size: koffi.sizeof(ReadOptions), flags: 0, threads, cache: 0, chunk_bytes: 1 << 16, gap_bytes: 0,
-                    ctx: null, progress: null, parallel_for: null };
+  const options = fresh("st_read_options", { threads, chunk_bytes: 1 << 16 });
   const plan = make("st_plan_new", file);
   st.st_plan_add(plan, data, null, null, null, values, bytes);
   await wait(plan, options);

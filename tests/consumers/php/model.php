@@ -1,12 +1,30 @@
 <?php
 // Uses libsafetensors through PHP's FFI: see ../c/model.c for what it does.
 //
-// SAFETENSORS_CDEF names the header as `cc -E -P -DST_API= safetensors.h` prints it.
+// SAFETENSORS_JSON names the installed safetensors.json, of which declarations(), in C, are made for PHP's parser.
 // SPDX-License-Identifier: Apache-2.0
-// As `const char *` a name would become a string that ends at its first NUL.
-$header = str_replace('const char *st_tensor_name(', 'const unsigned char *st_tensor_name(',
-                      file_get_contents(getenv('SAFETENSORS_CDEF')));
-$st = FFI::cdef($header, getenv('SAFETENSORS_LIBRARY') ?: 'libsafetensors.so.0');
+function declarations(array $api): string {
+    $c = '';
+    foreach ($api['enums'] as $enum) {
+        if ($enum['name']) $c .= "typedef $enum[type] $enum[name];\n";
+        $c .= 'enum { ' . implode(', ', array_map(fn($one) => "$one[name] = $one[value]", $enum['constants'])) . " };\n";
+    }
+    foreach ($api['handles'] as $handle)
+        $c .= isset($handle['foreign']) ? "$handle[c];\n" : "typedef struct $handle[name] $handle[name];\n";
+    foreach ($api['structs'] as $struct)
+        $c .= 'typedef struct { ' . implode('; ', array_column($struct['fields'], 'c')) . "; } $struct[name];\n";
+    foreach ($api['functions'] as $function) {
+        // As `const char *` a text with a length would become a string that ends at its first NUL.
+        $counted = isset($function['returns']['length']);
+        $c .= ($counted ? preg_replace('/^const char/', 'const unsigned char', $function['c']) : $function['c']) . "\n";
+    }
+    return $c;
+}
+
+$api = json_decode(file_get_contents(getenv('SAFETENSORS_JSON')), true);
+$st = FFI::cdef(declarations($api), getenv('SAFETENSORS_LIBRARY') ?: 'libsafetensors.so.0');
+foreach ($api['structs'] as $struct)
+    assert(in_array(FFI::sizeof($st->type($struct['name'])), array_column($struct['layouts'], 'size')));
 
 function fresh(string $struct) {
     global $st;
@@ -29,6 +47,13 @@ function make(string $name, string $type, ...$arguments) {
     $out = $st->new($type);
     check($name, ...[...$arguments, FFI::addr($out)]);
     return $out;
+}
+
+function metadata($file, string $key): ?string {
+    global $st;
+    $length = $st->new('size_t');
+    $value = $st->st_get_metadata($file, $key, FFI::addr($length));
+    return $value === null ? null : FFI::string($value, $length->cdata);
 }
 
 function open_model(string $path) { return make('st_open', 'st_file *', $path, null); }
@@ -128,7 +153,7 @@ function tour(): void {
     global $st;
     $file = open_model('model.safetensors');
     $rows = by_columns($file);
-    echo 'model.safetensors: ', count($rows), ' tensors, format ', $st->st_get_metadata($file, 'format', null), "\n";
+    echo 'model.safetensors: ', count($rows), ' tensors, format ', metadata($file, 'format'), "\n";
     foreach ($rows as [$name, $dtype, $shape, $bytes])
         echo "  $name ", $st->st_dtype_name($dtype), ' [', implode(', ', $shape), "] $bytes bytes\n";
     $bias = $st->new('float[3]');
