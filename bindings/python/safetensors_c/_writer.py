@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
-import threading
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 from . import _callbacks, _library
@@ -65,12 +65,10 @@ def _finish(writer, path: bytes, options) -> None:
         return
     # The library would write to the link's target. Like the reference, replace the link, but by a file with the target's
     # permissions. Until the end only the owner may read it.
-    new = os.path.join(os.path.dirname(path), b".safetensors_c.%d.%d.tmp" % (os.getpid(), threading.get_ident()))
+    new = os.path.join(os.path.dirname(path), b".safetensors_c.%s.tmp" % secrets.token_hex(8).encode())
     try:
         mode = _mode(path)
         if mode is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new)
             os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         _begin_and_finish(writer, new, options)  # which keeps the permissions of a file that it replaces
         if mode is not None:
