@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 from . import _callbacks, _library
@@ -63,16 +62,12 @@ def _finish(writer, path: bytes, options) -> None:
     if not os.path.islink(path) or _is_of_system(os.path.realpath(os.path.dirname(path))):
         _begin_and_finish(writer, path, options)
         return
-    # The library would write to the link's target. Like the reference, replace the link, but by a file with the target's
-    # permissions. Until the end only the owner may read it.
+    # The library would write to the link's target. Like the reference, replace the link by a file of mode 0600, since what
+    # protects the target, such as its group or an access list, may not be known here.
     new = os.path.join(os.path.dirname(path), b".safetensors_c.%s.tmp" % secrets.token_hex(8).encode())
     try:
-        mode = _mode(path)
-        if mode is not None:
-            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        _begin_and_finish(writer, new, options)  # which keeps the permissions of a file that it replaces
-        if mode is not None:
-            os.chmod(new, mode)
+        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        _begin_and_finish(writer, new, options)  # which keeps the mode of a file that it replaces
         os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -84,15 +79,6 @@ def _finish(writer, path: bytes, options) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
-
-
-def _mode(path: bytes) -> int | None:
-    """The permissions of the regular file that a path leads to."""
-    with contextlib.suppress(OSError):
-        found = os.stat(path)
-        if stat.S_ISREG(found.st_mode):
-            return found.st_mode & 0o777
-    return None
 
 
 def _begin_and_finish(writer, path: bytes, options) -> None:
