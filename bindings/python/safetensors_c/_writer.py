@@ -66,7 +66,8 @@ def _finish(writer, path: bytes, options) -> None:
     # protects the target, such as its group or an access list, may not be known here.
     new = os.path.join(os.path.dirname(path), b".safetensors_c.%s.tmp" % secrets.token_hex(8).encode())
     try:
-        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # of which the library says more
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         _begin_and_finish(writer, new, options)  # which keeps the mode of a file that it replaces
         os.replace(new, path)
     except BaseException:

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import array
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -297,6 +298,21 @@ def test_only_the_owner_may_read_what_replaces_a_symbolic_link(package, np_modul
     link.symlink_to("blob")
     np_module.save_file({}, link)
     assert not link.is_symlink() and link.stat().st_mode & 0o777 == 0o600 and len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+def test_save_over_a_link_that_is_refused_is_an_error_of_ours(ours, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("blob")
+    opened = os.open
+
+    def refused(path, flags, *arguments, **options):
+        if flags & os.O_EXCL and b"safetensors_c" in os.fsencode(path):
+            shutil.rmtree(tmp_path)
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *arguments, **options)
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(ours.SafetensorError):
+        ours.serialize_file({"a": spec(ours)}, tmp_path / "link")
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs /dev/shm")
