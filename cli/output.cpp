@@ -199,8 +199,8 @@ NewFiles::Folders::~Folders() {
   for (std::size_t i = made.size(); i-- > 0;) remove_folder(made[i]);
 }
 
-// Removes only the files that this process made: another process may have replaced one. Their change time may differ: a
-// FUSE mount reports that of a moment ago.
+// Removes only the files that this process made: another process may have replaced one. It ignores the change
+// time, because a FUSE mount may report an outdated one.
 NewFiles::~NewFiles() {
   for (std::size_t i = made_.size(); i-- > 0;) {
     const auto now = identity_of(paths_[i]);

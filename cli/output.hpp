@@ -56,7 +56,7 @@ class Inputs {
   Inputs() = default;
   explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
   // The path, the shards, and every index in the folder, because the library does not report which index it has opened.
-  // To be called as soon as the model is open: see require_unchanged().
+  // Construct it right after opening the model: require_unchanged() compares with the files at that time.
   Inputs(const std::string& path, const safetensors::SafeOpen& file);
 
   void add(const Inputs& others);
@@ -68,7 +68,7 @@ class Inputs {
   bool have_sibling(const std::string& path) const;
 
   // Throws a Failure if one of the files of a model was changed in place since the model was opened, because the command
-  // may have read a mixture of two models. A file that is replaced is still read whole.
+  // may have read a mixture of two models. If a file was replaced, the command has read the old one, which is fine.
   void require_unchanged(const std::string& path) const;
 
  private:
@@ -125,7 +125,7 @@ class NewFiles {
   const InterruptGuard guard_;
   std::vector<std::string> paths_;
   std::vector<std::optional<st::io::Identity>> made_;  // of the paths made so far
-  // Removes the folders that were made and are empty, also if the constructor of NewFiles fails.
+  // Removes the new folders that are empty, even if the constructor of NewFiles fails.
   struct Folders {
     std::vector<std::string> made;
     ~Folders();

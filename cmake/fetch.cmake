@@ -1,5 +1,5 @@
-# The pinned sources of libraries that the system lacks. FetchContent alone tries to download for more than a minute where
-# there is no network, and then does not say what helps.
+# Downloads the pinned sources of libraries that are not installed. Without a network, FetchContent alone retries for 86
+# seconds, and its error names neither packages nor variables.
 # SPDX-License-Identifier: Apache-2.0
 include(FetchContent)
 
@@ -62,7 +62,7 @@ macro(st_require_sources)
     else()
       set(packages "Name ")
     endif()
-    message(FATAL_ERROR "Not installed, and not to be downloaded (${st_problem}): ${missing}.\n"
+    message(FATAL_ERROR "Neither installed nor downloaded (${st_problem}): ${missing}.\n"
       "${packages}directories with their sources:\n  ${variables}")
   endif()
 endmacro()

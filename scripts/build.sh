@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# quietly LOG COMMAND...: shows what the command says only where it fails, and meanwhile its last line: on a terminal at
-# once, elsewhere every ten seconds.
+# quietly LOG COMMAND...: prints the command's output only if it fails. Until then, shows the last line of the output: on a
+# terminal at once, elsewhere every ten seconds.
 quietly() {
   log=$1
   shift
@@ -23,9 +23,9 @@ quietly() {
   return 1
 }
 
-# Says the last line of a file every ten seconds, until stop_telling is called or this script has ended.
+# Prints the last line of a file every ten seconds, until stop_telling is called or this script ends.
 start_telling() {
-  # A sleep outlives its loop and must not hold the output open.
+  # The sleep may outlive the loop, so it must not keep the output open.
   while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do say "  $(tail -n 1 "$1" | cut -c1-100)"; done >/dev/null &
   teller=$!
 }
@@ -55,7 +55,7 @@ configure() {
     set -- "$@" "$argument"
   done
   quietly "$folder/configure.log" cmake --preset "$preset" --log-level=WARNING --no-warn-unused-cli "$@" || {
-    ! grep -q 'not to be downloaded' "$folder/configure.log" || say "./dev deps fetches them, where there is a network"
+    ! grep -q 'Neither installed nor downloaded' "$folder/configure.log" || say "with a network, ./dev deps installs and fetches them"
     return 1
   }
   ! grep -q '^CMake.* Warning' "$folder/configure.log" || cat "$folder/configure.log" >&2

@@ -53,7 +53,7 @@ FIELDS_BY_HAND = {("st_device_ops", "release"): "alloc is NULL"}  # the comment 
 
 
 class Misunderstood(Exception):
-    """The header has something that is not described here."""
+    """The header contains a construct that this script does not know."""
 
 
 # ---- reading the text -------------------------------------------------------------------------------------------------

@@ -11,12 +11,16 @@ install_windows_wheel() {
     --target "$folder/installed" "$folder"/wheel/*.whl
 }
 
+# Gives Wine a folder of this checkout. Keeps it quiet, without the dialogues of its first start.
+set_up_wine() {
+  export WINEPREFIX="$top/build/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=;winedbg.exe=d"
+}
+
 test_on_windows() {
   need_to_cross_build
   need python3-venv
   (need_wine) || say "wine cannot be had, see above"
-  # Of its own, quiet, and without the dialogues that its first start may open.
-  export WINEPREFIX="$top/build/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=;winedbg.exe=d"
+  set_up_wine
   windows_python=$(python_for_windows)
   given=
   for argument in "$@"; do

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# With the flags that Debian compiles its packages with, but for debug information, which Debian packs by itself.
+# Uses Debian's compiler flags, without debug information: Debian puts it in a package of its own.
 pack_debian() {
   maintainer="${DEBFULLNAME:-} <${DEBEMAIL:-}>"
   [ -n "${DEBEMAIL:-}" ] || maintainer=$(git log -1 --format='%an <%ae>')
@@ -27,16 +27,17 @@ pack_debian() {
   ! have lintian || lintian --allow-root --fail-on error "$made"/*.deb
 }
 
-# Installs the packages that pack_debian made, and links programs with them: for a system that nobody needs afterwards.
+# Installs the packages made by pack_debian and links programs with them. Meant for a temporary system (./dev fresh).
 try_debian() {
   # shellcheck disable=SC2086
   need $build_tools
   $as_root apt-get install -qy --no-install-recommends "$top"/build/packages/*.deb >/dev/null
   work=$top/build/package/installed
   mkdir -p "$work"
-  for static in '' -static; do
+  # libsimdjson-dev has no archive, so a program with our archive still needs the shared simdjson.
+  for library in -lsafetensors -l:libsafetensors.a; do
     # shellcheck disable=SC2046
-    cc -O2 $static tests/consumers/demo/make_gpt2.c $(pkg-config --cflags --libs ${static:+--static} safetensors) \
+    cc -O2 tests/consumers/demo/make_gpt2.c $(pkg-config --cflags --libs --static safetensors | sed "s/-lsafetensors/$library/") \
       -o "$work/make_gpt2"
     "$work/make_gpt2" "$work/gpt2.safetensors"
   done

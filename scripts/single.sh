@@ -10,7 +10,6 @@ amalgamate() {
 }
 
 copied_example=tests/conformance/files/zero_all_dtypes.safetensors
-
 copy_warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror'
 
 test_single() {
@@ -68,10 +67,10 @@ single_by_zig() {
     *-macos) return ;;
     "$(uname -m)"-linux-musl | "$(uname -m)"-linux-gnu) runner= ;;
     aarch64-linux-*) runner="qemu-aarch64 -L /usr/aarch64-linux-gnu" ;;
-    *-windows-*) runner=wine ;;
+    *-windows-*) set_up_wine && runner=wine ;;
     *) say "not run: $1"; return ;;
   esac
   # shellcheck disable=SC2086
-  WINEPREFIX="$top/build/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=;winedbg.exe=d" $runner "$folder/example.exe" $copied_example | tr -d '\r' >"$folder/example.txt" &&
+  $runner "$folder/example.exe" $copied_example | tr -d '\r' >"$folder/example.txt" &&
     build/single-host/g++/example $copied_example | cmp - "$folder/example.txt"
 }

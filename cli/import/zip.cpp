@@ -227,7 +227,7 @@ std::vector<ZipEntry> read_zip_directory(const Input& archive, Budget& budget) {
   }
   if (cursor.left() != 0) fail(cursor.offset(), "zip: {} bytes after the last directory entry", cursor.left());
   std::sort(entries.begin(), entries.end(), [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
-  // In their order, so that no byte is read twice: a million entries could name one header with a long extra field.
+  // In file order, so no byte is read twice: a million entries could name one header with a long extra field.
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i > 0 && entries[i].header < entries[i - 1].begin + entries[i - 1].packed) {
       fail(entries[i].header, "zip: '{}' overlaps '{}'", entries[i].name, entries[i - 1].name);

@@ -89,8 +89,9 @@ class Source {
   // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
 
-  // Whether the file was overwritten in place since it was opened. What was read may then be a mixture. Not if another
-  // file took its place: then the source still has its own bytes.
+  // Whether the file was overwritten in place since it was opened: the bytes read may be a mixture. False if the file was
+  // replaced, because the source still has the bytes of the old file. Also false if the source no longer has a descriptor
+  // and the path leads to another file.
   virtual bool was_overwritten() const { return false; }
 
   virtual Traits traits() const { return {}; }

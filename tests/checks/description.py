@@ -136,7 +136,7 @@ def listed(parameters, callbacks):
 
 
 def program(described, layout):
-    """Returns a program of static assertions on everything that is described."""
+    """Returns a program with a static assertion for each item of the description."""
     callbacks = {callback["name"]: callback for callback in described["callbacks"]}
     lines = ["#include <safetensors/safetensors.h>"]
 

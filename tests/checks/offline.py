@@ -1,5 +1,7 @@
-"""Configures the library where nothing can be downloaded and the libraries that it needs are not installed: that ends at
-once and says what to install; and it succeeds with sources that the machine has, if this checkout has them.
+"""Configures the library without a network and without installed dependencies.
+
+CMake must stop at once and name the packages to install. With local sources of the dependencies it must succeed; this
+part is skipped if .deps/ has no sources.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,9 +21,9 @@ LONGEST = 30  # seconds. It takes one. CMake's own attempts take 86.
 
 
 def configure(folder, *options, **environment):
-    """A port of this machine at which nobody listens takes the place of the network."""
-    nobody = "http://127.0.0.1:9"
-    environment = {**os.environ, "http_proxy": nobody, "https_proxy": nobody, "HTTPS_PROXY": nobody, **environment}
+    """Sends all downloads to a closed port of this machine."""
+    closed = "http://127.0.0.1:9"
+    environment = {**os.environ, "http_proxy": closed, "https_proxy": closed, "HTTPS_PROXY": closed, **environment}
     started = time.monotonic()
     done = subprocess.run(
         ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, "-DST_BUILD_CLI=OFF", "-DST_BUILD_TESTS=OFF", "-DST_BUILD_BENCH=OFF",

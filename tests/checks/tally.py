@@ -1,7 +1,7 @@
-"""Counts the tests of a run by their outcome, and says what was skipped and why, each reason once.
+"""Counts the tests of a run by outcome and lists the skipped ones, grouped by reason.
 
-ctest names only the tests that are skipped whole, and never their reason. This reads what `ctest --output-junit` wrote.
-A test of ctest may be a program with many tests of its own: those that it skipped are counted as parts.
+ctest does not print the reasons, and lists only tests skipped as a whole. A test of ctest may be a program with many
+tests: the tests skipped inside it are counted as parts. Reads the output of `ctest --output-junit`.
 usage: tally.py JUNIT
 
 SPDX-License-Identifier: Apache-2.0
@@ -17,7 +17,7 @@ OURS = re.compile(r"^()skipped: (.*)$", re.M)
 
 
 def reasons(case):
-    """Returns a list of pairs: the part that was skipped, which is empty for the whole test, and the reason."""
+    """Returns pairs (skipped part, reason). The part is empty if the whole test was skipped."""
     output = (case.findtext("system-out") or "").replace("\r", "")
     found = [match for form in (PYTHON, GOOGLE, OURS) for match in form.findall(output)]
     if not found and case.get("status") == "notrun":

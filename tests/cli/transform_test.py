@@ -454,6 +454,22 @@ class Out(Case):
             self.assertEqual((result.returncode, result.stderr), wanted)
 
 
+class Overwritten(Case):
+    @needs_interference
+    def test_an_input_that_is_overwritten_before_it_is_copied(self):
+        for words in (["merge", "IN", "OUT"], ["rename", "IN", "^", "x.", "OUT"], ["cast", "IN", "OUT", "--to", "f16"],
+                      ["split", "IN", "FOLDER", "--max-size", "3KB"], ["extract", "IN", "a", "OUT"], ["extract", "IN", "--filter", "a", "OUT"],
+                      ["convert", "IN", "BT"]):
+            with self.subTest(words):
+                path = self.model(tensors=[("a", "F32", [1000], 4000), ("b", "F32", [1000], 4000)])
+                os.utime(path, (1, 1))  # so that its time differs afterwards, however coarse the clock is
+                names = {"IN": path, "OUT": self.path("out.safetensors"), "FOLDER": self.path("out"), "BT": self.path("out.bt")}
+                result = run(*(names.get(word, word) for word in words), env={**interfered("overwrite"), "ST_INPUT": path})
+                self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
+                self.assertRegex(result.stderr.decode(), "overwritten in place|changed while it was being read")
+                self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+
 class Extract(Case):
     def test_the_tensors_that_fit(self):
         path = self.model(metadata={"format": "pt"})

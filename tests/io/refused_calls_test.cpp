@@ -259,7 +259,7 @@ TEST_F(RefusedCallsTest, an_edit_without_its_lock_replaces_nothing) {
   // 0: no descriptor is free, which the edit does not need. EINTR: every other open is interrupted.
   for (const int refusal : {0, EINTR, ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, ENOMEM, EPERM}) {
     SCOPED_TRACE(refusal);
-    if (refusal == 0 && kUnderSanitizer) continue;  // UBSan probes each object through a pipe
+    if (refusal == 0 && kUnderSanitizer) continue;  // UBSan checks each object through a pipe, which needs descriptors
     put(path(), "old");
     const int result = in_child([&] {
       const EditedFile edited = EditedFile::open(path().c_str());

@@ -106,7 +106,7 @@ def _bounds(item, axis: int, size: int, shown: str) -> tuple[int, int, int]:
         if item.stop is not None and item.stop > size:
             raise outside(item.stop - 1)
     begin, end, step = item.indices(size)
-    if begin < 0:  # backwards from before the first: nothing. To numpy and the library, -1 would be the last one.
+    if begin < 0:  # a backward slice that starts before the first element is empty. For numpy and the library, -1 is the last.
         begin = end = 0
     step = max(-(1 << 63), min(step, (1 << 63) - 1))
     return (begin, max(begin, end), step) if step > 0 else (begin, min(begin, end), step)

@@ -62,13 +62,13 @@ def _finish(writer, path: bytes, options) -> None:
     if not os.path.islink(path) or _is_of_system(os.path.realpath(os.path.dirname(path))):
         _begin_and_finish(writer, path, options)
         return
-    # The library would write to the link's target. Like the reference, replace the link by a file of mode 0600, since what
-    # protects the target, such as its group or an access list, may not be known here.
+    # The library would write to the link's target. Like the reference, replace the link by a file of mode 0600: the target's
+    # mode would be wrong for a file of another group or without the target's access list.
     new = os.path.join(os.path.dirname(path), b".safetensors_c.%s.tmp" % secrets.token_hex(8).encode())
     try:
-        with contextlib.suppress(PermissionError, FileNotFoundError):  # of which the library says more
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # the library reports them
             os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        _begin_and_finish(writer, new, options)  # which keeps the mode of a file that it replaces
+        _begin_and_finish(writer, new, options)  # keeps the mode of the file that it replaces
         os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):
