@@ -66,8 +66,9 @@ static void interrupt_behind(const char *name) {
   errno = error;
 }
 
-static void overwrite_input(void) {
-  if (!asked_for("overwrite")) return;
+static void overwrite_input(int flags) {
+  const int makes_output = (flags & O_TMPFILE) == O_TMPFILE || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+  if (!makes_output || !asked_for("overwrite")) return;
   FILE *const input = fopen(getenv("ST_INPUT"), "r+b");
   if (input == NULL || fseek(input, -1, SEEK_END) != 0 || fputc('x', input) != 'x' || fclose(input) != 0) abort();
 }
@@ -75,7 +76,7 @@ static void overwrite_input(void) {
 int open(const char *path, int flags, ...) {
   static int (*next)(const char *, int, ...);
   const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
-  if (is_nameless) overwrite_input();
+  overwrite_input(flags);
   va_list more;
   va_start(more, flags);
   const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
@@ -89,7 +90,7 @@ int open(const char *path, int flags, ...) {
 int openat(int folder, const char *path, int flags, ...) {
   static int (*next)(int, const char *, int, ...);
   const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
-  if (is_nameless) overwrite_input();
+  overwrite_input(flags);
   va_list more;
   va_start(more, flags);
   const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
