@@ -462,8 +462,7 @@ ST_API size_t st_tensor_shard(const st_tensor *tensor);
  * The alignment is that of the data in the file, which may be less than the element type needs. If
  * another process truncates the file, touching the view raises SIGBUS.
  *
- * An open file may keep one descriptor per shard, at most 64, which the caller must not close. A
- * file that was opened by path with ST_IO_MAP keeps none. */
+ * An open file may keep one descriptor per shard, at most 64, which the caller must not close. */
 ST_API const void *st_tensor_data(const st_tensor *tensor);
 
 /* All tensors of a file in columns, for callers with expensive calls, such as foreign function
@@ -1059,7 +1058,9 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
  * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
  * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
  * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
- * place. With ST_IO_MAP and ST_IO_COPY that is only noticed if the file still has its name.
+ * place. It also fails if the library could not keep the file's descriptor (a shard after the first
+ * 64, or 64 descriptors or a quarter of the process's limit in use) and another file now has its
+ * name, because then the two cannot be told apart.
  * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);

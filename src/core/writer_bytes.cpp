@@ -151,9 +151,12 @@ void Writer::require_sources_unchanged() const {
     const Tensor* const source = tensors_[number].source;
     if (source == nullptr || !checked.insert(&shard_of(*source)).second) continue;
     const Shard& shard = shard_of(*source);
-    if (!shard.source->was_overwritten()) continue;
-    fail(Status::read, "tensor {}: {} was overwritten in place after it was opened", in_quotes(tensors_[number].text),
-         in_quotes(shard.source->name()));
+    const io::Overwritten overwritten = shard.source->overwritten();
+    if (overwritten == io::Overwritten::no) continue;
+    fail(Status::read, "tensor {}: {} was {} after it was opened", in_quotes(tensors_[number].text),
+         in_quotes(shard.source->name()),
+         overwritten == io::Overwritten::yes ? "overwritten in place"
+                                             : "replaced, and perhaps overwritten before that,");
   }
 }
 

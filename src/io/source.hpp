@@ -59,6 +59,9 @@ struct Read {
   std::byte* dst = nullptr;
 };
 
+// What became of a file since it was opened.
+enum class Overwritten : std::uint8_t { no, yes, unknown };
+
 struct Traits {
   // The position of the source's byte 0 in the underlying file. Direct reads are aligned in that file.
   std::uint64_t origin = 0;
@@ -89,10 +92,10 @@ class Source {
   // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
 
-  // Whether the file was overwritten in place since it was opened: the bytes read may be a mixture. False if the file was
-  // replaced, because the source still has the bytes of the old file. Also false if the source no longer has a descriptor
-  // and the path leads to another file.
-  virtual bool was_overwritten() const { return false; }
+  // Whether the file was overwritten in place since it was opened: the bytes read may be a mixture. A file that was
+  // replaced was not, because the source still has the bytes of the old one. Unknown if the source no longer has a
+  // descriptor and the path leads to another file.
+  virtual Overwritten overwritten() const { return Overwritten::no; }
 
   virtual Traits traits() const { return {}; }
 

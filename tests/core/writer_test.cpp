@@ -691,9 +691,11 @@ TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
     writer.begin(to.c_str(), {});
     writer.finish();
   };
+  enum class Act { overwrite, rename_and_overwrite, replace };
+  const std::string renamed = path() + ".renamed";
   for (const io::Mode mode : {io::Mode::automatic, io::Mode::map, io::Mode::copy_on_write, io::Mode::read}) {
-    for (const bool in_place : {true, false}) {
-      SCOPED_TRACE(in_place);
+    for (const Act act : {Act::overwrite, Act::rename_and_overwrite, Act::replace}) {
+      SCOPED_TRACE(static_cast<int>(act));
       save(from);
       fs::last_write_time(from, fs::file_time_type::clock::now() - std::chrono::hours(1));
       save(path());
@@ -704,8 +706,13 @@ TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
       Writer writer;
       writer.add("b", *file->tensor("a"));
       writer.begin(path().c_str(), {});
-      if (in_place) {
-        std::fstream(from, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('n');
+      if (act == Act::rename_and_overwrite) {
+        fs::rename(from, renamed);
+        save(from);
+      }
+      if (act != Act::replace) {
+        const std::string& overwritten = act == Act::overwrite ? from : renamed;
+        std::fstream(overwritten, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('n');
         EXPECT_FAILS(Status::read, formatted("tensor 'b': '{}' was overwritten in place after it was opened", from),
                      writer.finish());
         EXPECT_EQ(contents(path()), before);
@@ -716,6 +723,7 @@ TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
     }
   }
   fs::remove(from);
+  fs::remove(renamed);
 }
 
 TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {

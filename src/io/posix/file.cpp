@@ -258,6 +258,11 @@ void RegularFile::release_descriptor(bool mapped) {
   int refused = 0;
   if (!mapped) pin_ = Mapping::of(descriptor(), 0, 1, MapKind::read_only, refused);
   inode_in_use_ = mapped || pin_.data() != nullptr;
+  struct stat status {};
+  if (remote_ && fresh_status(descriptor(), status) == 0) {
+    const Identity now = identity_of(status);
+    if (now.same_bytes(identity_)) identity_ = now;
+  }
   descriptor_.close();
 }
 
@@ -276,12 +281,12 @@ bool RegularFile::is_intact() const {
   return now.same_file(identity_) && now.size >= size_;
 }
 
-bool RegularFile::was_overwritten() const {
+Overwritten RegularFile::overwritten() const {
   struct stat status {};
   const int failed = descriptor_ ? fstat(descriptor(), &status) : stat(path_to_reopen().c_str(), &status);
-  if (failed != 0) return false;
   const Identity now = identity_of(status);
-  return now.same_file(identity_) && !now.same_bytes(identity_);
+  if (failed != 0 || !now.same_file(identity_)) return Overwritten::unknown;
+  return now.same_bytes(identity_) ? Overwritten::no : Overwritten::yes;
 }
 
 const std::string& RegularFile::path_to_reopen() const { return absolute_.empty() ? path_ : absolute_; }

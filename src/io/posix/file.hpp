@@ -120,7 +120,7 @@ class RegularFile {
   bool is_intact() const;
 
   // See Source.
-  bool was_overwritten() const;
+  Overwritten overwritten() const;
 
   // A hint to the page cache. Does nothing without a descriptor.
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const;

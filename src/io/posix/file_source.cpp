@@ -116,13 +116,15 @@ bool FileSource::may_keep_descriptor() const {
   return number < std::min(kMostKeptOpen, most_descriptors() / 4);
 }
 
+// The descriptor shows whether a file that has lost its name is overwritten, and reads through it notice a truncation.
 void FileSource::prepare(Mode mode, bool may_keep_open) {
-  if (mode == Mode::automatic && may_keep_open && may_keep_descriptor()) {
+  const bool keeps = may_keep_open && may_keep_descriptor();
+  if (mode == Mode::automatic && keeps) {
     map_at_first_view();
   } else {
     map(mode);
   }
-  if (is_mapped() || !may_keep_open) release_descriptor();
+  if (!keeps && (is_mapped() || !may_keep_open)) release_descriptor();
 }
 
 void FileSource::map(Mode mode) {
@@ -153,7 +155,7 @@ void FileSource::release_descriptor() {
 void FileSource::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   mapping_.advise(offset, n, advice);
   // A descriptor that is kept for mapping must not be used to empty the page cache, which other processes share.
-  if (advice == Advice::dont_need && maps_later_) return;
+  if (advice == Advice::dont_need && (maps_later_ || is_mapped())) return;
   file_.advise(base_ + offset, n, advice);
 }
 

@@ -210,9 +210,10 @@ void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   }
 }
 
-bool PlainFile::was_overwritten() const {
+Overwritten PlainFile::overwritten() const {
   const std::optional<Identity> now = identity_of(handle());
-  return now && !now->same_bytes(identity_);
+  if (!now) return Overwritten::unknown;
+  return now->same_bytes(identity_) ? Overwritten::no : Overwritten::yes;
 }
 
 Handle PlainFile::reopen(DWORD flags) const {

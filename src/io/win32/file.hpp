@@ -54,7 +54,7 @@ class PlainFile {
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const;
 
   // See Source.
-  bool was_overwritten() const;
+  Overwritten overwritten() const;
 
   // Reopens the file with additional flags. Returns an empty handle if the system refuses.
   Handle reopen(DWORD flags) const;

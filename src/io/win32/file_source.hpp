@@ -24,7 +24,7 @@ class FileSource final : public Source {
 
   const char* name() const override { return file_.path().c_str(); }
   std::optional<Identity> identity() const override { return file_.identity(); }
-  bool was_overwritten() const override { return file_.was_overwritten(); }
+  Overwritten overwritten() const override { return file_.overwritten(); }
   Traits traits() const override;
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override;
   std::unique_ptr<SourceReader> open_reader(Cache cache) const override;

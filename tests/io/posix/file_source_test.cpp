@@ -252,6 +252,37 @@ TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
   }
 }
 
+TEST(FileSource, ARenamedFileThatBecameShorterIsTruncated) {
+  const TestFolder folder;
+  for (const Mode mode : kModes) {
+    const std::string path = folder.file("file", counted(9000));
+    FileSource source(RegularFile::open(path.c_str()), 0, 9000);
+    source.prepare(mode, true);
+    fs::rename(path, folder.path() / "renamed");
+    ASSERT_EQ(truncate((folder.path() / "renamed").c_str(), 5000), 0);
+    const auto error = problem_of([&] { read(source, 4000, 1001); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status, Status::truncated);
+    EXPECT_EQ(error->offset, 5000U);
+  }
+}
+
+TEST(FileSource, WithoutItsDescriptorAFileIsKnownByItsName) {
+  const TestFolder folder;
+  const std::string path = folder.file("file", counted(9000));
+  FileSource source(RegularFile::open(path.c_str()), 0, 9000);
+  source.map(Mode::map);
+  source.release_descriptor();
+  EXPECT_EQ(source.overwritten(), Overwritten::no);
+  fs::rename(path, folder.path() / "renamed");
+  EXPECT_EQ(source.overwritten(), Overwritten::unknown);
+  folder.file("file", counted(9000));
+  EXPECT_EQ(source.overwritten(), Overwritten::unknown);
+  fs::rename(folder.path() / "renamed", path);
+  folder.file("file", counted(8000));
+  EXPECT_EQ(source.overwritten(), Overwritten::yes);
+}
+
 TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(1000));
