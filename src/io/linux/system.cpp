@@ -138,6 +138,15 @@ MountKind mount_kind(int descriptor, const struct stat& status) {
   return remote ? MountKind::remote : MountKind::local;
 }
 
+// statx() updates the kernel's cache, from which fstat() answers.
+int fresh_status(int descriptor, struct stat& status) {
+#if defined(AT_STATX_FORCE_SYNC)
+  struct statx fresh {};
+  statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &fresh);
+#endif
+  return fstat(descriptor, &status);
+}
+
 int set_byte_lock(int descriptor, ByteLock kind) {
   struct flock lock {};
   lock.l_type = kind_of(kind);

@@ -43,6 +43,8 @@ std::string real_path(int descriptor, const std::string& path) {
 // POSIX.1-2008 cannot query the type of a filesystem.
 MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return MountKind::local; }
 
+int fresh_status(int descriptor, struct stat& status) { return fstat(descriptor, &status); }
+
 int set_byte_lock(int /*descriptor*/, ByteLock /*lock*/) { return ENOTSUP; }
 
 // Would block if another thread consumed the signal first. But SIGPIPE is sent only to the writing thread.

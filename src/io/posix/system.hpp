@@ -38,6 +38,10 @@ enum class MountKind : std::uint8_t {
 
 MountKind mount_kind(int descriptor, const struct stat& status);
 
+// Like fstat(2), but asks the server of a remote mount. Otherwise the kernel answers from its cache, which may be older
+// than the last change of this very process, such as the removal of another link.
+int fresh_status(int descriptor, struct stat& status);
+
 // An OFD lock on one byte far past all data, owned by the open file description. Plain POSIX locks are released as soon
 // as the process closes any descriptor of the file.
 enum class ByteLock : std::uint8_t { none, shared, exclusive };

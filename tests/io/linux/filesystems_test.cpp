@@ -130,6 +130,18 @@ TEST_F(FuseWithoutGroupsTest, the_rights_of_a_group_go_to_no_other) {
   EXPECT_EQ(mode_of(real() / "x"), 0600U);
 }
 
+// The save removes a second link, which changes the time of change. The kernel notices that when its cache of the
+// status expires, after a second.
+TEST_F(FuseTest, a_file_just_saved_is_still_the_same_a_second_later) {
+  write(at(), "bytes", {.replace = false});
+  FileSource source(RegularFile::open(at().c_str()), 0, 5);
+  source.release_descriptor();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  std::string bytes(5, '\0');
+  source.read_at(0, bytes.data(), 5);
+  EXPECT_EQ(bytes, "bytes");
+}
+
 TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   put(real() / "x", "old bytes");
   {
