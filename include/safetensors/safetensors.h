@@ -995,7 +995,7 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * Replacing. The complete file replaces the old one in one step. Until then, the path is unchanged.
  * The new file gets the owner and the permissions of the old one, or fewer permissions if the
  * system refuses some of them. If there is no old file, the mode comes from the umask. A symbolic
- * link is followed and kept. Other hard links, mappings and open descriptors keep the old file, so
+ * link is followed and kept, unless ST_WRITE_REPLACE_LINK is set. Other hard links, mappings and open descriptors keep the old file, so
  * a file may be replaced while it is open in this library. In a sticky directory that others may
  * write to, for example /tmp, another user's link, file or FIFO is ST_ERR_OPEN with EACCES, even
  * for root (since 0.3; docs/filesystems.md). This rule applies to the last component of the path
@@ -1069,7 +1069,11 @@ ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_
 enum {
   ST_WRITE_SYNC = 1 << 0,       /* st_writer_finish returns after the file is on the disk.    */
   ST_WRITE_KEEP_ORDER = 1 << 1, /* Write the data in the order of st_writer_add.              */
-  ST_WRITE_NO_REPLACE = 1 << 2  /* Fail if the path exists, even if it is a link.             */
+  ST_WRITE_NO_REPLACE = 1 << 2, /* Fail if the path exists, even if it is a link.             */
+  /* Replace a symbolic link by a file that only its owner can read (mode 0600), instead of the file
+   * that it leads to. A link into /proc, such as /dev/stdout, is followed all the same. Since
+   * version 0.3.0. */
+  ST_WRITE_REPLACE_LINK = 1 << 3
 };
 
 typedef struct st_write_options {

@@ -8,8 +8,8 @@
 // as stale and removes it.
 //
 // A new file gets its mode from the umask. At commit(), a replacement inherits the old file's access rights: owner,
-// mode, access control lists. Until then only its owner can open it. Symbolic links are followed. Other hard links,
-// mappings and open descriptors keep the old file.
+// mode, access control lists. Until then only its owner can open it. Symbolic links are followed, or replaced if asked.
+// Other hard links, mappings and open descriptors keep the old file.
 //
 // FIFOs, devices and standard output are written directly, in order, because there is nothing to replace.
 // SPDX-License-Identifier: Apache-2.0
@@ -26,9 +26,10 @@ namespace st::io {
 class EditedFile;
 
 struct CreateOptions {
-  bool replace = true;  // false: an existing path is an error
-  bool sync = false;    // commit() waits until the file and its name are on the disk
-  bool streams = true;  // false: reject FIFOs, devices and descriptors without opening them
+  bool replace = true;        // false: an existing path is an error
+  bool sync = false;          // commit() waits until the file and its name are on the disk
+  bool replace_link = false;  // a symbolic link is replaced, by a file of mode 0600, and not followed
+  bool streams = true;        // false: reject FIFOs, devices and descriptors without opening them
 };
 
 class AtomicFile {

@@ -123,6 +123,49 @@ TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
 }
 
 // Regression: the link 1 was mistaken for a descriptor, and a save over it went to standard output.
+TEST_P(AtomicFileTest, a_link_is_replaced_itself_if_asked) {
+  const CreateOptions replacing{.replace_link = true};
+  for (const char* const to : {"blob", "nowhere", "link", "a", "."}) {
+    SCOPED_TRACE(to);
+    put(path("blob"), "old");
+    fs::permissions(path("blob"), fs::perms{0644});
+    fs::create_symlink("blob", path("a"));
+    fs::create_symlink(to, path("link"));
+    put(path(".link.st-new-0123456789abcdef"), "litter");
+    write(path("link"), "new", replacing);
+    EXPECT_FALSE(fs::is_symlink(path("link")));
+    EXPECT_EQ(contents(path("link")), "new");
+    EXPECT_EQ(mode_of(path("link")), 0600U);
+    EXPECT_EQ(contents(path("blob")), "old");
+    EXPECT_EQ(names(), (Names{"a", "blob", "link"}));
+    write(path("link"), "newer", replacing);  // a file now, like any other
+    EXPECT_EQ(contents(path("link")), "newer");
+    fs::remove(path("link"));
+    fs::remove(path("a"));
+  }
+  fs::create_symlink("blob", path("link"));
+  EXPECT_EQ(error_of([&] { write(path("link"), "no", {.replace = false, .replace_link = true}); }).os_error, EEXIST);
+  {
+    const AtomicFile given_up = AtomicFile::create(path("link").c_str(), replacing);
+    given_up.write_at(0, "half", 4);
+  }
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(names(), (Names{"blob", "link"}));
+}
+
+// Another process creates it during the save.
+TEST_P(AtomicFileTest, a_file_in_the_place_of_the_link_keeps_its_rights) {
+  fs::create_symlink("blob", path("link"));
+  AtomicFile file = AtomicFile::create(path("link").c_str(), {.replace_link = true});
+  fs::remove(path("link"));
+  put(path("link"), "theirs");
+  fs::permissions(path("link"), fs::perms{0640});
+  file.commit();
+  EXPECT_EQ(contents(path("link")), "");
+  EXPECT_EQ(mode_of(path("link")), 0640U);
+  EXPECT_EQ(names(), Names{"link"});
+}
+
 TEST_P(AtomicFileTest, a_link_whose_name_is_a_number_is_followed) {
   for (const char* const name : {"1", "17"}) {
     put(path("real"), "old");

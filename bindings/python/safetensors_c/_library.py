@@ -17,7 +17,7 @@ _SYSTEM_NAME = {"darwin": "libsafetensors.0.dylib", "win32": "safetensors.dll"}.
 IO_AUTO, IO_MAP, IO_COPY, IO_READ = range(4)
 FORMATS = {"safetensors": 1, "bintensors": 2, "bintensors-old": 3}
 BUFFER_LAZY = 1
-WRITE_SYNC, WRITE_KEEP_ORDER, WRITE_NO_REPLACE = 1, 2, 4
+WRITE_SYNC, WRITE_KEEP_ORDER, WRITE_NO_REPLACE, WRITE_REPLACE_LINK = 1, 2, 4, 8
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 

@@ -4,9 +4,6 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 from . import _callbacks, _library
@@ -40,8 +37,10 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
             # A tensor without bytes needs an address all the same: none would say that its data is put later.
             if add(at, text, len(text), number, rank, kind(*shape), address or 1, None, reference):
                 raise _library.failure(error, "write")
+        # Like the reference, replace a link instead of the file that it leads to.
         options = _library.new(_library.ReportingWriteOptions if progress else _library.WriteOptions,
-                               flags=_library.WRITE_SYNC if sync else 0, format=_library.FORMATS[format],
+                               flags=_library.WRITE_REPLACE_LINK | (_library.WRITE_SYNC if sync else 0),
+                               format=_library.FORMATS[format],
                                header_reserve=header_reserve)
         if not progress:
             _finish(writer, path, options)
@@ -53,36 +52,7 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
         st.st_writer_free(writer)
 
 
-def _is_of_system(folder: bytes) -> bool:
-    """Whether links in this folder lead to open descriptors: /dev/stdout, /proc/self/fd/1, /dev/fd/1."""
-    return folder == b"/dev" or folder.startswith(b"/proc/")
-
-
 def _finish(writer, path: bytes, options) -> None:
-    if not os.path.islink(path) or _is_of_system(os.path.realpath(os.path.dirname(path))):
-        _begin_and_finish(writer, path, options)
-        return
-    # The library would write to the link's target. Like the reference, replace the link by a file of mode 0600: the target's
-    # mode would be wrong for a file of another group or without the target's access list.
-    new = os.path.join(os.path.dirname(path), b".safetensors_c.%s.tmp" % secrets.token_hex(8).encode())
-    try:
-        with contextlib.suppress(PermissionError, FileNotFoundError):  # the library reports them
-            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        _begin_and_finish(writer, new, options)  # keeps the mode of the file that it replaces
-        os.replace(new, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(new)
-        raise
-    if options.flags & _library.WRITE_SYNC and os.name != "nt":
-        directory = os.open(os.path.dirname(path) or b".", os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def _begin_and_finish(writer, path: bytes, options) -> None:
     call(st.st_writer_begin, writer, path, byref(options), context="write")
     call(st.st_writer_finish, writer, context="write")
 

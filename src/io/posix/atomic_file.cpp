@@ -65,6 +65,7 @@ class AtomicFile::State {
 
  private:
   void open_temp_file();
+  bool replaces() const;
   mode_t first_mode() const;
   std::optional<Access> access_now() const;
   uid_t owner() const;
@@ -95,7 +96,7 @@ class AtomicFile::State {
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
   process_ = getpid();
-  target_ = find_target(path);
+  target_ = find_target(path, options.replace_link);
   if (!options.replace && (target_.kind != Target::Kind::absent || target_.through_link)) {
     fail_os(Status::open, EEXIST, "{}", target_.shown);
   }
@@ -128,7 +129,7 @@ void AtomicFile::State::open_temp_file() {
   // fails, name_temp_file() sweeps.
   file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
-  if (!nameless || access_) sweep_temp_files(target_.directory.get(), target_.name, owner());
+  if (!nameless || replaces()) sweep_temp_files(target_.directory.get(), target_.name, owner());
   if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
   // commit() needs both of these. Report errors before the first byte is written.
@@ -137,8 +138,11 @@ void AtomicFile::State::open_temp_file() {
   if (!to_close_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
 }
 
-// A replacement is 0600 until commit(). A new file is 0666, minus the umask.
-mode_t AtomicFile::State::first_mode() const { return access_ ? 0600 : 0666; }
+// Whether there is something to replace: a file, or a link that is not followed.
+bool AtomicFile::State::replaces() const { return access_ || target_.kind == Target::Kind::link; }
+
+// A replacement of a file is 0600 until commit(), and that of a link remains so. A new file is 0666, minus the umask.
+mode_t AtomicFile::State::first_mode() const { return replaces() ? 0600 : 0666; }
 
 // Another user may have put a file, link or FIFO there since find_target(). Do not replace it, and do not take over its
 // access rights, above all its owner.
@@ -278,7 +282,7 @@ void AtomicFile::State::take_over_access() {
 // not for preallocated blocks: after a power failure seven seconds later, the new name led to zeros, and the old file
 // was gone.
 void AtomicFile::State::finish_bytes(int error_of_closing) {
-  if (!options_.sync && access_) begin_writing_back(file_.get());
+  if (!options_.sync && replaces()) begin_writing_back(file_.get());
   const int error = options_.sync ? sync_now(file_.get()) : 0;
   if (error != 0) fail_os(Status::write, error, "{}: syncing", target_.shown);
   if (error_of_closing != 0 && error_of_closing != EINTR) {
@@ -289,7 +293,7 @@ void AtomicFile::State::finish_bytes(int error_of_closing) {
 void AtomicFile::State::publish() {
   if (temp_name_.empty()) {
     // There is no file to replace, so linkat() names the file. Another process may take the name first.
-    const bool direct = !access_ && edited_ == nullptr;
+    const bool direct = !replaces() && edited_ == nullptr;
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
     if (error == EEXIST) {

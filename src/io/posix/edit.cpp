@@ -67,7 +67,8 @@ std::optional<Target> target_of_edit(const char* path, bool there_before) {
   switch (target.kind) {
     case Target::Kind::descriptor:
       fail(Status::open, "{} is an open descriptor: use the path of its file instead", target.shown);
-    case Target::Kind::stream: fail(Status::open, "{} is not a regular file", target.shown);
+    case Target::Kind::stream:
+    case Target::Kind::link: fail(Status::open, "{} is not a regular file", target.shown);
     case Target::Kind::absent:
       if (!there_before) fail_os(Status::open, ENOENT, "{}", target.shown);
       return std::nullopt;

@@ -148,7 +148,7 @@ void give_owner(int file, const Access& access) {
 
 // ---- targets -------------------------------------------------------------------------------------------------------
 
-Target find_target(const char* path) {
+Target find_target(const char* path, bool replace_link) {
   Target target;
   target.shown = in_quotes(path);
   std::string rest = path;
@@ -168,6 +168,10 @@ Target find_target(const char* path) {
     }
     target.through_link = true;
     rest = read_link(target);
+    if (replace_link && links == 0 && !starts_with(rest, "/proc/")) {
+      target.kind = Target::Kind::link;
+      return target;
+    }
   }
   fail_os(Status::open, ELOOP, "{}", target.shown);
 }

@@ -29,6 +29,7 @@ struct Target {
     regular,
     stream,      // FIFO, device: written from front to back
     descriptor,  // /dev/stdout, /dev/fd/N: `name` is the number
+    link,        // a symbolic link that is to be replaced itself
   };
 
   Kind kind = Kind::absent;
@@ -39,8 +40,9 @@ struct Target {
   struct stat status {};  // unless absent
 };
 
-// Throws Status::open if the path can never be written: a directory, a socket, or a path in a missing directory.
-Target find_target(const char* path);
+// Throws Status::open if the path can never be written: a directory, a socket, or a path in a missing directory. With
+// `replace_link`, a symbolic link is the target, unless it leads into /proc as /dev/stdout does.
+Target find_target(const char* path, bool replace_link = false);
 
 // Throws Status::open with EACCES if the directory is sticky, others can write to it, and `owner` is another user.
 void require_own(const Target& target, uid_t owner);

@@ -50,6 +50,7 @@ struct Target {
     absent,
     regular,
     stream,  // pipe, console, device, standard output: bytes can only be written in order
+    link,    // a symbolic link that is to be replaced itself
   };
 
   Kind kind = Kind::absent;
@@ -101,6 +102,14 @@ Handle look_through_links(const std::wstring& path, const std::string& shown) {
   return {};
 }
 
+bool is_link(const std::wstring& path) {
+  const Handle itself =
+      open_existing(path, FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
+  FILE_ATTRIBUTE_TAG_INFO info{};
+  return itself && GetFileInformationByHandleEx(itself.get(), FileAttributeTagInfo, &info, sizeof info) != FALSE &&
+         info.ReparseTag == IO_REPARSE_TAG_SYMLINK && (info.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) == 0;
+}
+
 void require_replaceable(HANDLE file, const std::string& shown) {
   FILE_BASIC_INFO info{};
   if (GetFileInformationByHandleEx(file, FileBasicInfo, &info, sizeof info) == FALSE) {
@@ -114,8 +123,8 @@ void require_replaceable(HANDLE file, const std::string& shown) {
 
 // Throws Status::open for a path that can never be written: a directory, a read-only file, a stream of a file ("a:b"), a
 // dangling link, or a path in a directory that does not exist. "/dev/stdout" and "/dev/stderr" are the standard
-// handles, since Windows has no names for them.
-Target find_target(const char* path) {
+// handles, since Windows has no names for them. With `replace_link`, a symbolic link is the target itself.
+Target find_target(const char* path, bool replace_link) {
   Target target;
   target.shown = in_quotes(path);
   const std::string_view given = path;
@@ -130,7 +139,9 @@ Target find_target(const char* path) {
     target.kind = Target::Kind::stream;
     return target;
   }
-  if (const Handle file = look_through_links(native, target.shown)) {
+  if (replace_link && is_link(native)) {
+    target.kind = Target::Kind::link;
+  } else if (const Handle file = look_through_links(native, target.shown)) {
     require_replaceable(file.get(), target.shown);
     if (std::wstring real = final_path(file.get()); !real.empty()) native = std::move(real);
     target.kind = Target::Kind::regular;
@@ -318,7 +329,7 @@ class AtomicFile::State {
 
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
-  target_ = find_target(path);
+  target_ = find_target(path, options.replace_link);
   if (!options.replace && target_.kind != Target::Kind::absent) {
     fail_os(Status::open, ERROR_FILE_EXISTS, "{}", target_.shown);
   }
@@ -371,6 +382,7 @@ void AtomicFile::State::commit(const Identity* only_over) {
 }
 
 void AtomicFile::State::copy_access_of_target() const {
+  if (target_.kind == Target::Kind::link) return;
   const int error = copy_access(target_.place.path(), file_.get());
   if (error != 0) fail_os(Status::write, error, "the access control list for {}", target_.shown);
 }
