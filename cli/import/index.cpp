@@ -121,11 +121,13 @@ Json read_index(const std::string& path) {
   return index;
 }
 
-// Returns the names of the shards.
-std::set<std::string> files_of(const Json& index) {
-  std::set<std::string> files;
-  for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
-  return files;
+// The tensors that an index lists, by shard.
+using Listed = std::map<std::string, std::vector<std::string>>;
+
+Listed listed_in(const Json& index) {
+  Listed listed;
+  for (const auto& [tensor, file] : index["weight_map"].items()) listed[file.get<std::string>()].push_back(tensor);
+  return listed;
 }
 
 // Returns the new name of a shard, as the reference's converter does: pytorch_model-00001-of-00002.bin becomes
@@ -164,6 +166,7 @@ class Shards {
   explicit Shards(const Import& request)
       : request_(request), index_(read_index(request.from)), source_(fs::path(request.from).parent_path()) {
     if (index_.is_null()) throw Failure{kUnreadable, request.from + ": changed while it was read"};
+    listed_ = listed_in(index_);
   }
 
   void convert();
@@ -173,12 +176,13 @@ class Shards {
   void check(const Target& target) const;
   std::vector<std::string> new_names(const Target& target) const;
   void convert_shard(const std::string& file, const Target& target);
-  void check_listed(const std::string& file, const Imported& written) const;
+  void check_tensors(const std::string& file, const Imported& written) const;
   void write_index(const fs::path& path);
   void print_index(const fs::path& path) const;
 
   const Import& request_;
   Json index_;
+  Listed listed_;
   fs::path source_;
   std::map<std::string, std::string> places_;  // by tensor
   std::uint64_t bytes_ = 0;
@@ -187,7 +191,7 @@ class Shards {
 
 std::vector<std::string> Shards::paths() const {
   std::vector<std::string> paths{request_.from};
-  for (const std::string& file : files_of(index_)) paths.push_back((source_ / file).string());
+  for (const auto& [file, tensors] : listed_) paths.push_back((source_ / file).string());
   return paths;
 }
 
@@ -204,7 +208,7 @@ void check_link(const fs::path& folder, const std::string& file, const std::stri
 void Shards::check(const Target& target) const {
   const Inputs inputs(paths());
   std::set<fs::path> outputs{target.index};
-  for (const std::string& file : files_of(index_)) {
+  for (const auto& [file, tensors] : listed_) {
     if (file.empty() || fs::path(file).filename() != file || file.find('\0') != file.npos) {
       throw Failure{kBadFile, formatted("{}: shard '{}' is not in the same folder", request_.from, file)};
     }
@@ -220,10 +224,10 @@ void Shards::check(const Target& target) const {
   }
 }
 
-void Shards::check_listed(const std::string& file, const Imported& written) const {
+void Shards::check_tensors(const std::string& file, const Imported& written) const {
   const std::set<std::string> names(written.names.begin(), written.names.end());
-  for (const auto& [tensor, shard] : index_["weight_map"].items()) {
-    if (shard != file || names.count(tensor) != 0 || written.dropped.count(tensor) != 0) continue;
+  for (const std::string& tensor : listed_.at(file)) {
+    if (names.count(tensor) != 0 || written.dropped.count(tensor) != 0) continue;
     throw Failure{kBadFile, formatted("{}: tensor '{}' is not in {}", request_.from, tensor, file)};
   }
 }
@@ -231,7 +235,7 @@ void Shards::check_listed(const std::string& file, const Imported& written) cons
 // Returns the files to create, in writing order.
 std::vector<std::string> Shards::new_names(const Target& target) const {
   std::vector<std::string> names;
-  for (const std::string& file : files_of(index_)) names.push_back(written_name(file));
+  for (const auto& [file, tensors] : listed_) names.push_back(written_name(file));
   names.push_back(target.index.filename().string());
   return names;
 }
@@ -244,7 +248,7 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   shard.published = [this] { new_files_->count_next(); };
   stop_if_interrupted();
   const Imported written = import_file(shard);
-  check_listed(file, written);
+  check_tensors(file, written);
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
     if (places_.emplace(name, written_name(file)).second) continue;
@@ -283,7 +287,7 @@ void Shards::convert() {
   check(target);
   const std::string folder = target.folder.empty() ? "." : target.folder.string();
   if (!request_.dry_run) new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
-  for (const std::string& file : files_of(index_)) convert_shard(file, target);
+  for (const auto& [file, tensors] : listed_) convert_shard(file, target);
   write_index(target.index);
   if (new_files_) new_files_->keep();
 }
@@ -296,8 +300,9 @@ bool is_importable_index(const std::string& path) {
   const Json index = read_index(path);
   if (index.is_null()) return false;
   const fs::path folder = fs::path(path).parent_path();
-  const std::set<std::string> files = files_of(index);
-  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+  const Listed listed = listed_in(index);
+  return std::any_of(listed.begin(), listed.end(), [&](const auto& shard) {
+    const std::string& file = shard.first;
     const bool is_missing = !is_there(folder / file) && !format_of_extension(file);
     return is_missing || is_importable((folder / file).string());
   });
