@@ -7,6 +7,7 @@
 #include <safetensors/safetensors.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <ostream>
 #include <stdexcept>
@@ -25,7 +26,8 @@ using DevicePtr = std::unique_ptr<st_device, FreeDevice>;
 
 using OpenDevice = st_status (*)(const st_device_options*, st_device**, st_error*);
 
-// One of the fake drivers. Its functions come from the library at this path, which the process loads once.
+// One of the fake drivers, or the driver of a GPU, watched (watched_driver.cpp). Its functions come from the library at
+// this path, which the process loads once. Those that only a fake has are null for a GPU.
 class Driver {
   std::string name_;
   std::string path_;
@@ -72,6 +74,7 @@ class Driver {
   ST_FAKE(free_stream);
 #undef ST_FAKE
 
+  bool is_fake() const { return break_waits != nullptr; }
   const std::string& name() const { return name_; }
   const char* path() const { return path_.c_str(); }
 
@@ -109,12 +112,18 @@ class Driver {
 // Shows the driver in the names of tests.
 inline void PrintTo(const Driver* driver, std::ostream* out) { *out << driver->name(); }
 
+// Another library may take the place of the fake that was built.
+inline const char* path_or(const char* variable, const char* built) {
+  const char* const named = std::getenv(variable);
+  return named == nullptr || *named == '\0' ? built : named;
+}
+
 inline const Driver& cuda() {
-  static const Driver only("CUDA", ST_FAKE_CUDA, st_device_open_cuda);
+  static const Driver only("CUDA", path_or("ST_FAKE_CUDA", ST_FAKE_CUDA), st_device_open_cuda);
   return only;
 }
 inline const Driver& hip() {
-  static const Driver only("HIP", ST_FAKE_HIP, st_device_open_hip);
+  static const Driver only("HIP", path_or("ST_FAKE_HIP", ST_FAKE_HIP), st_device_open_hip);
   return only;
 }
 

@@ -1,6 +1,7 @@
-// The entry points of CUDA's driver, as far as the library calls them, over the fake machine.
+// The entry points of CUDA's driver, as far as the library and the tests call them, over the fake machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "fake_gpu.hpp"
@@ -186,4 +187,38 @@ int cuMemGetAddressRange_v2(std::uintptr_t* begin, std::size_t* bytes, std::uint
   const int code = enter("cuMemGetAddressRange_v2");
   return code != kOk ? code : range_of_memory(begin, bytes, address);
 }
+
+// ---- what the library does not call (more_calls.def) ---------------------------------------------------------------
+
+int cuCtxGetCurrent(void** context) {
+  *context = stack.contexts.empty() ? nullptr : stack.contexts.back();
+  return kOk;
+}
+
+int cuCtxCreate_v2(void** context, unsigned /*flags*/, int device) {
+  *context = fake_new_context(device);
+  stack.contexts.push_back(static_cast<Context*>(*context));
+  return kOk;
+}
+
+int cuDeviceGetName(char* name, int bytes, int device) {
+  std::snprintf(name, static_cast<std::size_t>(bytes), "fake device %d", device);
+  return kOk;
+}
+
+int cuMemGetInfo_v2(std::size_t* available, std::size_t* total) {
+  *available = *total = std::size_t{1} << 30;
+  return kOk;
+}
+
+int cuMemcpyDtoH_v2(void* dst, std::uintptr_t src, std::size_t bytes) { return copy_back(dst, src, bytes); }
+
+int cuMemsetD8Async(std::uintptr_t dst, unsigned char value, std::size_t bytes, void* stream) {
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  fake_fill(number == 1 || number == 2 ? default_stream(number == 2) : stream, reinterpret_cast<void*>(dst), value,
+            bytes);
+  return kOk;
+}
+
+int cuEventQuery(void* event) { return query(static_cast<Event*>(event)); }
 }

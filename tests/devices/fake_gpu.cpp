@@ -461,6 +461,18 @@ int synchronize(Event* event) {
   return wait_until(lock, *event->stream, event->position);
 }
 
+int query(Event* event) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  if (m.events.count(event) == 0) {
+    note(m, "an event that is none was asked about");
+    return kInvalidHandle;
+  }
+  if (event->stream == nullptr) return kOk;
+  if (const int code = status_of(m, event->device); code != kOk) return code;
+  return event->stream->done >= event->position ? kOk : kNotReady;
+}
+
 int copy(std::uintptr_t dst, const void* src, std::size_t bytes, Stream* stream) {
   Machine& m = machine();
   const Lock lock(m.mutex);
@@ -487,6 +499,16 @@ int copy(std::uintptr_t dst, const void* src, std::size_t bytes, Stream* stream)
   ++m.copies;
   put(*stream, one);
   return status_of(m, stream->device);
+}
+
+int copy_back(void* dst, std::uintptr_t src, std::size_t bytes) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  if (!is_current("memory was copied without a context")) return kInvalidContext;
+  const std::byte* const view = view_of(m, src, bytes, current_device());
+  if (view == nullptr) return kInvalidValue;
+  std::memcpy(dst, view, bytes);
+  return kOk;
 }
 
 int pin(void* memory, std::size_t bytes) {

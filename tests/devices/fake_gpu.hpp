@@ -19,6 +19,7 @@ enum Code : int {
   kInvalidDevice = 101,
   kInvalidContext = 201,
   kInvalidHandle = 400,
+  kNotReady = 600,
   kIllegalAddress = 700,
   kAlreadyRegistered = 712,
   kNotRegistered = 713,
@@ -61,7 +62,9 @@ int new_event(Event** out);
 int free_event(Event* event);
 int record(Event* event, Stream* stream);
 int synchronize(Event* event);
+int query(Event* event);  // kOk or kNotReady
 int copy(std::uintptr_t dst, const void* src, std::size_t bytes, Stream* stream);
+int copy_back(void* dst, std::uintptr_t src, std::size_t bytes);  // at once
 int pin(void* memory, std::size_t bytes);
 int unpin(void* memory);
 int new_pinned(void** out, std::size_t bytes);

@@ -1,6 +1,7 @@
-// The entry points of the HIP runtime, as far as the library calls them, over the fake machine.
+// The entry points of the HIP runtime, as far as the library and the tests call them, over the fake machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "fake_gpu.hpp"
@@ -162,4 +163,29 @@ int hipMemGetAddressRange(std::uintptr_t* begin, std::size_t* bytes, std::uintpt
   const int code = enter("hipMemGetAddressRange");
   return kept(code != kOk ? code : range_of_memory(begin, bytes, address));
 }
+
+// ---- what the library does not call (more_calls.def) ---------------------------------------------------------------
+
+int hipPeekAtLastError() { return last_error; }
+
+int hipDeviceGetName(char* name, int bytes, int device) {
+  std::snprintf(name, static_cast<std::size_t>(bytes), "fake device %d", device);
+  return kOk;
+}
+
+int hipMemGetInfo(std::size_t* available, std::size_t* total) {
+  *available = *total = std::size_t{1} << 30;
+  return kOk;
+}
+
+int hipMemcpyDtoH(void* dst, std::uintptr_t src, std::size_t bytes) { return kept(copy_back(dst, src, bytes)); }
+
+int hipMemsetD8Async(std::uintptr_t dst, unsigned char value, std::size_t bytes, void* stream) {
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  fake_fill(number == 0 || number == 2 ? default_stream(number == 2) : stream, reinterpret_cast<void*>(dst), value,
+            bytes);
+  return kOk;
+}
+
+int hipEventQuery(void* event) { return query(static_cast<Event*>(event)); }
 }

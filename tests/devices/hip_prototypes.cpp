@@ -37,7 +37,13 @@ static_assert(kSamePrototype<hipHostMalloc_type, HostMalloc> && static_cast<Host
   static_assert(kSamePrototype<type(*) parameters, decltype(&::runtime)>, #runtime);
 #include "device/calls.def"
 
-static_assert(hipErrorNoDevice == 100 && hipErrorOutOfMemory == 2);
+#define ST_MORE_CALL(name, cuda, runtime, parameters) \
+  static_assert(kSamePrototype<int(*) parameters, decltype(&::runtime)>, #runtime);
+#define ST_MORE_HIP(name, runtime, parameters) \
+  static_assert(kSamePrototype<int(*) parameters, decltype(&::runtime)>, #runtime);
+#include "more_calls.def"
+
+static_assert(hipErrorNoDevice == 100 && hipErrorOutOfMemory == 2 && hipErrorNotReady == 600);
 static_assert(hipStreamNonBlocking == 1 && hipEventBlockingSync == 1 && hipEventDisableTiming == 2);
 static_assert(hipHostRegisterPortable == 1 && hipHostMallocPortable == 1);
 

@@ -126,7 +126,7 @@ TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
     EXPECT_EQ(stats.bytes_copied, model.data_size());
     EXPECT_EQ(stats.staging_bytes, driver.pinned());
     if (apart) {
-      EXPECT_GT(neighbours, 100U) << "the fake puts memory side by side";
+      EXPECT_TRUE(neighbours > 100U || !driver.is_fake()) << "the fake puts memory side by side";
       EXPECT_GE(driver.copies(), 500);
       for (std::size_t i = 0; i < model.count(); ++i) {
         ASSERT_EQ(std::memcmp(all[i]->contents().data(), model.bytes(i), page), 0) << i;
@@ -154,7 +154,7 @@ TEST_P(DevicePlans, AnAllocationEndsWithItsLastByte) {
     add(plan, device, model.tensor(i), all[i]->at(0));
   }
   run(plan);
-  EXPECT_GT(neighbours, 50U) << "the fake puts memory side by side";
+  EXPECT_TRUE(neighbours > 50U || !driver.is_fake()) << "the fake puts memory side by side";
   EXPECT_GE(driver.copies(), 200);
   for (std::size_t i = 0; i < model.count(); ++i) {
     ASSERT_EQ(std::memcmp(all[i]->contents().data(), model.bytes(i), sizes[i]), 0) << i;
@@ -233,6 +233,7 @@ TEST_P(DevicePlans, AllPlansOfADeviceStayBelowItsStagingMemory) {
 
 // The other tests rely on this: without the wait for a slot, bytes are wrong.
 TEST_P(DevicePlans, ASlotThatIsWrittenToTooEarlyIsNoticed) {
+  if (!driver.is_fake()) GTEST_SKIP() << "only a fake driver's waits return too early";
   const Model model({9 * kMiB});
   const DevicePtr device = driver.opened(0, 4 * kMiB);
   const DeviceMemory memory(driver, device.get(), model.data_size());
