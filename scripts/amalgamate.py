@@ -11,7 +11,7 @@ not use.
 The sources stay as they are. Only these are changed in them:
 - std::X becomes cxx20::X for each X that scripts/single/cxx20.hpp declares, since C++17 lacks it.
 - The namespaces fmt and simdjson become st_fmt and st_simdjson.
-- Comments of simdjson, fmt and xxHash are removed, and simdjson's second stage, which the library does not use.
+- Comments and alignment of simdjson, fmt and xxHash are removed, and simdjson's second stage, which the library does not use.
 
 SPDX-License-Identifier: Apache-2.0
 """

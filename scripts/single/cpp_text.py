@@ -9,10 +9,11 @@ SCOPE = re.compile(r"(inline )?namespace\b.*\{$|extern \"C\" \{$|FMT_(BEGIN|END|
 
 
 def without_comments(text):
-    """C++ without comments, blank lines and indentation."""
-    token = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-    text = token.sub(lambda found: " " if found[0][0] == "/" else found[0], text)
-    return "".join(line.strip() + "\n" for line in text.split("\n") if line.strip())
+    """C++ without comments, blank lines, indentation and alignment: outside of literals, blanks become one space."""
+    token = re.compile(r'(?:[ \t]|//[^\n]*|/\*.*?\*/)+|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+    text = token.sub(lambda found: found[0] if found[0][0] in "\"'" else " ", text)
+    lines = (line.strip() for line in text.split("\n"))
+    return "".join(re.sub(r"^# ", "#", line) + "\n" for line in lines if line)
 
 
 def definitions(text):
