@@ -1,4 +1,4 @@
-// Edits the metadata of files.
+// Edits files: their metadata, and the bytes of a tensor.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/edit.hpp"
 
@@ -29,6 +29,13 @@ void edit(const char* path, const char* const* keys, const size_t* key_lens, con
   core::edit_metadata(path, changes, {(given.flags & ST_WRITE_SYNC) != 0, given.data_alignment, given.header_reserve});
 }
 
+void write(const char* path, std::string_view name, const void* data, size_t size, const st_write_options* options) {
+  require(path, "path");
+  if (size > 0) require(data, "data");
+  const st_write_options given = write_options(options, ST_WRITE_SYNC);
+  core::write_tensor(path, name, data, size, (given.flags & ST_WRITE_SYNC) != 0);
+}
+
 }  // namespace
 
 extern "C" {
@@ -46,6 +53,17 @@ st_status st_edit_metadata_n(const char* path, size_t path_len, const char* cons
     if (n > 0) require(value_lens, "value_lens");
     edit(path_of(path, path_len).c_str(), keys, key_lens, values, value_lens, n, options);
   });
+}
+
+st_status st_tensor_write(const char* path, const char* name, const void* data, size_t size,
+                          const st_write_options* options, st_error* err) {
+  return guard(err, [&] { write(path, text_of(name, "name"), data, size, options); });
+}
+
+st_status st_tensor_write_n(const char* path, size_t path_len, const char* name, size_t name_len, const void* data,
+                            size_t size, const st_write_options* options, st_error* err) {
+  return guard(err,
+               [&] { write(path_of(path, path_len).c_str(), text_of(name, name_len, "name"), data, size, options); });
 }
 
 }  // extern "C"

@@ -67,6 +67,7 @@ void add_commands(Command app) {
   add_meta(app);
   add_cat(app);
   add_extract(app);
+  add_set(app);
   add_split(app);
   add_merge(app);
   add_rename(app);

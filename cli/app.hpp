@@ -20,6 +20,7 @@ void add_hash(Command& app);
 void add_merge(Command& app);
 void add_meta(Command& app);
 void add_rename(Command& app);
+void add_set(Command& app);
 void add_show(Command& app);
 void add_split(Command& app);
 void add_stats(Command& app);

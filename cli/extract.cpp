@@ -11,9 +11,9 @@
 
 #include "app.hpp"
 #include "arguments.hpp"
-#include "base/dtype.hpp"
 #include "failure.hpp"
 #include "name_filter.hpp"
+#include "one_tensor.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 #include "text.hpp"
@@ -125,19 +125,8 @@ SliceText parse_slice(std::string_view text, safetensors::View<std::uint64_t> sh
 constexpr std::size_t kPreamble = 10;   // magic, version and length
 constexpr std::size_t kAlignment = 64;  // alignment of the data so that numpy can map it
 
-// BF16 and the 8-bit floats become void types of the same size, because numpy lacks them. Use .view() with ml_dtypes to
-// read them. Throws a Failure for sub-byte types.
-std::string descr(const safetensors::Tensor& tensor) {
-  const std::string_view type = st::info(static_cast<st::Dtype>(tensor.dtype)).numpy;
-  const std::uint32_t bits = safetensors::bits(tensor.dtype);
-  if (!type.empty()) return formatted("{}{}", bits > 8 ? '<' : '|', type);
-  if (bits == 8 || bits == 16) return formatted("|V{}", bits / 8);
-  throw Failure{kUsage, formatted("tensor {}: .npy has no type for {}; write raw bytes instead", shown(tensor.name, 80),
-                                  tensor.dtype_name())};
-}
-
 std::string npy_header(const safetensors::Tensor& tensor, const std::vector<std::uint64_t>& shape) {
-  std::string dict = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", descr(tensor));
+  std::string dict = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", npy_type(tensor));
   for (std::size_t d = 0; d < shape.size(); ++d) dict += formatted("{}{}", d == 0 ? "" : ", ", shape[d]);
   dict += shape.size() == 1 ? ",), }" : "), }";
   const std::size_t unpadded = kPreamble + dict.size() + 1;
@@ -245,20 +234,11 @@ std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const S
   return kept;
 }
 
-safetensors::Tensor tensor_of(const safetensors::SafeOpen& file, const Options& options) {
-  try {
-    return file.get_tensor(options.tensor);
-  } catch (const safetensors::Error& error) {
-    const Failure failure = failure_in(options.path, error);
-    throw Failure{failure.code, failure.line + did_you_mean(options.tensor, file.offset_keys())};
-  }
-}
-
 void extract(const Options& options) {
   try {
     const safetensors::SafeOpen file(options.path);
     const Inputs inputs(options.path, file);
-    const safetensors::Tensor tensor = tensor_of(file, options);
+    const safetensors::Tensor tensor = tensor_named(file, options.path, options.tensor);
     const SliceText slice = parse_slice(options.slice, tensor.shape);
     const safetensors::Slice part = part_of(tensor, slice.ranges);
     const std::string header = options.npy ? npy_header(tensor, kept(part.shape, slice)) : "";

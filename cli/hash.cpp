@@ -9,7 +9,7 @@
 
 #include "app.hpp"
 #include "arguments.hpp"
-#include "blocks.hpp"
+#include "digest.hpp"
 #include "failure.hpp"
 #include "output.hpp"
 #include "system.hpp"
@@ -22,22 +22,20 @@ constexpr const char* kNotes =
     "Prints one line per file, in the format of sha256sum. The digest covers the whole file. For the older\n"
     "bintensors layout it covers the data only. These are the checksums that bintensors defines.\n"
     "\n"
+    "With --content, the digest covers everything after the header, so edits of the metadata do not change it.\n"
+    "Other programs call it AutoV3 (its first 12 digits), sshs_model_hash and modelspec.hash_sha256. sha256sum -c\n"
+    "cannot check it; `verify --content` can.\n"
+    "\n"
     "Examples:\n"
     "  safetensors hash model.safetensors > model.sha256 && sha256sum -c model.sha256\n"
+    "  safetensors hash --content lora.safetensors\n"
     "  safetensors hash --sha1 model.bt";
 
 struct HashOptions {
   std::vector<std::string> paths;
   bool sha1 = false;
+  bool content = false;
 };
-
-std::string digest_of(const safetensors::SafeOpen& file, std::size_t shard, DigestKind kind) {
-  const std::uint64_t begin = file.format() == ST_FORMAT_BINTENSORS_OLD ? 8 + file.header(shard).size() : 0;
-  Digest digest(kind);
-  for_each_part(file, shard, begin, "hashing",
-                [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
-  return hex(digest.finish());
-}
 
 // Returns a line in sha256sum's format. Backslashes and line breaks in a name are escaped, and a backslash before the
 // digest marks such a line. For a terminal, all control characters are escaped.
@@ -51,13 +49,16 @@ std::string line_of(const std::string& digest, std::string_view path) {
   return formatted("{}{}  {}\n", name.size() == path.size() ? "" : "\\", digest, name);
 }
 
-ExitCode hash(const std::string& path, DigestKind kind, Output& out) {
+ExitCode hash(const std::string& path, const HashOptions& options, Output& out) {
   try {
-    st_open_options options = ST_INIT(st_open_options);
-    options.io = ST_IO_READ;  // a truncated file is an error, and not a signal
-    const safetensors::SafeOpen file(path, options);
+    st_open_options reading = ST_INIT(st_open_options);
+    reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
+    const safetensors::SafeOpen file(path, reading);
+    const DigestKind kind = options.sha1 ? DigestKind::sha1 : DigestKind::sha256;
+    const bool content = options.content || file.format() == ST_FORMAT_BINTENSORS_OLD;
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
-      out.write(line_of(digest_of(file, shard, kind), file.shard_path(shard)));
+      const std::string digest = digest_from(file, shard, content ? content_begin(file, shard) : 0, kind);
+      out.write(line_of(digest, file.shard_path(shard)));
       out.flush();
     }
     return kSuccess;
@@ -74,12 +75,13 @@ void add_hash(Command& app) {
   command.add_option("FILE", options->paths, "Files or models").required();
   const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests (40 hex digits)");
   command.add_flag("--sha256", "Print SHA-256 digests (64 hex digits; the default)").excludes(sha1);
+  command.add_flag("--content", options->content, "Digest only the bytes after the header");
   command.footer(kNotes);
   command.on_run([options] {
     Output out;
     ExitCode code = kSuccess;
     for (const std::string& path : options->paths) {
-      code = std::max(code, hash(path, options->sha1 ? DigestKind::sha1 : DigestKind::sha256, out));
+      code = std::max(code, hash(path, *options, out));
     }
     if (code != kSuccess) throw Failure{code, ""};  // the errors are already printed
   });

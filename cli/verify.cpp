@@ -13,6 +13,7 @@
 #include "app.hpp"
 #include "arguments.hpp"
 #include "blocks.hpp"
+#include "digest.hpp"
 #include "failure.hpp"
 #include "output.hpp"
 #include "system.hpp"
@@ -27,18 +28,21 @@ constexpr const char* kNotes =
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or does not match its listed digest\n"
+    "  1  a file breaks the format, or has another digest than expected\n"
     "  3  a file cannot be read\n"
     "  5  valid, but --values found NaN or infinity\n"
     "\n"
     "Examples:\n"
     "  safetensors verify model.safetensors\n"
     "  safetensors verify shards/ --strict --values\n"
-    "  safetensors verify *.safetensors --against SHA256SUMS";
+    "  safetensors verify *.safetensors --against SHA256SUMS\n"
+    "  safetensors verify lora.safetensors --content DA259DF60E36";
 
 struct VerifyOptions {
   std::vector<std::string> paths;
   std::string sums;
+  std::string content;
+  bool has_content = false;  // even if the digest is empty, for example because a variable of the shell is
   bool values = false;
   bool strict = false;
   bool json = false;
@@ -67,6 +71,11 @@ std::string unescaped(const std::string& name) {
 }
 
 bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
 
 // A float tensor with NaN, infinite or denormal values.
 struct OddValues {
@@ -126,8 +135,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     const bool good =
         line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
     if (!good) throw Failure{kUsage, formatted("{}: not a line of sha256sum: {}", path, shown(line, 60))};
-    std::string digest = line.substr(0, kDigits);
-    std::transform(digest.begin(), digest.end(), digest.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string digest = lower(line.substr(0, kDigits));
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
     lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
     if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
@@ -139,19 +147,38 @@ std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard)
   const std::string path = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
   const auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.path == path; });
   if (line == lines_.end()) return formatted("is not listed in {}", printable(shown_));
-  const auto digest_from = [&](std::uint64_t begin) {
-    Digest digest(DigestKind::sha256);
-    for_each_part(file, shard, begin, "hashing",
-                  [&](const Part& part) { digest.add(part.bytes.data(), part.bytes.size()); });
-    return hex(digest.finish());
-  };
-  const std::string found = digest_from(0);
+  const std::string found = digest_from(file, shard, 0, DigestKind::sha256);
   if (found == line->digest) return "";
   // For the older bintensors layout, `hash` prints the digest of the data only.
   const bool is_old = file.format() == ST_FORMAT_BINTENSORS_OLD;
-  return is_old && digest_from(8 + file.header(shard).size()) == line->digest
+  return is_old && digest_from(file, shard, content_begin(file, shard), DigestKind::sha256) == line->digest
              ? ""
              : formatted("has the digest {}, expected {}", found, line->digest);
+}
+
+// ---- the digest of the content
+
+constexpr std::size_t kSha256Digits = 64;
+constexpr std::size_t kSha1Digits = 40;
+constexpr std::size_t kAutoV3Digits = 12;  // the first ones of SHA-256
+
+// Returns the digits of a digest in lower case. Throws a Failure if there is another number of digits. "0x" before them
+// is allowed, because modelspec.hash_sha256 has it.
+std::string content_digits(const std::string& text) {
+  std::string digits = lower(text);
+  if (digits.starts_with("0x")) digits.erase(0, 2);
+  const std::size_t n = digits.size();
+  const bool good = n == kSha256Digits || n == kSha1Digits || n == kAutoV3Digits;
+  if (good && std::all_of(digits.begin(), digits.end(), is_hex)) return digits;
+  throw Failure{kUsage, formatted("--content: {} is not a digest: expected {}, {} or {} hexadecimal digits",
+                                  shown(text, 80), kSha256Digits, kSha1Digits, kAutoV3Digits)};
+}
+
+// Returns an error message if the content of the file has another digest, otherwise "".
+std::string content_fault(const safetensors::SafeOpen& file, const std::string& digits) {
+  const DigestKind kind = digits.size() == kSha1Digits ? DigestKind::sha1 : DigestKind::sha256;
+  const std::string found = digest_from(file, 0, content_begin(file, 0), kind);
+  return found.starts_with(digits) ? "" : formatted("has the content digest {}, expected {}", found, digits);
 }
 
 // ---- the report
@@ -171,6 +198,7 @@ class Verifier {
  public:
   Verifier(const VerifyOptions& options, Output& out) : options_(options), out_(out) {
     if (!options.sums.empty()) sums_.emplace(options.sums);
+    if (options.has_content) content_ = content_digits(options.content);
   }
 
   ExitCode code() const { return code_; }
@@ -231,6 +259,12 @@ class Verifier {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;  // a truncated file raises an error, not a signal
     const safetensors::SafeOpen file(path, reading);
+    if (!content_.empty() && file.count_shards() > 1) {
+      throw Failure{kUsage,
+                    formatted("{}: --content expects one file, not a model of {} shards; name one of the shards", path,
+                              file.count_shards())};
+    }
+    if (!content_.empty()) check_digest(file, 0, content_fault(file, content_));
     if (sums_) check_sums(file);
     if (options_.values) {
       for (const OddValues& odd : odd_values(file)) {
@@ -250,14 +284,18 @@ class Verifier {
 
   void check_sums(const safetensors::SafeOpen& file) {
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
-      const std::string fault = sums_->fault_of(file, shard);
-      if (!fault.empty()) add({std::string(file.shard_path(shard)), "error", fault, {}, {}, "", kBadFile});
+      check_digest(file, shard, sums_->fault_of(file, shard));
     }
+  }
+
+  void check_digest(const safetensors::SafeOpen& file, std::size_t shard, const std::string& fault) {
+    if (!fault.empty()) add({std::string(file.shard_path(shard)), "error", fault, {}, {}, "", kBadFile});
   }
 
   const VerifyOptions& options_;
   Output& out_;
   std::optional<Sums> sums_;
+  std::string content_;     // the expected digits; empty: any
   std::size_t errors_ = 0;  // of the current path
   ExitCode code_ = kSuccess;
 };
@@ -271,10 +309,17 @@ void add_verify(Command& app) {
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
   command.add_option("--against", options->sums, "Compare digests with a list in the format of sha256sum")
       .shown_as("SHA256SUMS");
+  const Option content =
+      command.add_option("--content", options->content, "Compare the digest of the bytes after the header of one file")
+          .shown_as("DIGEST");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");
   command.footer(kNotes);
-  command.on_run([options] {
+  command.on_run([options, content] {
+    options->has_content = content.is_given();
+    if (options->has_content && options->paths.size() > 1) {
+      throw Failure{kUsage, formatted("--content expects one file, not {}", options->paths.size())};
+    }
     Output out;
     Verifier verifier(*options, out);
     for (const std::string& path : options->paths) verifier.verify(path);

@@ -20,7 +20,7 @@ import pathlib
 import re
 import sys
 
-from single.cpp_text import IDENTIFIER, definitions, without_comments, without_unused
+from single.cpp_text import IDENTIFIER, definitions, without_comments, without_spaces_after_commas, without_unused
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PARTS = ROOT / "scripts/single"
@@ -269,7 +269,7 @@ def main(out, *folders):
         text += f"\n#if {condition}\n{lines}#endif\n" if condition else lines
     text += '\n#include "safetensors.h"\n' + (PARTS / "libraries.hpp").read_text()
     for name, part in parts:
-        text += f"\n// ==== {name}\nST_BEGIN\n{without_unused(part, mentioned)}ST_END\n"
+        text += f"\n// ==== {name}\nST_BEGIN\n{without_spaces_after_commas(without_unused(part, mentioned))}ST_END\n"
     text += (PARTS / "own.hpp").read_text() + section("scripts/single/cxx20.hpp", "", (PARTS / "cxx20.hpp").read_text())
     text += "".join(sources.text) + "\n" + (PARTS / "end.hpp").read_text()
 

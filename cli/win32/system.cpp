@@ -84,7 +84,8 @@ void on_stack_of(std::size_t bytes, const std::function<void()>& work) {
 // The console keeps this code page for later programs, but UTF-8 suits them, too.
 void prepare_process() {
   SetConsoleOutputCP(CP_UTF8);
-  // Write the same bytes as on other systems: no carriage returns.
+  // Read and write the same bytes as on other systems: no carriage returns.
+  _setmode(_fileno(stdin), _O_BINARY);
   _setmode(_fileno(stdout), _O_BINARY);
   _setmode(_fileno(stderr), _O_BINARY);
 }

@@ -1202,6 +1202,48 @@ ST_API st_status st_edit_metadata_n(const char *path, size_t path_len, const cha
                                     const size_t *value_lens, size_t n,
                                     const st_write_options *options, st_error *err);
 
+/* Replaces the bytes of one tensor of a safetensors file, in place. The header does not change, so
+ * dtype and shape stay the same. size is the number of bytes in data, and must be the size of the
+ * tensor; data may be NULL if size is 0. The elements are little-endian and row-major, as in the
+ * file. path is one file: for a model of several, the shard that contains the tensor.
+ *
+ * The change is not atomic. If the process is killed, the power fails or the system reports an
+ * error during the write, the tensor may contain a part of the new bytes. Everything else in the
+ * file stays valid and unchanged, and the call can be repeated. To replace a tensor atomically,
+ * write a new file with st_writer_add_tensor.
+ *
+ * Readers are not locked out. A read during the write may return old and new bytes. All views and
+ * mappings of the file show the change, and so do its other hard links. If a writer copies tensors
+ * from a file that was opened before the write, its st_writer_finish fails. data may be a view of
+ * this tensor, or of another one in the same file. A file with holes (a sparse file) needs space
+ * for the new bytes.
+ *
+ * The call locks out other edits until it returns, as st_edit_metadata does: they fail with
+ * ST_ERR_STATE after two seconds. If a save replaces the file during the write, the file of the
+ * save remains, without the new bytes. If another process changes the file between the check of its
+ * header and the write, the call starts again, at most 5 times.
+ *
+ * options may be NULL; only the flag ST_WRITE_SYNC is used. With it, the call returns after the new
+ * bytes are on the disk. Other flags are ST_ERR_UNSUPPORTED; progress is not called.
+ *
+ * ST_ERR_NOT_FOUND    the file has no such tensor.
+ * ST_ERR_BUFFER_SIZE  size is not the size of the tensor.
+ * ST_ERR_OPEN         as for st_edit_metadata, for example a read-only file.
+ * ST_ERR_STATE        as for st_edit_metadata.
+ * ST_ERR_UNSUPPORTED  it is a bintensors file.
+ * ST_ERR_READ         the system could not read the header.
+ * ST_ERR_WRITE        the system could not write, sync or lock. After an incomplete write, the
+ *                     message says that the tensor may contain a part of the new bytes.
+ * 3xx                 the content of the file is invalid.
+ * Since version 0.3.0. */
+ST_API st_status st_tensor_write(const char *path, const char *name, const void *data, size_t size,
+                                 const st_write_options *options, st_error *err);
+
+/* path must not contain a NUL (ST_ERR_ARGUMENT); name may. Since version 0.3.0. */
+ST_API st_status st_tensor_write_n(const char *path, size_t path_len, const char *name,
+                                   size_t name_len, const void *data, size_t size,
+                                   const st_write_options *options, st_error *err);
+
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 /* The values of st_status are stable. */
@@ -1211,7 +1253,7 @@ enum {
   ST_ERR_ARGUMENT = 100,    /* An argument is NULL or has an invalid value.                  */
   ST_ERR_STRUCT_SIZE = 101, /* A struct has a wrong struct_size or unknown members.          */
   ST_ERR_UNSUPPORTED = 102, /* A flag, value or operation is not supported.                  */
-  ST_ERR_NOT_FOUND = 103,   /* There is no tensor of this name (safetensors.hpp only).       */
+  ST_ERR_NOT_FOUND = 103,   /* There is no tensor of this name.                              */
   ST_ERR_RANGE = 104,       /* An index or a range of bytes is out of bounds.                */
   ST_ERR_BUFFER_SIZE = 105, /* A buffer does not have the size of the data.                  */
   ST_ERR_STATE = 106,       /* The object cannot do this now.                                */

@@ -1206,6 +1206,16 @@ inline void edit_metadata(const std::string& path,
                &options);
 }
 
+// Replaces the bytes of one tensor of a file, in place and not atomically: see st_tensor_write.
+// dtype and shape stay the same, so `bytes` must be the size of the tensor. Throws ST_ERR_NOT_FOUND
+// if the file has no such tensor.
+inline void write_tensor(const std::string& path, std::string_view name, const void* data,
+                         std::size_t bytes,
+                         const st_write_options& options = ST_INIT(st_write_options)) {
+  detail::call(st_tensor_write_n, path.data(), path.size(), name.data(), name.size(), data, bytes,
+               &options);
+}
+
 // ---- Library ------------------------------------------------------------------------------------
 
 // Returns the version of the loaded library: "0.3.0 (simdjson 3.0.1)".

@@ -16,6 +16,11 @@ def without_comments(text):
     return "".join(re.sub(r"^# ", "#", line) + "\n" for line in lines if line)
 
 
+def without_spaces_after_commas(text):
+    token = re.compile(r', |"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
+    return token.sub(lambda found: "," if found[0] == ", " else found[0], text)
+
+
 def definitions(text):
     """Splits a text without comments into (name, lines): name of the function or class that the lines declare, or ''."""
     lines, i = text.split("\n"), 0

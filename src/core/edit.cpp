@@ -106,15 +106,18 @@ bool sync_again(io::EditedFile& file, const Shard& shard, std::string_view heade
   return patch != Patch::changed;
 }
 
-// Returns false, and does not change the file, if another process changed it in the meantime.
-bool try_edit(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
-  io::EditedFile file = io::EditedFile::open(path);
-  Shard shard(std::pmr::new_delete_resource());
+void open_edited(Shard& shard, io::EditedFile& file) {
   shard.source = file.take_source();
   format::HeaderOptions reading;
   reading.seed = io::hash_seed(&reading);
   open_shard(shard, io::Mode::read, reading);
+}
 
+// Returns false, and does not change the file, if another process changed it in the meantime.
+bool try_edit(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
+  io::EditedFile file = io::EditedFile::open(path);
+  Shard shard(std::pmr::new_delete_resource());
+  open_edited(shard, file);
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;
   const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;
@@ -138,14 +141,40 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   return write_new_file(path, shard, bytes, file, options.sync);
 }
 
-}  // namespace
+// Same.
+bool try_write(const char* path, std::string_view name, const void* data, std::size_t size, bool sync) {
+  io::EditedFile file = io::EditedFile::open(path);
+  Shard shard(std::pmr::new_delete_resource());
+  open_edited(shard, file);
+  const Table& table = shard.table;
+  if (table.format != Format::safetensors) fail(Status::unsupported, "tensors of bintensors files cannot be replaced");
+  const std::uint32_t number = table.index.find(table.tensors.data(), name);
+  const std::string quoted = in_quotes(name);
+  if (number == table.index.kNone) fail(Status::not_found, "no tensor {} in {}", quoted, in_quotes(path));
+  const Tensor& tensor = table.tensors[number];
+  if (tensor.bytes() != size) {
+    fail(Status::buffer_size, "tensor {}: expected {} bytes, got {}", quoted, tensor.bytes(), size);
+  }
+  return file.overwrite("tensor " + quoted, shard.offset_of(tensor), data, size, sync);
+}
 
-void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    if (try_edit(path, changes, options)) return;
+template <class Attempt>
+void repeat(const char* path, const Attempt& attempt) {
+  for (int i = 0; i < kMostAttempts; ++i) {
+    if (attempt()) return;
   }
   fail(Status::state, "{} was changed by another process during each of {} attempts to edit it", in_quotes(path),
        kMostAttempts);
+}
+
+}  // namespace
+
+void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options) {
+  repeat(path, [&] { return try_edit(path, changes, options); });
+}
+
+void write_tensor(const char* path, std::string_view name, const void* data, std::size_t size, bool sync) {
+  repeat(path, [&] { return try_write(path, name, data, size, sync); });
 }
 
 }  // namespace st::core

@@ -1,4 +1,4 @@
-// Changes the metadata of a file without changing its tensors.
+// Changes the metadata of a file without changing its tensors, or the bytes of one tensor without changing the header.
 //
 // The file is changed in place if both headers have the same length and differ only inside one block of 4096 bytes of
 // the file. Such a block is one page of the page cache. A single write() changes it, and nothing, not even SIGKILL,
@@ -12,9 +12,13 @@
 //
 // In a file written with header_reserve, the reserved space follows the metadata, so an edit moves nothing else. Space
 // at the end of a header of several blocks does not help, because every entry would move.
+//
+// The bytes of a tensor are written in place, and not atomically: a copy of the whole file would take much longer than
+// the write.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,5 +38,8 @@ struct EditOptions {
 };
 
 void edit_metadata(const char* path, std::span<const MetadataChange> changes, const EditOptions& options);
+
+// Replaces the bytes of one tensor. Throws Status::not_found, or Status::buffer_size if `size` is not the tensor's.
+void write_tensor(const char* path, std::string_view name, const void* data, std::size_t size, bool sync);
 
 }  // namespace st::core

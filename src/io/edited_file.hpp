@@ -1,4 +1,4 @@
-// A regular file opened for a metadata edit, locked against other editors.
+// A regular file opened for an edit, locked against other editors.
 //
 // The lock (flock) is advisory: it prevents two edits by this library from losing each other's change. Readers do not
 // take it. A second lock prevents them from seeing half of a change (posix/edit.hpp).
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "io/source.hpp"
 
@@ -39,11 +40,18 @@ class EditedFile {
   // Throws Status::state if another process still holds the lock after two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
+  // Writes bytes of which readers may see half: the data of a tensor. Returns false, and writes nothing, if the file is
+  // no longer in the state seen(). Messages begin with `what`. Throws Status::write, after which a part of the bytes may
+  // have been written. Throws Status::state as patch() does, before it writes.
+  bool overwrite(const std::string& what, std::uint64_t offset, const void* data, std::size_t n, bool sync);
+
   // Syncs the file and its directory. Throws Status::write.
   void sync() const;
 
  private:
   struct State;
+  struct AfterWrite;
+  bool is_as_seen() const;
   explicit EditedFile(std::unique_ptr<State> state);
   friend class EditLock;
 

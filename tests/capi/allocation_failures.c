@@ -544,6 +544,22 @@ static st_status edit_to(const char *value, uint64_t reserve) {
 static st_status edit_in_place(void) { return edit_to("new", 0); }
 static st_status edit_in_a_new_file(void) { return edit_to("a value that needs a file with a longer header", 4096); }
 
+static st_status write_tensor(void) {
+  static const unsigned char kOld[8] = {0, 1, 2, 3, 4, 5, 6, 7}, kNew[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+  unsigned char now[8] = {0};
+  st_write_options options = ST_INIT(st_write_options);
+  st_file *file = NULL;
+  options.flags = ST_WRITE_SYNC;
+  const st_status status = st_tensor_write_n("target.safetensors", 18, "t", 1, kNew, sizeof kNew, &options, &error);
+  memory_disarm();
+  if (st_open("target.safetensors", NULL, &file, NULL) != ST_OK) return WRONG;
+  if (st_tensor_read(st_get_tensor(file, "t"), now, sizeof now, NULL) != ST_OK) return WRONG;
+  st_free(file);
+  if (memcmp(now, status == ST_OK ? kNew : kOld, sizeof now) != 0 || !target_is("old")) return WRONG;
+  if (status == ST_OK) add_target();
+  return status;
+}
+
 /* ---- the table -------------------------------------------------------------------------------------------------------- */
 
 typedef struct test_case {
@@ -600,6 +616,7 @@ static const test_case kCases[] = {
     {"st_writer_copy_metadata", copy_metadata, reset_target, 0},
     {"st_edit_metadata in place", edit_in_place, reset_target, 0},
     {"st_edit_metadata in a new file", edit_in_a_new_file, reset_target, 0},
+    {"st_tensor_write", write_tensor, reset_target, 0},
 };
 
 typedef struct held {

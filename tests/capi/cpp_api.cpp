@@ -558,6 +558,24 @@ void check_edits(const std::string& path) {
   expect(safetensors::SafeOpen(path).metadata().size() == 2, "change nothing");
 }
 
+void check_write_tensor(const std::string& path) {
+  const safetensors::SafeOpen file(path);
+  const safetensors::Tensor tensor = *file.begin();
+  const std::string bytes(static_cast<std::size_t>(tensor.nbytes()), 'n');
+  safetensors::write_tensor(path, tensor.name, bytes.data(), bytes.size());
+  std::string got(bytes.size(), ' ');
+  tensor.read(got.data(), got.size());
+  expect(got == bytes, "a tensor has its new bytes");
+  st_write_options synced = ST_INIT(st_write_options);
+  synced.flags = ST_WRITE_SYNC;
+  const auto write = [&](std::string_view name, std::size_t size) {
+    return status_of([&] { safetensors::write_tensor(path, name, bytes.data(), size, synced); });
+  };
+  expect(write(tensor.name, bytes.size() - 1) == ST_ERR_BUFFER_SIZE, "too few bytes");
+  expect(write("nobody", bytes.size()) == ST_ERR_NOT_FOUND, "no tensor to write to");
+  expect(write(tensor.name, bytes.size()) == ST_OK, "synced");
+}
+
 }  // namespace
 
 int main() {
@@ -581,6 +599,7 @@ int main() {
     check_save_file(folder.string());
     check_write_progress(folder.string());
     check_edits(path);
+    check_write_tensor(path);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "thrown: %s\n", error.what());
     ++faults;

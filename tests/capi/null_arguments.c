@@ -128,6 +128,12 @@ static void writing(const st_file *file) {
   REFUSED("value_lens", st_edit_metadata_n("out", 3, &key, &one, &key, NULL, 1, NULL, &err));
   REFUSED("a key", st_edit_metadata_n("out", 3, &no_key, &one, &key, &one, 1, NULL, &err));
   CHECK(st_edit_metadata_n("out", 3, NULL, NULL, NULL, NULL, 0, NULL, NULL) == ST_OK);
+  REFUSED("path", st_tensor_write(NULL, "t", "x", 1, NULL, &err));
+  REFUSED("name", st_tensor_write("out", NULL, "x", 1, NULL, &err));
+  REFUSED("data", st_tensor_write("out", "t", NULL, 1, NULL, &err));
+  REFUSED("path", st_tensor_write_n(NULL, 0, "t", 1, "x", 1, NULL, &err));
+  REFUSED("name", st_tensor_write_n("out", 3, NULL, 1, "x", 1, NULL, &err));
+  REFUSED("data", st_tensor_write_n("out", 3, "t", 1, NULL, 1, NULL, &err));
 }
 
 int main(void) {

@@ -152,6 +152,7 @@ static void an_edit_reports_nothing(void) {
   const st_write_options options = reporting_to(&own);
   const char *const key = "note", *const value = "hello";
   CHECK(st_edit_metadata("small", &key, &value, 1, &options, NULL) == ST_OK && own.calls == 0);
+  CHECK(st_tensor_write("small", "t", data, SMALL, &options, NULL) == ST_OK && own.calls == 0);
 }
 
 int main(void) {

@@ -199,6 +199,36 @@ class Hash(Case):
             self.assertEqual(result.stdout.decode(), line * paths.count(good))
             self.assertEqual(result.stderr.count(b"\n"), len(paths) - paths.count(good))
 
+    def test_the_content_is_what_follows_the_header(self):
+        """AutoV3: the digest of all bytes after 8 + length of the header. Edits of the metadata do not change it."""
+        data = bytes(range(256)) * 20_000
+        path = self.file("a.safetensors", file_bytes([("a", "U8", [len(data)], len(data))], {"format": "pt"}, data))
+        sha256, sha1 = hashlib.sha256(data).hexdigest(), hashlib.sha1(data).hexdigest()
+        wholes = set()
+        for change in ([], ["set", "k=short"], ["set", "k=" + "long" * 5000], ["set", "modelspec.hash_sha256=0x" + sha256], ["rm", "k"]):
+            if change:
+                self.assertEqual(run("meta", path, *change).returncode, 0)
+            self.assertEqual(self.hash("--content", path), f"{sha256}  {path}\n", change)
+            self.assertEqual(self.hash("--content", "--sha1", path), f"{sha1}  {path}\n", change)
+            wholes.add(self.hash(path))
+        self.assertEqual(len(wholes), 5)
+        for name in ("worked_two_tensors.bt", "worked_two_tensors_alpha.bt", "worked_two_tensors.safetensors"):
+            content = (WORKED / name).read_bytes()
+            begin = 8 + int.from_bytes(content[:8], "little")
+            self.assertEqual(self.hash("--content", str(WORKED / name)).split()[0], hashlib.sha256(content[begin:]).hexdigest())
+
+    def test_the_content_of_each_shard(self):
+        shards = [("model-00001-of-00002.safetensors", "a", b"1"), ("model-00002-of-00002.safetensors", "b", b"2")]
+        for name, tensor, data in shards:
+            self.file(name, file_bytes([(tensor, "U8", [1], 1)], None, data))
+        index = {"weight_map": {tensor: name for name, tensor, _ in shards}}
+        self.file("model.safetensors.index.json", json.dumps(index).encode())
+        self.assertEqual([line.split()[0] for line in self.hash("--content", str(self.folder)).splitlines()],
+                         [hashlib.sha256(data).hexdigest() for _, _, data in shards])
+        digest = hashlib.sha256(b"1").hexdigest()
+        self.assertIn("not a model of 2 shards", self.refused(2, "verify", "--content", digest, str(self.folder)))
+        self.assertEqual(run("verify", "--content", digest, self.path(shards[0][0])).returncode, 0)
+
     def test_of_a_broken_file_there_is_none(self):
         self.refused(1, "hash", str(WORKED / "bad_missing_tail.bt"))
         self.refused(3, "hash", self.path("absent"))

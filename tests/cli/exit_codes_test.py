@@ -28,6 +28,7 @@ COMMANDS = {
     "cat": ["cat", "FILE", "a"],
     "extract": ["extract", "FILE", "a", "OUT.bin"],
     "extract --filter": ["extract", "FILE", "--filter", "a", "OUT.safetensors"],
+    "set": ["set", "FILE", "b", "RAW"],
     "split": ["split", "FILE", "OUT"],
     "merge": ["merge", "FILE", "OUT.safetensors"],
     "rename": ["rename", "FILE", "a", "c", "OUT.safetensors"],
@@ -49,9 +50,10 @@ class ExitCodes(unittest.TestCase):
         for name, content in self.files.items():
             (self.folder / f"{name}.safetensors").write_bytes(content)
         (self.folder / "GOOD").write_bytes(self.files["good"])
+        (self.folder / "RAW").write_bytes(b"1234")
 
     def words(self, name, file):
-        paths = {"FILE": file, "GOOD": "GOOD"}
+        paths = {"FILE": file, "GOOD": "GOOD", "RAW": "RAW"}
         return [str(self.folder / paths.get(word, word)) if word in paths or word.startswith("OUT") else word for word in COMMANDS[name]]
 
     def each(self, code, file, more=(), **options):

@@ -169,6 +169,36 @@ class Verify(Case):
             result = run("verify", path, "--against", unreadable)
             self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
 
+    def test_the_digest_of_the_content(self):
+        path = self.floats("w.safetensors", [1, 2])
+        data = struct.pack("<2f", 1, 2)
+        sha256, sha1 = hashlib.sha256(data).hexdigest(), hashlib.sha1(data).hexdigest()
+        for change in ([], ["set", "k=short"], ["set", "k=" + "long" * 5000]):
+            run("meta", path, *change)
+            for digest in (sha256, sha256.upper(), "0x" + sha256, "0X" + sha256, sha256[:12], sha256[:12].upper(), sha1):
+                self.assertEqual(len(self.ends(0, "verify", path, "--content", digest)), 1)
+            for digest in ("0" * 64, "0" * 12):
+                self.assertEqual(self.ends(1, "verify", path, "--content", digest),
+                                 [f"w.safetensors: error: has the content digest {sha256}, expected {digest}"])
+            self.assertEqual(self.ends(1, "verify", "--content", "F" * 40, path),
+                             [f"w.safetensors: error: has the content digest {sha1}, expected {'f' * 40}"])
+        row, = map(json.loads, self.ends(1, "verify", "--json", path, "--content", "0" * 64))
+        self.assertEqual((row["path"].rpartition("/")[2], row["kind"]), ("w.safetensors", "error"))
+        self.assertIn(sha256, row["message"])
+
+    def test_what_is_no_digest_of_one_file(self):
+        path = self.floats("w.safetensors", [1])
+        digest = hashlib.sha256(struct.pack("<f", 1)).hexdigest()
+        for given in ("", "0x", digest[:-1], digest + "0", "g" * 64, digest[:11], "model.safetensors"):
+            result = run("verify", path, "--content", given)
+            self.assertEqual((result.returncode, result.stdout), (2, b""), given)
+            self.assertIn(b"is not a digest: expected 64, 40 or 12 hexadecimal digits", result.stderr)
+        result = run("verify", path, path, "--content", digest)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (2, b"", b"safetensors: --content expects one file, not 2\n"))
+        self.assertEqual(run("verify", self.path("absent"), "--content", digest).returncode, 3)
+        (self.folder / "bad.safetensors").write_bytes(b"\2" + bytes(7) + b"[]")
+        self.ends(1, "verify", self.path("bad.safetensors"), "--content", digest)
+
     def test_the_files_after_a_bad_one(self):
         good = self.floats("good.safetensors", [1])
         result = run("verify", self.path("absent"), good)

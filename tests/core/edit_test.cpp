@@ -1,4 +1,4 @@
-// Editing metadata: what is changed and where, and the state of the file after a kill.
+// Editing metadata and tensors: what is changed and where, and the state of the file after a kill.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/edit.hpp"
 
@@ -548,6 +548,155 @@ TEST_F(EditTest, an_open_descriptor_is_refused) {
     EXPECT_EQ(status, 0) << number;
     EXPECT_TRUE(contents(path) == before) << number;
   }
+}
+
+// ---- tensors ---------------------------------------------------------------------------------------------------------
+
+// The file of make(), with other bytes in one of its tensors.
+std::string with_tensor(std::string file, std::size_t number, const std::string& bytes) {
+  return file.replace(file.size() - 100 * (3 - number), 100, bytes);
+}
+
+TEST_F(EditTest, a_tensor_is_written_in_place_by_one_write) {
+  make({});
+  const std::string before = contents(path);
+  const ino_t inode_before = inode(path);
+  const std::string bytes(100, 'n');
+  faults::arm({});
+  write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
+  const std::vector<std::string> calls = faults::calls();
+  faults::disarm();
+  EXPECT_EQ(contents(path), with_tensor(before, 1, bytes));
+  EXPECT_EQ(inode(path), inode_before);
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "pwrite"), 1);
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "fsync"), 0);
+}
+
+TEST_F(EditTest, a_synced_write_of_a_tensor_syncs_the_file_and_its_directory) {
+  make({});
+  const std::string bytes(100, 'n');
+  faults::arm({});
+  write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), true);
+  const std::vector<std::string> calls = faults::calls();
+  faults::disarm();
+  const auto written = std::find(calls.begin(), calls.end(), "pwrite");
+  EXPECT_NE(std::find(written, calls.end(), "fsync"), calls.end());
+  EXPECT_NE(std::find(written, calls.end(), "fsync folder"), calls.end());
+}
+
+// Whichever call fails, only the tensor changes, and the message says whether it may be half new.
+TEST_F(EditTest, after_a_failed_write_only_the_tensor_may_have_changed) {
+  const std::string name = "b";
+  const std::string old_bytes(std::size_t{9} << 20, 'o');  // two pieces
+  const std::string new_bytes(old_bytes.size(), 'n');
+  const std::array<std::uint64_t, 1> shape{old_bytes.size()};
+  const std::array<std::uint64_t, 1> one{1};
+  const auto make_large = [&] {
+    Writer writer;
+    writer.add("a", Dtype::U8, one, "a");
+    writer.add(name, Dtype::U8, shape, old_bytes.data());
+    writer.add("c", Dtype::U8, one, "c");
+    writer.begin(path.c_str(), {});
+    writer.finish();
+  };
+  make_large();
+  const std::string before = contents(path);
+  const std::size_t begin = before.size() - 1 - old_bytes.size();
+  faults::arm({});
+  write_tensor(path.c_str(), name, new_bytes.data(), new_bytes.size(), true);
+  const std::vector<std::string> calls = faults::calls();
+  faults::disarm();
+  ASSERT_GE(std::count(calls.begin(), calls.end(), "pwrite"), 2);
+  std::size_t half = 0;
+  for (std::size_t at = 0; at < calls.size(); ++at) {
+    for (const int error : {EIO, EINTR}) {
+      if (error == EINTR && calls[at] != "pwrite") continue;
+      SCOPED_TRACE(formatted("call {}, {}, errno {}", at, calls[at], error));
+      make_large();
+      faults::Plan plan;
+      plan.at = at;
+      plan.action = faults::Action::fail;
+      plan.error = error;
+      std::string problem;
+      faults::arm(plan);
+      try {
+        write_tensor(path.c_str(), name, new_bytes.data(), new_bytes.size(), true);
+      } catch (const Error& thrown) {
+        EXPECT_TRUE(thrown.status == Status::write || thrown.status == Status::open) << thrown.message;
+        problem = thrown.message;
+      }
+      faults::disarm();
+      const std::string now = contents(path);
+      ASSERT_EQ(now.size(), before.size());
+      EXPECT_TRUE(now.compare(0, begin, before, 0, begin) == 0 && now.back() == 'c');
+      const std::string tensor = now.substr(begin, old_bytes.size());
+      const bool says_half = problem.find("tensor 'b' may contain a part of the new bytes") != std::string::npos;
+      const bool says_written = problem.find("tensor 'b' was written to") != std::string::npos;
+      if (error == EINTR || problem.empty() || says_written) {
+        EXPECT_TRUE(tensor == new_bytes) << problem;
+      } else if (!says_half) {
+        EXPECT_TRUE(tensor == old_bytes) << problem;
+      }
+      half += tensor != old_bytes && tensor != new_bytes ? 1 : 0;
+      EXPECT_EQ(says_half, calls[at] == "pwrite" && error == EIO);
+      if (calls[at].starts_with("fsync")) {
+        EXPECT_EQ(says_written, error == EIO);
+      }
+      EXPECT_TRUE(problem.empty() || error == EIO) << problem;
+    }
+  }
+  EXPECT_GE(half, 1U);
+}
+
+// Another process changes the file between the check of its header and the write.
+TEST_F(EditTest, a_tensor_is_not_written_to_a_file_that_keeps_changing) {
+  const std::string bytes(100, 'n');
+  for (const bool always : {false, true}) {
+    make({});
+    const std::string before = contents(path);
+    mode_t mode = 0600;
+    read_faults::Plan plan;
+    plan.call = "read";
+    plan.before = [&](std::size_t number) {
+      if (number != 0 && !always) return;
+      usleep(20'000);  // so that the time of change differs
+      chmod(path.c_str(), mode ^= 0040);
+    };
+    read_faults::arm(plan);
+    std::optional<Status> status;
+    try {
+      write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
+    } catch (const Error& error) {
+      status = error.status;
+    }
+    read_faults::disarm();
+    EXPECT_EQ(status, always ? std::optional(Status::state) : std::nullopt);
+    EXPECT_EQ(contents(path), always ? before : with_tensor(before, 1, bytes));
+  }
+}
+
+// For example a save that is about to replace it.
+TEST_F(EditTest, a_tensor_is_not_written_while_another_process_locks_the_file) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  make({});
+  const std::string before = contents(path);
+  const int reader = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const std::string bytes(100, 'n');
+  std::optional<Status> status;
+  {
+    const io::EditLock lock = io::EditLock::shared(reader);
+    ASSERT_TRUE(lock.held());
+    try {
+      write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
+    } catch (const Error& error) {
+      status = error.status;
+    }
+  }
+  EXPECT_EQ(status, Status::state);
+  EXPECT_EQ(contents(path), before);
+  write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
+  EXPECT_EQ(contents(path), with_tensor(before, 1, bytes));
+  close(reader);
 }
 
 // ---- readers ---------------------------------------------------------------------------------------------------------

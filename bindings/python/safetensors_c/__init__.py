@@ -8,17 +8,18 @@ SPDX-License-Identifier: Apache-2.0
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
 __all__ = ["SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
-           "serialize", "serialize_file"]
+           "serialize", "serialize_file", "write_tensor"]
 
 _PLACES = {
     "SafetensorError": "_errors", "safe_open": "_open", "_safe_open_handle": "_open", "PySafeSlice": "_open",
     "TensorSpec": "_write", "serialize": "_write", "serialize_file": "_write", "deserialize": "_edit",
     "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
+    "write_tensor": "_edit",
 }
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._edit import deserialize, edit_metadata, library_version
+    from ._edit import deserialize, edit_metadata, library_version, write_tensor
     from ._errors import SafetensorError
     from ._open import PySafeSlice, _safe_open_handle, safe_open
     from ._patch import patch

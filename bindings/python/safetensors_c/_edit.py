@@ -1,10 +1,11 @@
-"""Functions on whole files: their content as plain values, and changes of their metadata.
+"""Functions on whole files: their content as plain values, and changes of their metadata and their tensors.
 
 SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
 import os
+import sys
 
 from ._dtypes import NAMES
 from ._errors import not_an_instance
@@ -38,6 +39,56 @@ def edit_metadata(filename: str | os.PathLike, changes: dict[str, str | None], *
             if not isinstance(text, str):
                 raise not_an_instance("changes", text)
     edit(path_of(filename), changes, sync)
+
+
+def write_tensor(filename: str | os.PathLike, name: str, data, *, sync: bool = False) -> None:
+    """Replaces the bytes of one tensor of a safetensors file, in place.
+
+    `data` is an array of numpy (or another typed buffer) with the tensor's dtype and shape, a `TensorSpec`, or the
+    tensor's bytes: bytes, bytearray, or a memoryview or array of unsigned bytes. Of bytes only the number is checked.
+    With `sync` they are on the disk when the call returns.
+
+    This is not atomic: after a crash or an error of the disk, the tensor may contain a part of the new bytes. Whatever
+    has mapped the file sees the change. For a model of several files, `filename` is the file that contains the tensor.
+    """
+    from ._library import path_of
+    from ._source import memory_of
+    from ._write import TensorSpec
+    from ._writer import overwrite
+    if not isinstance(name, str):
+        raise not_an_instance("name", name)
+    path = path_of(filename)
+    if isinstance(data, TensorSpec):
+        _require_same(filename, name, data._dtype, data._shape)
+        overwrite(path, name, data._data_ptr, data._data_len, sync)
+        return
+    view = memoryview(data)
+    address, size, held = memory_of(data)
+    if view.format not in ("B", "c"):
+        _require_same(filename, name, _dtype_of(view), list(view.shape))
+    overwrite(path, name, address, size, sync)
+    del held  # which keeps the memory in place until here
+
+
+def _dtype_of(view: memoryview) -> str:
+    """The dtype of a typed buffer, whose elements have a letter of the module `struct`."""
+    code = view.format.lstrip("@=<" if sys.byteorder == "little" else "")
+    kind = {"Zf": "C", "?": "BOOL"}.get(code) or next((k for k, codes in _KINDS.items() if code in codes), None)
+    if kind is None:
+        raise TypeError(f"data has elements of the type {view.format!r}; pass the tensor's bytes instead")
+    return kind if kind == "BOOL" else f"{kind}{8 * view.itemsize}"
+
+
+_KINDS = {"F": ("e", "f", "d"), "I": tuple("bhilqn"), "U": tuple("BHILQN")}
+
+
+def _require_same(filename, name: str, dtype: str, shape: list[int]) -> None:
+    from ._errors import SafetensorError
+    from ._open import safe_open
+    with safe_open(filename, "np") as file:
+        dtypes, shapes = file.dtypes(), file.shapes()
+    if name in dtypes and (dtypes[name], list(shapes[name])) != (dtype, shape):
+        raise SafetensorError(f"tensor '{name}' is {dtypes[name]} {list(shapes[name])}, and data is {dtype} {shape}")
 
 
 def library_version() -> str:

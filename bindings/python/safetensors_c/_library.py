@@ -134,6 +134,10 @@ _SINCE_0_2 = {
     "st_tensor_list_free": (None, c_void_p),
 }
 
+_SINCE_0_3 = {  # slow
+    "st_tensor_write_n": (_STATUS, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p, c_size_t, c_void_p, _ERROR),
+}
+
 _DEVICES = {
     "st_device_open_cuda": (_STATUS, c_void_p, _OUT, _ERROR),
     "st_device_open_hip": (_STATUS, c_void_p, _OUT, _ERROR),
@@ -168,6 +172,8 @@ try:
     _bind(quick, _QUICK)
     if hasattr(quick, "st_list_tensors"):
         _bind(quick, _SINCE_0_2)
+    if hasattr(st, "st_tensor_write_n"):
+        _bind(st, _SINCE_0_3)
     HAS_DEVICES = hasattr(st, "st_plan_add_device")
     if HAS_DEVICES:
         _bind(st, _DEVICES)

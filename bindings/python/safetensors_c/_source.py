@@ -31,7 +31,7 @@ def memory_of(data) -> tuple[int | None, int, object]:
         return _library.address_of_bytes(data), len(data), data
     view = memoryview(data)
     if not view.c_contiguous:
-        raise ValueError("the memory to open is not contiguous")
+        raise ValueError("the memory is not contiguous")
     if view.nbytes == 0:
         return None, 0, view
     if view.readonly:

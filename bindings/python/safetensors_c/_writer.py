@@ -1,4 +1,4 @@
-"""The library's writer, and its editor of metadata.
+"""The library's writer, and its editors of metadata and tensors.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -66,3 +66,11 @@ def edit(path: bytes, changes: dict[str, str | None], sync: bool) -> None:
     values = strings(*(None if value is None else value.encode() for value in changes.values()))
     options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0)
     call(st.st_edit_metadata, path, keys, values, len(changes), byref(options))
+
+
+def overwrite(path: bytes, name: str, address: int | None, size: int, sync: bool) -> None:
+    if not hasattr(st, "st_tensor_write_n"):
+        raise NotImplementedError("write_tensor needs libsafetensors 0.3")
+    text = name.encode()
+    options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0)
+    call(st.st_tensor_write_n, path, len(path), text, len(text), address, size, byref(options))

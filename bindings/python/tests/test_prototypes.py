@@ -21,7 +21,8 @@ OF_CLASS = {"Error": "st_error", "OpenOptions": "st_open_options", "Source": "st
             "ReportingWriteOptions": "st_write_options", "TensorList": "st_tensor_list"}
 LAYOUT = next(name for name, layout in API["layouts"].items() if layout["pointer"] == ctypes.sizeof(ctypes.c_void_p)
               and layout["align_of_64_bits"] == ctypes.alignment(ctypes.c_uint64))
-PROTOTYPES = {name: prototype for table in (_library._SLOW, _library._QUICK, _library._SINCE_0_2, _library._DEVICES)
+PROTOTYPES = {name: prototype for table in (_library._SLOW, _library._QUICK, _library._SINCE_0_2, _library._SINCE_0_3,
+                                       _library._DEVICES)
               for name, prototype in table.items()}
 
 

@@ -181,6 +181,59 @@ def test_metadata_of_an_absent_file(ours, path):
         ours.edit_metadata(path, {"a": "b"})
 
 
+@pytest.mark.parametrize("kind", ["array", "bytes", "bytearray", "numpy", "read-only numpy", "spec"])
+def test_a_tensor_is_replaced_in_place(ours, path, kind):
+    ours.serialize_file({"a": spec(ours), "b": spec(ours), "\u96ea\0": spec(ours)}, path)
+    numbers = array.array("f", [9, 8, 7, 6])
+    fixed = np.array(numbers)
+    fixed.flags.writeable = False
+    data = {"array": numbers, "bytes": numbers.tobytes(), "bytearray": bytearray(numbers.tobytes()), "numpy": np.array(numbers),
+            "read-only numpy": fixed, "spec": spec(ours, data_ptr=numbers.buffer_info()[0])}[kind]
+    inode = os.stat(path).st_ino
+    for name in ("b", "\u96ea\0"):
+        ours.write_tensor(path, name, data, sync=name == "b")
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [1, 2, 3, 4]
+        assert file.get_tensor("b").tolist() == file.get_tensor("\u96ea\0").tolist() == [9, 8, 7, 6]
+    assert os.stat(path).st_ino == inode
+
+
+@pytest.mark.parametrize("data, problem, words", [
+    (b"12345", "SafetensorError", "tensor 'a': expected 16 bytes, got 5"),
+    (np.zeros(4, "i4"), "SafetensorError", r"tensor 'a' is F32 \[4\], and data is I32 \[4\]"),
+    (np.zeros((2, 2), "f4"), "SafetensorError", r"tensor 'a' is F32 \[4\], and data is F32 \[2, 2\]"),
+    (np.zeros(2, "f8"), "SafetensorError", r"tensor 'a' is F32 \[4\], and data is F64 \[2\]"),
+    (np.zeros(4, ">f4"), TypeError, "elements of the type '>f'"),
+    (np.zeros(8, "f4")[::2], ValueError, "not contiguous"),
+    ("text", TypeError, "bytes-like object"), (3, TypeError, "bytes-like object")])
+def test_data_of_another_tensor_is_refused(ours, path, data, problem, words):
+    ours.serialize_file({"a": spec(ours)}, path)
+    with pytest.raises(ours.SafetensorError if problem == "SafetensorError" else problem, match=words):
+        ours.write_tensor(path, "a", data)
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [1, 2, 3, 4]
+
+
+def test_a_tensor_that_is_not_there_cannot_be_replaced(ours, path):
+    with pytest.raises(OSError):
+        ours.write_tensor(path, "a", b"")
+    ours.serialize_file({"a": spec(ours)}, path)
+    for data in (b"", np.array(FLOATS)):
+        with pytest.raises(ours.SafetensorError, match="no tensor 'b'") as error:
+            ours.write_tensor(path, "b", data)
+        assert error.value.status == "ST_ERR_NOT_FOUND"
+    with pytest.raises(TypeError):
+        ours.write_tensor(path, b"a", b"")
+
+
+def test_an_open_file_shows_the_new_bytes(ours, path):
+    ours.serialize_file({"a": spec(ours), "s": spec(ours, shape=[], data_len=4)}, path)
+    with ours.safe_open(path, "np") as file:
+        ours.write_tensor(path, "a", np.full(4, 5, "f4"))
+        ours.write_tensor(path, "s", np.array(7, "f4"))
+        assert file.get_tensor("a").tolist() == [5, 5, 5, 5] and file.get_tensor("s").tolist() == 7
+
+
 def test_bintensors_are_written_and_read(ours, path):
     ours.serialize_file({"a": spec(ours), "b": spec(ours, shape=[2, 2])}, path, {"k": "v"}, format="bintensors")
     with ours.safe_open(path, "np") as file:
@@ -204,7 +257,7 @@ def test_sync_reaches_the_library(ours, path, monkeypatch):
     from safetensors_c import _library
     from safetensors_c import numpy as mine
     flags = []
-    for name, at in (("st_writer_begin", 2), ("st_edit_metadata", 4)):
+    for name, at in (("st_writer_begin", 2), ("st_edit_metadata", 4), ("st_tensor_write_n", 6)):
         def noted(*arguments, _call=getattr(_library.st, name), _at=at):
             flags.append(arguments[_at]._obj.flags & _library.WRITE_SYNC)
             return _call(*arguments)
@@ -212,7 +265,8 @@ def test_sync_reaches_the_library(ours, path, monkeypatch):
     for sync in (False, True):
         mine.save_file({"a": np.ones(1)}, path, sync=sync)
         ours.edit_metadata(path, {"k": "v"}, sync=sync)
-    assert flags == [0, 0, _library.WRITE_SYNC, _library.WRITE_SYNC]
+        ours.write_tensor(path, "a", np.zeros(1), sync=sync)
+    assert flags == [0] * 3 + [_library.WRITE_SYNC] * 3
 
 
 @pytest.mark.parametrize("changes, given, kind", [

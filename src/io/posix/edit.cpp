@@ -253,33 +253,76 @@ EditedFile EditedFile::open(const char* path) {
   }
 }
 
+// Beyond RLIMIT_FSIZE, the kernel would write a part of the bytes.
+static bool exceeds_limit(std::uint64_t end) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
+}
+
+// What a write needs after it: descriptors that must be there before the first byte changes.
+struct EditedFile::AfterWrite {
+  Descriptor to_close;  // network filesystems report errors when a descriptor is closed
+  Descriptor directory;
+
+  AfterWrite(const State& state, bool sync) {
+    if (sync) directory = state.open_directory();
+    to_close = duplicate(state.file.get());
+    if (!to_close) fail_os(Status::write, errno, "{}", state.shown);
+  }
+
+  // Returns 0 or the errno.
+  int end(int file, bool sync) {
+    int error = sync ? sync_both(file, directory) : 0;
+    if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
+    return error;
+  }
+};
+
+bool EditedFile::is_as_seen() const {
+  struct stat now {};
+  return fstat(state_->file.get(), &now) == 0 && identity_of(now) == state_->seen;
+}
+
 EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std::size_t n, bool sync) {
   const int file = state_->file.get();
-  Descriptor to_close;
-  Descriptor directory;
+  std::optional<AfterWrite> after;
   {
     const EditLock alone = EditLock::exclusive(file);
     alone.require(state_->shown);
     if (!alone.held()) return Patch::refused;
-    if (sync) directory = state_->open_directory();
-    to_close = duplicate(file);  // network filesystems report errors when a descriptor is closed
-    if (!to_close) fail_os(Status::write, errno, "{}", state_->shown);
-    struct stat now {};
-    if (fstat(file, &now) != 0 || identity_of(now) != state_->seen) return Patch::changed;
-    rlimit limit{};  // beyond it the kernel would write a part of the bytes, and leave half a header
-    const bool fits =
-        getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || offset + n <= limit.rlim_cur;
-    if (const int error = fits ? write_all_at(file, offset, data, n) : EFBIG; error != 0) {
+    after.emplace(*state_, sync);
+    if (!is_as_seen()) return Patch::changed;
+    if (const int error = exceeds_limit(offset + n) ? EFBIG : write_all_at(file, offset, data, n); error != 0) {
       throw Error{Status::write, error, offset,
                   formatted("{}: writing {} bytes at {}: {}", state_->shown, n, offset, os_error_text(error))};
     }
   }
-  int error = sync ? sync_both(file, directory) : 0;
-  if (to_close.close() != 0 && errno != EINTR && error == 0) error = errno;
-  if (error != 0) {
+  if (const int error = after->end(file, sync); error != 0) {
     fail_os(Status::write, error, "{}: the new header was written, but may not have reached the disk", state_->shown);
   }
   return Patch::done;
+}
+
+// The lock of the header is held for the check only. A write of many gigabytes would delay each opening of the file by
+// two seconds. Other editors are locked out by flock.
+bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const void* data, std::size_t n, bool sync) {
+  const int file = state_->file.get();
+  AfterWrite after(*state_, sync);
+  {
+    const EditLock alone = EditLock::exclusive(file);
+    alone.require(state_->shown);
+    if (!is_as_seen()) return false;
+  }
+  if (exceeds_limit(offset + n)) fail_os(Status::write, EFBIG, "{}: {}", state_->shown, what);
+  if (const int error = write_all_at(file, offset, data, n); error != 0) {
+    throw Error{Status::write, error, offset,
+                formatted("{} may contain a part of the new bytes: writing {} bytes to {}: {}", what, n, state_->shown,
+                          os_error_text(error))};
+  }
+  if (const int error = after.end(file, sync); error != 0) {
+    fail_os(Status::write, error, "{} was written to {}, but may not have reached the disk", what, state_->shown);
+  }
+  return true;
 }
 
 void EditedFile::sync() const {

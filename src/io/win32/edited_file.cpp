@@ -93,7 +93,7 @@ void EditLock::require(const std::string& shown) const {
 
 // ---- the file of an edit ------------------------------------------------------------------------------------------
 //
-// patch() always refuses, so an edit always writes a new file. Readers could detect a half-finished edit in place only
+// patch() always refuses, so a metadata edit always writes a new file. Readers could detect a half-finished edit in place only
 // by a file time that is set before the bytes change. Windows has no such time.
 
 struct EditedFile::State {
@@ -134,6 +134,25 @@ EditedFile EditedFile::open(const char* path) {
 
 EditedFile::Patch EditedFile::patch(std::uint64_t /*offset*/, const void* /*data*/, std::size_t /*n*/, bool /*sync*/) {
   return Patch::refused;
+}
+
+bool EditedFile::is_as_seen() const {
+  const auto now = identity_of(state_->file.get());
+  return now && *now == state_->seen;
+}
+
+bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const void* data, std::size_t n, bool sync) {
+  if (!is_as_seen()) return false;
+  const HANDLE file = state_->file.get();
+  if (const int error = write_all_at(file, offset, data, n); error != 0) {
+    throw Error{Status::write, error, offset,
+                formatted("{} may contain a part of the new bytes: writing {} bytes to {}: {}", what, n, state_->shown,
+                          os_error_text(error))};
+  }
+  if (const int error = sync ? sync_now(file) : 0; error != 0) {
+    fail_os(Status::write, error, "{} was written to {}, but may not have reached the disk", what, state_->shown);
+  }
+  return true;
 }
 
 void EditedFile::sync() const {

@@ -65,6 +65,13 @@ class Command(unittest.TestCase):
         self.assertNotIn(b"\r", self.succeeds("show", "model.safetensors"))
         self.assertTrue(self.succeeds("show", "model.safetensors", "--json").endswith(b"}\n"))
 
+    def test_a_tensor_is_replaced_by_the_bytes_of_standard_input(self):
+        done = subprocess.run([WINE, COMMAND, "set", "model.safetensors", "w", "-"], cwd=self.folder, input=DATA[::-1],
+                              capture_output=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+        self.assertEqual(self.model.read_bytes(), MODEL[:-len(DATA)] + DATA[::-1])
+        self.only_these_are_there()
+
     def test_a_file_appears_whole_and_replaces_another(self):
         self.succeeds("extract", "model.safetensors", "w", "out.bin")
         (self.folder / "out.bin").write_bytes(b"old")

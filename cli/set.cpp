@@ -1,0 +1,159 @@
+// `safetensors set FILE TENSOR IN`: replaces the bytes of one tensor in place.
+//
+// st_tensor_write takes the whole tensor, so IN is read into memory first. An IN that does not match therefore changes
+// nothing.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app.hpp"
+#include "arguments.hpp"
+#include "failure.hpp"
+#include "npy_header.hpp"
+#include "one_tensor.hpp"
+#include "system.hpp"
+#include "text.hpp"
+
+namespace cli {
+namespace {
+
+constexpr const char* kNotes =
+    "IN contains the new bytes, little-endian and row-major, or is an array of numpy (.npy) with the dtype and the\n"
+    "shape of the tensor. `-` is standard input. Everything else in FILE stays as it is.\n"
+    "\n"
+    "The change is made in place and is not atomic: after a crash or a disk error, the tensor may contain a part of\n"
+    "the new bytes. Run the command again then.\n"
+    "\n"
+    "Examples:\n"
+    "  safetensors extract model.safetensors bias bias.npy\n"
+    "  safetensors set model.safetensors bias bias.npy\n"
+    "  head -c 4096 /dev/zero | safetensors set model.safetensors bias -";
+
+struct Options {
+  std::string path;
+  std::string tensor;
+  std::string in;
+  bool npy = false;
+  bool sync = false;
+};
+
+// The file or stream IN.
+class Content {
+ public:
+  explicit Content(const std::string& path) : path_(path), stream_(path == "-" ? std::cin : file_) {
+    if (path == "-") return;
+    errno = 0;
+    file_.open(path_of(path), std::ios::binary);
+    if (!file_) fail();
+  }
+
+  // Returns the number of bytes read: fewer than n at the end. Throws a Failure.
+  std::size_t read(void* to, std::size_t n) {
+    errno = 0;
+    stream_.read(static_cast<char*>(to), static_cast<std::streamsize>(n));
+    const bool failed = &stream_ == &std::cin ? std::ferror(stdin) != 0 : stream_.bad();
+    if (failed || (stream_.fail() && !stream_.eof())) fail();  // opening a folder does not fail
+    return static_cast<std::size_t>(stream_.gcount());
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Failure{kUnreadable, path_ + ": " + (errno != 0 ? std::strerror(errno) : "cannot be read")};
+  }
+
+  const std::string& path_;
+  std::ifstream file_;
+  std::istream& stream_;
+};
+
+std::string type_text(const std::string& type, const std::vector<std::uint64_t>& shape) {
+  return type + " " + shape_text({shape.data(), shape.size()});
+}
+
+// Reads the header of a .npy, and throws a Failure unless it describes the tensor.
+void require_same(Content& in, const safetensors::Tensor& tensor) {
+  NpyHeader header;
+  try {
+    header = read_npy_header([&](void* to, std::size_t n) { return in.read(to, n); });
+  } catch (const NpyError& error) {
+    throw Failure{kBadFile, in.path() + ": " + error.message};
+  }
+  const std::string type = npy_type(tensor);
+  const std::vector<std::uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
+  // numpy writes a type of another package as |V2 or <V2, and types of one byte with any order.
+  const bool has_order = type.front() == '<';
+  const bool same = header.type.size() == type.size() && header.type.compare(1, type.npos, type, 1, type.npos) == 0 &&
+                    (!has_order || header.type.front() == '<');
+  if (!same || header.shape != shape) {
+    throw Failure{kUsage, formatted("{}: tensor {} is {}, and the array is {}", in.path(), shown(tensor.name, 80),
+                                    type_text(type, shape), type_text(header.type, header.shape))};
+  }
+  const auto longer = std::count_if(shape.begin(), shape.end(), [](std::uint64_t n) { return n > 1; });
+  if (header.fortran_order && longer > 1) {
+    throw Failure{kUsage, in.path() + ": the array is in Fortran order; save numpy.ascontiguousarray of it"};
+  }
+}
+
+std::vector<char> content_for(const safetensors::Tensor& tensor, const Options& options) {
+  Content in(options.in);
+  if (options.npy) require_same(in, tensor);
+  constexpr std::size_t kBlock = std::size_t{16} << 20;
+  std::vector<char> bytes(static_cast<std::size_t>(tensor.nbytes()));
+  std::size_t have = 0;
+  for (std::size_t got = 1; got != 0 && have < bytes.size(); have += got) {
+    got = in.read(bytes.data() + have, std::min(kBlock, bytes.size() - have));
+  }
+  char more = 0;
+  const bool longer = have == bytes.size() && in.read(&more, 1) != 0;
+  if (have != bytes.size() || longer) {
+    throw Failure{kUsage, formatted("{}: tensor {} has {} bytes, and the input has {}", in.path(),
+                                    shown(tensor.name, 80), bytes.size(), longer ? "more" : formatted("{}", have))};
+  }
+  return bytes;
+}
+
+void set(const Options& options) {
+  try {
+    st_open_options reading = ST_INIT(st_open_options);
+    reading.io = ST_IO_READ;
+    const safetensors::SafeOpen file(options.path, reading);
+    const safetensors::Tensor tensor = tensor_named(file, options.path, options.tensor);
+    const std::vector<char> bytes = content_for(tensor, options);
+    st_write_options writing = ST_INIT(st_write_options);
+    writing.flags = options.sync ? ST_WRITE_SYNC : 0;
+    const InterruptGuard whole;  // an interruption leaves no tensor half written
+    safetensors::write_tensor(std::string(file.shard_path(tensor.shard())), tensor.name, bytes.data(), bytes.size(),
+                              writing);
+    stop_if_interrupted();
+  } catch (const safetensors::Error& error) {
+    throw failure_in(options.path, error);
+  }
+}
+
+}  // namespace
+
+void add_set(Command& app) {
+  const auto options = std::make_shared<Options>();
+  Command command = app.add_command("set", "Replace the bytes of one tensor in place");
+  command.add_option("FILE", options->path, "A .safetensors file, an index of shards, or a model folder").required();
+  command.add_option("TENSOR", options->tensor, "The tensor's name").required();
+  command.add_option("IN", options->in, "The new bytes, or a .npy; - is standard input").required();
+  command.add_flag("--npy", options->npy, "IN is a .npy; the default if its name ends in .npy");
+  command.add_flag("--sync", options->sync, "Wait until the new bytes are on disk");
+  command.footer(kNotes);
+  command.on_run([options] {
+    options->npy = options->npy || options->in.ends_with(".npy");
+    set(*options);
+  });
+}
+
+}  // namespace cli
