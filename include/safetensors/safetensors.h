@@ -995,12 +995,12 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * Replacing. The complete file replaces the old one in one step. Until then, the path is unchanged.
  * The new file gets the owner and the permissions of the old one, or fewer permissions if the
  * system refuses some of them. If there is no old file, the mode comes from the umask. A symbolic
- * link is followed and kept, unless ST_WRITE_REPLACE_LINK is set. Other hard links, mappings and open descriptors keep the old file, so
- * a file may be replaced while it is open in this library. In a sticky directory that others may
- * write to, for example /tmp, another user's link, file or FIFO is ST_ERR_OPEN with EACCES, even
- * for root (since 0.3; docs/filesystems.md). This rule applies to the last component of the path
- * and to the links that it leads through. For links among the directories of the path, only the
- * protected_symlinks of the kernel applies, if it is enabled.
+ * link is followed and kept, unless ST_WRITE_REPLACE_LINK is set. Other hard links, mappings and
+ * open descriptors keep the old file, so a file may be replaced while it is open in this library.
+ * In a sticky directory that others may write to, for example /tmp, another user's link, file or
+ * FIFO is ST_ERR_OPEN with EACCES, even for root (since 0.3; docs/filesystems.md). This rule
+ * applies to the last component of the path and to the links that it leads through. For links among
+ * the directories of the path, only the protected_symlinks of the kernel applies, if it is enabled.
  *
  * Streams. A FIFO, a device or an open descriptor (/dev/stdout, /dev/fd/N) is written directly, in
  * the order of the data. st_writer_put must follow that order; with ST_WRITE_KEEP_ORDER, it is the
