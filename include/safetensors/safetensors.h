@@ -1059,8 +1059,8 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
  * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
  * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
  * place. It also fails if the library could not keep the file's descriptor (a shard after the first
- * 64, or 64 descriptors or a quarter of the process's limit in use) and another file now has its
- * name, because then the two cannot be told apart.
+ * 64, or 64 descriptors or a quarter of the process's limit in use) and its path no longer leads to
+ * it, because then the library cannot find out.
  * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
@@ -1071,8 +1071,8 @@ enum {
   ST_WRITE_KEEP_ORDER = 1 << 1, /* Write the data in the order of st_writer_add.              */
   ST_WRITE_NO_REPLACE = 1 << 2, /* Fail if the path exists, even if it is a link.             */
   /* Replace a symbolic link by a file that only its owner can read (mode 0600), instead of the file
-   * that it leads to. A link into /proc, such as /dev/stdout, is followed all the same. Since
-   * version 0.3.0. */
+   * that it leads to. A link to an open descriptor, such as /dev/stdout, is followed all the same.
+   * Since version 0.3.0. */
   ST_WRITE_REPLACE_LINK = 1 << 3
 };
 

@@ -156,7 +156,7 @@ void Writer::require_sources_unchanged() const {
     fail(Status::read, "tensor {}: {} was {} after it was opened", in_quotes(tensors_[number].text),
          in_quotes(shard.source->name()),
          overwritten == io::Overwritten::yes ? "overwritten in place"
-                                             : "replaced, and perhaps overwritten before that,");
+                                             : "replaced, moved or removed, and perhaps overwritten before that,");
   }
 }
 

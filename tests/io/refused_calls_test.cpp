@@ -589,6 +589,9 @@ TEST_F(RefusedCallsTest, a_file_that_a_sticky_folder_holds_is_refused_before_it_
   ASSERT_EQ(chmod(path().c_str(), 0666) | chmod(folder.c_str(), 01777), 0);
   EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { AtomicFile::create(path().c_str(), {}); }).os_error; }),
             EPERM);
+  fs::create_symlink("x", path("link"));
+  const auto begin = [&] { AtomicFile::create(path("link").c_str(), {.replace_link = true}); };
+  EXPECT_EQ(as_user(12345, 12345, [&] { return error_of(begin).os_error; }), EPERM);
   EXPECT_EQ(error_of([&] { write(path(), "new"); }).message, "");
   // Root may replace any user's file in a directory that others cannot write to.
   ASSERT_EQ(chown(path().c_str(), 12345, 12345) | chown(folder.c_str(), 12346, 12346), 0);

@@ -106,10 +106,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     file_ = open_stream(target_);
     return;
   }
-  if (target_.kind == Target::Kind::regular) {
-    require_replaceable(target_);
-    access_ = access_now();
-  }
+  if (target_.kind != Target::Kind::absent) require_replaceable(target_);
+  if (target_.kind == Target::Kind::regular) access_ = access_now();
   open_temp_file();
 }
 

@@ -62,6 +62,7 @@ std::string read_link(const Target& target) {
   struct stat directory {};
   SymbolicLink link;
   const int error = read_link(target.directory.get(), target.name, link);
+  if (error == EAGAIN) fail(Status::open, "{} was replaced while it was being opened", target.shown);
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
   // /proc/PID/fd/N in any spelling, such as /dev/fd/N. It leads to an open file, whose path may have changed.
@@ -168,7 +169,8 @@ Target find_target(const char* path, bool replace_link) {
     }
     target.through_link = true;
     rest = read_link(target);
-    if (replace_link && links == 0 && !starts_with(rest, "/proc/")) {
+    std::string number;
+    if (replace_link && links == 0 && !is_descriptor(rest, number)) {
       target.kind = Target::Kind::link;
       return target;
     }
@@ -187,7 +189,7 @@ void require_own(const Target& target, uid_t owner) {
 
 void require_replaceable(const Target& target) {
   require_own(target, target.status.st_uid);
-  const int error = write_error(target);
+  const int error = target.kind == Target::Kind::link ? 0 : write_error(target);
   if (error == ENOENT) return;  // removed a moment ago: its name is free
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {

@@ -41,13 +41,13 @@ struct Target {
 };
 
 // Throws Status::open if the path can never be written: a directory, a socket, or a path in a missing directory. With
-// `replace_link`, a symbolic link is the target, unless it leads into /proc as /dev/stdout does.
+// `replace_link`, a symbolic link is the target, unless it leads to a descriptor as /dev/stdout does.
 Target find_target(const char* path, bool replace_link = false);
 
 // Throws Status::open with EACCES if the directory is sticky, others can write to it, and `owner` is another user.
 void require_own(const Target& target, uid_t owner);
 
-// Throws Status::open if no rename could replace this regular file. Also throws if the file is read-only, which a
+// Throws Status::open if no rename could replace this regular file or link. Also throws if the file is read-only, which a
 // rename would ignore.
 void require_replaceable(const Target& target);
 
