@@ -146,6 +146,18 @@ const char* st_get_shard_path_n(const st_file* file, size_t shard, size_t* len) 
   return found == nullptr ? nullptr : with_length(found->path, len);
 }
 
+st_status st_check_unchanged(const st_file* file, size_t shard, st_error* err) {
+  return guard(err, [&] {
+    require(file, "file");
+    const core::Shard* const found = file_of(file).shard_at(shard);
+    if (found == nullptr)
+      fail(Status::range, "no shard {}: the checkpoint has {}", shard, file_of(file).count_shards());
+    const std::string_view change = core::change_of(*found);
+    const std::string name = *found->path == '\0' ? "the file" : in_quotes(found->path);
+    if (!change.empty()) fail(Status::read, "{} was {} after it was opened", name, change);
+  });
+}
+
 const char* st_get_header(const st_file* file, size_t shard, size_t* len) {
   const core::Shard* const found = file_of(file).shard_at(shard);
   const char* const header = found == nullptr ? nullptr : raw_header(*found);

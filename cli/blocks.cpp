@@ -115,6 +115,13 @@ void for_each_part_of(const std::vector<Range>& ranges, const std::string& what,
     if (reading.valid()) reading.get();
     std::swap(now, then);
   }
+  const Range* last = nullptr;
+  for (const Range& range : ranges) {
+    const bool is_same =
+        last != nullptr && last->shard == range.shard && last->file->c_handle() == range.file->c_handle();
+    if (!is_same) range.file->check_unchanged(range.shard);
+    last = &range;
+  }
 }
 
 }  // namespace

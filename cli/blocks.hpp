@@ -1,4 +1,5 @@
-// Reads the bytes of many tensors in blocks, one block ahead.
+// Reads the bytes of many tensors in blocks, one block ahead. Throws at the end if a file was overwritten in the
+// meantime.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

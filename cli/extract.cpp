@@ -247,7 +247,7 @@ void extract(const Options& options) {
     OutputFile out(path, options.settings.replace);
     out.write(header.data(), header.size());
     Copier(file, tensor, out, part.nbytes()).copy(slice.ranges, part);
-    inputs.require_unchanged(std::string(file.shard_path(tensor.shard())));
+    file.check_unchanged(tensor.shard());
     out.finish();
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

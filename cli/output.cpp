@@ -98,9 +98,7 @@ void Output::put(std::string_view text) const {
 
 Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) {
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
-    const std::string shard(file.shard_path(i));
-    if (const auto seen = identity_of(shard)) model_files_.emplace(shard, *seen);
-    paths_.push_back(shard);
+    paths_.emplace_back(file.shard_path(i));
   }
   paths_.push_back(path);
   std::error_code error;
@@ -110,10 +108,7 @@ Inputs::Inputs(const std::string& path, const safetensors::SafeOpen& file) {
   }
 }
 
-void Inputs::add(const Inputs& others) {
-  paths_.insert(paths_.end(), others.paths_.begin(), others.paths_.end());
-  model_files_.insert(others.model_files_.begin(), others.model_files_.end());
-}
+void Inputs::add(const Inputs& others) { paths_.insert(paths_.end(), others.paths_.begin(), others.paths_.end()); }
 
 bool Inputs::contain(const std::string& path) const {
   const auto output = identity_of(path);
@@ -131,13 +126,6 @@ bool Inputs::have_sibling(const std::string& path) const {
     const auto found = identity_of(folder_of(input));
     return found && found->same_file(*folder);
   });
-}
-
-void Inputs::require_unchanged(const std::string& path) const {
-  const auto seen = model_files_.find(path);
-  const auto now = seen == model_files_.end() ? std::nullopt : identity_of(path);
-  if (!now || !now->same_file(seen->second) || now->same_bytes(seen->second)) return;
-  throw Failure{kUnreadable, path + ": was changed while it was being read"};
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------

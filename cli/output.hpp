@@ -56,7 +56,6 @@ class Inputs {
   Inputs() = default;
   explicit Inputs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
   // The path, the shards, and every index in the folder, because the library does not report which index it has opened.
-  // Construct it right after opening the model: require_unchanged() compares with the files at that time.
   Inputs(const std::string& path, const safetensors::SafeOpen& file);
 
   void add(const Inputs& others);
@@ -67,13 +66,8 @@ class Inputs {
   // model-00001-of-00003.
   bool have_sibling(const std::string& path) const;
 
-  // Throws a Failure if one of the files of a model was changed in place since the model was opened, because the command
-  // may have read a mixture of two models. If a file was replaced, the command has read the old one, which is fine.
-  void require_unchanged(const std::string& path) const;
-
  private:
   std::vector<std::string> paths_;
-  std::map<std::string, st::io::Identity> model_files_;
 };
 
 // Declares the option --replace. Also accepts --no-replace of older versions, which replaced files by default.

@@ -67,8 +67,8 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
   });
 }
 
-void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, const Inputs& inputs,
-                Converter& converter, ModelProgress& progress) {
+void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter,
+                ModelProgress& progress) {
   Writer writer;
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
@@ -92,9 +92,6 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
   convert_all(writer, conversions, converter);
-  std::set<std::string> converted;  // the writer checks those that it copies itself
-  for (const auto& [index, tensor] : conversions) converted.emplace(tensor->file.shard_path(tensor->source.shard()));
-  for (const std::string& shard : converted) inputs.require_unchanged(shard);
   writer.finish();
   progress.end_file(data);
 }
@@ -121,7 +118,7 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-void write_folder(const NewModel& model, const WriteSettings& settings, const Inputs& inputs, Converter& converter) {
+void write_folder(const NewModel& model, const WriteSettings& settings, Converter& converter) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
@@ -129,7 +126,7 @@ void write_folder(const NewModel& model, const WriteSettings& settings, const In
   ModelProgress progress(model);
   for (const NewFile& file : model.files) {
     const std::string path = in_folder(settings.out, file.name);
-    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, inputs, converter, progress); });
+    files.make_next([&] { write_file(file, path, ST_WRITE_NO_REPLACE, converter, progress); });
   }
   if (!model.index.empty()) {
     OutputFile index(in_folder(settings.out, model.index), /*replace=*/false);
@@ -148,8 +145,7 @@ void write_one(const NewModel& model, const std::string& path, bool replace, con
   if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
   const bool may_replace = replace || is_stream(path);
-  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, files, converter,
-             progress);
+  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, converter, progress);
 }
 
 // Rejects equal names before anything is written.
@@ -203,13 +199,13 @@ std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, 
     print_files(model, path);
     return 0;
   }
-  Inputs files;
-  for (const Input& input : inputs) files.add(input.files);
   Converter converter(settings.saturate);
   if (one) {
+    Inputs files;
+    for (const Input& input : inputs) files.add(input.files);
     write_one(model, path, settings.replace, inputs, files, converter);
   } else {
-    write_folder(model, settings, files, converter);
+    write_folder(model, settings, converter);
   }
   return converter.out_of_range();
 }

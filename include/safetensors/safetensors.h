@@ -551,6 +551,18 @@ ST_API const char *st_get_shard_path_n(const st_file *file, size_t shard, size_t
 /* Returns the size of a shard's file in bytes, as it was at open; 0 if the number is too large. */
 ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
 
+/* Finds out whether the file of a shard was overwritten in place since it was opened, because then
+ * the bytes that were read may be a mixture of two versions. Call it after the last read: the
+ * file's length or time of modification shows it, also after a metadata edit in place. A file that was
+ * replaced is unchanged, because the handle keeps the old one. Memory and sources of the caller are
+ * never changed.
+ *
+ * ST_ERR_READ   it was overwritten; or the library could not keep its descriptor (see
+ *               st_writer_add_tensor) and its path no longer leads to it.
+ * ST_ERR_RANGE  there is no such shard.
+ * Since version 0.3.0. */
+ST_API st_status st_check_unchanged(const st_file *file, size_t shard, st_error *err);
+
 /* Returns the header of a shard as in the file: with its padding, but without the 8-byte length
  * field. Sets *len to its length, unless len is NULL. Returns NULL if the number is too large. The
  * first call makes a copy, and also returns NULL if there is no memory for it. */

@@ -659,6 +659,11 @@ class SafeOpen {
     const char* text = st_get_header(file_.get(), shard, &length);
     return text ? std::string_view(text, length) : std::string_view();
   }
+  // Throws ST_ERR_READ if the file of a shard was overwritten in place since it was opened: see
+  // st_check_unchanged.
+  void check_unchanged(std::size_t shard = 0) const {
+    detail::call(st_check_unchanged, file_.get(), shard);
+  }
   // Returns the size of a shard's file in bytes; 0 if there is no such shard.
   std::uint64_t shard_size(std::size_t shard = 0) const {
     return st_get_shard_size(file_.get(), shard);

@@ -82,6 +82,15 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
+std::string_view change_of(const Shard& shard) {
+  switch (shard.source->overwritten()) {
+    case io::Overwritten::no: break;
+    case io::Overwritten::yes: return "overwritten in place";
+    case io::Overwritten::unknown: return "replaced, moved or removed, and perhaps overwritten before that,";
+  }
+  return {};
+}
+
 // If the file changed recently, the header may have been read during an edit, and may be half new. It is then reread.
 void read_header_text(Shard& shard, const format::HeaderOptions& options, HeaderSum* sum) {
   bool whole = false;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
+#include <string_view>
 
 #include "core/memory.hpp"
 #include "format/header.hpp"
@@ -65,6 +66,9 @@ void read_header_text(Shard& shard, const format::HeaderOptions& options, Header
 void index_names(Shard& shard, format::HeaderOptions options);
 
 // ---- any thread may call these --------------------------------------------------------------------------------------
+
+// Returns what was done to the file since it was opened, for messages: nothing if it still has the bytes of then.
+std::string_view change_of(const Shard& shard);
 
 // Returns the header as in the file, or nullptr if out of memory.
 const char* raw_header(const Shard& shard);

@@ -151,12 +151,10 @@ void Writer::require_sources_unchanged() const {
     const Tensor* const source = tensors_[number].source;
     if (source == nullptr || !checked.insert(&shard_of(*source)).second) continue;
     const Shard& shard = shard_of(*source);
-    const io::Overwritten overwritten = shard.source->overwritten();
-    if (overwritten == io::Overwritten::no) continue;
+    const std::string_view change = change_of(shard);
+    if (change.empty()) continue;
     fail(Status::read, "tensor {}: {} was {} after it was opened", in_quotes(tensors_[number].text),
-         in_quotes(shard.source->name()),
-         overwritten == io::Overwritten::yes ? "overwritten in place"
-                                             : "replaced, moved or removed, and perhaps overwritten before that,");
+         in_quotes(shard.source->name()), change);
   }
 }
 

@@ -66,17 +66,18 @@ static const struct {
   const char *name;
   void (*happens)(void);
   int still_readable; /* the open file's bytes are still available */
+  int unchanged;      /* they are those of then */
 } kEvents[] = {
-    {"nothing", NULL, 1},
-    {"the file is cut", cut, 0},
-    {"the file is emptied", empty, 0},
-    {"the header is overwritten", overwrite_header, 1},
-    {"another file is renamed over it", replace, 1},
-    {"a shorter file is renamed over it", replace_by_shorter, 1},
-    {"a pipe takes its place", replace_by_a_pipe, 1},
-    {"it is removed", remove_file, 1},
-    {"it is renamed", rename_file, 1},
-    {"the working directory changes", change_directory, 1},
+    {"nothing", NULL, 1, 1},
+    {"the file is cut", cut, 0, 0},
+    {"the file is emptied", empty, 0, 0},
+    {"the header is overwritten", overwrite_header, 1, 0},
+    {"another file is renamed over it", replace, 1, 1},
+    {"a shorter file is renamed over it", replace_by_shorter, 1, 1},
+    {"a pipe takes its place", replace_by_a_pipe, 1, 1},
+    {"it is removed", remove_file, 1, 1},
+    {"it is renamed", rename_file, 1, 1},
+    {"the working directory changes", change_directory, 1, 1},
 };
 
 static void reading_after(size_t i, st_io io) {
@@ -97,6 +98,8 @@ static void reading_after(size_t i, st_io io) {
     CHECK_FOR(what, err.status == status && err.message[0] != '\0');
   }
   if (status != ST_OK && kEvents[i].still_readable) fprintf(stderr, "  %s: %s\n", what, err.message);
+  CHECK_FOR(what, st_check_unchanged(file, 0, &err) == (kEvents[i].unchanged ? ST_OK : ST_ERR_READ));
+  CHECK_FOR(what, st_check_unchanged(file, 1, NULL) == ST_ERR_RANGE);
   /* The header was read once and is ours. */
   CHECK_FOR(what, strcmp(st_get_header(file, 0, &len), kHeader) == 0 && len == strlen(kHeader));
   st_free(file);

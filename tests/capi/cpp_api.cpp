@@ -127,6 +127,7 @@ void check_file(const std::string& path) {
   check_content(safetensors::SafeOpen(path));
   check_views(safetensors::SafeOpen(path));
   expect(safetensors::SafeOpen(path).shard_path(0) == path, "shard_path of a single file");
+  safetensors::SafeOpen(path).check_unchanged();
   expect(safetensors::SafeOpen(path).count_shards() == 1, "one file is one shard");
 
   auto options = ST_INIT(st_open_options);

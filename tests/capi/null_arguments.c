@@ -72,6 +72,8 @@ static void reading(const st_file *file) {
   st_plan_free(NULL);
   st_free(NULL);
   st_tensor_advise(NULL, 1, ST_ADVICE_WILL_NEED);
+  REFUSED("file", st_check_unchanged(NULL, 0, &err));
+  CHECK(st_check_unchanged(file, 0, NULL) == ST_OK);
   CHECK(st_tensor_dtype_name_n(w, NULL) != NULL && st_get_shard_path_n(file, 0, NULL) != NULL);
   CHECK(st_get_warning_n(file, 0, NULL) == NULL && st_get_shard_path_n(file, 1, NULL) == NULL);
   CHECK(st_get_metadata(file, "format", NULL) != NULL && st_get_metadata_at(file, 0, NULL, NULL, NULL) != NULL);

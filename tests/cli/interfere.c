@@ -8,6 +8,7 @@
 //   time     the monotonic clock advances by a fifth of a second at each reading
 //   threads  no thread can be started
 //   overwrite  another program changes the last byte of the file ST_INPUT when the command makes its output
+//   overwrite+read  it does so when the command reads data of a *.safetensors, and renames the file first to ST_RENAMED
 //   defect   OpenSSL computes no digest
 //
 // Loaded before the C library and OpenSSL.
@@ -43,9 +44,17 @@ static int is_written_file(int file) {
   return n > 0 && ends_with(path, (size_t)n, ".safetensors");
 }
 
+static void overwrite_input(void) {
+  const char *path = getenv("ST_INPUT"), *const renamed = getenv("ST_RENAMED");
+  if (renamed != NULL && rename(path, renamed) == 0) path = renamed;
+  FILE *const input = fopen(access(path, F_OK) == 0 ? path : renamed, "r+b");
+  if (input == NULL || fseek(input, -1, SEEK_END) != 0 || fputc('x', input) != 'x' || fclose(input) != 0) abort();
+}
+
 ssize_t pread(int file, void *to, size_t n, off_t offset) {
   static ssize_t (*next)(int, void *, size_t, off_t);
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "pread");
+  if (offset > 8 && asked_for("overwrite+read") && is_written_file(file)) overwrite_input();
   const ssize_t got = next(file, to, n, offset);
   if (got > 0 && offset > 8 && asked_for("reads") && is_written_file(file)) ((char *)to)[got - 1] ^= 1;
   return got;
@@ -66,17 +75,15 @@ static void interrupt_behind(const char *name) {
   errno = error;
 }
 
-static void overwrite_input(int flags) {
+static void overwrite_input_before(int flags) {
   const int makes_output = (flags & O_TMPFILE) == O_TMPFILE || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
-  if (!makes_output || !asked_for("overwrite")) return;
-  FILE *const input = fopen(getenv("ST_INPUT"), "r+b");
-  if (input == NULL || fseek(input, -1, SEEK_END) != 0 || fputc('x', input) != 'x' || fclose(input) != 0) abort();
+  if (makes_output && asked_for("overwrite")) overwrite_input();
 }
 
 int open(const char *path, int flags, ...) {
   static int (*next)(const char *, int, ...);
   const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
-  overwrite_input(flags);
+  overwrite_input_before(flags);
   va_list more;
   va_start(more, flags);
   const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
@@ -90,7 +97,7 @@ int open(const char *path, int flags, ...) {
 int openat(int folder, const char *path, int flags, ...) {
   static int (*next)(int, const char *, int, ...);
   const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
-  overwrite_input(flags);
+  overwrite_input_before(flags);
   va_list more;
   va_start(more, flags);
   const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;

@@ -466,8 +466,27 @@ class Overwritten(Case):
                 names = {"IN": path, "OUT": self.path("out.safetensors"), "FOLDER": self.path("out"), "BT": self.path("out.bt")}
                 result = run(*(names.get(word, word) for word in words), env={**interfered("overwrite"), "ST_INPUT": path})
                 self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
-                self.assertRegex(result.stderr.decode(), "overwritten in place|changed while it was being read")
+                self.assertRegex(result.stderr.decode(), "overwritten in place|changed while being read")
                 self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
+
+
+    @needs_interference
+    def test_an_input_that_is_overwritten_while_it_is_read(self):
+        for renamed in (False, True):
+            for words in (["cast", "IN", "OUT", "--to", "f16"], ["stats", "IN"], ["hash", "IN"], ["verify", "--values", "IN"],
+                          ["diff", "IN", "OTHER"]):
+                with self.subTest(words, renamed=renamed):
+                    path = self.model(tensors=[("a", "F32", [1500000], 6000000)])  # more than a block
+                    shutil.copy(path, self.path("other.safetensors"))
+                    os.utime(path, (1, 1))
+                    names = {"IN": path, "OUT": self.path("out.safetensors"), "OTHER": self.path("other.safetensors")}
+                    environment = {**interfered("overwrite+read"), "ST_INPUT": path}
+                    if renamed:
+                        environment["ST_RENAMED"] = self.path("renamed")
+                    result = run(*(names.get(word, word) for word in words), env=environment)
+                    self.assertEqual(result.returncode, 3, result.stderr)
+                    self.assertIn("was overwritten in place after it was opened", result.stderr.decode())
+                    self.assertFalse(os.path.exists(names["OUT"]))
 
 
 class Extract(Case):
