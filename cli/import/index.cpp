@@ -28,9 +28,9 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
 constexpr int kDeepest = 100;  // because dump() is recursive
 
-void check_readable(const std::string& path) {
+st::io::Identity check_readable(const std::string& path) {
   try {
-    Input{path};
+    return Input{path}.seen();
   } catch (const ImportError& error) {
     throw failure_in(path, error);
   }
@@ -163,8 +163,9 @@ bool is_there(const fs::path& path) {
 
 class Shards {
  public:
-  explicit Shards(const Import& request)
-      : request_(request), index_(read_index(request.from)), source_(fs::path(request.from).parent_path()) {
+  explicit Shards(const Import& request) : request_(request), source_(fs::path(request.from).parent_path()) {
+    seen_.emplace(request.from, check_readable(request.from));
+    index_ = read_index(request.from);
     if (index_.is_null()) throw Failure{kUnreadable, request.from + ": changed while it was read"};
     listed_ = listed_in(index_);
   }
@@ -173,7 +174,8 @@ class Shards {
 
  private:
   std::vector<std::string> paths() const;
-  void check(const Target& target) const;
+  void check(const Target& target);
+  void require_unchanged() const;
   std::vector<std::string> new_names(const Target& target) const;
   void convert_shard(const std::string& file, const Target& target);
   void check_tensors(const std::string& file, const Imported& written) const;
@@ -184,7 +186,8 @@ class Shards {
   Json index_;
   Listed listed_;
   fs::path source_;
-  std::map<std::string, std::string> places_;  // by tensor
+  std::map<std::string, std::string> places_;     // by tensor
+  std::map<std::string, st::io::Identity> seen_;  // the inputs, before the first of them was converted
   std::uint64_t bytes_ = 0;
   std::unique_ptr<NewFiles> new_files_;
 };
@@ -205,14 +208,15 @@ void check_link(const fs::path& folder, const std::string& file, const std::stri
 }
 
 // Called before anything is written.
-void Shards::check(const Target& target) const {
+void Shards::check(const Target& target) {
   const Inputs inputs(paths());
   std::set<fs::path> outputs{target.index};
   for (const auto& [file, tensors] : listed_) {
     if (file.empty() || fs::path(file).filename() != file || file.find('\0') != file.npos) {
       throw Failure{kBadFile, formatted("{}: shard '{}' is not in the same folder", request_.from, file)};
     }
-    check_readable((source_ / file).string());
+    const std::string path = (source_ / file).string();
+    seen_.emplace(path, check_readable(path));
     check_link(source_, file, request_.from);
     if (!outputs.insert(target.folder / written_name(file)).second) {
       throw Failure{kBadFile, formatted("{}: two shards would be named {}", request_.from, written_name(file))};
@@ -256,6 +260,15 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   }
 }
 
+// Each shard is opened when its turn comes. A download of another version may have replaced or overwritten it by then.
+void Shards::require_unchanged() const {
+  for (const auto& [path, seen] : seen_) {
+    const auto now = identity_of(path);
+    if (now && now->same_bytes(seen)) continue;
+    throw Failure{kBadFile, path + ": was changed or replaced while the model was being converted"};
+  }
+}
+
 void Shards::print_index(const fs::path& path) const {
   Output out;
   out.print("{}: index of {}, {}\n", printable(path.string()), counted(places_.size(), "tensor"), human_bytes(bytes_));
@@ -288,6 +301,7 @@ void Shards::convert() {
   const std::string folder = target.folder.empty() ? "." : target.folder.string();
   if (!request_.dry_run) new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
   for (const auto& [file, tensors] : listed_) convert_shard(file, target);
+  require_unchanged();
   write_index(target.index);
   if (new_files_) new_files_->keep();
 }

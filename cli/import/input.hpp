@@ -33,6 +33,7 @@ class Input {
   // Throws an ImportError if the file's length or time of change differs from when it was opened. Reading through a
   // mapping reveals neither changed bytes nor a file that now ends inside its last page.
   void require_unchanged() const;
+  const st::io::Identity& seen() const { return seen_; }  // when it was opened
 
  private:
   Input() = default;
