@@ -289,18 +289,37 @@ class Packer {
   std::size_t used_ = 0;
 };
 
+// The dimensions of a tensor, without those of size 1, and with those joined that one stride walks through. Otherwise a
+// small file with many dimensions of size 1 would cost a step through all of them for each element.
+void join_dimensions(const Tensor& tensor, std::vector<std::uint64_t>& shape, std::vector<std::uint64_t>& strides) {
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] == 1) continue;
+    if (!shape.empty() && strides.back() == tensor.shape[i] * tensor.strides[i]) {
+      shape.back() *= tensor.shape[i];
+      strides.back() = tensor.strides[i];
+    } else {
+      shape.push_back(tensor.shape[i]);
+      strides.push_back(tensor.strides[i]);
+    }
+  }
+  if (shape.empty()) shape = strides = {1};
+}
+
 void pack(const char* first, const Tensor& tensor, const TakeBytes& take) {
   Packer packer(tensor, take);
-  const std::size_t outer = tensor.shape.size() - 1;
+  std::vector<std::uint64_t> shape;
+  std::vector<std::uint64_t> strides;
+  join_dimensions(tensor, shape, strides);
+  const std::size_t outer = shape.size() - 1;
   std::vector<std::uint64_t> index(outer, 0);
   std::uint64_t at = 0;  // offset of the row, in elements
   for (;;) {
-    packer.add(first + at * tensor.element, tensor.shape[outer], tensor.strides[outer] * tensor.element);
+    packer.add(first + at * tensor.element, shape[outer], strides[outer] * tensor.element);
     std::size_t i = outer;
     for (; i-- > 0;) {
-      at += tensor.strides[i];
-      if (++index[i] < tensor.shape[i]) break;
-      at -= index[i] * tensor.strides[i];
+      at += strides[i];
+      if (++index[i] < shape[i]) break;
+      at -= index[i] * strides[i];
       index[i] = 0;
     }
     if (i == static_cast<std::size_t>(-1)) break;

@@ -347,6 +347,15 @@ class Torch(Case):
                 entry.write(ABC)
         self.assertEqual(self.convert(file.getvalue())[0], {"w": ("F32", [6], ABC)})
 
+    def test_dimensions_of_size_one_and_those_that_one_stride_walks_through(self):
+        for shape, strides, places in (([3, 1, 2, 1], [1, 9, 3, 9], (0, 3, 1, 4, 2, 5)), ([2, 1, 2], [0, 4, 0], (0, 0, 0, 0)),
+                                       ([1, 2, 1, 2, 1], [5, 2, 7, 1, 5], (0, 1, 2, 3)), ([2, 2, 1], [0, 1, 3], (0, 1, 0, 1)),
+                                       ([2] + [1] * 100, [3] + [1] * 100, (0, 3)), ([1, 1], [4, 4], (0,))):
+            with self.subTest(shape=shape):
+                body = dict_of([("w", tensor(storage("0", 6), shape, strides))])
+                expected = b"".join(ABC[4 * at:4 * at + 4] for at in places)
+                self.assertEqual(self.convert(archive(body, {"0": ABC}))[0], {"w": ("F32", shape, expected)})
+
     def test_an_input_that_changes_while_elements_are_gathered(self):
         """Its pages are mapped. Touching one beyond the end raises SIGBUS; other changes raise nothing."""
         size = 32 << 20
@@ -741,6 +750,18 @@ class Shards(Case):
         process = run("convert", str(self.path), str(self.folder / "new"), stdout=subprocess.DEVNULL, stderr=writer)
         os.close(writer)
         self.assertEqual((process.returncode, os.listdir(self.folder)), (-signal.SIGPIPE, ["old"]))
+
+    @needs_interference
+    def test_shards_of_two_versions_are_not_mixed(self):
+        """A download of another version, for example, overwrites a shard before its turn comes."""
+        for name in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"):
+            with self.subTest(name):
+                self.setUp()
+                os.utime(self.source / name, (1, 1))
+                result = run("convert", str(self.path), str(self.folder / "new"), env={**interfered("overwrite"), "ST_INPUT": str(self.source / name)})
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertRegex(result.stderr.decode(), name + ": (was changed or replaced while the model was|file was changed while)")
+                self.assertEqual(os.listdir(self.folder), ["old"])
 
     @needs_interference
     def test_a_file_of_somebody_who_was_faster_stays(self):
