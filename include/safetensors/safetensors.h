@@ -553,9 +553,9 @@ ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
 
 /* Finds out whether the file of a shard was overwritten in place since it was opened, because then
  * the bytes that were read may be a mixture of two versions. Call it after the last read: the
- * file's length or time of modification shows it, also after a metadata edit in place. A file that was
- * replaced is unchanged, because the handle keeps the old one. Memory and sources of the caller are
- * never changed.
+ * file's length or time of modification shows it, also after a metadata edit in place. A file that
+ * was replaced is unchanged, because the handle keeps the old one. Memory and sources of the
+ * caller are never changed.
  *
  * ST_ERR_READ   it was overwritten; or the library could not keep its descriptor (see
  *               st_writer_add_tensor) and its path no longer leads to it.
