@@ -222,7 +222,8 @@ def public_functions(header):
 
 def header_text(header):
     names = [*public_functions(header), "st_init_"]
-    renames = "".join(f"#define {name} ST_RENAMED_({name[3:]})\n" for name in names)
+    renames = "".join(f"#define ST_RENAMED_{name[3:]}(prefix) prefix##{name[3:]}\n"
+                      f"#define {name} ST_APPLIED_(ST_RENAMED_{name[3:]}, ST_PREFIX)\n" for name in names)
     added = (PARTS / "header.in").read_text().replace("@RENAMES@\n", renames)
     before, line, after = header.partition('#ifdef __cplusplus\nextern "C" {\n')
     return before + added + line + after.replace("<safetensors/safetensors.h>", '"safetensors.h"')
@@ -241,6 +242,9 @@ def licences(libraries):
         found = path.read_text().strip()
         if "Apache License" in found[:200]:
             found = "The Apache License 2.0, as above.\n" + re.search(r"Copyright \d.*\S", found)[0]
+        if name == "simdjson":
+            part = (path.parent / "include/simdjson/internal/isadetection.h").read_text()
+            found += "\n\nThe detection of the processor's instructions in it has another licence:\n\n" + re.search(r"\A/\* (.*?)\n\*/", part, re.DOTALL)[1]
         text += f"\n{'=' * 80}\nsafetensors.cpp contains parts of {name}, which has this licence:\n\n{found}\n"
     return text
 

@@ -1,5 +1,9 @@
 // safetensors.cpp - libsafetensors @VERSION@ in one file. Made by ./dev amalgamate from the library's sources; change those.
-// SPDX-License-Identifier: Apache-2.0 AND MIT AND BSD-2-Clause (see LICENSE)
+// SPDX-License-Identifier: Apache-2.0 AND MIT AND BSD-2-Clause AND BSD-3-Clause (see LICENSE)
+
+#if __cplusplus < 201703L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
+#error "safetensors.cpp needs C++17 or later"
+#endif
 
 #if defined(_WIN32)
 #ifndef _WIN32_WINNT

@@ -17,7 +17,7 @@ def without_comments(text):
 
 
 def without_spaces_after_commas(text):
-    token = re.compile(r', |"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
+    token = re.compile(r', |"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
     return token.sub(lambda found: "," if found[0] == ", " else found[0], text)
 
 

@@ -22,7 +22,7 @@ faults += [line for line in re.findall(r'^[ \t]*#[ \t]*include[ \t]*".*', text, 
 # Each public function has its name changed by ST_PREFIX.
 header = (single / "safetensors.h").read_text()
 for name in re.findall(r"^ST_API [^;(]*?\b(st_\w+)\(", header, re.MULTILINE):
-    if f"#define {name} ST_RENAMED_({name[3:]})\n" not in header:
+    if f"#define {name} ST_APPLIED_(ST_RENAMED_{name[3:]}, ST_PREFIX)\n" not in header:
         faults.append(f"ST_PREFIX does not rename {name}")
 LIMIT = 1_200_000
 if len(text) > LIMIT:
