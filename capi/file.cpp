@@ -152,9 +152,8 @@ st_status st_check_unchanged(const st_file* file, size_t shard, st_error* err) {
     const core::Shard* const found = file_of(file).shard_at(shard);
     if (found == nullptr)
       fail(Status::range, "no shard {}: the checkpoint has {}", shard, file_of(file).count_shards());
-    const std::string_view change = core::change_of(*found);
-    const std::string name = *found->path == '\0' ? "the file" : in_quotes(found->path);
-    if (!change.empty()) fail(Status::read, "{} was {} after it was opened", name, change);
+    const std::string change = core::change_of(*found);
+    if (!change.empty()) fail(Status::read, "{}", change);
   });
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <future>
+#include <set>
+#include <utility>
 
 #include "progress.hpp"
 #include "system.hpp"
@@ -115,12 +117,9 @@ void for_each_part_of(const std::vector<Range>& ranges, const std::string& what,
     if (reading.valid()) reading.get();
     std::swap(now, then);
   }
-  const Range* last = nullptr;
+  std::set<std::pair<const st_file*, std::size_t>> checked;
   for (const Range& range : ranges) {
-    const bool is_same =
-        last != nullptr && last->shard == range.shard && last->file->c_handle() == range.file->c_handle();
-    if (!is_same) range.file->check_unchanged(range.shard);
-    last = &range;
+    if (checked.emplace(range.file->c_handle(), range.shard).second) range.file->check_unchanged(range.shard);
   }
 }
 

@@ -28,6 +28,7 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
 constexpr int kDeepest = 100;  // because dump() is recursive
 
+// Returns the state of a file, or throws a Failure if it cannot be read.
 st::io::Identity check_readable(const std::string& path) {
   try {
     return Input{path}.seen();

@@ -289,8 +289,8 @@ class Packer {
   std::size_t used_ = 0;
 };
 
-// The dimensions of a tensor, without those of size 1, and with those joined that one stride walks through. Otherwise a
-// small file with many dimensions of size 1 would cost a step through all of them for each element.
+// Drops dimensions of size 1, and joins neighbours whose elements have one common stride. Otherwise pack() would step
+// through up to 127 dimensions of size 1 for each element of a small file.
 void join_dimensions(const Tensor& tensor, std::vector<std::uint64_t>& shape, std::vector<std::uint64_t>& strides) {
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (tensor.shape[i] == 1) continue;

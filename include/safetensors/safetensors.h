@@ -1070,9 +1070,9 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
  * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
  * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
  * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
- * place. It also fails if the library could not keep the file's descriptor (a shard after the first
- * 64, or 64 descriptors or a quarter of the process's limit in use) and its path no longer leads to
- * it, because then the library cannot find out.
+ * place. It also fails if the library cannot find out: its path no longer leads to the file, and
+ * the library did not keep a descriptor. It keeps none for shards after the first 64, nor when the
+ * process uses 64 descriptors or a quarter of its limit.
  * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
@@ -1083,7 +1083,7 @@ enum {
   ST_WRITE_KEEP_ORDER = 1 << 1, /* Write the data in the order of st_writer_add.              */
   ST_WRITE_NO_REPLACE = 1 << 2, /* Fail if the path exists, even if it is a link.             */
   /* Replace a symbolic link by a file that only its owner can read (mode 0600), instead of the file
-   * that it leads to. A link to an open descriptor, such as /dev/stdout, is followed all the same.
+   * that it leads to. A link to an open descriptor, such as /dev/stdout, is still followed.
    * Since version 0.3.0. */
   ST_WRITE_REPLACE_LINK = 1 << 3
 };

@@ -82,13 +82,12 @@ Shard::~Shard() {
   if (char* const raw = raw_header.load()) memory->deallocate(raw, header.size() + 1, 1);
 }
 
-std::string_view change_of(const Shard& shard) {
-  switch (shard.source->overwritten()) {
-    case io::Overwritten::no: break;
-    case io::Overwritten::yes: return "overwritten in place";
-    case io::Overwritten::unknown: return "replaced, moved or removed, and perhaps overwritten before that,";
-  }
-  return {};
+std::string change_of(const Shard& shard) {
+  const io::Overwritten overwritten = shard.source->overwritten();
+  if (overwritten == io::Overwritten::no) return {};
+  const std::string name = *shard.path == '\0' ? "the file" : in_quotes(shard.path);
+  if (overwritten == io::Overwritten::yes) return name + " was overwritten in place after it was opened";
+  return name + " may have been overwritten: its path no longer leads to it, and its descriptor was not kept";
 }
 
 // If the file changed recently, the header may have been read during an edit, and may be half new. It is then reread.

@@ -8,7 +8,6 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
-#include <string_view>
 
 #include "core/memory.hpp"
 #include "format/header.hpp"
@@ -67,8 +66,8 @@ void index_names(Shard& shard, format::HeaderOptions options);
 
 // ---- any thread may call these --------------------------------------------------------------------------------------
 
-// Returns what was done to the file since it was opened, for messages: nothing if it still has the bytes of then.
-std::string_view change_of(const Shard& shard);
+// Returns an empty string if the file was not overwritten since it was opened. Otherwise returns a sentence for messages.
+std::string change_of(const Shard& shard);
 
 // Returns the header as in the file, or nullptr if out of memory.
 const char* raw_header(const Shard& shard);

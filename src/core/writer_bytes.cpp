@@ -151,10 +151,8 @@ void Writer::require_sources_unchanged() const {
     const Tensor* const source = tensors_[number].source;
     if (source == nullptr || !checked.insert(&shard_of(*source)).second) continue;
     const Shard& shard = shard_of(*source);
-    const std::string_view change = change_of(shard);
-    if (change.empty()) continue;
-    fail(Status::read, "tensor {}: {} was {} after it was opened", in_quotes(tensors_[number].text),
-         in_quotes(shard.source->name()), change);
+    const std::string change = change_of(shard);
+    if (!change.empty()) fail(Status::read, "tensor {}: {}", in_quotes(tensors_[number].text), change);
   }
 }
 

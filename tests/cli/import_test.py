@@ -350,6 +350,7 @@ class Torch(Case):
     def test_dimensions_of_size_one_and_those_that_one_stride_walks_through(self):
         for shape, strides, places in (([3, 1, 2, 1], [1, 9, 3, 9], (0, 3, 1, 4, 2, 5)), ([2, 1, 2], [0, 4, 0], (0, 0, 0, 0)),
                                        ([1, 2, 1, 2, 1], [5, 2, 7, 1, 5], (0, 1, 2, 3)), ([2, 2, 1], [0, 1, 3], (0, 1, 0, 1)),
+                                       ([2, 2], [1, 1], (0, 1, 1, 2)),
                                        ([2] + [1] * 100, [3] + [1] * 100, (0, 3)), ([1, 1], [4, 4], (0,))):
             with self.subTest(shape=shape):
                 body = dict_of([("w", tensor(storage("0", 6), shape, strides))])

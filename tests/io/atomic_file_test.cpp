@@ -122,7 +122,6 @@ TEST_P(AtomicFileTest, a_link_is_followed_and_stays) {
   EXPECT_EQ(error_of([&] { write(path("loop"), "x"); }).os_error, ELOOP);
 }
 
-// Regression: the link 1 was mistaken for a descriptor, and a save over it went to standard output.
 TEST_P(AtomicFileTest, a_link_is_replaced_itself_if_asked) {
   const CreateOptions replacing{.replace_link = true};
   const std::string by_process = "/proc/self/root" + path("blob");
@@ -154,6 +153,16 @@ TEST_P(AtomicFileTest, a_link_is_replaced_itself_if_asked) {
   EXPECT_EQ(names(), (Names{"blob", "link"}));
 }
 
+// As /dev/stdout is.
+TEST_P(AtomicFileTest, a_link_to_a_descriptor_is_followed_even_then) {
+  put(path(), "old ");
+  const Descriptor file(open(path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  fs::create_symlink(formatted("/proc/self/fd/{}", file.get()), path("link"));
+  write(path("link"), "new", {.replace_link = true});
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(contents(path()), "old new");
+}
+
 // Another process creates it during the save.
 TEST_P(AtomicFileTest, a_file_in_the_place_of_the_link_keeps_its_rights) {
   fs::create_symlink("blob", path("link"));
@@ -167,6 +176,7 @@ TEST_P(AtomicFileTest, a_file_in_the_place_of_the_link_keeps_its_rights) {
   EXPECT_EQ(names(), Names{"link"});
 }
 
+// Regression: the link 1 was mistaken for a descriptor, and a save over it went to standard output.
 TEST_P(AtomicFileTest, a_link_whose_name_is_a_number_is_followed) {
   for (const char* const name : {"1", "17"}) {
     put(path("real"), "old");

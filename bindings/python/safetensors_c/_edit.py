@@ -45,7 +45,7 @@ def write_tensor(filename: str | os.PathLike, name: str, data, *, sync: bool = F
     """Replaces the bytes of one tensor of a safetensors file, in place.
 
     `data` is an array of numpy (or another typed buffer) with the tensor's dtype and shape, a `TensorSpec`, or the
-    tensor's bytes: bytes, bytearray, or a memoryview or array of unsigned bytes. Of bytes only the number is checked.
+    tensor's bytes: bytes, bytearray, or a memoryview or array of unsigned bytes. For bytes, only the number is checked.
     With `sync` they are on the disk when the call returns.
 
     This is not atomic: after a crash or an error of the disk, the tensor may contain a part of the new bytes. Whatever

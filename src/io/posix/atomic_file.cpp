@@ -136,10 +136,10 @@ void AtomicFile::State::open_temp_file() {
   if (!to_close_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
 }
 
-// Whether there is something to replace: a file, or a link that is not followed.
+// Whether commit() replaces a file or a link.
 bool AtomicFile::State::replaces() const { return access_ || target_.kind == Target::Kind::link; }
 
-// A replacement of a file is 0600 until commit(), and that of a link remains so. A new file is 0666, minus the umask.
+// A replacement is 0600 until commit(), and stays 0600 if it replaces a link. A new file is 0666, minus the umask.
 mode_t AtomicFile::State::first_mode() const { return replaces() ? 0600 : 0666; }
 
 // Another user may have put a file, link or FIFO there since find_target(). Do not replace it, and do not take over its

@@ -259,7 +259,7 @@ static bool exceeds_limit(std::uint64_t end) {
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
 }
 
-// What a write needs after it: descriptors that must be there before the first byte changes.
+// The descriptors that finish a write. They are opened before the first byte changes.
 struct EditedFile::AfterWrite {
   Descriptor to_close;  // network filesystems report errors when a descriptor is closed
   Descriptor directory;

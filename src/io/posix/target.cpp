@@ -62,8 +62,10 @@ std::string read_link(const Target& target) {
   struct stat directory {};
   SymbolicLink link;
   const int error = read_link(target.directory.get(), target.name, link);
-  if (error == EAGAIN) fail(Status::open, "{} was replaced while it was being opened", target.shown);
-  if (error != 0) fail_os(Status::open, error, "{}", target.shown);
+  if (error != 0) {
+    const char* const why = error == EAGAIN ? " was replaced while it was being opened" : "";
+    fail_os(Status::open, error, "{}{}", target.shown, why);
+  }
   if (fstat(target.directory.get(), &directory) != 0) fail_os(Status::open, errno, "{}", target.shown);
   // /proc/PID/fd/N in any spelling, such as /dev/fd/N. It leads to an open file, whose path may have changed.
   if (mount_kind(target.directory.get(), directory) == MountKind::kernel) {

@@ -47,8 +47,8 @@ Target find_target(const char* path, bool replace_link = false);
 // Throws Status::open with EACCES if the directory is sticky, others can write to it, and `owner` is another user.
 void require_own(const Target& target, uid_t owner);
 
-// Throws Status::open if no rename could replace this regular file or link. Also throws if the file is read-only, which a
-// rename would ignore.
+// Throws Status::open if no rename could replace this regular file or link. Also throws if the file is read-only, which
+// a rename would ignore.
 void require_replaceable(const Target& target);
 
 // Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and if the stream has been replaced

@@ -93,8 +93,8 @@ void EditLock::require(const std::string& shown) const {
 
 // ---- the file of an edit ------------------------------------------------------------------------------------------
 //
-// patch() always refuses, so a metadata edit always writes a new file. Readers could detect a half-finished edit in place only
-// by a file time that is set before the bytes change. Windows has no such time.
+// patch() always refuses, so a metadata edit always writes a new file. Readers could detect a half-finished edit in
+// place only by a file time that is set before the bytes change. Windows has no such time.
 
 struct EditedFile::State {
   std::string shown;
