@@ -138,7 +138,7 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return {};
 }
 
-OptionText text_of(const CLI::Option& option) {
+OptionText described(const CLI::Option& option) {
   OptionText text;
   for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
@@ -155,14 +155,14 @@ OptionText text_of(const CLI::Option& option) {
   return text;
 }
 
-CommandText text_of(const CLI::App& app) {
+CommandText described(const CLI::App& app) {
   const bool needs_command = app.get_require_subcommand_min() > 0;
   CommandText text{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}, needs_command};
   for (const CLI::Option* option : app.get_options()) {
-    (option->get_positional() ? text.words : text.options).push_back(text_of(*option));
+    (option->get_positional() ? text.words : text.options).push_back(described(*option));
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    text.commands.push_back(text_of(*command));
+    text.commands.push_back(described(*command));
   }
   return text;
 }
@@ -195,6 +195,6 @@ int run(const std::vector<std::string>& arguments) {
   }
 }
 
-CommandText describe_program() { return text_of(*make_app()); }
+CommandText describe_program() { return described(*make_app()); }
 
 }  // namespace cli

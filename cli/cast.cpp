@@ -22,7 +22,7 @@ namespace {
 
 using safetensors::Dtype;
 
-constexpr const char* kNotes =
+constexpr const char* kCastNotes =
     "Each value is rounded once, to nearest, ties to even. Values out of range become infinity, or NaN in a dtype\n"
     "without infinities; a line on standard error counts them. Integers, BOOL, C64 and sub-byte floats are copied.\n"
     "\n"
@@ -113,7 +113,7 @@ void add_cast(Command& app) {
                    "Values out of range become the nearest finite number, not infinity or NaN");
   options->filter.declare(command, "Convert only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
-  command.footer(kNotes);
+  command.footer(kCastNotes);
   command.on_run([options] { cast(*options); });
 }
 

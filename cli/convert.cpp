@@ -20,7 +20,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kConvertExamples =
     "Examples:\n"
     "  safetensors convert model.safetensors model.bt\n"
     "  safetensors convert model.bt model.safetensors\n"
@@ -136,7 +136,7 @@ void add_convert(Command& app) {
   command.add_option("--key", options->key, "torch: convert only this dictionary, such as model_state_dict")
       .shown_as("KEY");
   command.add_flag("--dry-run", options->dry_run, "Print what would be written, and write nothing");
-  command.footer(kExamples);
+  command.footer(kConvertExamples);
   command.on_run([options] { run(*options); });
 }
 

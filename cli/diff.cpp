@@ -11,12 +11,11 @@
 #include <span>
 #include <system_error>
 
-#include <nlohmann/json.hpp>
-
 #include "app.hpp"
 #include "arguments.hpp"
 #include "blocks.hpp"
 #include "failure.hpp"
+#include "json.hpp"
 #include "name_filter.hpp"
 #include "new_model.hpp"
 #include "output.hpp"
@@ -26,7 +25,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kNotes =
+constexpr const char* kDiffNotes =
     "Prints one line per difference: - only in A, + only in B, ~ in both but different. Sharding, format\n"
     "and order do not matter.\n"
     "\n"
@@ -227,8 +226,6 @@ class Printer {
   }
 
  private:
-  using Json = nlohmann::ordered_json;
-
   static char sign_of(const void* a, const void* b) { return a == nullptr ? '+' : b == nullptr ? '-' : '~'; }
 
   static Json json_of(const Tensor& tensor) {
@@ -238,7 +235,7 @@ class Printer {
 
   void print(const Json& json) {
     has_printed_ = true;
-    out_.write(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+    out_.write(json_text(json) + "\n");
   }
 
   template <class... Args>
@@ -366,7 +363,7 @@ void add_diff(Command& app) {
   Option absolute = command.add_option("--atol", options->absolute, "See --rtol; each is 0 by default");
   absolute.shown_as("ATOL").excludes(headers);
   command.add_flag("--json", options->json, "Print one JSON object for each difference");
-  command.footer(kNotes);
+  command.footer(kDiffNotes);
   command.on_run([options, relative, absolute] {
     options->values = options->values || relative.is_given() || absolute.is_given();
     diff(*options);

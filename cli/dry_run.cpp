@@ -9,7 +9,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kNullDevice = "/dev/null";
-constexpr std::size_t kLongestName = 1000;
+constexpr std::size_t kLongestPlanned = 1000;
 constexpr std::size_t kLongestValue = 100;
 
 }  // namespace
@@ -19,7 +19,7 @@ void PlannedFile::add(std::string_view name, safetensors::Dtype dtype, safetenso
   ++tensors_;
   bytes_ += bytes;
   lines_ += formatted("  {}  {}  {}  {}\n", safetensors::name(dtype), shape_text(shape), human_bytes(bytes),
-                      shown(name, kLongestName));
+                      shown(name, kLongestPlanned));
 }
 
 void PlannedFile::print(const safetensors::Metadata& metadata) const {

@@ -22,7 +22,7 @@
 namespace cli {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
 
 struct Options {
   std::string path;
@@ -149,7 +149,7 @@ class Copier {
 
   void copy(const Ranges& ranges, const safetensors::Slice& part) {
     if (part.nbytes() == 0) return;
-    const std::optional<std::size_t> d = part.nbytes() > kBlockBytes ? first_of_many(part.shape) : std::nullopt;
+    const std::optional<std::size_t> d = part.nbytes() > kPartBytes ? first_of_many(part.shape) : std::nullopt;
     if (!d) return copy_block(part);
     const auto half = static_cast<std::int64_t>(half_of(part.shape[*d]));
     const std::int64_t middle = first_of(ranges[*d], tensor_.shape[*d]) + ranges[*d].step * half;

@@ -18,7 +18,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kNotes =
+constexpr const char* kHashNotes =
     "Prints one line per file, in the format of sha256sum. The digest covers the whole file. For the older\n"
     "bintensors layout it covers the data only. These are the checksums that bintensors defines.\n"
     "\n"
@@ -76,7 +76,7 @@ void add_hash(Command& app) {
   const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests (40 hex digits)");
   command.add_flag("--sha256", "Print SHA-256 digests (64 hex digits; the default)").excludes(sha1);
   command.add_flag("--content", options->content, "Digest only the bytes after the header");
-  command.footer(kNotes);
+  command.footer(kHashNotes);
   command.on_run([options] {
     Output out;
     ExitCode code = kSuccess;

@@ -13,7 +13,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kNotes =
+constexpr const char* kMergeNotes =
     "The last word is always OUT. If it exists, merge fails: `merge a b` with OUT forgotten does not overwrite b.\n"
     "\n"
     "Examples:\n"
@@ -87,7 +87,7 @@ void add_merge(Command& app) {
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);
-  command.footer(kNotes);
+  command.footer(kMergeNotes);
   command.on_run([options] {
     if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL, followed by OUT"};
     options->settings.out = options->paths.back();

@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "app.hpp"
 #include "arguments.hpp"
 #include "failure.hpp"
+#include "json.hpp"
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -23,7 +22,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kMetaExamples =
     "Examples:\n"
     "  safetensors meta model.safetensors\n"
     "  safetensors meta model.safetensors --json | jq .\n"
@@ -44,13 +43,11 @@ struct MetaOptions {
 using safetensors::Metadata;
 using Changes = std::map<std::string, std::optional<std::string>>;
 
-std::string json_text(const nlohmann::json& document) { return document.dump(-1, ' ', true) + "\n"; }
-
 void list(const MetaOptions& options) {
   const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
   Output out;
   if (options.json) {
-    out.write(json_text(metadata.empty() ? nlohmann::json::object() : nlohmann::json(metadata)));
+    out.write(json_text(metadata.empty() ? Json::object() : Json(metadata)) + "\n");
   } else {
     std::size_t width = 0;
     for (const auto& [key, value] : metadata) width = std::max(width, width_of(shown(key, 100)));
@@ -66,7 +63,7 @@ void get(const MetaOptions& options) {
   if (found == metadata.end()) throw Failure{kUsage, options.path + ": no metadata key " + shown(options.key, 100)};
   Output out;
   const bool as_it_is = !output_is_terminal();
-  out.write(options.json ? json_text(found->second) : (as_it_is ? found->second : printable(found->second)) + "\n");
+  out.write((options.json ? json_text(found->second) : as_it_is ? found->second : printable(found->second)) + "\n");
   out.flush();
 }
 
@@ -139,7 +136,7 @@ void add_meta(Command& app) {
   Command command = app.add_command("meta", "List or edit the metadata of a file");
   command.add_option("FILE", options->path, "A .safetensors file").required();
   command.add_flag("--json", options->json, "Print a JSON object of strings, {} if there is no metadata");
-  command.footer(kExamples);
+  command.footer(kMetaExamples);
 
   Command get_one = command.add_command("get", "Print one value");
   get_one.add_option("KEY", options->key, "The key").required();

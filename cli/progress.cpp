@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(500);  // shorter work shows no bar
 constexpr auto kFrame = std::chrono::milliseconds(100);
-constexpr std::uint64_t kWidth = 30;
+constexpr std::uint64_t kBarWidth = 30;
 
 std::string time_left(double seconds) {
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
@@ -40,13 +40,13 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   drawn_ = now;
   visible_ = true;
   const double share = static_cast<double>(done) / static_cast<double>(total);
-  const auto filled = static_cast<std::uint64_t>(share * kWidth);
+  const auto filled = static_cast<std::uint64_t>(share * kBarWidth);
   const double seconds = std::chrono::duration<double>(now - begun_).count();
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(done) / seconds);
   std::string numbers =
       formatted(" {:3.0f}% {} of {}, {}/s", share * 100, human_bytes(done), human_bytes(total), human_bytes(rate));
   if (share > 0) numbers += ", " + time_left(seconds / share - seconds);
-  const std::string bar = formatted(" [{:=<{}}{:<{}}]", "", filled, "", kWidth - filled);
+  const std::string bar = formatted(" [{:=<{}}{:<{}}]", "", filled, "", kBarWidth - filled);
   // If the line is too long, drop the bar, and then truncate the line. A wrapped line would scroll the terminal.
   const std::size_t room = error_columns() - 1;
   std::string line = what_ + bar + numbers;

@@ -28,7 +28,7 @@ constexpr std::size_t kStackPerByte = 16 << 10;
 constexpr std::size_t kLongestPattern = 1000;
 constexpr std::size_t kMostSteps = std::size_t{1} << 18;
 
-constexpr const char* kNotes =
+constexpr const char* kRenameNotes =
     "Replaces every match of PATTERN, an ECMAScript regular expression. In REPLACEMENT, $1 is the first group, $& the\n"
     "whole match and $$ a dollar sign. Some patterns, such as (a+)+b, can take exponential time. All new\n"
     "names are computed before anything is written.\n"
@@ -148,7 +148,7 @@ void add_rename(Command& app) {
   command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
   options->filter.declare(command, "Rename only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
-  command.footer(kNotes);
+  command.footer(kRenameNotes);
   command.on_run([options] { rename(*options); });
 }
 

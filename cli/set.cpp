@@ -24,7 +24,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kNotes =
+constexpr const char* kSetNotes =
     "IN contains the new bytes, little-endian and row-major, or is an array of numpy (.npy) with the dtype and the\n"
     "shape of the tensor. `-` is standard input. Everything else in FILE stays as it is.\n"
     "\n"
@@ -149,7 +149,7 @@ void add_set(Command& app) {
   command.add_option("IN", options->in, "The new bytes, or a .npy; - is standard input").required();
   command.add_flag("--npy", options->npy, "IN is a .npy; the default if its name ends in .npy");
   command.add_flag("--sync", options->sync, "Wait until the new bytes are on disk");
-  command.footer(kNotes);
+  command.footer(kSetNotes);
   command.on_run([options] {
     options->npy = options->npy || options->in.ends_with(".npy");
     set(*options);

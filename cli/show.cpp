@@ -15,7 +15,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kShowExamples =
     "Examples:\n"
     "  safetensors show model.safetensors\n"
     "  safetensors show model.safetensors --filter '*.attn.*' --limit 20\n"
@@ -135,7 +135,7 @@ void add_show(Command& app) {
   map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
   tree.excludes(json).excludes(sort);
   declare_replace(command, options->replace);
-  command.footer(kExamples);
+  command.footer(kShowExamples);
   command.on_run([options, map] {
     options->map = map.is_given();
     sort_out_words(*options);

@@ -6,22 +6,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
+#include "json.hpp"
 #include "show.hpp"
 
 namespace cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-// Invalid UTF-8, for example in a path, becomes U+FFFD, because JSON cannot express it.
-std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
-
 // Fast path: most names need no escape, and there may be a hundred thousand.
 void write_text(std::string_view text, Output& out) {
   const auto is_plain = [](char c) { return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\'; };
-  if (!std::all_of(text.begin(), text.end(), is_plain)) return out.write(text_of(text));
+  if (!std::all_of(text.begin(), text.end(), is_plain)) return out.write(json_text(text));
   out.write("\"");
   out.write(text);
   out.write("\"");
@@ -77,7 +71,7 @@ void print_shards(const safetensors::SafeOpen& file, Output& out) {
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
     const Json shard{{"path", file.shard_path(i)}, {"header_bytes", file.header(i).size()}};
     out.write(i == 0 ? "" : ",");
-    out.write(text_of(shard));
+    out.write(json_text(shard));
   }
   out.write("]");
 }
@@ -90,7 +84,7 @@ void print_metadata(const safetensors::SafeOpen& file, Output& out) {
 
 void print_dtypes(const Listing& listing, Output& out) {
   Members members(out);
-  for (const Total& total : listing.dtypes) members.key(total.dtype).write(text_of(json_of(total)));
+  for (const Total& total : listing.dtypes) members.key(total.dtype).write(json_text(json_of(total)));
   out.write("}");
 }
 
@@ -109,10 +103,10 @@ void print_tensors(const Listing& listing, Output& out) {
 
 void print_json(const Listing& listing, Output& out) {
   Members members(out);
-  members.key("path").write(text_of(listing.path));
+  members.key("path").write(json_text(listing.path));
   print_shards(listing.file, members.key("shards"));
   print_metadata(listing.file, members.key("metadata"));
-  members.key("total").write(text_of(json_of(listing.all)));
+  members.key("total").write(json_text(json_of(listing.all)));
   print_dtypes(listing, members.key("dtypes"));
   print_tensors(listing, members.key("tensors"));
   out.write("}\n");

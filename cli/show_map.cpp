@@ -104,7 +104,7 @@ void print_cells(const std::vector<Stretch>& stretches, std::size_t cells, std::
 
 // ---- SVG
 
-constexpr double kWidth = 1000;
+constexpr double kMapWidth = 1000;
 constexpr double kThinnest = 0.2;  // thinner rectangles are merged with their neighbors
 constexpr double kBar = 24;
 constexpr double kRow = 48;
@@ -141,14 +141,14 @@ class Picture {
     const double height = kRow * static_cast<double>(shards) + 24 * static_cast<double>(listing_.dtypes.size() + 3);
     out_.print(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\">\n",
-        kWidth + 20, height);
+        kMapWidth + 20, height);
     for (std::size_t i = 0; i < shards; ++i) print_shard(i, 10 + kRow * static_cast<double>(i));
     print_legend(20 + kRow * static_cast<double>(shards));
     out_.write("</svg>\n");
   }
 
  private:
-  double x_of(std::uint64_t byte) const { return 10 + kWidth * static_cast<double>(byte) / largest_; }
+  double x_of(std::uint64_t byte) const { return 10 + kMapWidth * static_cast<double>(byte) / largest_; }
 
   std::string_view color_of(const Stretch& stretch) const {
     switch (stretch.kind) {

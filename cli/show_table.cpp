@@ -12,7 +12,7 @@
 namespace cli {
 namespace {
 
-constexpr std::size_t kLongestName = 200;  // characters
+constexpr std::size_t kLongestInTable = 200;  // characters
 constexpr std::size_t kLongestKey = 40;
 constexpr std::size_t kLongestValue = 100;
 constexpr std::size_t kLongestDtype = 20;
@@ -105,7 +105,7 @@ void print_tensors(const Listing& listing, Cells& cells, Output& out) {
     add_left(row, cells.shape(tensor.shape), w.shape);
     add_right(row, cells.bytes(tensor.nbytes()), w.size);
     add_right(row, std::to_string(tensor.offset()), w.offset);
-    row.append(shown(tensor.name, kLongestName)).append(1, '\n');
+    row.append(shown(tensor.name, kLongestInTable)).append(1, '\n');
     out.write(row);
   }
   const std::uint64_t hidden = listing.all.tensors - listing.tensors.size();

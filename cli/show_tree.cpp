@@ -18,7 +18,7 @@ namespace cli {
 namespace {
 
 constexpr std::size_t kDeepest = 64;
-constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestInTree = 200;
 
 using safetensors::Tensor;
 
@@ -180,7 +180,7 @@ class Printer {
     Node node = group.front();
     std::string name = group.size() > 1 ? ranges_text(numbers_of(group)) : std::string(node.name);
     if (group.size() == 1) name += skip_chain(node);
-    std::string text = indent + shown(name, kLongestName);
+    std::string text = indent + shown(name, kLongestInTree);
     if (group.size() > 1) {
       const std::uint64_t each = node.bytes;
       text += formatted("  {} × {}", group.size(), exact_ ? std::to_string(each) : human_bytes(each));

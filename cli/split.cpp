@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kSplitExamples =
     "Examples:\n"
     "  safetensors split model.safetensors shards/ --max-size 5GB\n"
     "  safetensors split model.safetensors shards/ --max-size 500MB --dry-run";
@@ -57,7 +57,7 @@ void add_split(Command& app) {
   command.add_option("--name", options->name, "Base name of the shards: NAME-00001-of-00003.safetensors")
       .shown_as("NAME");
   command.add_flag("--dry-run", options->settings.dry_run, "Print what would be written, but write nothing");
-  command.footer(kExamples);
+  command.footer(kSplitExamples);
   command.on_run([options] { split(*options); });
 }
 

@@ -4,12 +4,11 @@
 #include <array>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "app.hpp"
 #include "arguments.hpp"
 #include "blocks.hpp"
 #include "failure.hpp"
+#include "json.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
 #include "text.hpp"
@@ -18,9 +17,7 @@
 namespace cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kNotes =
+constexpr const char* kStatsNotes =
     "MIN, MAX and MEAN ignore NaN and infinity. A C64 number counts as two values. Sub-byte types are not scanned.\n"
     "\n"
     "Examples:\n"
@@ -33,29 +30,29 @@ struct StatsOptions {
   bool json = false;
 };
 
-std::string text_of(const Integer& value) {
+std::string digits_of(const Integer& value) {
   return value.negative ? formatted("{}", static_cast<std::int64_t>(value.bits)) : formatted("{}", value.bits);
 }
 
 std::string min_text(const Values& values) {
   if (values.finite == 0) return "-";
-  return values.integers ? text_of(values.least) : formatted("{:.6g}", values.min);
+  return values.integers ? digits_of(values.least) : formatted("{:.6g}", values.min);
 }
 
 std::string max_text(const Values& values) {
   if (values.finite == 0) return "-";
-  return values.integers ? text_of(values.largest) : formatted("{:.6g}", values.max);
+  return values.integers ? digits_of(values.largest) : formatted("{:.6g}", values.max);
 }
 
 Json json_of(const Integer& value) {
   return value.negative ? Json(static_cast<std::int64_t>(value.bits)) : Json(value.bits);
 }
 
-struct Row {
+struct StatsRow {
   std::string dtype, shape, min, max, mean, zeros, nans, infinities, name;
 };
 
-Row row_of(const safetensors::Tensor& tensor, const Values& values) {
+StatsRow row_of(const safetensors::Tensor& tensor, const Values& values) {
   const std::string dtype = shown(tensor.dtype_name(), 20);
   const std::string name = shown(tensor.name, 200);
   if (!has_values(tensor.dtype)) return {dtype, shape_text(tensor.shape), "-", "-", "-", "-", "-", "-", name};
@@ -70,14 +67,15 @@ Row row_of(const safetensors::Tensor& tensor, const Values& values) {
           name};
 }
 
-void print_table(const std::vector<Row>& rows, Output& out) {
-  constexpr std::array<std::string Row::*, 8> kColumns{&Row::dtype, &Row::shape, &Row::min,  &Row::max,
-                                                       &Row::mean,  &Row::zeros, &Row::nans, &Row::infinities};
+void print_table(const std::vector<StatsRow>& rows, Output& out) {
+  constexpr std::array<std::string StatsRow::*, 8> kColumns{&StatsRow::dtype, &StatsRow::shape,     &StatsRow::min,
+                                                            &StatsRow::max,   &StatsRow::mean,      &StatsRow::zeros,
+                                                            &StatsRow::nans,  &StatsRow::infinities};
   std::array<std::size_t, kColumns.size()> widths{};
-  for (const Row& row : rows) {
+  for (const StatsRow& row : rows) {
     for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], width_of(row.*kColumns[i]));
   }
-  for (const Row& row : rows) {
+  for (const StatsRow& row : rows) {
     for (std::size_t i = 0; i < widths.size(); ++i) {
       i < 2 ? out.print("{:<{}}  ", row.*kColumns[i], widths[i]) : out.print("{:>{}}  ", row.*kColumns[i], widths[i]);
     }
@@ -104,7 +102,7 @@ void print_json(const safetensors::Tensor& tensor, const Values& values, Output&
   Json json{{"name", tensor.name}, {"dtype", tensor.dtype_name()}};
   json["shape"] = std::vector<std::uint64_t>(tensor.shape.begin(), tensor.shape.end());
   if (has_values(tensor.dtype)) json.update(json_of(values));
-  out.write(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  out.write(json_text(json) + "\n");
 }
 
 void stats(const StatsOptions& options) {
@@ -136,7 +134,7 @@ void stats(const StatsOptions& options) {
     if (options.json) {
       for (std::size_t i = 0; i < tensors.size(); ++i) print_json(tensors[i], values[i], out);
     } else {
-      std::vector<Row> rows{{"DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "ZEROS", "NAN", "INF", "NAME"}};
+      std::vector<StatsRow> rows{{"DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "ZEROS", "NAN", "INF", "NAME"}};
       for (std::size_t i = 0; i < tensors.size(); ++i) rows.push_back(row_of(tensors[i], values[i]));
       rows.push_back({"total", grouped(all.count), min_text(all), max_text(all),
                       all.finite == 0 ? "-" : formatted("{:.6g}", all.mean()), grouped(all.zeros), grouped(all.nans),
@@ -157,7 +155,7 @@ void add_stats(Command& app) {
   command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
   options->filter.declare(command, "Read only tensors whose name matches this pattern; repeatable");
   command.add_flag("--json", options->json, "Print one JSON object for each tensor");
-  command.footer(kNotes);
+  command.footer(kStatsNotes);
   command.on_run([options] { stats(*options); });
 }
 

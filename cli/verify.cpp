@@ -8,13 +8,12 @@
 #include <optional>
 #include <system_error>
 
-#include <nlohmann/json.hpp>
-
 #include "app.hpp"
 #include "arguments.hpp"
 #include "blocks.hpp"
 #include "digest.hpp"
 #include "failure.hpp"
+#include "json.hpp"
 #include "output.hpp"
 #include "system.hpp"
 #include "text.hpp"
@@ -23,7 +22,7 @@
 namespace cli {
 namespace {
 
-constexpr const char* kNotes =
+constexpr const char* kVerifyNotes =
     "A note is a finding about a valid file, for example unusual alignment, order or formatting.\n"
     "\n"
     "Exit codes:\n"
@@ -247,12 +246,11 @@ class Verifier {
   }
 
   void print_json(const Row& row) {
-    using Json = nlohmann::ordered_json;
     Json line{{"path", row.path}, {"kind", row.kind}, {"message", row.message}};
     if (row.tensor) line["tensor"] = *row.tensor;
     if (row.offset) line["offset"] = *row.offset;
     if (!row.status.empty()) line["status"] = row.status;
-    out_.write(line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+    out_.write(json_text(line) + "\n");
   }
 
   void look_inside(const std::string& path) {
@@ -314,7 +312,7 @@ void add_verify(Command& app) {
           .shown_as("DIGEST");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");
-  command.footer(kNotes);
+  command.footer(kVerifyNotes);
   command.on_run([options, content] {
     options->has_content = content.is_given();
     if (options->has_content && options->paths.size() > 1) {

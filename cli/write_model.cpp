@@ -7,12 +7,11 @@
 #include <set>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "arguments.hpp"
 #include "blocks.hpp"
 #include "conversion.hpp"
 #include "failure.hpp"
+#include "json.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 #include "text.hpp"
@@ -97,8 +96,6 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
 }
 
 void write_index(const NewModel& model, OutputFile& out) {
-  using Json = nlohmann::ordered_json;
-  const auto text = [](const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); };
   std::uint64_t total = 0;
   std::vector<std::pair<std::string_view, std::string_view>> places;
   for (const NewFile& file : model.files) {
@@ -107,11 +104,11 @@ void write_index(const NewModel& model, OutputFile& out) {
   }
   std::sort(places.begin(), places.end());
   std::string lines = "{\n  \"metadata\": {\n";
-  for (const auto& [key, value] : model.metadata) lines += formatted("    {}: {},\n", text(key), text(value));
+  for (const auto& [key, value] : model.metadata) lines += formatted("    {}: {},\n", json_text(key), json_text(value));
   lines += formatted("    \"total_size\": {}\n  }},\n  \"weight_map\": {{", total);
   const char* separator = "\n";
   for (const auto& [name, file] : places) {
-    lines += formatted("{}    {}: {}", separator, text(name), text(file));
+    lines += formatted("{}    {}: {}", separator, json_text(name), json_text(file));
     separator = ",\n";
   }
   lines += "\n  }\n}\n";

@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndex = ".index.json";
 constexpr std::string_view kUsualIndex = "pytorch_model.bin.index.json";
 // Preferred names, because optimizer states and training arguments often have the same extension.
 constexpr std::array<std::string_view, 3> kUsualNames{"pytorch_model.bin", "diffusion_pytorch_model.bin",
@@ -63,7 +62,7 @@ std::string checkpoint_in(const std::string& path) {
   }
   std::vector<std::string> indexes, files;
   for (const std::string& name : names) {
-    if (name.ends_with(kIndex) && is_importable_index(whole(name))) indexes.push_back(name);
+    if (name.ends_with(kIndexEnding) && is_importable_index(whole(name))) indexes.push_back(name);
     if (is_other_file(whole(name)) && is_importable(whole(name))) files.push_back(name);
   }
   if (!indexes.empty()) return choose(path, indexes);

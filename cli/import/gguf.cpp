@@ -11,9 +11,9 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46554747;
+constexpr std::uint32_t kGgufMagic = 0x46554747;
 constexpr std::uint64_t kMostPairs = 1'000'000;
-constexpr std::uint32_t kMostDimensions = 8;
+constexpr std::uint32_t kMostGgufDimensions = 8;
 constexpr std::uint64_t kLongestMetadata = 50'000'000;  // half the limit of a header
 constexpr std::uint64_t kPairMemory = 300;
 constexpr std::uint64_t kPairCopies = 4;  // of its key and value, until they are written
@@ -137,8 +137,8 @@ Tensor read_tensor(Cursor& cursor) {
   Tensor tensor;
   tensor.name = read_text(cursor);
   const std::uint32_t rank = cursor.u32();
-  if (rank > kMostDimensions)
-    fail(at, "gguf: tensor '{}' has {} dimensions (limit: {})", tensor.name, rank, kMostDimensions);
+  if (rank > kMostGgufDimensions)
+    fail(at, "gguf: tensor '{}' has {} dimensions (limit: {})", tensor.name, rank, kMostGgufDimensions);
   for (std::uint32_t i = 0; i < rank; ++i) tensor.shape.insert(tensor.shape.begin(), cursor.u64());
   const std::uint32_t number = cursor.u32();
   const GgufType type = number < kTypes.size() ? kTypes[number] : GgufType{};
@@ -168,7 +168,7 @@ void find_data(Checkpoint& checkpoint, Tensor& tensor, std::uint64_t data, std::
 void read_gguf(Checkpoint& checkpoint) {
   const Input& input = *checkpoint.input;
   Cursor cursor(input, 0, input.size());
-  if (cursor.u32() != kMagic) fail(0, "not a GGUF file");
+  if (cursor.u32() != kGgufMagic) fail(0, "not a GGUF file");
   const std::uint32_t version = cursor.u32();
   if (version != 0 && (version & 0xFFFF) == 0) {
     fail_unsupported(4, "gguf: unsupported byte order 'big' (supported: little)");

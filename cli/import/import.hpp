@@ -9,11 +9,14 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <safetensors/safetensors.h>
 
 namespace cli::importer {
+
+inline constexpr std::string_view kIndexEnding = ".index.json";
 
 struct Import {
   std::string from;

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;  // sorted: lookups in ordered_json are linear
 
-constexpr std::string_view kIndex = ".index.json";
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
 constexpr int kDeepest = 100;  // because dump() is recursive
@@ -148,13 +147,13 @@ struct Target {
 
 Target target_of(const Import& request) {
   const std::string& into = request.into;
-  if (into.ends_with(kIndex)) return {fs::path(into).parent_path(), into};
+  if (into.ends_with(kIndexEnding)) return {fs::path(into).parent_path(), into};
   if (into == "-" || into.ends_with(kExtension)) {
     throw Failure{kUsage, into + ": A has several files, so B must be a folder or end in .index.json"};
   }
   std::string name = fs::path(request.from).filename().string();
-  name.resize(name.size() - kIndex.size());
-  return {into, fs::path(into) / (written_name(name) + std::string(kIndex))};
+  name.resize(name.size() - kIndexEnding.size());
+  return {into, fs::path(into) / (written_name(name) + std::string(kIndexEnding))};
 }
 
 bool is_there(const fs::path& path) {
@@ -311,7 +310,7 @@ void Shards::convert() {
 
 bool is_importable_index(const std::string& path) {
   std::error_code ignored;
-  if (!path.ends_with(kIndex) || !fs::is_regular_file(path, ignored)) return false;
+  if (!path.ends_with(kIndexEnding) || !fs::is_regular_file(path, ignored)) return false;
   const Json index = read_index(path);
   if (index.is_null()) return false;
   const fs::path folder = fs::path(path).parent_path();

@@ -12,7 +12,7 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::string_view kExtension = ".npy";
+constexpr std::string_view kNpyExtension = ".npy";
 
 // Returns the kind of elements if they are not numbers.
 std::string_view other_content(const std::string& type) {
@@ -90,7 +90,7 @@ void read_npy(Checkpoint& checkpoint, const std::string& name) {
 
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
   for (const ZipEntry& entry : entries) {
-    const std::string name = entry.name.substr(0, entry.name.size() - kExtension.size());
+    const std::string name = entry.name.substr(0, entry.name.size() - kNpyExtension.size());
     const std::string_view other = add_array(checkpoint, storage_of(entry), name);
     if (!other.empty()) leave_out(checkpoint, name, other);
   }

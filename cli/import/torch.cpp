@@ -48,7 +48,7 @@ void check_order(const Input& input, const ZipEntry* order) {
 
 // ---- the stacked form --------------------------------------------------------------------------------------------------
 
-constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr std::string_view kTorchMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kVersion = 1001;
 
 // No names are known in these pickles.
@@ -57,7 +57,7 @@ Pickle read_header(Cursor& cursor, Budget& budget) { return read_pickle(cursor, 
 void read_headers(Cursor& cursor, Budget& budget) {
   const Pickle magic = read_header(cursor, budget);
   const Value& number = magic[magic.root];
-  if (number.kind != Kind::big || number.text != kMagic) fail(0, "pickle that is not from torch.save");
+  if (number.kind != Kind::big || number.text != kTorchMagic) fail(0, "pickle that is not from torch.save");
   const std::uint64_t at = cursor.offset();
   const Pickle version = read_header(cursor, budget);
   if (version[version.root].kind != Kind::integer || version[version.root].integer != kVersion) {

@@ -1,0 +1,15 @@
+// JSON as the verbs print it: one object a line, members in the order in which they were added.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace cli {
+
+using Json = nlohmann::ordered_json;
+
+// In ASCII. Bytes that are not UTF-8 become U+FFFD.
+inline std::string json_text(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+}  // namespace cli
