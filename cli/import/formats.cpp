@@ -10,7 +10,7 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // of safetensors and bintensors
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // kMaxHeaderBytes in src/format/header_options.hpp
 
 enum class Format { none, zip, pickle, npy, gguf };
 

@@ -147,7 +147,8 @@ bool try_write(const char* path, std::string_view name, const void* data, std::s
   Shard shard(std::pmr::new_delete_resource());
   open_edited(shard, file);
   const Table& table = shard.table;
-  if (table.format != Format::safetensors) fail(Status::unsupported, "tensors of bintensors files cannot be replaced");
+  if (table.format != Format::safetensors)
+    fail(Status::unsupported, "only tensors of safetensors files can be replaced");
   const std::uint32_t number = table.index.find(table.tensors.data(), name);
   const std::string quoted = in_quotes(name);
   if (number == table.index.kNone) fail(Status::not_found, "no tensor {} in {}", quoted, in_quotes(path));

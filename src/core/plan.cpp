@@ -105,7 +105,7 @@ void Plan::prepare(const Stream& one) {
   }
 }
 
-// Counts what one run reads and reports progress.
+// The functions that count what one run reads, report its progress and stop it.
 ReadListener Plan::listener(const ReadOptions& options, std::atomic<bool>& failed) {
   ReadListener listener;
   listener.arrived = [this, &options](std::size_t entry, std::uint64_t bytes) {

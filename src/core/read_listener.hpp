@@ -21,7 +21,7 @@ struct ReadCounts {
 struct ReadListener {
   // These bytes of an entry are at their destination.
   std::function<void(std::size_t entry, std::uint64_t bytes)> arrived = [](std::size_t, std::uint64_t) {};
-  // Returns true to stop the read, at the latest after a call of stop().
+  // Returns true if the read must stop. Always true after a call of stop().
   std::function<bool()> stopped = [] { return false; };
   // A thread has failed, so the others should stop.
   std::function<void()> stop = [] {};

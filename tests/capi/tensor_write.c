@@ -86,7 +86,7 @@ static void a_wrong_call_changes_nothing(void) {
       {"absent", "first", 5, ST_ERR_OPEN, "'absent'"},
       {".", "first", 5, ST_ERR_OPEN, "'.'"},
       {"bad", "first", 5, ST_ERR_COVERAGE, "'bad'"},
-      {"model.bt", "t", 2, ST_ERR_UNSUPPORTED, "bintensors"},
+      {"model.bt", "t", 2, ST_ERR_UNSUPPORTED, "only tensors of safetensors files can be replaced"},
   };
   const uint64_t shape[] = {2};
   st_write_options options = ST_INIT(st_write_options);

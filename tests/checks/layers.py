@@ -1,4 +1,5 @@
 """Dependence points down only: capi -> core -> {format, device} -> io -> base, where format does without io.
+The command (cli) includes io and base only, and uses models through the public header.
 
 A layer that includes what stands above or beside it cannot be tested, fuzzed or read alone, and the way back is long.
 The system is asked in src/io/SYSTEM only, in src/io/posix for nothing that POSIX.1-2008 does not have, and which folder

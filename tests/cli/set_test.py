@@ -122,7 +122,7 @@ class Set(unittest.TestCase):
         converted = self.folder / "small.bt"
         small = self.file("small.safetensors", file_bytes([("m", "U8", [24], 24)]))
         self.assertEqual(run("convert", small, str(converted)).returncode, 0)
-        self.refuses(2, "bintensors", "m", path, model=converted)
+        self.refuses(2, "only tensors of safetensors files", "m", path, model=converted)
 
     def test_a_model_of_several_files(self):
         shards = self.folder / "shards"

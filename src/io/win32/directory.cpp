@@ -91,7 +91,7 @@ class DiskDirectory final : public Directory {
 
  private:
   std::string shown_path(const std::string& name) const;
-  bool contains(const PlainFile& file) const;
+  bool contains(const RegularFile& file) const;
 
   Handle handle_;
   std::wstring native_;
@@ -128,7 +128,7 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   require_file_name(name);
   const std::optional<std::wstring> wide = to_wide(name);
   if (!wide) fail(Status::shard, "the name of shard {} is not UTF-8", in_quotes(name));
-  PlainFile file = PlainFile::open(below(native_, *wide), shown_path(name));
+  RegularFile file = RegularFile::open(below(native_, *wide), shown_path(name));
   if (!follow_links && !contains(file)) {
     fail(Status::shard, "shard {} is a link that leaves the directory of its index", in_quotes(name));
   }
@@ -136,7 +136,7 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   return std::make_unique<FileSource>(std::move(file), 0, size);
 }
 
-bool DiskDirectory::contains(const PlainFile& file) const {
+bool DiskDirectory::contains(const RegularFile& file) const {
   std::wstring directory = final_path(handle_.get());
   std::wstring target = final_path(file.handle());
   if (directory.empty() || target.empty()) {

@@ -113,9 +113,9 @@ const Identity& EditedFile::seen() const { return state_->seen; }
 EditedFile EditedFile::open(const char* path) {
   const std::wstring native = native_path(path);
   auto edited = std::make_unique<State>();
-  std::optional<PlainFile> plain;
+  std::optional<RegularFile> plain;
   const auto open = [&] {
-    plain = PlainFile::open(native, path);
+    plain = RegularFile::open(native, path);
     // Reopen by handle, because the path may lead to another file by now. This fails for a read-only file.
     return Handle(ReOpenFile(plain->handle(), GENERIC_READ | GENERIC_WRITE, kShareAll, 0));
   };

@@ -146,8 +146,8 @@ int sync_now(HANDLE file) { return FlushFileBuffers(file) != FALSE ? 0 : last_er
 
 // ---- regular files ------------------------------------------------------------------------------------------------
 
-PlainFile PlainFile::adopt(Handle handle, std::string path) {
-  PlainFile file;
+RegularFile RegularFile::adopt(Handle handle, std::string path) {
+  RegularFile file;
   file.handle_ = std::move(handle);
   file.path_ = std::move(path);
   const DWORD type = GetFileType(file.handle());
@@ -161,7 +161,7 @@ PlainFile PlainFile::adopt(Handle handle, std::string path) {
   return file;
 }
 
-std::optional<PlainFile> PlainFile::open_unless_directory(const std::wstring& native, std::string path) {
+std::optional<RegularFile> RegularFile::open_unless_directory(const std::wstring& native, std::string path) {
   Handle handle = open_existing(native, GENERIC_READ, FILE_FLAG_OVERLAPPED);
   if (!handle) {
     const int error = last_error();
@@ -171,13 +171,13 @@ std::optional<PlainFile> PlainFile::open_unless_directory(const std::wstring& na
   return adopt(std::move(handle), std::move(path));
 }
 
-PlainFile PlainFile::open(const std::wstring& native, std::string path) {
-  std::optional<PlainFile> file = open_unless_directory(native, path);
+RegularFile RegularFile::open(const std::wstring& native, std::string path) {
+  std::optional<RegularFile> file = open_unless_directory(native, path);
   if (!file) fail(Status::open, "{} is a directory, not a tensor file", in_quotes(path));
   return std::move(*file);
 }
 
-PlainFile PlainFile::duplicate(std::intptr_t handle) {
+RegularFile RegularFile::duplicate(std::intptr_t handle) {
   const auto theirs = reinterpret_cast<HANDLE>(handle);
   // INVALID_HANDLE_VALUE is also the pseudo handle of the current process.
   if (theirs == nullptr || theirs == INVALID_HANDLE_VALUE) {
@@ -196,9 +196,9 @@ PlainFile PlainFile::duplicate(std::intptr_t handle) {
   return adopt(std::move(own), {});
 }
 
-std::string PlainFile::shown() const { return path_.empty() ? "the handle's file" : in_quotes(path_); }
+std::string RegularFile::shown() const { return path_.empty() ? "the handle's file" : in_quotes(path_); }
 
-void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
+void RegularFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   std::size_t got = 0;
   if (const int error = read_all_at(handle(), offset, dst, n, got); error != 0) {
     throw Error{Status::read, error, offset,
@@ -210,13 +210,13 @@ void PlainFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   }
 }
 
-Overwritten PlainFile::overwritten() const {
+Overwritten RegularFile::overwritten() const {
   const std::optional<Identity> now = identity_of(handle());
   if (!now) return Overwritten::unknown;
   return now->same_bytes(identity_) ? Overwritten::no : Overwritten::yes;
 }
 
-Handle PlainFile::reopen(DWORD flags) const {
+Handle RegularFile::reopen(DWORD flags) const {
   return Handle(ReOpenFile(handle(), GENERIC_READ, kShareAll, FILE_FLAG_OVERLAPPED | flags));
 }
 

@@ -30,16 +30,16 @@ int sync_now(HANDLE file);
 // The handle stays open until the object is destroyed, because a process may have millions of handles. It is opened for
 // overlapped I/O: on other handles, the system serializes calls. It is opened with all sharing flags, so other
 // processes may write to, rename, replace and delete the file.
-class PlainFile {
+class RegularFile {
  public:
   // Follows links. Throws Status::open, with the kind of file, for pipes, consoles, devices and volumes. Opens `native`;
   // messages contain `path`. Returns nullopt if the path is a directory.
-  static std::optional<PlainFile> open_unless_directory(const std::wstring& native, std::string path);
+  static std::optional<RegularFile> open_unless_directory(const std::wstring& native, std::string path);
   // Same, but throws if the path is a directory.
-  static PlainFile open(const std::wstring& native, std::string path);
+  static RegularFile open(const std::wstring& native, std::string path);
   // Reopens the caller's file so that the position of the caller's handle does not change. If the system refuses,
   // duplicates the handle, which shares the position.
-  static PlainFile duplicate(std::intptr_t handle);
+  static RegularFile duplicate(std::intptr_t handle);
 
   HANDLE handle() const { return handle_.get(); }
   std::intptr_t number() const { return reinterpret_cast<std::intptr_t>(handle()); }  // the handle, as Mapping takes it
@@ -60,7 +60,7 @@ class PlainFile {
   Handle reopen(DWORD flags) const;
 
  private:
-  static PlainFile adopt(Handle handle, std::string path);
+  static RegularFile adopt(Handle handle, std::string path);
 
   Handle handle_;
   std::string path_;

@@ -94,14 +94,14 @@ bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
 }  // namespace
 
 std::unique_ptr<Source> file_source_unless_directory(const char* path) {
-  std::optional<PlainFile> file = PlainFile::open_unless_directory(native_path(path), path);
+  std::optional<RegularFile> file = RegularFile::open_unless_directory(native_path(path), path);
   if (!file) return nullptr;
   const std::uint64_t size = file->size();
   return std::make_unique<FileSource>(std::move(*file), 0, size);
 }
 
 std::unique_ptr<Source> file_source_of_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size) {
-  PlainFile file = PlainFile::duplicate(descriptor);
+  RegularFile file = RegularFile::duplicate(descriptor);
   const std::uint64_t whole = file.size();
   if (offset > whole || size > whole - offset) {
     fail(Status::range, "{} bytes at offset {} exceed the file of {} bytes", size, offset, whole);

@@ -19,7 +19,7 @@ namespace st::io {
 
 class FileSource final : public Source {
  public:
-  FileSource(PlainFile file, std::uint64_t base, std::uint64_t size)
+  FileSource(RegularFile file, std::uint64_t base, std::uint64_t size)
       : Source(size), file_(std::move(file)), base_(base) {}
 
   const char* name() const override { return file_.path().c_str(); }
@@ -34,11 +34,11 @@ class FileSource final : public Source {
   bool view_is_writable() const override { return mapping_.writable(); }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
 
-  const PlainFile& file() const { return file_; }
+  const RegularFile& file() const { return file_; }
   std::uint64_t base() const { return base_; }  // offset of our byte 0 in the file
 
  private:
-  PlainFile file_;
+  RegularFile file_;
   Mapping mapping_;
   bool maps_later_ = false;
   std::uint64_t base_ = 0;
