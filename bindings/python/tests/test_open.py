@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import os
+import pickle
 import sys
 import threading
 
@@ -433,3 +434,16 @@ def test_pages_of_a_mapping_become_anonymous_when_they_are_pinned(ours, path):
     del file, region
     read = _file.File(path, _library.IO_READ)
     assert read.region(read.find("a")) is None and anonymous(path) == (0, 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+def test_copy_opens_the_same_file_behind_a_symbolic_link(tmp_path, monkeypatch):
+    for folder in ("elsewhere/folder", "here"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("elsewhere", "here"):
+        mine.save_file({folder: np.ones(1)}, tmp_path / folder / "m")
+    (tmp_path / "here" / "link").symlink_to("../elsewhere/folder")
+    monkeypatch.chdir(tmp_path / "here")
+    opened = safe_open("link/../m", "np")
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(pickle.dumps(opened)).keys() == opened.keys() == ["elsewhere"]
