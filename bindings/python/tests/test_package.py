@@ -185,6 +185,17 @@ print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, 
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
 
+@pytest.mark.parametrize("program", ["code/program.py", "./code/../code/program.py"])
+def test_program_by_a_relative_path_has_an_absolute_one(tmp_path, program):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "program.py").write_text(
+        "import os, sys\nos.chdir('/')\nprint(__file__, __loader__.path, (lambda: 0).__code__.co_filename, sys.argv)")
+    path = os.path.join(tmp_path, program) if os.name == "posix" else os.path.abspath(tmp_path / program)
+    for command in ([], ["-m", "safetensors_c"]):
+        done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.stdout == f"{path} {path} {path} {[program, 'x']}\n", done.stderr
+
 
 SAMPLE = """
 from safetensors_c import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
