@@ -447,3 +447,23 @@ def test_copy_opens_the_same_file_behind_a_symbolic_link(tmp_path, monkeypatch):
     opened = safe_open("link/../m", "np")
     monkeypatch.chdir(tmp_path)
     assert pickle.loads(pickle.dumps(opened)).keys() == opened.keys() == ["elsewhere"]
+
+
+class Long(bytes):
+    """Bytes that overstate their number."""
+
+    def __len__(self):
+        return 1 << 20
+
+
+def test_bytes_that_overstate_their_number_are_not_read_past_their_end(model):
+    with open(model, "rb") as file:
+        content = file.read()
+    check(safe_open(Long(content), "np"))
+
+    class Source(io.BytesIO):
+        def read(self, count=-1):
+            return Long(super().read(min(count, 5)))
+    check(safe_open(Source(content), "np"))
+    with pytest.raises(Exception, match="truncated|header|length"):
+        safe_open(Long(content[:-1]), "np")

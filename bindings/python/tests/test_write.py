@@ -397,3 +397,24 @@ def test_link_to_a_descriptor_is_written_to(tmp_path, ours):
     with open(tmp_path / "out", "wb") as out:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=out)
     assert ours.deserialize((tmp_path / "out").read_bytes()) == []
+
+
+class Long(bytes):
+    def __len__(self):
+        return 1 << 20
+
+
+class Text(str):
+    """Text whose UTF-8 overstates the number of its bytes."""
+
+    def encode(self, *arguments):
+        return Long(super().encode(*arguments))
+
+
+def test_text_that_overstates_its_bytes_is_not_read_past_its_end(ours, path):
+    ours.serialize_file({Text("a"): spec(ours)}, path, {Text("k"): Text("v")})
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor(Text("a")).tolist() == [1, 2, 3, 4] and file.metadata() == {"k": "v"}
+    ours.write_tensor(Long(path.encode()), Text("a"), Long(bytes(16)))
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
