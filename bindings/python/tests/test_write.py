@@ -418,3 +418,18 @@ def test_text_that_overstates_its_bytes_is_not_read_past_its_end(ours, path):
     ours.write_tensor(Long(path.encode()), Text("a"), Long(bytes(16)))
     with ours.safe_open(path, "np") as file:
         assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
+
+
+def test_writing_an_array_looks_up_one_tensor(ours, path, calls):
+    ours.serialize_file({str(i): spec(ours) for i in range(100)}, path)
+    calls.clear()
+    ours.write_tensor(path, "7", np.zeros(4, "f4"))
+    assert calls["st_get_tensor_n"] == 1 and not calls["st_list_tensors"] and not calls["st_get_tensor_at"]
+
+
+@pytest.mark.parametrize("data", [bytes(16), np.zeros(4, "f4")])
+def test_path_of_write_tensor_may_be_bytes(ours, path, data):
+    ours.serialize_file({"a": spec(ours)}, path)
+    ours.write_tensor(os.fsencode(path), "a", data)
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
