@@ -74,6 +74,7 @@ def test_spec_takes_keywords_only(package):
     ({"shape": [5]}, "invalid shape, data type, or offset for tensor"),
     ({"data_len": 15}, "invalid shape, data type, or offset for tensor"),
     ({"shape": [1 << 40, 1 << 40]}, "overflow computing buffer size from shape and/or element type"),
+    ({"shape": [4, (1 << 64) - 1, 0], "data_len": 0}, "overflow computing buffer size from shape and/or element type"),
 ])
 def test_spec_that_does_not_fit_its_data(package, path, changes, message):
     for write in (package.serialize, lambda tensors: package.serialize_file(tensors, path)):
