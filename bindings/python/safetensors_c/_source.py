@@ -34,8 +34,12 @@ def memory_of(data) -> tuple[int | None, int, object]:
         raise ValueError("the memory is not contiguous")
     if view.nbytes == 0:
         return None, 0, view
-    if view.readonly:
-        return memory_of(bytes(view))
+    if view.readonly:  # ctypes gives no address of it
+        try:
+            import numpy
+        except ImportError:
+            return memory_of(bytes(view))
+        return numpy.frombuffer(view, numpy.uint8).ctypes.data, view.nbytes, view
     held = (c_uint8 * view.nbytes).from_buffer(view)
     return addressof(held), view.nbytes, held
 

@@ -434,3 +434,20 @@ def test_path_of_write_tensor_may_be_bytes(ours, path, data):
     ours.write_tensor(os.fsencode(path), "a", data)
     with ours.safe_open(path, "np") as file:
         assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("numpy_is_there", [True, False])
+def test_read_only_data_is_not_copied(ours, path, tmp_path, monkeypatch, numpy_is_there):
+    from safetensors_c import _source
+    np.arange(6, dtype="f4").tofile(tmp_path / "raw")
+    data = np.memmap(tmp_path / "raw", "f4", "r", shape=(2, 3))
+    place = data.ctypes.data
+    with monkeypatch.context() as patch:
+        if not numpy_is_there:
+            patch.setitem(sys.modules, "numpy", None)
+        address, size, held = _source.memory_of(data)
+    assert size == 24 and (address == place) == numpy_is_there
+    ours.serialize_file({"a": spec(ours, shape=[2, 3], data_ptr=address, data_len=size)}, path)
+    del held
+    with open(path, "rb") as file:
+        assert file.read().endswith(data.tobytes())
