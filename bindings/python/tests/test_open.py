@@ -290,6 +290,33 @@ def test_bar_on_a_terminal():
     assert "\r" in stream.getvalue() and "[###############...............] 2.00 kB of 4.00 kB" in stream.getvalue()
 
 
+class BrokenPipe(io.StringIO):
+    terminal = True
+
+    def isatty(self):
+        return self.terminal
+
+    def flush(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+class BrokenFile(BrokenPipe):
+    terminal = False
+
+
+@pytest.mark.parametrize("stream", [lambda: None, closed, BrokenPipe, BrokenFile])
+def test_bar_that_cannot_be_shown_is_no_failure(model, monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream())
+    mine.save_file(ARRAYS, model, progress=True)
+    assert mine.load_file(model, progress=True).keys() == ARRAYS.keys()
+
+
 def test_large_tensor_is_read_by_several_threads(path):
     from safetensors_c import _load
     array = np.random.default_rng(0).integers(0, 255, _load.LARGE + 7, np.uint8)
