@@ -72,6 +72,24 @@ def test_library_that_is_none(tmp_path):
         SAFETENSORS_C_LIBRARY=str(tmp_path / "none.so"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+@pytest.mark.parametrize("library", ["./lib.so", "link/../lib.so"])
+def test_library_by_a_relative_path_is_found_after_a_change_of_directory(tmp_path, library):
+    from safetensors_c import _library
+    (tmp_path / "elsewhere" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("elsewhere/folder")
+    for folder in (tmp_path, tmp_path / "elsewhere"):
+        (folder / "lib.so").symlink_to(_library.st._name)
+    code = ("import os, sys; os.chdir(sys.argv[1]); import safetensors_c; os.chdir('/'); safetensors_c.library_version()\n"
+            "from safetensors_c import _library; print(_library.path)")
+    assert python(code, str(tmp_path), SAFETENSORS_C_LIBRARY=library) == os.path.join(tmp_path, library)
+
+
+def test_library_by_its_name_stays_a_name():
+    assert python("import os, safetensors_c; print(os.environ['SAFETENSORS_C_LIBRARY'])",
+                  SAFETENSORS_C_LIBRARY="libsafetensors.so.0") == "libsafetensors.so.0"
+
+
 def test_names(ours):
     assert set(ours.__all__) <= set(dir(ours))
     for name in ours.__all__:
