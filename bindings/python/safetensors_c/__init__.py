@@ -5,6 +5,8 @@ that one's place for programs that shall not be changed at all. Names are import
 
 SPDX-License-Identifier: Apache-2.0
 """
+import os
+
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
 __all__ = ["SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
@@ -16,6 +18,11 @@ _PLACES = {
     "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
     "write_tensor": "_edit",
 }
+
+_named = os.environ.get("SAFETENSORS_C_LIBRARY", "")
+if os.path.dirname(_named) and not os.path.isabs(_named):  # loaded later, when another directory may be current
+    from ._open import absolute
+    os.environ["SAFETENSORS_C_LIBRARY"] = absolute(_named)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

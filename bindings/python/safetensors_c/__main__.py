@@ -9,6 +9,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from safetensors_c import patch
+from safetensors_c._open import absolute
 
 
 def main() -> None:
@@ -26,6 +27,7 @@ def main() -> None:
     if os.path.isdir(program) or program.endswith((".zip", ".pyz", ".pyc")):
         runpy.run_path(program, run_name="__main__")
         return
+    program = absolute(program)
     # Unlike runpy's, this module stays __main__ until the process ends, for functions that atexit calls.
     module = ModuleType("__main__")
     module.__file__, module.__loader__ = program, SourceFileLoader("__main__", program)

@@ -59,13 +59,13 @@ def write_tensor(filename: str | os.PathLike, name: str, data, *, sync: bool = F
         raise not_an_instance("name", name)
     path = path_of(filename)
     if isinstance(data, TensorSpec):
-        _require_same(filename, name, data._dtype, data._shape)
+        _require_same(path, name, data._dtype, data._shape)
         overwrite(path, name, data._data_ptr, data._data_len, sync)
         return
     view = memoryview(data)
     address, size, held = memory_of(data)
     if view.format not in ("B", "c"):
-        _require_same(filename, name, _dtype_of(view), list(view.shape))
+        _require_same(path, name, _dtype_of(view), list(view.shape))
     overwrite(path, name, address, size, sync)
     del held  # which keeps the memory in place until here
 
@@ -82,13 +82,12 @@ def _dtype_of(view: memoryview) -> str:
 _KINDS = {"F": ("e", "f", "d"), "I": tuple("bhilqn"), "U": tuple("BHILQN")}
 
 
-def _require_same(filename, name: str, dtype: str, shape: list[int]) -> None:
+def _require_same(path: bytes, name: str, dtype: str, shape: list[int]) -> None:
     from ._errors import SafetensorError
-    from ._open import safe_open
-    with safe_open(filename, "np") as file:
-        dtypes, shapes = file.dtypes(), file.shapes()
-    if name in dtypes and (dtypes[name], list(shapes[name])) != (dtype, shape):
-        raise SafetensorError(f"tensor '{name}' is {dtypes[name]} {list(shapes[name])}, and data is {dtype} {shape}")
+    from ._file import File
+    tensor = File(os.fsdecode(path)).find(name)
+    if tensor is not None and (tensor.dtype, tensor.shape) != (dtype, shape):
+        raise SafetensorError(f"tensor '{name}' is {tensor.dtype} {tensor.shape}, and data is {dtype} {shape}")
 
 
 def library_version() -> str:

@@ -108,7 +108,7 @@ class File:
     def find(self, name: str) -> Tensor | None:
         if "table" in self.__dict__:
             return self.table.get(name)
-        text = name.encode("utf-8", "surrogatepass")
+        text = str.encode(name, "utf-8", "surrogatepass")
         handle = quick.st_get_tensor_n(self.handle, text, len(text))
         if not handle:
             return None

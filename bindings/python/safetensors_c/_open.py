@@ -97,9 +97,10 @@ def _maker(framework: str, device, viewed: bool, copied: bool):
     return kind(device) if framework == "paddle" else kind(_FROM_NUMPY.get(framework), copied)
 
 
-def _absolute(path) -> str:
+def absolute(path) -> str:
+    """The path from the root of the filesystem. On POSIX `..` stays: behind a symbolic link it leads elsewhere."""
     path = os.fsdecode(path)
-    return path if path[:1] == "/" and os.name != "nt" else os.path.abspath(path)
+    return os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
 
 
 def _to_flax(array):
@@ -162,7 +163,7 @@ class safe_open:
         self._opened = opened
         self._arguments = None  # to open it once more, if it has a path
         if isinstance(filename, (str, os.PathLike)):
-            self._arguments = _absolute(filename), framework, device, backend
+            self._arguments = absolute(filename), framework, device, backend
         self._rows: dict[str, int] = {}
         self._of, self._found = None, 0
 

@@ -15,14 +15,17 @@ def shown(progress, what: str = "loading"):
 
 
 class Bar:
-    """On a terminal a line that is drawn anew; elsewhere only the last state, as one line."""
+    """On a terminal a line that is drawn anew; elsewhere only the last state, as one line. Nothing, if the stream is
+    missing, closed or a broken pipe."""
 
     WIDTH = 30
 
     def __init__(self, stream=None, what: str = "loading"):
         self._what = what
         self._stream = stream or sys.stderr
-        self._live = self._stream.isatty()
+        self._live = False
+        with _unless_broken():
+            self._live = self._stream.isatty()
         self._begin = time.monotonic()
         self._text = ""
 
@@ -35,13 +38,20 @@ class Bar:
         self._text = (f"{self._what} [{'#' * filled}{'.' * (self.WIDTH - filled)}] {_bytes(done)} of {_bytes(total)}, "
                       f"{_bytes(done / seconds)}/s")
         if self._live:
-            self._stream.write("\r" + self._text + "\033[K")
-            self._stream.flush()
+            self._write("\r" + self._text + "\033[K")
 
     def __exit__(self, *_) -> None:
         if self._text:
-            self._stream.write("\n" if self._live else self._text + "\n")
+            self._write("\n" if self._live else self._text + "\n")
+
+    def _write(self, text: str) -> None:
+        with _unless_broken():
+            self._stream.write(text)
             self._stream.flush()
+
+
+def _unless_broken():
+    return contextlib.suppress(AttributeError, OSError, ValueError)  # of None, a broken pipe and a closed stream
 
 
 def _bytes(count: float) -> str:

@@ -28,14 +28,18 @@ class Descriptor:
 def memory_of(data) -> tuple[int | None, int, object]:
     """The address and size of the bytes of an object, and what keeps them in place."""
     if isinstance(data, bytes):  # whose address ctypes tells though it cannot be written to
-        return _library.address_of_bytes(data), len(data), data
+        return _library.address_of_bytes(data), bytes.__len__(data), data  # a subclass may override len()
     view = memoryview(data)
     if not view.c_contiguous:
         raise ValueError("the memory is not contiguous")
     if view.nbytes == 0:
         return None, 0, view
-    if view.readonly:
-        return memory_of(bytes(view))
+    if view.readonly:  # ctypes gives no address of it
+        try:
+            import numpy
+        except ImportError:
+            return memory_of(bytes(view))
+        return numpy.frombuffer(view, numpy.uint8).ctypes.data, view.nbytes, view
     held = (c_uint8 * view.nbytes).from_buffer(view)
     return addressof(held), view.nbytes, held
 
@@ -119,7 +123,8 @@ class _Reader:
         self._file.seek(offset)
         while count:
             data = self._file.read(count)
-            if not isinstance(data, bytes) or not 0 < len(data) <= count:
+            size = bytes.__len__(data) if isinstance(data, bytes) else 0  # a subclass may override len()
+            if not 0 < size <= count:
                 raise OSError(f"read({count}) returned {data!r:.60} where {count} bytes should be")
-            memmove(destination, data, len(data))
-            destination, count = destination + len(data), count - len(data)
+            memmove(destination, data, size)
+            destination, count = destination + size, count - size

@@ -148,10 +148,12 @@ def check_metadata(metadata) -> None:
 def _check_size(name: str, spec: TensorSpec) -> None:
     if spec._data_len and not spec._data_ptr:
         raise SafetensorError(f"Error while serializing: tensor '{name}' has {spec._data_len} bytes at no address")
-    bits = BITS[spec._dtype]
+    elements, overflow = 1, False
     for dim in spec._shape:
-        bits *= dim
-    if bits >> 64:
+        elements *= dim
+        overflow |= elements >> 64 > 0  # even if a dimension of 0 follows, as readers do
+    bits = elements * BITS[spec._dtype]
+    if overflow or bits >> 64:
         raise SafetensorError("Error while serializing: overflow computing buffer size from shape and/or element type: "
                               f"tensor '{name}'")
     if bits != spec._data_len * 8:

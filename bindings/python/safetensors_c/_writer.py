@@ -24,12 +24,12 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
         if metadata is not None:
             call(quick.st_writer_set_metadata_n, writer, None, 0, None, 0, context="write")
             for key, value in metadata.items():
-                pair = key.encode(), value.encode()
+                pair = str.encode(key), str.encode(value)  # a subclass may override encode()
                 call(quick.st_writer_set_metadata_n, writer, pair[0], len(pair[0]), pair[1], len(pair[1]), context="write")
         error = _library.new(_library.Error)
         add, at, reference, kinds = quick.st_writer_add_n, writer.value, byref(error), {}
         for name, number, shape, address in tensors:
-            text = name.encode()
+            text = str.encode(name)
             rank = len(shape)
             kind = kinds.get(rank)
             if kind is None:
@@ -71,6 +71,6 @@ def edit(path: bytes, changes: dict[str, str | None], sync: bool) -> None:
 def overwrite(path: bytes, name: str, address: int | None, size: int, sync: bool) -> None:
     if not hasattr(st, "st_tensor_write_n"):
         raise NotImplementedError("write_tensor needs libsafetensors 0.3")
-    text = name.encode()
+    text = str.encode(name)
     options = _library.new(_library.WriteOptions, flags=_library.WRITE_SYNC if sync else 0)
-    call(st.st_tensor_write_n, path, len(path), text, len(text), address, size, byref(options))
+    call(st.st_tensor_write_n, path, bytes.__len__(path), text, len(text), address, size, byref(options))

@@ -121,7 +121,19 @@ def _flatten(tensor_dict: dict[str, np.ndarray], keep_alive_buffer: list[np.ndar
 
 
 def _plain(array):
-    """The array with its elements side by side in row-major order, and little-endian."""
+    """The array as one of numpy's own class, with its elements side by side in row-major order, and little-endian."""
+    if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+        array = _base(array)
     if not _is_little_endian(array):
         array = array.astype(array.dtype.newbyteorder("<"))
     return array if isinstance(array, np.ndarray) and array.flags.c_contiguous else np.array(array, order="C")
+
+
+def _base(array):
+    """The memory of an array of a subclass, which may override its properties."""
+    base = np.ndarray.view(array, np.ndarray)
+    if (base.shape, base.dtype, base.nbytes) != (array.shape, array.dtype, array.nbytes):
+        from ._errors import SafetensorError
+        raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor: the memory "
+                              f"is {base.dtype} {base.shape}, and the properties of {type(array).__name__} differ")
+    return base

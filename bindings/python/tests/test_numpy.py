@@ -150,3 +150,35 @@ def test_number_of_threads_is_checked(path):
     mine.save_file({"a": np.zeros(2)}, path)
     with pytest.raises(ValueError, match="threads is 0"):
         mine.load_file(path, threads=0)
+
+
+class Shape(np.ndarray):
+    shape = property(lambda self: (4096,))
+
+
+class Dtype(np.ndarray):
+    dtype = property(lambda self: np.dtype("float64"))
+
+
+class Size(np.ndarray):
+    nbytes = property(lambda self: 4)
+
+
+@pytest.mark.parametrize("kind", [Shape, Dtype, Size])
+def test_subclass_that_misstates_its_memory_is_refused(package, np_module, path, kind):
+    for write in (np_module.save, lambda arrays: np_module.save_file(arrays, path)):
+        with pytest.raises(package.SafetensorError, match="^Error while serializing: invalid shape, data type, or offset"):
+            write({"a": np.arange(8, dtype="f4").view(kind)})
+
+
+class Layout(np.ndarray):
+    flags = property(lambda self: np.zeros(1).flags)
+
+
+@pytest.mark.parametrize("array", [np.arange(8, dtype="f4")[::2].view(Layout), np.ma.masked_array(np.arange(4, dtype="f4") * 2),
+                                   np.asfortranarray(np.arange(6, dtype="f4").reshape(2, 3)).view(np.matrix)])
+def test_subclass_is_saved_by_its_elements(path, array):
+    from safetensors_c import numpy as mine
+    mine.save_file({"a": array}, path)
+    same(mine.load_file(path), {"a": np.ndarray.view(array, np.ndarray)})
+    same(mine.load(mine.save({"a": array})), {"a": np.ndarray.view(array, np.ndarray)})

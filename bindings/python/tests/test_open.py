@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import os
+import pickle
 import sys
 import threading
 
@@ -289,6 +290,33 @@ def test_bar_on_a_terminal():
     assert "\r" in stream.getvalue() and "[###############...............] 2.00 kB of 4.00 kB" in stream.getvalue()
 
 
+class BrokenPipe(io.StringIO):
+    terminal = True
+
+    def isatty(self):
+        return self.terminal
+
+    def flush(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+class BrokenFile(BrokenPipe):
+    terminal = False
+
+
+@pytest.mark.parametrize("stream", [lambda: None, closed, BrokenPipe, BrokenFile])
+def test_bar_that_cannot_be_shown_is_no_failure(model, monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream())
+    mine.save_file(ARRAYS, model, progress=True)
+    assert mine.load_file(model, progress=True).keys() == ARRAYS.keys()
+
+
 def test_large_tensor_is_read_by_several_threads(path):
     from safetensors_c import _load
     array = np.random.default_rng(0).integers(0, 255, _load.LARGE + 7, np.uint8)
@@ -433,3 +461,36 @@ def test_pages_of_a_mapping_become_anonymous_when_they_are_pinned(ours, path):
     del file, region
     read = _file.File(path, _library.IO_READ)
     assert read.region(read.find("a")) is None and anonymous(path) == (0, 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+def test_copy_opens_the_same_file_behind_a_symbolic_link(tmp_path, monkeypatch):
+    for folder in ("elsewhere/folder", "here"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("elsewhere", "here"):
+        mine.save_file({folder: np.ones(1)}, tmp_path / folder / "m")
+    (tmp_path / "here" / "link").symlink_to("../elsewhere/folder")
+    monkeypatch.chdir(tmp_path / "here")
+    opened = safe_open("link/../m", "np")
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(pickle.dumps(opened)).keys() == opened.keys() == ["elsewhere"]
+
+
+class Long(bytes):
+    """Bytes that overstate their number."""
+
+    def __len__(self):
+        return 1 << 20
+
+
+def test_bytes_that_overstate_their_number_are_not_read_past_their_end(model):
+    with open(model, "rb") as file:
+        content = file.read()
+    check(safe_open(Long(content), "np"))
+
+    class Source(io.BytesIO):
+        def read(self, count=-1):
+            return Long(super().read(min(count, 5)))
+    check(safe_open(Source(content), "np"))
+    with pytest.raises(Exception, match="truncated|header|length"):
+        safe_open(Long(content[:-1]), "np")

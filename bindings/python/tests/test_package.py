@@ -72,6 +72,24 @@ def test_library_that_is_none(tmp_path):
         SAFETENSORS_C_LIBRARY=str(tmp_path / "none.so"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need privileges on Windows")
+@pytest.mark.parametrize("library", ["./lib.so", "link/../lib.so"])
+def test_library_by_a_relative_path_is_found_after_a_change_of_directory(tmp_path, library):
+    from safetensors_c import _library
+    (tmp_path / "elsewhere" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("elsewhere/folder")
+    for folder in (tmp_path, tmp_path / "elsewhere"):
+        (folder / "lib.so").symlink_to(_library.st._name)
+    code = ("import os, sys; os.chdir(sys.argv[1]); import safetensors_c; os.chdir('/'); safetensors_c.library_version()\n"
+            "from safetensors_c import _library; print(_library.path)")
+    assert python(code, str(tmp_path), SAFETENSORS_C_LIBRARY=library) == os.path.join(tmp_path, library)
+
+
+def test_library_by_its_name_stays_a_name():
+    assert python("import os, safetensors_c; print(os.environ['SAFETENSORS_C_LIBRARY'])",
+                  SAFETENSORS_C_LIBRARY="libsafetensors.so.0") == "libsafetensors.so.0"
+
+
 def test_names(ours):
     assert set(ours.__all__) <= set(dir(ours))
     for name in ours.__all__:
@@ -184,6 +202,17 @@ print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, 
         done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
+
+@pytest.mark.parametrize("program", ["code/program.py", "./code/../code/program.py"])
+def test_program_by_a_relative_path_has_an_absolute_one(tmp_path, program):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "program.py").write_text(
+        "import os, sys\nos.chdir('/')\nprint(__file__, __loader__.path, (lambda: 0).__code__.co_filename, sys.argv)")
+    path = os.path.join(tmp_path, program) if os.name == "posix" else os.path.abspath(tmp_path / program)
+    for command in ([], ["-m", "safetensors_c"]):
+        done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.stdout == f"{path} {path} {path} {[program, 'x']}\n", done.stderr
 
 
 SAMPLE = """

@@ -74,6 +74,7 @@ def test_spec_takes_keywords_only(package):
     ({"shape": [5]}, "invalid shape, data type, or offset for tensor"),
     ({"data_len": 15}, "invalid shape, data type, or offset for tensor"),
     ({"shape": [1 << 40, 1 << 40]}, "overflow computing buffer size from shape and/or element type"),
+    ({"shape": [4, (1 << 64) - 1, 0], "data_len": 0}, "overflow computing buffer size from shape and/or element type"),
 ])
 def test_spec_that_does_not_fit_its_data(package, path, changes, message):
     for write in (package.serialize, lambda tensors: package.serialize_file(tensors, path)):
@@ -397,3 +398,56 @@ def test_link_to_a_descriptor_is_written_to(tmp_path, ours):
     with open(tmp_path / "out", "wb") as out:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=out)
     assert ours.deserialize((tmp_path / "out").read_bytes()) == []
+
+
+class Long(bytes):
+    def __len__(self):
+        return 1 << 20
+
+
+class Text(str):
+    """Text whose UTF-8 overstates the number of its bytes."""
+
+    def encode(self, *arguments):
+        return Long(super().encode(*arguments))
+
+
+def test_text_that_overstates_its_bytes_is_not_read_past_its_end(ours, path):
+    ours.serialize_file({Text("a"): spec(ours)}, path, {Text("k"): Text("v")})
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor(Text("a")).tolist() == [1, 2, 3, 4] and file.metadata() == {"k": "v"}
+    ours.write_tensor(Long(path.encode()), Text("a"), Long(bytes(16)))
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
+
+
+def test_writing_an_array_looks_up_one_tensor(ours, path, calls):
+    ours.serialize_file({str(i): spec(ours) for i in range(100)}, path)
+    calls.clear()
+    ours.write_tensor(path, "7", np.zeros(4, "f4"))
+    assert calls["st_get_tensor_n"] == 1 and not calls["st_list_tensors"] and not calls["st_get_tensor_at"]
+
+
+@pytest.mark.parametrize("data", [bytes(16), np.zeros(4, "f4")])
+def test_path_of_write_tensor_may_be_bytes(ours, path, data):
+    ours.serialize_file({"a": spec(ours)}, path)
+    ours.write_tensor(os.fsencode(path), "a", data)
+    with ours.safe_open(path, "np") as file:
+        assert file.get_tensor("a").tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("numpy_is_there", [True, False])
+def test_read_only_data_is_not_copied(ours, path, tmp_path, monkeypatch, numpy_is_there):
+    from safetensors_c import _source
+    np.arange(6, dtype="f4").tofile(tmp_path / "raw")
+    data = np.memmap(tmp_path / "raw", "f4", "r", shape=(2, 3))
+    place = data.ctypes.data
+    with monkeypatch.context() as patch:
+        if not numpy_is_there:
+            patch.setitem(sys.modules, "numpy", None)
+        address, size, held = _source.memory_of(data)
+    assert size == 24 and (address == place) == numpy_is_there
+    ours.serialize_file({"a": spec(ours, shape=[2, 3], data_ptr=address, data_len=size)}, path)
+    del held
+    with open(path, "rb") as file:
+        assert file.read().endswith(data.tobytes())
