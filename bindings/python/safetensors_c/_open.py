@@ -100,7 +100,9 @@ def _maker(framework: str, device, viewed: bool, copied: bool):
 def absolute(path) -> str:
     """The path from the root of the filesystem. On POSIX `..` stays: behind a symbolic link it leads elsewhere."""
     path = os.fsdecode(path)
-    return os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
+    if os.name == "nt":
+        return os.path.abspath(path)
+    return path if path[:1] == "/" else os.path.join(os.getcwd(), path)  # there may be no current directory
 
 
 def _to_flax(array):
