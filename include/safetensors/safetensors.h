@@ -229,8 +229,8 @@ typedef struct st_open_options {
  *               directory contains no model, or several: the message names two of them.
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    options.io requires a mapping, and the system refuses it.
- * ST_ERR_SHARD  a shard is missing or out of bounds, two shards are one file, or the index and the
- *               shards differ.
+ * ST_ERR_SHARD  a shard is missing or out of bounds, two shards are one file, the index and the
+ *               shards differ, or another process replaced a shard during the call.
  * ST_ERR_HEADER_SIZE  a header, the index or the sum of the headers is too long.
  * 3xx           the content of a file is invalid: see "Errors". */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
@@ -556,6 +556,11 @@ ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
  * file's length or time of modification shows it, also after a metadata edit in place. A file that
  * was replaced is unchanged, because the handle keeps the old one. Memory and sources of the
  * caller are never changed.
+ *
+ * Systems set the time of modification when a write begins. On Linux, a file that was opened during
+ * st_tensor_write is reported, too. The last write of another program is not, if it had begun when
+ * the file was opened. Nor is a second change within one step of the filesystem's times, which is a
+ * second on ext4 with inodes of 128 bytes.
  *
  * ST_ERR_READ   it was overwritten; or the library could not keep its descriptor (see
  *               st_writer_add_tensor) and its path no longer leads to it.

@@ -584,6 +584,28 @@ TEST_F(EditTest, a_synced_write_of_a_tensor_syncs_the_file_and_its_directory) {
   EXPECT_NE(std::find(written, calls.end(), "fsync folder"), calls.end());
 }
 
+// The kernel stamps a file when a write begins. Opened during the last write, it has its last time of change already.
+TEST_F(EditTest, a_file_that_is_opened_while_a_tensor_is_written_is_not_unchanged) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "only Linux has the locks that tell";
+  make({});
+  static std::string opened;
+  static std::optional<io::RegularFile> file;
+  opened = path;
+  faults::Plan plan;
+  plan.before_pwrite = [] { file = io::RegularFile::open(opened.c_str()); };
+  const std::string bytes(100, 'n');
+  faults::arm(plan);
+  write_tensor(path.c_str(), "tensor.000001", bytes.data(), bytes.size(), false);
+  faults::disarm();
+  const std::int64_t(&seen)[2] = file->identity().modified;
+  const timespec modified{static_cast<std::time_t>(seen[0]), static_cast<long>(seen[1])};
+  const timespec times[] = {modified, modified};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_EQ(file->overwritten(), io::Overwritten::yes);
+  EXPECT_EQ(io::RegularFile::open(path.c_str()).overwritten(), io::Overwritten::no);
+  file.reset();
+}
+
 // Whichever call fails, only the tensor changes, and the message says whether it may be half new.
 TEST_F(EditTest, after_a_failed_write_only_the_tensor_may_have_changed) {
   const std::string name = "b";

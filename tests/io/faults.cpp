@@ -162,6 +162,7 @@ int any_rename(const char* call_name, long number, int from, const char* path, i
 }
 
 ssize_t any_pwrite(int file, const void* data, std::size_t n, off64_t offset) {
+  if (armed && plan.before_pwrite != nullptr) plan.before_pwrite();
   return sized("pwrite", n,
                [&](std::size_t some) { return syscall(SYS_pwrite64, file, data, some, ST_WORDS_AFTER_ODD(offset)); });
 }

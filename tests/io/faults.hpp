@@ -33,8 +33,9 @@ struct Plan {
   std::size_t interruptions = 0;   // of fallocate, before it has an effect
   void (*before_open)(const char* path, int flags) = nullptr;
   void (*before_rename)() = nullptr;
-  void (*before_write)() = nullptr;  // to a stream
-  bool only_refusals = false;        // no call is counted or fails; for threads
+  void (*before_write)() = nullptr;   // to a stream
+  void (*before_pwrite)() = nullptr;  // to a file
+  bool only_refusals = false;         // no call is counted or fails; for threads
 };
 
 void arm(const Plan& plan);

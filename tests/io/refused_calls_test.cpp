@@ -329,7 +329,7 @@ TEST_F(RefusedCallsTest, a_file_that_another_process_locks_is_not_edited) {
   AtomicFile file = AtomicFile::create(path().c_str(), {});
   file.write_at(0, "edited", 6);
   const Descriptor theirs(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(set_byte_lock(theirs.get(), ByteLock::shared), 0);
+  ASSERT_EQ(set_byte_lock(theirs.get(), LockedByte::header, ByteLock::shared), 0);
   Error replacing{Status::ok, 0, 0, ""};
   std::thread other([&] { replacing = error_of([&] { file.commit_over(edited); }); });
   const Error patching = error_of([&] { edited.patch(0, "new", 3, false); });
@@ -348,11 +348,11 @@ TEST_F(RefusedCallsTest, a_lock_that_another_holds_is_refused_at_once) {
   put(path(), "x");
   const Descriptor theirs(::open(path().c_str(), O_RDWR | O_CLOEXEC));
   const Descriptor ours(::open(path().c_str(), O_RDWR | O_CLOEXEC));
-  ASSERT_EQ(set_byte_lock(theirs.get(), ByteLock::exclusive), 0);
+  ASSERT_EQ(set_byte_lock(theirs.get(), LockedByte::header, ByteLock::exclusive), 0);
   for (const ByteLock lock : {ByteLock::shared, ByteLock::exclusive}) {
     const int result = in_child([&] {
       alarm(5);
-      return set_byte_lock(ours.get(), lock);
+      return set_byte_lock(ours.get(), LockedByte::header, lock);
     });
     EXPECT_TRUE(result == EAGAIN || result == EACCES) << result;
   }

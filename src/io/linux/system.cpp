@@ -43,7 +43,7 @@ constexpr std::array<std::uint32_t, 11> kRemoteMounts{
     0x19830326,  // BeeGFS
 };
 
-constexpr off_t kLockedByte = static_cast<off_t>(std::uint64_t{1} << (sizeof(off_t) > 4 ? 62 : 30));
+constexpr off_t kFirstLockedByte = static_cast<off_t>(std::uint64_t{1} << (sizeof(off_t) > 4 ? 62 : 30));
 
 short kind_of(ByteLock lock) {
   switch (lock) {
@@ -52,6 +52,15 @@ short kind_of(ByteLock lock) {
     case ByteLock::none: break;
   }
   return F_UNLCK;
+}
+
+struct flock lock_on(LockedByte byte, ByteLock kind) {
+  struct flock lock {};
+  lock.l_type = kind_of(kind);
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kFirstLockedByte + static_cast<off_t>(byte);
+  lock.l_len = 1;
+  return lock;
 }
 
 constexpr std::uint64_t kUsualAlignment = 4096;  // enough for every disk that does not report an alignment
@@ -124,6 +133,14 @@ bool may_share(std::uint64_t from_offset, std::uint64_t to_offset) {
   return from_offset % kSmallestBlock == 0 && to_offset % kSmallestBlock == 0;
 }
 
+// Updates the kernel's cache, from which fstat() and stat() answer.
+void ask_server([[maybe_unused]] int directory, [[maybe_unused]] const char* path, [[maybe_unused]] int flags) {
+#if defined(AT_STATX_FORCE_SYNC)
+  struct statx fresh {};
+  statx(directory, path, flags | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &fresh);
+#endif
+}
+
 }  // namespace
 
 // ---- open files ----------------------------------------------------------------------------------------------------
@@ -138,22 +155,24 @@ MountKind mount_kind(int descriptor, const struct stat& status) {
   return remote ? MountKind::remote : MountKind::local;
 }
 
-// statx() updates the kernel's cache, from which fstat() answers.
 int fresh_status(int descriptor, struct stat& status) {
-#if defined(AT_STATX_FORCE_SYNC)
-  struct statx fresh {};
-  statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &fresh);
-#endif
+  ask_server(descriptor, "", AT_EMPTY_PATH);
   return fstat(descriptor, &status);
 }
 
-int set_byte_lock(int descriptor, ByteLock kind) {
-  struct flock lock {};
-  lock.l_type = kind_of(kind);
-  lock.l_whence = SEEK_SET;
-  lock.l_start = kLockedByte;
-  lock.l_len = 1;
+int fresh_status(const char* path, struct stat& status) {
+  ask_server(AT_FDCWD, path, 0);
+  return stat(path, &status);
+}
+
+int set_byte_lock(int descriptor, LockedByte byte, ByteLock kind) {
+  struct flock lock = lock_on(byte, kind);
   return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+bool is_byte_locked(int descriptor, LockedByte byte) {
+  struct flock lock = lock_on(byte, ByteLock::shared);
+  return fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 void take_pending_signal(int number) {

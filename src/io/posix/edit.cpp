@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <optional>
 #include <thread>
 
@@ -24,8 +23,6 @@
 namespace st::io {
 
 namespace {
-
-constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
 
 // Two seconds for another process to finish. Polls instead of blocking, because any process that may read the file
 // could block the caller forever.
@@ -48,7 +45,7 @@ bool is_temporary(int error) { return error == EAGAIN || error == EINTR; }
 
 // Returns 0 or the errno: EAGAIN if another process holds the lock.
 int try_lock(int descriptor, ByteLock kind) {
-  const int error = set_byte_lock(descriptor, kind);
+  const int error = set_byte_lock(descriptor, LockedByte::header, kind);
   return error == EACCES ? EAGAIN : error;
 }
 
@@ -99,11 +96,6 @@ struct EditedFile::State {
 };
 
 // ---- the lock ------------------------------------------------------------------------------------------------------
-
-bool changed_lately(int descriptor) {
-  struct stat status {};
-  return fstat(descriptor, &status) != 0 || std::time(nullptr) - status.st_ctime <= kRecentSeconds;
-}
 
 bool is_without_locks(int error) {
   // EINVAL: Linux before 3.15. ENOLCK: a network filesystem whose server has none.
@@ -178,7 +170,7 @@ void EditLock::require(const std::string& shown) const {
 
 // Closing the descriptor is not enough: a forked child may have a copy of it.
 void EditLock::unlock() {
-  if (locked_ >= 0) set_byte_lock(locked_, ByteLock::none);
+  if (locked_ >= 0) set_byte_lock(locked_, LockedByte::header, ByteLock::none);
   locked_ = -1;
 }
 
@@ -205,7 +197,7 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
   seen = identity_of(status);
   if (!seen.same_file(identity_of(target->status))) return kReplaced;
-  // So may an editor that held the lock a moment ago, or a save.
+  // An editor that has just released the lock, or a save, may also have replaced the file.
   struct stat named {};
   if (fstatat(target->directory.get(), target->name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return kRemoved;
@@ -303,6 +295,18 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
   return Patch::done;
 }
 
+// Tells those that open the file meanwhile that its bytes are changing: its time of change is that of the write's begin.
+// Nobody waits for it, so a filesystem without locks is no error.
+class WriteMark {
+ public:
+  explicit WriteMark(int file) : file_(file) { set_byte_lock(file_, LockedByte::data, ByteLock::exclusive); }
+  WriteMark(WriteMark&&) = delete;
+  ~WriteMark() { set_byte_lock(file_, LockedByte::data, ByteLock::none); }
+
+ private:
+  int file_;
+};
+
 // The lock of the header is held for the check only. A write of many gigabytes would delay each opening of the file by
 // two seconds. Other editors are locked out by flock.
 bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const void* data, std::size_t n, bool sync) {
@@ -314,6 +318,7 @@ bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const 
     if (!is_as_seen()) return false;
   }
   if (exceeds_limit(offset + n)) fail_os(Status::write, EFBIG, "{}: {}", state_->shown, what);
+  const WriteMark mark(file);
   if (const int error = write_all_at(file, offset, data, n); error != 0) {
     throw Error{Status::write, error, offset,
                 formatted("{} may contain a part of the new bytes: writing {} bytes to {}: {}", what, n, state_->shown,

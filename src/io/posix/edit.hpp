@@ -29,9 +29,6 @@ namespace st::io {
 
 class EditedFile;
 
-// Whether another process may have been writing to the file during the read that has just ended.
-bool changed_lately(int descriptor);
-
 class EditLock {
  public:
   // Takes the lock shared with other readers; waits up to two seconds for an edit to end. Not held after that, or if

@@ -73,6 +73,9 @@ std::size_t most_descriptors();
 
 Identity identity_of(const struct stat& status);
 
+// Whether another process may still have been writing to the file a moment ago.
+bool changed_lately(const struct stat& status);
+
 // ---- reading -----------------------------------------------------------------------------------------------------
 
 // A regular file, read with pread.
@@ -144,6 +147,7 @@ class RegularFile {
   Identity identity_;
   bool inode_in_use_ = true;  // by our descriptor or our mapping
   bool remote_ = false;
+  bool being_written_ = false;  // when it was opened
 };
 
 // ---- writing -----------------------------------------------------------------------------------------------------

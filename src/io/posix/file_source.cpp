@@ -159,7 +159,10 @@ void FileSource::advise(std::uint64_t offset, std::uint64_t n, Advice advice) co
   file_.advise(base_ + offset, n, advice);
 }
 
-bool FileSource::changed_lately() const { return file_.descriptor() >= 0 && io::changed_lately(file_.descriptor()); }
+bool FileSource::changed_lately() const {
+  struct stat status {};
+  return file_.descriptor() >= 0 && (fstat(file_.descriptor(), &status) != 0 || io::changed_lately(status));
+}
 
 std::shared_ptr<const void> FileSource::lock_out_edits() const {
   EditLock lock = EditLock::shared(file_);

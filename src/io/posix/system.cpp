@@ -44,8 +44,10 @@ std::string real_path(int descriptor, const std::string& path) {
 MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return MountKind::local; }
 
 int fresh_status(int descriptor, struct stat& status) { return fstat(descriptor, &status); }
+int fresh_status(const char* path, struct stat& status) { return stat(path, &status); }
 
-int set_byte_lock(int /*descriptor*/, ByteLock /*lock*/) { return ENOTSUP; }
+int set_byte_lock(int /*descriptor*/, LockedByte /*byte*/, ByteLock /*lock*/) { return ENOTSUP; }
+bool is_byte_locked(int /*descriptor*/, LockedByte /*byte*/) { return false; }
 
 // Would block if another thread consumed the signal first. But SIGPIPE is sent only to the writing thread.
 void take_pending_signal(int number) {

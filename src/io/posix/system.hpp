@@ -39,15 +39,24 @@ enum class MountKind : std::uint8_t {
 MountKind mount_kind(int descriptor, const struct stat& status);
 
 // Like fstat(2), but asks the server of a remote mount. Otherwise the kernel answers from its cache, which may be older
-// than the last change of this very process, such as the removal of another link.
+// than the last change of this very process, such as the removal of another link, or of another one.
 int fresh_status(int descriptor, struct stat& status);
+// The same for a path, like stat(2).
+int fresh_status(const char* path, struct stat& status);
 
-// An OFD lock on one byte far past all data, owned by the open file description. Plain POSIX locks are released as soon
-// as the process closes any descriptor of the file.
+// OFD locks on bytes far past all data, owned by the open file description. Plain POSIX locks are released as soon as the
+// process closes any descriptor of the file.
 enum class ByteLock : std::uint8_t { none, shared, exclusive };
+enum class LockedByte : std::uint8_t {
+  header,  // while the header is read or written
+  data,    // while the bytes of a tensor are written
+};
 
 // Does not wait. Returns 0 or the errno: ENOTSUP if the system has no OFD locks.
-int set_byte_lock(int descriptor, ByteLock lock);
+int set_byte_lock(int descriptor, LockedByte byte, ByteLock lock);
+
+// Whether another open file description holds an exclusive lock. Takes no lock. False if the system cannot tell.
+bool is_byte_locked(int descriptor, LockedByte byte);
 
 // Consumes a signal that is pending for this thread so that unblocking it does not deliver it.
 void take_pending_signal(int number);

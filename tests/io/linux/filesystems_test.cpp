@@ -142,6 +142,18 @@ TEST_F(FuseTest, a_file_just_saved_is_still_the_same_a_second_later) {
   EXPECT_EQ(bytes, "bytes");
 }
 
+// The kernel answers from its cache for a second.
+TEST_F(FuseTest, what_the_server_overwrites_is_noticed_at_once) {
+  put(real() / "x", "old bytes");
+  for (const bool kept : {true, false}) {
+    RegularFile file = RegularFile::open(at().c_str());
+    if (!kept) file.release_descriptor(false);
+    EXPECT_EQ(file.overwritten(), Overwritten::no);
+    put(real() / "x", "new bytes");
+    EXPECT_EQ(file.overwritten(), Overwritten::yes) << kept;
+  }
+}
+
 TEST_F(FuseTest, a_file_that_is_replaced_while_it_is_open_keeps_its_bytes) {
   put(real() / "x", "old bytes");
   {
@@ -252,7 +264,9 @@ TEST_F(ClockTest, only_one_that_is_ahead_hides_a_recent_change) {
     put(path(), formatted("{}", offset));
     const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
     faults::set_clock(offset);
-    EXPECT_EQ(changed_lately(file.get()), recent) << offset;
+    struct stat status {};
+    ASSERT_EQ(fstat(file.get(), &status), 0);
+    EXPECT_EQ(changed_lately(status), recent) << offset;
   }
 }
 
