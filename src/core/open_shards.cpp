@@ -310,12 +310,22 @@ class Opening {
     auto& named = index_.shards;
     if (!has_index()) named.assign(found.begin(), found.end());
     if (!std::equal(found.begin(), found.end(), named.begin(), named.end())) fault = load_named(named, [] {});
-    if (!fault) return;
+    if (!fault) return require_kept_names();
     if (fault->shard == kWholeModel) throw Error(std::move(fault->error));
     for (std::size_t i = 0; i < fault->shard; ++i) {
       if (may_repeat(hashes_[i])) index_names_of(i);
     }
     throw Error(error_of(fault->shard, std::move(fault->error)));
+  }
+
+  // A save of a model replaces its shards one by one. Without this, a model that is opened meanwhile could have shards
+  // of both versions.
+  void require_kept_names() const {
+    if (shards_.size() < 2) return;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (files_.directory->leads_to(std::string(index_.shards[i]), *shards_[i].source)) continue;
+      fail(Status::shard, "shard {} was replaced while the model was being opened", in_quotes(index_.shards[i]));
+    }
   }
 
   // Throws if a name occurs twice in this shard. Headers are read without an index of names, because gather() finds

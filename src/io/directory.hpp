@@ -29,6 +29,9 @@ class Directory {
   // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
+  // Whether this name still leads to the file that open() made this source of. True if the system cannot tell.
+  virtual bool leads_to(const std::string& /*name*/, const Source& /*source*/) const { return true; }
+
  protected:
   Directory() = default;
 };

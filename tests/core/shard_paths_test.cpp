@@ -8,6 +8,7 @@
 #include <climits>
 #include <vector>
 
+#include "../io/faults.hpp"
 #include "core/check.hpp"
 #include "core/open_shards.hpp"
 #include "shards.hpp"
@@ -54,6 +55,27 @@ TEST_F(ShardPathsTest, MayHaveALongSpelling) {
   put("model.safetensors.index.json",
       mapping("model-00001-of-00002.safetensors", ".//./model-00002-of-00002.safetensors"));
   EXPECT_EQ(open(index())->count_tensors(), 3U);
+}
+
+// A save of a model replaces one shard after the other.
+TEST_F(ShardPathsTest, ThatAreReplacedWhileTheModelIsOpenedAreRefused) {
+  put("model.safetensors.index.json", kGood);
+  put("new", model(entry("a", 0) + entry("b", 4), 8, 'n'));
+  static fs::path of_model;
+  of_model = folder;
+  faults::Plan plan;
+  plan.before_open = [](const char* name, int) {
+    if (std::string_view(name) == "model-00002-of-00002.safetensors" && fs::exists(of_model / "new"))
+      fs::rename(of_model / "new", of_model / "model-00001-of-00002.safetensors");
+  };
+  OpenOptions options;
+  options.threads = 1;
+  faults::arm(plan);
+  const Error error = error_of(index(), options);
+  faults::disarm();
+  EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
+  EXPECT_EQ(error.message, "shard 'model-00001-of-00002.safetensors' was replaced while the model was being opened");
+  EXPECT_EQ(open(index(), options)->count_shards(), 2U);
 }
 
 TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {

@@ -35,6 +35,7 @@ class DiskDirectory final : public Directory {
   const std::string& path() const override { return path_; }
   std::vector<std::string> names() const override;
   std::unique_ptr<Source> open(const std::string& name, bool follow_links) const override;
+  bool leads_to(const std::string& name, const Source& source) const override;
 
  private:
   bool contains(const RegularFile& file) const;
@@ -74,6 +75,11 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   }
   const std::uint64_t size = file.size();
   return std::make_unique<FileSource>(std::move(file), 0, size);
+}
+
+bool DiskDirectory::leads_to(const std::string& name, const Source& source) const {
+  struct stat status {};
+  return fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0 && source.identity()->same_file(identity_of(status));
 }
 
 bool DiskDirectory::contains(const RegularFile& file) const {
