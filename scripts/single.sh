@@ -14,6 +14,7 @@ copy_warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror'
 
 test_single() {
   amalgamate
+  python3 tests/single/script_test.py
   python3 tests/single/complete.py build/single
   clang_tool clang++
   ! have ccache || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
