@@ -138,6 +138,7 @@ SIMDJSON_CHANGES = [
     (r"\bsimdjson\b", "st_simdjson"),
 ]
 FMT_CHANGES = [  # No message contains a float, an escaped string or separators of thousands: the largest parts of fmt.
+    ("WITHOUT_FLOATS", "(void)value; return out;"),  # is there after without_floats()
     (r"auto map\((float|double|long double) val\) -> \1 \{ return val; \}", r"auto map(\1) -> \1 = delete;"),
     (r"case '\?':\nreturn presentation_type::debug;\n", ""),
     (r"if \(is_debug\)\nwidth = write_escaped_string\(.*\nelse\n", ""),
@@ -178,11 +179,13 @@ class Library:
 def without_floats(part):
     name, lines = part
     end = [i for i, line in enumerate(lines) if "!is_supported_floating_point(value)" in line]
-    return name, [*lines[:end[0]], "(void)value; return out;", "}"] if end else lines
+    return name, [*lines[:end[0]], "WITHOUT_FLOATS", "}"] if end else lines
 
 
 def changed(text, changes):
     for pattern, replacement in changes:
+        if not re.search(pattern, text):
+            die(f"a library has nothing that matches this pattern: {pattern}")
         text = re.sub(pattern, replacement, text)
     return text
 
@@ -207,8 +210,7 @@ def check_version(name, folder, file, pattern):
     """Requires the pinned version: the result is then the same everywhere."""
     pinned = (ROOT / "cmake/dependencies.cmake").read_text()
     wanted = re.search(r"set\(simdjson_minimum (.*)\)" if name == "simdjson" else rf"{name}/archive/v?(.*)\.tar", pinned)[1]
-    found = re.findall(pattern, (folder / file).read_text(), re.MULTILINE)
-    found = ".".join(found) if len(found) > 1 else found[0]
+    found = ".".join(re.findall(pattern, (folder / file).read_text(), re.MULTILINE))
     if found != wanted:
         die(f"{folder} is {name} {found}, and cmake/dependencies.cmake pins {wanted}")
     return f"{name} {wanted}"

@@ -1,4 +1,4 @@
-"""Tests of the lexer of scripts/amalgamate.py on C++ that the libraries do not have today.
+"""Tests of scripts/amalgamate.py, and of its lexer on C++ that the libraries do not have today.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -8,6 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
+import amalgamate  # noqa: E402
 from single.cpp_text import definitions, without_comments, without_spaces_after_commas, without_unused  # noqa: E402
 
 
@@ -75,6 +76,16 @@ class Definitions(unittest.TestCase):
     def test_unused_functions_are_dropped(self):
         text = without_comments("void used() { helper(1'0); }\nvoid helper(int) { }  // it's\nvoid unused() { }\n#define A '{'\n")
         self.assertEqual(without_unused(text, {"used"}), "void used() { helper(1'0); }\nvoid helper(int) { }\n#define A '{'\n\n")
+
+
+class Changes(unittest.TestCase):
+    def test_are_made(self):
+        self.assertEqual(amalgamate.changed("a b", [("b", "c"), ("a c", "d")]), "d")
+
+    def test_a_pattern_that_matches_nothing_is_named(self):
+        for text, pattern in (("a b", "x+y"), ("", "b")):
+            with self.assertRaisesRegex(SystemExit, f"matches this pattern: {pattern}".replace("+", r"\+")):
+                amalgamate.changed(text, [("a?", "c"), (pattern, "d")])
 
 
 if __name__ == "__main__":
