@@ -10,7 +10,8 @@ not use.
 
 The sources stay as they are. Only these are changed in them:
 - std::X becomes cxx20::X for each X that scripts/single/cxx20.hpp declares, since C++17 lacks it.
-- The namespaces fmt and simdjson become st_fmt and st_simdjson.
+- The namespaces fmt and simdjson become st_fmt and st_simdjson. Macros get other names, also those of xxHash, because the
+  host may define them, or include these libraries before each source.
 - Comments and alignment of simdjson, fmt and xxHash are removed, and simdjson's second stage, which the library does not use.
 
 SPDX-License-Identifier: Apache-2.0
@@ -51,8 +52,7 @@ def system_of(path):
 
 
 def find_own(path, include):
-    found = [p / include for p in (path.parent, ROOT / "src", ROOT / "capi", ROOT / "include") if (p / include).exists()]
-    return found[0] if found else None
+    return next((p / include for p in (path.parent, *(ROOT / f for f in ("src", "capi", "include"))) if (p / include).exists()), None)
 
 
 class Sources:
@@ -136,6 +136,7 @@ SIMDJSON_CHANGES = [
     (r"(template ?<typename \w>\n)?simdjson_inline (void|uint64_t) compress(_halves)?\((.|\n)*?\n\}\n", ""),
     (r"(?m)^.*\b(minify|validate_utf8)\(const (char \*buf, size_t len, char|std::string).*\{\n.*\n\}\n", ""),
     (r"\bsimdjson\b", "st_simdjson"),
+    (r"\bsimdjson_(?!result|error)", "ST_S_"),  # macros
 ]
 FMT_CHANGES = [  # No message contains a float, an escaped string or separators of thousands: the largest parts of fmt.
     ("WITHOUT_FLOATS", "(void)value; return out;"),  # is there after without_floats()
@@ -278,6 +279,7 @@ def main(out, *folders):
         text += f"\n// ==== {name}\nST_BEGIN\n{without_spaces_after_commas(without_unused(part, mentioned))}ST_END\n"
     text += (PARTS / "own.hpp").read_text() + section("scripts/single/cxx20.hpp", "", (PARTS / "cxx20.hpp").read_text())
     text += "".join(sources.text) + "\n" + (PARTS / "end.hpp").read_text()
+    text = re.sub(r"(?<![\w\"])(?:FMT(?=_)|XXH|SIMDJSON(?=_))", lambda found: f"ST_{found[0][0]}", text)
 
     out.mkdir(parents=True, exist_ok=True)
     (out / "safetensors.h").write_text(header_text(header))
