@@ -227,13 +227,15 @@ def header_text(header):
     names = [*public_functions(header), "st_init_"]
     renames = "".join(f"#define ST_RENAMED_{name[3:]}(prefix) prefix##{name[3:]}\n"
                       f"#define {name} ST_APPLIED_(ST_RENAMED_{name[3:]}, ST_PREFIX)\n" for name in names)
-    added = (PARTS / "header.in").read_text().replace("@RENAMES@\n", renames)
+    options, _, end = (PARTS / "header.in").read_text().replace("@RENAMES@\n", renames).partition("@FUNCTIONS@\n")
     before, line, after = header.partition('#ifdef __cplusplus\nextern "C" {\n')
-    return before + added + line + after.replace("<safetensors/safetensors.h>", '"safetensors.h"')
+    return before + options + line + after.replace("<safetensors/safetensors.h>", '"safetensors.h"') + end
 
 
 def hpp_text(header):
     """With another namespace in each copy that has a prefix, so the inline functions of two versions stay apart."""
+    guard = "#ifndef LIBSAFETENSORS_HPP\n#define LIBSAFETENSORS_HPP\n"
+    header = header.replace(f'{guard}\n#include "safetensors.h"\n', f'#include "safetensors.h"\n\n{guard}', 1)
     header = header.replace("\nnamespace safetensors {\n",
                             "\nnamespace safetensors {\n#ifdef ST_PREFIX\ninline namespace ST_PREFIX {\n#endif\n", 1)
     return header.replace("\n}  // namespace safetensors\n", "\n#ifdef ST_PREFIX\n}\n#endif\n}  // namespace safetensors\n")

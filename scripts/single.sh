@@ -19,6 +19,7 @@ test_single() {
   clang_tool clang++
   python3 tests/single/macros.py build/single g++
   python3 tests/single/macros.py build/single "$tool"
+  python3 tests/single/prefix.py build/single gcc g++
   ! have ccache || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Distributions define _FORTIFY_SOURCE, which makes g++ warn more, as -O3 does.
   for host in g++ "$tool" "g++ -O3 -D_FORTIFY_SOURCE=2"; do
