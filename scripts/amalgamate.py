@@ -10,7 +10,8 @@ not use.
 
 The sources stay as they are. Only these are changed in them:
 - std::X becomes cxx20::X for each X that scripts/single/cxx20.hpp declares, since C++17 lacks it.
-- The namespaces fmt and simdjson become st_fmt and st_simdjson.
+- The namespaces fmt and simdjson become st_fmt and st_simdjson. Macros get other names, also those of xxHash, because the
+  host may define them, or include these libraries before each source.
 - Comments and alignment of simdjson, fmt and xxHash are removed, and simdjson's second stage, which the library does not use.
 
 SPDX-License-Identifier: Apache-2.0
@@ -51,8 +52,7 @@ def system_of(path):
 
 
 def find_own(path, include):
-    found = [p / include for p in (path.parent, ROOT / "src", ROOT / "capi", ROOT / "include") if (p / include).exists()]
-    return found[0] if found else None
+    return next((p / include for p in (path.parent, *(ROOT / f for f in ("src", "capi", "include"))) if (p / include).exists()), None)
 
 
 class Sources:
@@ -136,8 +136,10 @@ SIMDJSON_CHANGES = [
     (r"(template ?<typename \w>\n)?simdjson_inline (void|uint64_t) compress(_halves)?\((.|\n)*?\n\}\n", ""),
     (r"(?m)^.*\b(minify|validate_utf8)\(const (char \*buf, size_t len, char|std::string).*\{\n.*\n\}\n", ""),
     (r"\bsimdjson\b", "st_simdjson"),
+    (r"\bsimdjson_(?!result|error)", "ST_S_"),  # macros
 ]
 FMT_CHANGES = [  # No message contains a float, an escaped string or separators of thousands: the largest parts of fmt.
+    ("WITHOUT_FLOATS", "(void)value; return out;"),  # is there after without_floats()
     (r"auto map\((float|double|long double) val\) -> \1 \{ return val; \}", r"auto map(\1) -> \1 = delete;"),
     (r"case '\?':\nreturn presentation_type::debug;\n", ""),
     (r"if \(is_debug\)\nwidth = write_escaped_string\(.*\nelse\n", ""),
@@ -178,11 +180,13 @@ class Library:
 def without_floats(part):
     name, lines = part
     end = [i for i, line in enumerate(lines) if "!is_supported_floating_point(value)" in line]
-    return name, [*lines[:end[0]], "(void)value; return out;", "}"] if end else lines
+    return name, [*lines[:end[0]], "WITHOUT_FLOATS", "}"] if end else lines
 
 
 def changed(text, changes):
     for pattern, replacement in changes:
+        if not re.search(pattern, text):
+            die(f"a library has nothing that matches this pattern: {pattern}")
         text = re.sub(pattern, replacement, text)
     return text
 
@@ -207,8 +211,7 @@ def check_version(name, folder, file, pattern):
     """Requires the pinned version: the result is then the same everywhere."""
     pinned = (ROOT / "cmake/dependencies.cmake").read_text()
     wanted = re.search(r"set\(simdjson_minimum (.*)\)" if name == "simdjson" else rf"{name}/archive/v?(.*)\.tar", pinned)[1]
-    found = re.findall(pattern, (folder / file).read_text(), re.MULTILINE)
-    found = ".".join(found) if len(found) > 1 else found[0]
+    found = ".".join(re.findall(pattern, (folder / file).read_text(), re.MULTILINE))
     if found != wanted:
         die(f"{folder} is {name} {found}, and cmake/dependencies.cmake pins {wanted}")
     return f"{name} {wanted}"
@@ -224,13 +227,15 @@ def header_text(header):
     names = [*public_functions(header), "st_init_"]
     renames = "".join(f"#define ST_RENAMED_{name[3:]}(prefix) prefix##{name[3:]}\n"
                       f"#define {name} ST_APPLIED_(ST_RENAMED_{name[3:]}, ST_PREFIX)\n" for name in names)
-    added = (PARTS / "header.in").read_text().replace("@RENAMES@\n", renames)
+    options, _, end = (PARTS / "header.in").read_text().replace("@RENAMES@\n", renames).partition("@FUNCTIONS@\n")
     before, line, after = header.partition('#ifdef __cplusplus\nextern "C" {\n')
-    return before + added + line + after.replace("<safetensors/safetensors.h>", '"safetensors.h"')
+    return before + options + line + after.replace("<safetensors/safetensors.h>", '"safetensors.h"') + end
 
 
 def hpp_text(header):
     """With another namespace in each copy that has a prefix, so the inline functions of two versions stay apart."""
+    guard = "#ifndef LIBSAFETENSORS_HPP\n#define LIBSAFETENSORS_HPP\n"
+    header = header.replace(f'{guard}\n#include "safetensors.h"\n', f'#include "safetensors.h"\n\n{guard}', 1)
     header = header.replace("\nnamespace safetensors {\n",
                             "\nnamespace safetensors {\n#ifdef ST_PREFIX\ninline namespace ST_PREFIX {\n#endif\n", 1)
     return header.replace("\n}  // namespace safetensors\n", "\n#ifdef ST_PREFIX\n}\n#endif\n}  // namespace safetensors\n")
@@ -276,6 +281,7 @@ def main(out, *folders):
         text += f"\n// ==== {name}\nST_BEGIN\n{without_spaces_after_commas(without_unused(part, mentioned))}ST_END\n"
     text += (PARTS / "own.hpp").read_text() + section("scripts/single/cxx20.hpp", "", (PARTS / "cxx20.hpp").read_text())
     text += "".join(sources.text) + "\n" + (PARTS / "end.hpp").read_text()
+    text = re.sub(r"(?<![\w\"])(?:FMT(?=_)|XXH|SIMDJSON(?=_))", lambda found: f"ST_{found[0][0]}", text)
 
     out.mkdir(parents=True, exist_ok=True)
     (out / "safetensors.h").write_text(header_text(header))

@@ -14,8 +14,12 @@ copy_warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror'
 
 test_single() {
   amalgamate
+  python3 tests/single/script_test.py
   python3 tests/single/complete.py build/single
   clang_tool clang++
+  python3 tests/single/macros.py build/single g++
+  python3 tests/single/macros.py build/single "$tool"
+  python3 tests/single/prefix.py build/single gcc g++
   ! have ccache || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Distributions define _FORTIFY_SOURCE, which makes g++ warn more, as -O3 does.
   for host in g++ "$tool" "g++ -O3 -D_FORTIFY_SOURCE=2"; do

@@ -749,9 +749,9 @@ struct Finding {
 };
 
 // Returns all findings about a file or a model: see st_check. Throws only the errors that st_check
-// returns.
-inline std::vector<Finding> check(const std::string& path,
-                                  const st_open_options& options = ST_INIT(st_open_options)) {
+// returns. Its name is in parentheses because headers of macOS define a macro check(assertion).
+inline std::vector<Finding>(check)(const std::string& path,
+                                   const st_open_options& options = ST_INIT(st_open_options)) {
   const std::unique_ptr<st_report, detail::Free> report(
       detail::result_of<st_report*>(st_check, detail::c_path(path), &options));
   std::vector<Finding> findings;

@@ -6,7 +6,8 @@
 #endif
 
 #if defined(_WIN32)
-#ifndef _WIN32_WINNT
+#if !defined(_WIN32_WINNT) || _WIN32_WINNT < 0x0A00
+#undef _WIN32_WINNT
 #define _WIN32_WINNT 0x0A00  // Windows 10
 #endif
 #ifndef WIN32_LEAN_AND_MEAN

@@ -8,32 +8,42 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 SCOPE = re.compile(r"(inline )?namespace\b.*\{$|extern \"C\" \{$|FMT_(BEGIN|END|MODULE)_\w+$|\}$|[A-Z]\w+$")
 
 
+COMMENT = r"(?://(?:\\\n|[^\n])*|/\*.*?\*/)"
+# What stays as it is: a literal, a number with its separators, and a line with #error, whose apostrophes begin no literal.
+VERBATIM = re.compile(rf"""\b(?:u8|[uUL])?R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|"""
+                      rf"""\b\d(?:'?[\w.])*|#[ \t]*(?:error|warning)\b(?:{COMMENT}|"[^"\n]*"|\\\n|[^\n])*""", re.DOTALL)
+
+
+def outside_verbatim(pattern, replacement, text):
+    """Replaces each match of the pattern that is not in such text, whose continued lines are joined if it is no raw string."""
+    def replaced(found):
+        if found["match"] is not None:
+            return replacement
+        return found[0].replace("\\\n", "") if found["end"] is None else found[0]
+    return re.sub(rf"(?P<match>{pattern})|{VERBATIM.pattern}", replaced, text, flags=re.DOTALL | re.MULTILINE)
+
+
 def without_comments(text):
-    """C++ without comments, blank lines, indentation and alignment: outside of literals, blanks become one space."""
-    token = re.compile(r'(?:[ \t]|//[^\n]*|/\*.*?\*/)+|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-    text = token.sub(lambda found: found[0] if found[0][0] in "\"'" else " ", text)
-    lines = (line.strip() for line in text.split("\n"))
-    return "".join(re.sub(r"^# ", "#", line) + "\n" for line in lines if line)
+    """C++ without comments, blank lines, indentation and alignment: blanks, also between lines of a macro, become one space."""
+    text = outside_verbatim(rf"(?:[ \t]|\\\n|{COMMENT})+", " ", text)
+    text = outside_verbatim(r" ?\n[ \n]*", "\n", text)
+    return outside_verbatim("^# ", "#", text.strip() + "\n")
 
 
 def without_spaces_after_commas(text):
-    token = re.compile(r', |"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-    return token.sub(lambda found: "," if found[0] == ", " else found[0], text)
+    return outside_verbatim(", ", ",", text)
 
 
 def definitions(text):
     """Splits a text without comments into (name, lines): name of the function or class that the lines declare, or ''."""
     lines, i = text.split("\n"), 0
+    code = VERBATIM.sub(lambda found: "0" + "\n" * found[0].count("\n"), text).split("\n")
     while i < len(lines):
         first, depth, conditions = i, 0, 0
         while i < len(lines):
-            line = re.sub(r"\"(\\.|[^\"\\])*\"|'(\\.|[^'\\])+'", "0", lines[i])
+            line = code[i]
             i += 1
-            if i - 1 == first and SCOPE.match(lines[first]):
-                break
-            if lines[first].startswith("#"):  # a directive with all its lines
-                if line.endswith("\\"):
-                    continue
+            if i - 1 == first and (SCOPE.match(lines[first]) or lines[first].startswith("#")):
                 break
             conditions += line.startswith("#") and line.lstrip("# ").startswith("if")
             conditions -= line.startswith("#") and line.lstrip("# ").startswith("endif")

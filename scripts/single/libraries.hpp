@@ -1,4 +1,31 @@
 
+// Macros that the host may have set, in a header that it includes before each source or with -D.
+#undef min
+#undef max
+#undef small
+#undef check
+#undef require
+#undef slots
+#undef Status
+#undef DEBUGLEVEL
+#undef NO_CLANG_BUILTIN
+#undef USE_GCC_GET_CPUID
+#undef ST_BEGIN
+#undef ST_END
+#undef ST_OPTIMIZE_LOOPS
+#undef ST_OPTIMIZE_AS_BEFORE
+#undef ST_GNU_CXX
+#undef ST_ALWAYS_INLINE
+#undef ST_NOINLINE
+#undef ST_COLD
+#undef ST_AVX2
+#undef ST_LONG_VECTORS
+#undef ST_DTYPE
+#undef ST_STATUS
+#undef ST_DRIVER_CALL
+#undef ST_CUDA_CALL
+#undef ST_HIP_CALL
+
 // Everything except the functions of safetensors.h is private to this file. Tests of internals make it visible.
 #ifdef ST_VISIBLE_INTERNALS
 #define ST_BEGIN

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#define check(assertion) host_check(assertion)  // as headers of macOS do
 #include "safetensors.hpp"
+#undef check
 
 std::vector<float> slice_by_the_other_copy(const char* path, const std::int64_t (&begin)[2],
                                            const std::int64_t (&end)[2], const std::int64_t (&step)[2]);
