@@ -117,13 +117,16 @@ void for_each_part_of(const std::vector<Range>& ranges, const std::string& what,
     if (reading.valid()) reading.get();
     std::swap(now, then);
   }
-  std::set<std::pair<const st_file*, std::size_t>> checked;
-  for (const Range& range : ranges) {
-    if (checked.emplace(range.file->c_handle(), range.shard).second) range.file->check_unchanged(range.shard);
-  }
 }
 
 }  // namespace
+
+void check_unchanged(const std::vector<Source>& sources) {
+  std::set<std::pair<const st_file*, std::size_t>> checked;
+  for (const auto& [file, tensor] : sources) {
+    if (checked.emplace(file.c_handle(), tensor.shard()).second) file.check_unchanged(tensor.shard());
+  }
+}
 
 void for_each_part(const std::vector<Source>& sources, const std::string& what,
                    const std::function<void(const Part&)>& work) {
@@ -133,11 +136,13 @@ void for_each_part(const std::vector<Source>& sources, const std::string& what,
     ranges.push_back({&file, tensor.shard(), tensor.offset(), tensor.nbytes(), ranges.size()});
   }
   for_each_part_of(ranges, what, work);
+  check_unchanged(sources);
 }
 
 void for_each_part(const safetensors::SafeOpen& file, std::size_t shard, std::uint64_t from, const std::string& what,
                    const std::function<void(const Part&)>& work) {
   for_each_part_of({{&file, shard, from, file.shard_size(shard) - from, 0}}, what, work);
+  file.check_unchanged(shard);
 }
 
 }  // namespace cli

@@ -36,4 +36,7 @@ void for_each_part(const std::vector<Source>& sources, const std::string& what,
 void for_each_part(const safetensors::SafeOpen& file, std::size_t shard, std::uint64_t from, const std::string& what,
                    const std::function<void(const Part&)>& work);
 
+// Throws if one of these files was overwritten in place since it was opened. for_each_part() does this itself.
+void check_unchanged(const std::vector<Source>& sources);
+
 }  // namespace cli

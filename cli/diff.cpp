@@ -129,8 +129,11 @@ void compare_values(const TensorPair& pair, Bytes a, Bytes b, const Tolerance& t
 void for_each_difference(const std::vector<TensorPair>& pairs, const Tolerance& tolerance,
                          const std::function<void(std::size_t, const Difference&)>& report) {
   std::vector<Source> sources;
-  sources.reserve(pairs.size());
-  for (const TensorPair& pair : pairs) sources.push_back({pair.file_a, pair.a});
+  std::vector<Source> others;
+  for (const TensorPair& pair : pairs) {
+    sources.push_back({pair.file_a, pair.a});
+    others.push_back({pair.file_b, pair.b});
+  }
   std::vector<std::byte> other;
   Difference difference;
   for_each_part(sources, "comparing", [&](const Part& part) {
@@ -152,6 +155,7 @@ void for_each_difference(const std::vector<TensorPair>& pairs, const Tolerance& 
       report(part.source, difference);
     }
   });
+  check_unchanged(others);
 }
 
 // ---- two models

@@ -474,7 +474,7 @@ class Overwritten(Case):
     def test_an_input_that_is_overwritten_while_it_is_read(self):
         for renamed in (False, True):
             for words in (["cast", "IN", "OUT", "--to", "f16"], ["stats", "IN"], ["hash", "IN"], ["verify", "--values", "IN"],
-                          ["diff", "IN", "OTHER"]):
+                          ["diff", "IN", "OTHER"], ["diff", "OTHER", "IN"]):
                 with self.subTest(words, renamed=renamed):
                     path = self.model(tensors=[("a", "F32", [1500000], 6000000)])  # more than a block
                     shutil.copy(path, self.path("other.safetensors"))
