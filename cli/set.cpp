@@ -7,14 +7,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app.hpp"
 #include "arguments.hpp"
+#include "blocks.hpp"
 #include "failure.hpp"
 #include "npy_header.hpp"
 #include "one_tensor.hpp"
@@ -47,32 +47,47 @@ struct Options {
 // The file or stream IN.
 class Content {
  public:
-  explicit Content(const std::string& path) : path_(path), stream_(path == "-" ? std::cin : file_) {
-    if (path == "-") return;
-    errno = 0;
-    file_.open(path_of(path), std::ios::binary);
-    if (!file_) fail();
+  explicit Content(const std::string& path) : path_(path), file_(path == "-" ? stdin : open_to_read(path)) {
+    if (file_ == nullptr) fail();
+    seen_ = state_of(file_);
+  }
+  Content(const Content&) = delete;
+  Content& operator=(const Content&) = delete;
+  ~Content() {
+    if (file_ != stdin) std::fclose(file_);
   }
 
   // Returns the number of bytes read: fewer than n at the end. Throws a Failure.
   std::size_t read(void* to, std::size_t n) {
-    errno = 0;
-    stream_.read(static_cast<char*>(to), static_cast<std::streamsize>(n));
-    const bool failed = &stream_ == &std::cin ? std::ferror(stdin) != 0 : stream_.bad();
-    if (failed || (stream_.fail() && !stream_.eof())) fail();  // opening a folder does not fail
-    return static_cast<std::size_t>(stream_.gcount());
+    const std::size_t got = std::fread(to, 1, n, file_);
+    if (std::ferror(file_) != 0) fail();  // opening a folder does not fail
+    position_ += got;
+    return got;
+  }
+
+  // Returns how many bytes are left to read. nullopt: unknown.
+  std::optional<std::uint64_t> left() const {
+    const bool is_known = file_ != stdin && seen_ && seen_->size >= position_;  // a shell may have read some of stdin
+    return is_known ? std::optional(seen_->size - position_) : std::nullopt;
+  }
+
+  // Throws a Failure if another program wrote to the file meanwhile: what was read may be a mixture.
+  void require_unchanged() const {
+    if (!seen_) return;
+    const std::optional<st::io::Identity> now = state_of(file_);
+    if (!now) fail();
+    if (!now->same_bytes(*seen_)) throw Failure{kUnreadable, path_ + ": was changed while it was read"};
   }
 
   const std::string& path() const { return path_; }
 
  private:
-  [[noreturn]] void fail() const {
-    throw Failure{kUnreadable, path_ + ": " + (errno != 0 ? std::strerror(errno) : "cannot be read")};
-  }
+  [[noreturn]] void fail() const { throw Failure{kUnreadable, path_ + ": " + std::strerror(errno)}; }
 
   const std::string& path_;
-  std::ifstream file_;
-  std::istream& stream_;
+  std::FILE* file_;
+  std::optional<st::io::Identity> seen_;  // when it was opened, if it is a regular file
+  std::uint64_t position_ = 0;
 };
 
 std::string type_text(const std::string& type, const std::vector<std::uint64_t>& shape) {
@@ -103,9 +118,16 @@ void require_same(Content& in, const safetensors::Tensor& tensor) {
   }
 }
 
+[[noreturn]] void fail_size(const Content& in, const safetensors::Tensor& tensor, const std::string& size) {
+  throw Failure{kUsage, formatted("{}: tensor {} has {} bytes, and the input has {}", in.path(), shown(tensor.name, 80),
+                                  tensor.nbytes(), size)};
+}
+
 std::vector<char> content_for(const safetensors::Tensor& tensor, const Options& options) {
   Content in(options.in);
   if (options.npy) require_same(in, tensor);
+  const std::optional<std::uint64_t> left = in.left();  // asked before memory for the tensor is allocated
+  if (left && *left != tensor.nbytes()) fail_size(in, tensor, formatted("{}", *left));
   constexpr std::size_t kBlock = std::size_t{16} << 20;
   std::vector<char> bytes(static_cast<std::size_t>(tensor.nbytes()));
   std::size_t have = 0;
@@ -114,25 +136,39 @@ std::vector<char> content_for(const safetensors::Tensor& tensor, const Options& 
   }
   char more = 0;
   const bool longer = have == bytes.size() && in.read(&more, 1) != 0;
-  if (have != bytes.size() || longer) {
-    throw Failure{kUsage, formatted("{}: tensor {} has {} bytes, and the input has {}", in.path(),
-                                    shown(tensor.name, 80), bytes.size(), longer ? "more" : formatted("{}", have))};
-  }
+  in.require_unchanged();
+  if (have != bytes.size() || longer) fail_size(in, tensor, longer ? "more" : formatted("{}", have));
   return bytes;
+}
+
+// Opens FILE and finds the tensor in it.
+Source open_tensor(const Options& options) {
+  st_open_options reading = ST_INIT(st_open_options);
+  reading.io = ST_IO_READ;
+  const safetensors::SafeOpen file(options.path, reading);
+  return {file, tensor_named(file, options.path, options.tensor)};
+}
+
+// Another program may have replaced FILE while IN, for example a pipe, was read.
+void require_same_type(const safetensors::Tensor& now, const safetensors::Tensor& before, const Options& options) {
+  const bool same = now.dtype == before.dtype &&
+                    std::equal(now.shape.begin(), now.shape.end(), before.shape.begin(), before.shape.end());
+  if (same) return;
+  throw Failure{kUnreadable, formatted("{}: the dtype or the shape of tensor {} changed while the input was read",
+                                       options.path, shown(now.name, 80))};
 }
 
 void set(const Options& options) {
   try {
-    st_open_options reading = ST_INIT(st_open_options);
-    reading.io = ST_IO_READ;
-    const safetensors::SafeOpen file(options.path, reading);
-    const safetensors::Tensor tensor = tensor_named(file, options.path, options.tensor);
-    const std::vector<char> bytes = content_for(tensor, options);
+    const Source before = open_tensor(options);
+    const std::vector<char> bytes = content_for(before.tensor, options);
+    const Source now = open_tensor(options);
+    require_same_type(now.tensor, before.tensor, options);
     st_write_options writing = ST_INIT(st_write_options);
     writing.flags = options.sync ? ST_WRITE_SYNC : 0;
     const InterruptGuard whole;  // an interruption leaves no tensor half written
-    safetensors::write_tensor(std::string(file.shard_path(tensor.shard())), tensor.name, bytes.data(), bytes.size(),
-                              writing);
+    safetensors::write_tensor(std::string(now.file.shard_path(now.tensor.shard())), now.tensor.name, bytes.data(),
+                              bytes.size(), writing);
     stop_if_interrupted();
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

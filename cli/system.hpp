@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,6 +62,12 @@ std::optional<st::io::Identity> identity_of(const std::string& path);
 bool is_stream(const std::string& path);
 
 bool is_terminal(const std::string& path);
+
+// Opens a file, pipe or device for reading. Returns nullptr and sets errno if it cannot be opened.
+std::FILE* open_to_read(const std::string& path);
+
+// Returns the state of an open file, not from the cache of a network mount. Returns nullopt unless it is a regular file.
+std::optional<st::io::Identity> state_of(std::FILE* file);
 
 // Returns whether the path exists. A dangling link counts as existing.
 bool exists(const std::string& path);

@@ -19,6 +19,7 @@
 
 #include "failure.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 
 namespace cli {
 namespace {
@@ -159,6 +160,14 @@ bool is_terminal(const std::string& path) {
   const bool terminal = opened >= 0 && isatty(opened) == 1;
   if (opened >= 0) close(opened);
   return terminal;
+}
+
+std::FILE* open_to_read(const std::string& path) { return std::fopen(path.c_str(), "rb"); }
+
+std::optional<st::io::Identity> state_of(std::FILE* file) {
+  struct stat status {};
+  if (st::io::fresh_status(fileno(file), status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return st::io::identity_of(status);
 }
 
 bool exists(const std::string& path) {

@@ -146,6 +146,13 @@ bool is_terminal(const std::string& path) {
   return (path == "/dev/stdout" && output_is_terminal()) || (path == "/dev/stderr" && error_is_terminal());
 }
 
+std::FILE* open_to_read(const std::string& path) { return _wfopen(st::io::native_path(path).c_str(), L"rb"); }
+
+std::optional<st::io::Identity> state_of(std::FILE* file) {
+  auto* const handle = reinterpret_cast<HANDLE>(_get_osfhandle(_fileno(file)));
+  return GetFileType(handle) == FILE_TYPE_DISK ? st::io::identity_of(handle) : std::nullopt;
+}
+
 bool exists(const std::string& path) { return attributes_of(path) != INVALID_FILE_ATTRIBUTES; }
 
 bool make_folder(const std::string& path) {

@@ -9,6 +9,7 @@
 //   threads  no thread can be started
 //   overwrite  another program changes the last byte of the file ST_INPUT when the command makes its output
 //   overwrite+read  it does so when the command reads data of a *.safetensors, and renames the file first to ST_RENAMED
+//   overwrite+stream  it does so when the command reads a stream, such as the input of set
 //   defect   OpenSSL computes no digest
 //
 // Loaded before the C library and OpenSSL.
@@ -58,6 +59,13 @@ ssize_t pread(int file, void *to, size_t n, off_t offset) {
   const ssize_t got = next(file, to, n, offset);
   if (got > 0 && offset > 8 && asked_for("reads") && is_written_file(file)) ((char *)to)[got - 1] ^= 1;
   return got;
+}
+
+size_t fread(void *to, size_t size, size_t n, FILE *stream) {
+  static size_t (*next)(void *, size_t, size_t, FILE *);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "fread");
+  if (asked_for("overwrite+stream")) overwrite_input();
+  return next(to, size, n, stream);
 }
 
 static int is_second_shard(const char *name) {

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from sample import COMMAND, file_bytes, run
+from sample import COMMAND, file_bytes, interfered, needs_interference, run
 
 TENSORS = [("first", "U8", [3], 3), ("m", "F32", [2, 3], 24), ("b", "BF16", [2], 4), ("none", "F32", [0, 3], 0),
            ("four", "F4", [4], 2), ("yes", "BOOL", [], 1), ("last", "I64", [1], 8)]
@@ -92,9 +92,80 @@ class Set(unittest.TestCase):
 
     def test_bytes_of_another_length(self):
         self.refuses(2, "tensor m has 24 bytes, and the input has 23", "m", self.file("in", bytes(23)))
-        self.refuses(2, "tensor m has 24 bytes, and the input has more", "m", self.file("in", bytes(25)))
+        self.refuses(2, "tensor m has 24 bytes, and the input has 25", "m", self.file("in", bytes(25)))
         self.refuses(2, "tensor m has 24 bytes, and the input has 0", "m", "-")
-        self.refuses(2, "tensor none has 0 bytes, and the input has more", "none", self.file("in", b"x"))
+        self.refuses(2, "tensor none has 0 bytes, and the input has 1", "none", self.file("in", b"x"))
+
+    def test_standard_input_of_another_length(self):
+        for size, says in ((23, "has 23"), (25, "has more")):
+            result = subprocess.run([COMMAND, "set", str(self.model), "m", "-"], input=bytes(size), capture_output=True, timeout=60)
+            self.assertEqual((result.returncode, self.model.read_bytes()), (2, self.content))
+            self.assertIn(f"tensor m has 24 bytes, and the input {says}", result.stderr.decode())
+
+    def test_the_rest_of_a_file_as_standard_input(self):
+        with open(self.file("in", b"skipped" + b"x" * 24), "rb") as file:
+            os.lseek(file.fileno(), 7, os.SEEK_SET)
+            result = subprocess.run([COMMAND, "set", str(self.model), "m", "-"], stdin=file, capture_output=True, timeout=60)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(self.model.read_bytes(), self.changed("m", b"x" * 24))
+
+    def test_a_short_file_for_a_huge_tensor_takes_no_memory(self):
+        size = 1 << 40
+        head = file_bytes([("huge", "U8", [size], size)], data=b"")
+        path = pathlib.Path(self.file("huge.safetensors", head))
+        os.truncate(path, len(head) + size)
+        result = run("set", str(path), "huge", self.file("in", b"x"))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(f"tensor huge has {size} bytes, and the input has 1", result.stderr.decode())
+
+    @needs_interference
+    def test_an_input_that_is_overwritten_while_it_is_read(self):
+        for word in ("IN", "-"):
+            path = self.file("in", b"x" * 24)
+            os.utime(path, (1, 1))  # so that its time differs afterwards, however coarse the clock is
+            with open(path, "rb") as file:
+                result = subprocess.run([COMMAND, "set", str(self.model), "m", path if word == "IN" else "-"], stdin=file,
+                                        capture_output=True, timeout=60, env={**interfered("overwrite+stream"), "ST_INPUT": path})
+            self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
+            self.assertRegex(result.stderr.decode(), "(in|-): was changed while it was read\\n")
+            self.assertEqual(self.model.read_bytes(), self.content)
+
+    def set_while(self, path, name, data, change):
+        """Sets a tensor from a pipe, and calls `change` after the command has begun to read it."""
+        with subprocess.Popen([COMMAND, "set", str(path), name, "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdin.write(data[:-1])  # more than a pipe holds, so this waits for the reader
+            process.stdin.flush()
+            change()
+            process.stdin.write(data[-1:])
+            process.stdin.close()
+            return process.wait(timeout=60), process.stderr.read().decode()
+
+    def test_a_file_that_is_replaced_while_the_input_is_read(self):
+        size = 4 << 20
+        for dtype, shape in (("I32", [size // 4]), ("F32", [2, size // 8])):
+            path = pathlib.Path(self.file("big.safetensors", file_bytes([("big", "F32", [size // 4], size)])))
+            other = self.file("other", file_bytes([("big", dtype, shape, size)]))
+            expected = pathlib.Path(other).read_bytes()
+            code, says = self.set_while(path, "big", b"x" * size, lambda: os.replace(other, path))
+            self.assertEqual(code, 3, says)
+            self.assertIn("the dtype or the shape of tensor big changed while the input was read", says)
+            self.assertEqual(path.read_bytes(), expected)
+
+    def test_a_tensor_that_moves_to_another_shard_while_the_input_is_read(self):
+        size = 4 << 20
+        index = self.folder / "model.safetensors.index.json"
+        for shard, tensors in (("one", [("big", "U8", [size], size), ("a", "U8", [1], 1)]), ("two", [("b", "U8", [1], 1)])):
+            self.file(f"{shard}.safetensors", file_bytes(tensors))
+        index.write_text(json.dumps({"weight_map": {"big": "one.safetensors", "a": "one.safetensors", "b": "two.safetensors"}}))
+
+        def move():
+            for shard, tensors in (("one", [("a", "U8", [1], 1)]), ("two", [("big", "U8", [size], size), ("b", "U8", [1], 1)])):
+                os.replace(self.file("new", file_bytes(tensors)), self.folder / f"{shard}.safetensors")
+            new_index = {"weight_map": {"big": "two.safetensors", "a": "one.safetensors", "b": "two.safetensors"}}
+            os.replace(self.file("new", json.dumps(new_index).encode()), index)
+
+        self.assertEqual(self.set_while(index, "big", b"x" * size, move), (0, ""))
+        self.assertEqual(run("cat", str(index), "big").stdout, b"x" * size)
 
     def test_arrays_of_another_type_or_shape(self):
         for name, descr, shape, says in (
