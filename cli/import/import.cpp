@@ -60,6 +60,7 @@ Imported import_file(const Import& request) {
     report_left_out(request.from, checkpoint, dropped);
     Imported written;
     written.dropped = dropped.names;
+    written.seen = checkpoint.input->seen();
     for (const Tensor& tensor : checkpoint.tensors) {
       written.names.push_back(tensor.name);
       written.bytes += tensor.bytes;

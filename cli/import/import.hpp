@@ -14,6 +14,8 @@
 
 #include <safetensors/safetensors.h>
 
+#include "io/source.hpp"
+
 namespace cli::importer {
 
 inline constexpr std::string_view kIndexEnding = ".index.json";
@@ -44,6 +46,7 @@ struct Imported {
   std::vector<std::string> names;
   std::set<std::string> dropped;  // tensors that share elements with a written one
   std::uint64_t bytes = 0;
+  st::io::Identity seen;  // the input, when it was opened
 };
 
 // Converts one file, and reports omissions on standard error. Throws a Failure.

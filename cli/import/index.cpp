@@ -27,18 +27,17 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::uint64_t kLongestIndex = 100'000'000;
 constexpr int kDeepest = 100;  // because dump() is recursive
 
-// Returns the state of a file, or throws a Failure if it cannot be read.
-st::io::Identity check_readable(const std::string& path) {
+// Throws a Failure if the file cannot be read.
+Input opened(const std::string& path) {
   try {
-    return Input{path}.seen();
+    return Input(path);
   } catch (const ImportError& error) {
     throw failure_in(path, error);
   }
 }
 
-std::string read_text(const std::string& path) {
+std::string read_text(const std::string& path, const Input& file) {
   try {
-    const Input file(path);
     if (file.size() > kLongestIndex) fail(kNoOffset, "index of {} bytes (limit: {})", file.size(), kLongestIndex);
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, text.data(), text.size());
@@ -105,8 +104,8 @@ class Check {
 };
 
 // Returns null if the file is not an index.
-Json read_index(const std::string& path) {
-  const std::string text = read_text(path);
+Json read_index(const std::string& path, const Input& input) {
+  const std::string text = read_text(path, input);
   Check check(path, text.size());
   try {
     if (!Json::sax_parse(text, &check)) return nullptr;
@@ -164,8 +163,9 @@ bool is_there(const fs::path& path) {
 class Shards {
  public:
   explicit Shards(const Import& request) : request_(request), source_(fs::path(request.from).parent_path()) {
-    seen_.emplace(request.from, check_readable(request.from));
-    index_ = read_index(request.from);
+    const Input file = opened(request.from);
+    seen_.emplace(request.from, file.seen());
+    index_ = read_index(request.from, file);
     if (index_.is_null()) throw Failure{kUnreadable, request.from + ": changed while it was read"};
     listed_ = listed_in(index_);
   }
@@ -175,7 +175,7 @@ class Shards {
  private:
   std::vector<std::string> paths() const;
   void check(const Target& target);
-  void require_unchanged() const;
+  void require_unchanged(const std::string& path, const st::io::Identity& now) const;
   std::vector<std::string> new_names(const Target& target) const;
   void convert_shard(const std::string& file, const Target& target);
   void check_tensors(const std::string& file, const Imported& written) const;
@@ -216,7 +216,7 @@ void Shards::check(const Target& target) {
       throw Failure{kBadFile, formatted("{}: shard '{}' is not in the same folder", request_.from, file)};
     }
     const std::string path = (source_ / file).string();
-    seen_.emplace(path, check_readable(path));
+    seen_.emplace(path, opened(path).seen());
     check_link(source_, file, request_.from);
     if (!outputs.insert(target.folder / written_name(file)).second) {
       throw Failure{kBadFile, formatted("{}: two shards would be named {}", request_.from, written_name(file))};
@@ -252,6 +252,7 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   shard.published = [this] { new_files_->count_next(); };
   stop_if_interrupted();
   const Imported written = import_file(shard);
+  require_unchanged(shard.from, written.seen);
   check_tensors(file, written);
   bytes_ += written.bytes;
   for (const std::string& name : written.names) {
@@ -260,13 +261,11 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   }
 }
 
-// Each shard is opened when its turn comes. A download of another version may have replaced or overwritten it by then.
-void Shards::require_unchanged() const {
-  for (const auto& [path, seen] : seen_) {
-    const auto now = identity_of(path);
-    if (now && now->same_bytes(seen)) continue;
-    throw Failure{kBadFile, path + ": was changed or replaced while the model was being converted"};
-  }
+// Each shard is opened when its turn comes. A download of another version may have replaced or overwritten it by then,
+// or a part of the model afterwards.
+void Shards::require_unchanged(const std::string& path, const st::io::Identity& now) const {
+  if (now.same_bytes(seen_.at(path))) return;
+  throw Failure{kBadFile, path + ": was changed or replaced while the model was being converted"};
 }
 
 void Shards::print_index(const fs::path& path) const {
@@ -301,7 +300,7 @@ void Shards::convert() {
   const std::string folder = target.folder.empty() ? "." : target.folder.string();
   if (!request_.dry_run) new_files_ = std::make_unique<NewFiles>(folder, new_names(target));
   for (const auto& [file, tensors] : listed_) convert_shard(file, target);
-  require_unchanged();
+  for (const auto& [path, seen] : seen_) require_unchanged(path, opened(path).seen());
   write_index(target.index);
   if (new_files_) new_files_->keep();
 }
@@ -311,7 +310,7 @@ void Shards::convert() {
 bool is_importable_index(const std::string& path) {
   std::error_code ignored;
   if (!path.ends_with(kIndexEnding) || !fs::is_regular_file(path, ignored)) return false;
-  const Json index = read_index(path);
+  const Json index = read_index(path, opened(path));
   if (index.is_null()) return false;
   const fs::path folder = fs::path(path).parent_path();
   const Listed listed = listed_in(index);

@@ -12,12 +12,13 @@
 
 #include "error.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 
 namespace cli::importer {
 
 Input::Input(const std::string& path) : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   struct stat status {};
-  if (!file_ || fstat(file_.get(), &status) != 0) fail_os();
+  if (!file_ || st::io::fresh_status(file_.get(), status) != 0) fail_os();
   if (!S_ISREG(status.st_mode)) throw ImportError{kUnreadable, "not a regular file"};
   size_ = static_cast<std::uint64_t>(status.st_size);
   seen_ = st::io::identity_of(status);
@@ -53,7 +54,7 @@ void Input::read(std::uint64_t offset, void* to, std::size_t n) const {
 void Input::require_unchanged() const {
   if (seen_.inode == 0) return;
   struct stat status {};
-  if (fstat(file_.get(), &status) != 0) fail_os();
+  if (st::io::fresh_status(file_.get(), status) != 0) fail_os();
   const st::io::Identity now = st::io::identity_of(status);
   if (now.size < seen_.size) fail(now.size, "file was truncated while being read");
   if (!now.same_bytes(seen_)) fail(kNoOffset, "file was changed while being read");

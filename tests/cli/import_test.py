@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import zipfile
 import zlib
@@ -598,6 +599,44 @@ class Torch(Case):
         self.assertEqual(tensors, {"a": ("U8", [0], b"")})
 
 
+@unittest.skipUnless(os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK) and shutil.which("bindfs"), "needs root and bindfs")
+@unittest.skipIf(os.environ.get("ST_LINUX_IO") == "0", "this build cannot ask the server of a mount")
+class Mount(Case):
+    def setUp(self):
+        super().setUp()
+        self.real, self.mounted = self.folder / "real", self.folder / "mounted"
+        self.real.mkdir()
+        self.mounted.mkdir()
+        server = subprocess.Popen(["bindfs", "-f", "-o", "ro,attr_timeout=60,entry_timeout=60", str(self.real), str(self.mounted)], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        while not os.path.ismount(self.mounted):
+            if server.poll() is not None:
+                self.skipTest("mounting is not allowed")
+            time.sleep(0.01)
+
+    @needs_interference
+    def test_an_input_that_changes_behind_a_mount(self):
+        """The mount answers from its cache what the file was a minute ago."""
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1]))])
+        path = self.file("real/a.bin", stacked(body, {"0": ABC}))
+        os.utime(path, (1, 1))
+        result = run("convert", str(self.mounted / "a.bin"), self.out, env={**interfered("overwrite"), "ST_INPUT": path})
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("a.bin: file was changed while being read", result.stderr.decode())
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_a_mount_whose_cache_is_older_than_the_file(self):
+        body = dict_of([("w", tensor(storage("0", 6), [6], [1]))])
+        path = self.file("real/a.bin", stacked(body, {"0": ABC}))
+        os.utime(path, (1, 1))
+        os.stat(self.mounted / "a.bin")
+        os.utime(path, (2, 2))
+        result = run("convert", str(self.mounted / "a.bin"), self.out)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+
 @needs_zip
 class LargeArchive(Case):
     def test_an_archive_beyond_4_gib(self):
@@ -763,6 +802,32 @@ class Shards(Case):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertRegex(result.stderr.decode(), name + ": (was changed or replaced while the model was|file was changed while)")
                 self.assertEqual(os.listdir(self.folder), ["old"])
+
+    @needs_interference
+    def test_a_shard_of_another_version_that_is_put_back(self):
+        """At both ends of the conversion the names lead to one version, but in between the second shard is of another."""
+        shard = self.source / "pytorch_model-00002-of-00002.bin"
+        other = self.folder / "other.bin"
+        other.write_bytes(stacked(dict_of([("c", tensor(storage("9", 1), [1], [1]))]), {"9": floats(2)}))
+        result = run("convert", str(self.path), str(self.folder / "new"),
+                     env={**interfered("exchange"), "ST_INPUT": str(shard), "ST_RENAMED": str(other)})
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn(shard.name + ": was changed or replaced while the model was being converted", result.stderr.decode())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["old", "other.bin"])
+
+    @needs_interference
+    def test_an_input_that_is_gone_at_the_end(self):
+        self.index["weight_map"] = {"c": "pytorch_model-00002-of-00002.bin"}
+        self.write_index()
+        for name in ("pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"):
+            gone = self.folder / "gone"
+            gone.symlink_to("nowhere")
+            result = run("convert", str(self.path), str(self.folder / "new"),
+                         env={**interfered("exchange"), "ST_INPUT": str(self.source / name), "ST_RENAMED": str(gone)})
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn(name + ": No such file or directory", result.stderr.decode())
+            self.assertEqual(sorted(os.listdir(self.folder)), ["gone", "old"])
+            os.replace(gone, self.source / name)
 
     @needs_interference
     def test_a_file_of_somebody_who_was_faster_stays(self):

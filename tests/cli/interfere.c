@@ -10,6 +10,7 @@
 //   overwrite  another program changes the last byte of the file ST_INPUT when the command makes its output
 //   overwrite+read  it does so when the command reads data of a *.safetensors, and renames the file first to ST_RENAMED
 //   overwrite+stream  it does so when the command reads a stream, such as the input of set
+//   exchange  another process exchanges ST_INPUT and ST_RENAMED behind each new *.safetensors
 //   defect   OpenSSL computes no digest
 //
 // Loaded before the C library and OpenSSL.
@@ -83,6 +84,11 @@ static void interrupt_behind(const char *name) {
   errno = error;
 }
 
+static void exchange_behind(const char *name) {
+  if (!asked_for("exchange") || !ends_with(name, strlen(name), ".safetensors")) return;
+  if (renameat2(AT_FDCWD, getenv("ST_INPUT"), AT_FDCWD, getenv("ST_RENAMED"), RENAME_EXCHANGE) != 0) abort();
+}
+
 static void overwrite_input_before(int flags) {
   const int makes_output = (flags & O_TMPFILE) == O_TMPFILE || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
   if (makes_output && asked_for("overwrite")) overwrite_input();
@@ -129,6 +135,7 @@ int linkat(int from, const char *name, int to, const char *new_name, int flags) 
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "linkat");
   be_first(to, new_name);
   const int result = next(from, name, to, new_name, flags);
+  if (result == 0) exchange_behind(new_name);
   interrupt_behind(new_name);
   return result;
 }
@@ -138,6 +145,7 @@ int renameat(int from, const char *name, int to, const char *new_name) {
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "renameat");
   be_first(to, new_name);
   const int result = next(from, name, to, new_name);
+  if (result == 0) exchange_behind(new_name);
   interrupt_behind(new_name);
   return result;
 }
