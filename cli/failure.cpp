@@ -45,11 +45,12 @@ std::string with_whole_path(const std::string& message, const std::string& path)
 
 }  // namespace
 
-// A 3xx status with a system error, for example a missing shard, does not mean that a file is invalid.
+// A 3xx status with a system error, for example a missing shard, does not mean that a file is invalid. ST_ERR_STATE means
+// that another process has locked or changed the file.
 ExitCode exit_code_of(const safetensors::Error& error) {
   switch (error.status() / 100) {
     case 0: return kSuccess;
-    case 1: return kUsage;
+    case 1: return error.status() == ST_ERR_STATE ? kUnreadable : kUsage;
     case 2: return kUnreadable;
     case 3: return error.os_error() != 0 ? kUnreadable : kBadFile;
     default: return kDefect;

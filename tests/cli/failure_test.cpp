@@ -19,6 +19,8 @@ TEST(Failure, HasTheExitCodeOfTheStatus) {
 
 TEST(Failure, OfAMissingShardIsNotABadFile) { EXPECT_EQ(exit_code_of(error(ST_ERR_SHARD, 2)), kUnreadable); }
 
+TEST(Failure, OfALockedFileIsNoUsageError) { EXPECT_EQ(exit_code_of(error(ST_ERR_STATE)), kUnreadable); }
+
 TEST(Failure, NamesThePathOnceAndTheStatus) {
   const Failure failure = failure_in("a.safetensors", error(ST_ERR_INTERNAL));
   EXPECT_EQ(failure.code, kDefect);

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -105,6 +106,15 @@ class Meta(unittest.TestCase):
         message = result.stderr.splitlines()[0]  # gcov adds a message that it cannot write its counts
         self.assertIn(b"Permission denied", message)
         self.assertNotIn(b"again", message)
+        self.assertEqual(self.listed(), {})
+
+    def test_a_file_that_another_process_is_editing(self):
+        self.write({})
+        with open(self.path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            result = run("meta", str(self.path), "set", "a=1")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn(b"another process", result.stderr)
         self.assertEqual(self.listed(), {})
 
     def test_a_model_is_no_file_to_change(self):
