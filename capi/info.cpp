@@ -13,6 +13,21 @@
 using namespace st;
 using namespace st::capi;
 
+#ifndef ST_MINIMAL
+namespace {
+
+void check_elements(const void* src, const void* dst, size_t n) {
+  if (n > 0) require(src, "src");
+  if (n > 0) require(dst, "dst");
+  if (n > std::numeric_limits<size_t>::max() / sizeof(double))
+    fail(Status::overflow, "{} elements do not fit in memory", n);
+}
+
+const std::byte* bytes_of(const void* elements) { return static_cast<const std::byte*>(elements); }
+
+}  // namespace
+#endif
+
 extern "C" {
 
 uint32_t st_version(void) { return ST_VERSION_MAJOR << 16 | ST_VERSION_MINOR << 8 | ST_VERSION_PATCH; }
@@ -50,12 +65,19 @@ st_dtype st_dtype_from_name(const char* name, size_t len) {
 #ifndef ST_MINIMAL
 st_status st_convert(st_dtype from, const void* src, st_dtype to, void* dst, size_t n, st_error* err) {
   return guard(err, [&] {
-    if (n > 0) require(src, "src");
-    if (n > 0) require(dst, "dst");
-    if (n > std::numeric_limits<size_t>::max() / sizeof(double))
-      fail(Status::overflow, "{} elements do not fit in memory", n);
-    convert(dtype_from_number(from), static_cast<const std::byte*>(src), dtype_from_number(to),
-            static_cast<std::byte*>(dst), n);
+    check_elements(src, dst, n);
+    convert(dtype_from_number(from), bytes_of(src), dtype_from_number(to), static_cast<std::byte*>(dst), n);
+  });
+}
+
+st_status st_convert_scaled(st_dtype from, const void* src, st_dtype scale_dtype, const void* scales, size_t block,
+                            const void* global_scale, st_dtype to, void* dst, size_t n, st_error* err) {
+  return guard(err, [&] {
+    check_elements(src, dst, n);
+    if (n > 0) require(scales, "scales");
+    if (block == 0) fail(Status::argument, "block is 0");
+    convert_scaled(dtype_from_number(from), bytes_of(src), dtype_from_number(scale_dtype), bytes_of(scales), block,
+                   bytes_of(global_scale), dtype_from_number(to), static_cast<std::byte*>(dst), n);
   });
 }
 #endif

@@ -930,8 +930,16 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
 /* ---- Handing tensors to other libraries ------------------------------------------------------ */
 
 /* Converts n values from one float dtype to another. Each may be F64, F32, F16, BF16, F8_E4M3,
- * F8_E5M2, F8_E8M0, F8_E4M3FNUZ or F8_E5M2FNUZ. src and dst contain n elements each, with any
- * alignment, and must not overlap. They may be NULL if n is 0. Works on the calling thread.
+ * F8_E5M2, F8_E8M0, F8_E4M3FNUZ or F8_E5M2FNUZ. `from` may also be F4 (E2M1), F6_E2M3 or F6_E3M2;
+ * before version 0.3, it could not. src and dst contain n elements each, with any alignment, and
+ * must not overlap. They may be NULL if n is 0. Works on the calling thread. st_convert_scaled also
+ * applies scales.
+ *
+ * F4 and F6 are packed: src has n * 4 / 8 or n * 6 / 8 bytes, rounded up. The first element has the
+ * lowest bits of the first byte, the next element the bits above it, and so on. Two F4 fill a byte,
+ * and four F6 fill three bytes. Unused bits of the last byte are ignored. For F4, this is the order
+ * of torch.float4_e2m1fn_x2. For F6, neither safetensors nor the MX specification prescribes an
+ * order. AMD's rocRoller uses this one; pack_uint6 of torchao uses another one.
  *
  * The results are the same as in the Python package ml_dtypes (and in numpy for F16, F32 and F64):
  *
@@ -952,11 +960,54 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
  * These results need the default floating-point environment of the thread: rounding to nearest, and
  * denormal numbers not flushed to zero.
  *
- * ST_ERR_UNSUPPORTED  one of the dtypes is not in the list above.
+ * ST_ERR_UNSUPPORTED  a dtype is not in the list above, or `to` is F4, F6_E2M3 or F6_E3M2.
  * ST_ERR_OVERFLOW     n elements do not fit in memory.
  * Since version 0.2.0. */
 ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *dst, size_t n,
                             st_error *err);
+
+/* Converts n values that have scales. Element i of dst becomes
+ *
+ *     src[i] * (scales[i / block] * global_scale[0])
+ *
+ * from, src, to and dst are as for st_convert, and scale_dtype is one of its dtypes of at least 8
+ * bits. For example:
+ *
+ *   format   from                                        scale_dtype   block   global_scale
+ *   MX       F4, F6_E2M3, F6_E3M2, F8_E4M3 or F8_E5M2    F8_E8M0       32      none
+ *   NVFP4    F4                                          F8_E4M3       16      one per tensor
+ *   FP8      F8_E4M3                                     F32           128     none
+ *
+ * block is the number of elements with the same scale, at least 1. scales contains n / block
+ * elements, rounded up: the last block may be shorter, and if block is at least n, there is only
+ * one. The scales are in the order of the blocks. (Some files contain them in the order that a GPU
+ * needs.)
+ *
+ * Blocks do not cross rows. A call may convert several rows only if the last dimension is a
+ * multiple of block. Otherwise, or if a scale is for a block of several rows, convert each row with
+ * its own scales.
+ *
+ * global_scale may be NULL, which counts as 1. Otherwise it points to one F32, little-endian like
+ * all elements, with any alignment. Some programs store the reciprocal of this scale (for example
+ * compressed-tensors as weight_global_scale).
+ *
+ * src, scales and dst may be NULL if n is 0. dst must not overlap the others. Works on the calling
+ * thread.
+ *
+ * Values and scales are converted to F32, which is exact except from F64. Both products are F32,
+ * and each is rounded once, to nearest, ties to even. The second product is then converted to `to`
+ * as by st_convert, which rounds once more if `to` is smaller than F32. With MX, both products are
+ * exact unless they overflow. Products that are too large become infinity. NaN as a value or a
+ * scale, and 0 times infinity, become NaN, with either sign. So a scale that is NaN makes its block
+ * NaN.
+ *
+ * ST_ERR_ARGUMENT     block is 0.
+ * ST_ERR_UNSUPPORTED  a dtype is not in the lists above.
+ * ST_ERR_OVERFLOW     n elements do not fit in memory.
+ * Since version 0.3.0. */
+ST_API st_status st_convert_scaled(st_dtype from, const void *src, st_dtype scale_dtype,
+                                   const void *scales, size_t block, const void *global_scale,
+                                   st_dtype to, void *dst, size_t n, st_error *err);
 
 /* The structs of DLPack, defined in its header dlpack.h. Since version 0.2.0. */
 struct DLManagedTensor;

@@ -318,11 +318,20 @@ std::vector<T> values_of(const Part& part) {
 
 // ---- Conversions --------------------------------------------------------------------------------
 
-// Converts n values from one float dtype to another: see st_convert. Throws ST_ERR_UNSUPPORTED if a
-// dtype is not a float of 8 bits or more.
+// Converts n values from one float dtype to another: see st_convert. Throws ST_ERR_UNSUPPORTED if
+// `from` is not a float, or `to` is not a float of 8 bits or more.
 inline void convert(Dtype from, const void* source, Dtype to, void* destination, std::size_t n) {
   detail::call(st_convert, static_cast<st_dtype>(from), source, static_cast<st_dtype>(to),
                destination, n);
+}
+
+// Converts n values that have scales: see st_convert_scaled.
+inline void convert_scaled(Dtype from, const void* source, Dtype scale_dtype, const void* scales,
+                           std::size_t block, const void* global_scale, Dtype to, void* destination,
+                           std::size_t n) {
+  detail::call(st_convert_scaled, static_cast<st_dtype>(from), source,
+               static_cast<st_dtype>(scale_dtype), scales, block, global_scale,
+               static_cast<st_dtype>(to), destination, n);
 }
 
 // ---- Tensors, and parts of them -----------------------------------------------------------------
@@ -389,6 +398,7 @@ class Tensor {
   }
 
   // Returns the values of a float tensor as float or double, for example a BF16 tensor as float.
+  // Scales in other tensors are not applied: see convert_scaled().
   // The values are little-endian even on a big-endian machine, like all elements in memory. Throws
   // ST_ERR_UNSUPPORTED if convert() does not accept the dtype.
   template <class T>
@@ -397,7 +407,9 @@ class Tensor {
     if (dtype == dtype_of<T>()) return read<T>();
     convert(dtype, nullptr, dtype_of<T>(), nullptr, 0);
     const std::vector<std::byte> bytes = read();
-    std::vector<T> values(bytes.size() / (bits(dtype) / 8));  // convert() takes whole bytes only
+    std::vector<T> values;
+    if (elements() > values.max_size()) throw std::bad_alloc();
+    values.resize(static_cast<std::size_t>(elements()));
     convert(dtype, bytes.data(), dtype_of<T>(), values.data(), values.size());
     return values;
   }

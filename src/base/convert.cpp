@@ -44,9 +44,10 @@ enum class Top : std::uint8_t {
   ieee,  // infinity and NaN
   one,   // numbers, except that all bits set are NaN
   fnuz,  // numbers; NaN has the bits of negative zero
+  full,  // numbers
 };
 
-// A float of 8 or 16 bits whose exponent has fewer bits than F32's.
+// A float of at most 16 bits whose exponent has fewer bits than F32's.
 struct Layout {
   int exponent_bits;
   int mantissa_bits;
@@ -71,6 +72,9 @@ constexpr Layout kE5M2{5, 2, 15, Top::ieee};
 constexpr Layout kE4M3{4, 3, 7, Top::one};
 constexpr Layout kE5M2Fnuz{5, 2, 16, Top::fnuz};
 constexpr Layout kE4M3Fnuz{4, 3, 8, Top::fnuz};
+constexpr Layout kE2M1{2, 1, 1, Top::full};
+constexpr Layout kE2M3{2, 3, 1, Top::full};
+constexpr Layout kE3M2{3, 2, 3, Top::full};
 
 template <class Narrow, const Layout& kFormat>
 struct SmallFloat {
@@ -89,7 +93,7 @@ struct SmallFloat {
       const Bits nan = kFormat.keeps_payload ? shifted | kInfinity : kQuietNan;
       wide = select(magnitude == kFormat.beyond(), kInfinity, wide);
       wide = select(magnitude > kFormat.beyond(), nan, wide);
-    } else {
+    } else if constexpr (kFormat.top != Top::full) {
       const Bits all = kFormat.top == Top::one ? magnitude : stored;
       wide = select(all == kFormat.beyond(), kQuietNan, wide);
     }
@@ -179,6 +183,22 @@ void widen(const std::byte* __restrict src, std::byte* __restrict dst, std::size
   for (std::size_t i = 0; i < n; ++i) store(dst, i, Format::widened(load<typename Format::Stored>(src, i)));
 }
 
+// The first of the packed codes begins at the lowest bit of the first byte.
+template <const Layout& kFormat>
+void widen_packed(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
+  constexpr unsigned kBits = kFormat.exponent_bits + kFormat.mantissa_bits + 1;
+  std::array<Bits, 1 << kBits> values;
+  for (unsigned i = 0; i < values.size(); ++i)
+    values[i] = SmallFloat<std::uint8_t, kFormat>::widened(static_cast<Bits>(i));
+  for (std::size_t i = 0; i < n; ++i) {
+    const unsigned shift = i * kBits % 8;
+    const std::byte* const at = src + i * kBits / 8;
+    auto code = std::to_integer<unsigned>(at[0]) >> shift;
+    if (shift + kBits > 8) code |= std::to_integer<unsigned>(at[1]) << (8 - shift);
+    store(dst, i, values[code % values.size()]);
+  }
+}
+
 template <class Format>
 void narrow(const std::byte* __restrict src, std::byte* __restrict dst, std::size_t n) {
   using Stored = typename Format::Stored;
@@ -243,11 +263,21 @@ Loops loops_of(Dtype dtype, bool long_vectors) {
     case Dtype::F8_E8M0: return loops<PowerOfTwo>(long_vectors);
     case Dtype::F8_E4M3FNUZ: return loops<SmallFloat<std::uint8_t, kE4M3Fnuz>>(long_vectors);
     case Dtype::F8_E5M2FNUZ: return loops<SmallFloat<std::uint8_t, kE5M2Fnuz>>(long_vectors);
+    case Dtype::F6_E2M3: return {widen_packed<kE2M3>};
+    case Dtype::F6_E3M2: return {widen_packed<kE3M2>};
+    case Dtype::F4: return {widen_packed<kE2M1>};
     default: return {};
   }
 }
 
 std::size_t width(Dtype dtype) { return info(dtype).bits / 8; }
+
+constexpr std::size_t kBlock = 1024;
+using Floats = std::array<std::byte, kBlock * sizeof(float)>;
+
+void scale(std::byte* floats, std::size_t n, float factor) {
+  for (std::size_t i = 0; i < n; ++i) store(floats, i, load<float>(floats, i) * factor);
+}
 
 }  // namespace
 
@@ -256,8 +286,7 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   const Loop to_float = loops_of(from, long_vectors).to_float;
   const Loop from_float = loops_of(to, long_vectors).from_float;
   const bool from_double = from == Dtype::F64;
-  const bool has_loops = (from == Dtype::F32 || to_float != nullptr) && (to == Dtype::F32 || from_float != nullptr);
-  if (!info(from).convertible || !info(to).convertible || !has_loops) {
+  if (to_float == nullptr || from_float == nullptr) {
     fail(Status::unsupported, "cannot convert {} to {}", info(from).name, info(to).name);
   }
   if (from == to) {
@@ -268,12 +297,33 @@ void convert(Dtype from, const std::byte* src, Dtype to, std::byte* dst, std::si
   if (to == Dtype::F32) return from_double ? float_from_double(src, dst, n) : to_float(src, dst, n);
   // numpy rounds a double once. ml_dtypes and torch round it to F32 first, then to the smaller dtype.
   const Loop first = from_double && to != Dtype::F16 ? float_from_double : to_float;
-  constexpr std::size_t kBlock = 1024;
-  alignas(64) std::array<std::byte, kBlock * sizeof(float)> floats;
+  alignas(64) Floats floats;
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(n - i, kBlock);
-    first(src + i * width(from), floats.data(), count);
+    first(src + i / 8 * info(from).bits, floats.data(), count);
     from_float(floats.data(), dst + i * width(to), count);
+  }
+}
+
+void convert_scaled(Dtype from, const std::byte* src, Dtype scale_dtype, const std::byte* scales, std::size_t block,
+                    const std::byte* global_scale, Dtype to, std::byte* dst, std::size_t n) {
+  convert(from, nullptr, to, nullptr, 0);  // checks the dtypes
+  if (!info(scale_dtype).convertible) fail(Status::unsupported, "scales cannot be {}", info(scale_dtype).name);
+  alignas(64) Floats floats;
+  alignas(64) Floats factors;
+  for (std::size_t i = 0; i < n; i += kBlock) {
+    const std::size_t count = std::min(n - i, kBlock);
+    const std::size_t first = i / block;
+    const std::size_t blocks = (i + count - 1) / block - first + 1;
+    convert(from, src + i / 8 * info(from).bits, Dtype::F32, floats.data(), count);
+    convert(scale_dtype, scales + first * width(scale_dtype), Dtype::F32, factors.data(), blocks);
+    if (global_scale != nullptr) scale(factors.data(), blocks, load<float>(global_scale, 0));
+    for (std::size_t k = 0, b = 0; b < blocks; ++b) {
+      const std::size_t end = std::min(count, (first + b + 1) * block - i);
+      scale(&floats[k * sizeof(float)], end - k, load<float>(factors.data(), b));
+      k = end;
+    }
+    convert(Dtype::F32, floats.data(), to, dst + i * width(to), count);
   }
 }
 

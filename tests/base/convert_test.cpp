@@ -38,6 +38,10 @@ const std::vector<Format> kFormats{
 
 std::string name_of(const testing::TestParamInfo<Format>& format) { return std::string(info(format.param.dtype).name); }
 
+// Their elements are packed, and only converted from.
+const std::vector<Format> kPacked{
+    {Dtype::F4, 2, 1, 1, false, 0}, {Dtype::F6_E2M3, 2, 3, 1, false, 0}, {Dtype::F6_E3M2, 3, 2, 3, false, 0}};
+
 double value_of(const Format& format, std::uint32_t pattern) {
   const std::uint32_t sign = 1U << (format.exponent_bits + format.mantissa_bits);
   const std::uint32_t magnitude = pattern & (sign - 1);
@@ -170,6 +174,102 @@ TEST_P(EachFormat, HasItsSmallestNormalNumberInTheTable) {
 
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
+// Packs bit by bit, the lowest bit of the first code first. Exactly as long as the codes need, so that AddressSanitizer
+// sees a read of one byte more. Unused bits are set.
+std::vector<std::byte> packed(const std::vector<std::uint32_t>& codes, unsigned bits) {
+  std::vector<std::byte> bytes((codes.size() * bits + 7) / 8, std::byte{0xFF});
+  for (std::size_t i = 0; i < codes.size() * bits; ++i) {
+    const std::byte bit = std::byte{1} << i % 8;
+    if ((codes[i / bits] >> i % bits & 1) == 0) bytes[i / 8] &= ~bit;
+  }
+  bytes.shrink_to_fit();
+  return bytes;
+}
+
+std::vector<std::uint32_t> codes_of(const Format& format, std::size_t count) {
+  std::vector<std::uint32_t> codes(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    codes[i] = static_cast<std::uint32_t>((i + i / 67) % (std::size_t{1} << info(format.dtype).bits));
+  }
+  return codes;
+}
+
+template <class T>
+T element(const std::vector<std::byte>& bytes, std::size_t i) {
+  std::array<std::byte, sizeof(T)> taken{};
+  std::memcpy(taken.data(), &bytes[i * sizeof(T)], sizeof(T));
+  return std::bit_cast<T>(little_endian(std::bit_cast<T>(taken)));
+}
+
+const std::vector<std::size_t> kCounts{0,  1,  2,  3,  4,   5,    7,    8,    9,    15,   16,
+                                       31, 32, 33, 67, 100, 1023, 1024, 1025, 1026, 1027, 2049};
+
+class EachPacked : public testing::TestWithParam<Format> {};
+
+TEST_P(EachPacked, HasTheValueOfEachCode) {
+  const Format& format = GetParam();
+  std::vector<std::uint32_t> codes(std::size_t{1} << info(format.dtype).bits);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint32_t>(i);
+  const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+  std::vector<std::byte> floats(codes.size() * sizeof(float));
+  convert(format.dtype, bytes.data(), Dtype::F32, floats.data(), codes.size());
+  for (const std::uint32_t code : codes) {
+    ASSERT_EQ(element<float>(floats, code), value_of(format, code)) << code;
+    ASSERT_EQ(std::signbit(element<float>(floats, code)), code >= codes.size() / 2) << code;
+  }
+  for (const DtypeInfo& to : kDtypes) {
+    if (!to.convertible) continue;
+    std::vector<std::byte> direct(codes.size() * to.bits / 8);
+    std::vector<std::byte> through_floats(direct.size());
+    convert(format.dtype, bytes.data(), to.dtype, direct.data(), codes.size());
+    convert(Dtype::F32, floats.data(), to.dtype, through_floats.data(), codes.size());
+    ASSERT_EQ(direct, through_floats) << to.name;
+  }
+}
+
+TEST_P(EachPacked, AnyCountReadsNoByteMore) {
+  const Format& format = GetParam();
+  for (const std::size_t count : kCounts) {
+    const std::vector<std::uint32_t> codes = codes_of(format, count);
+    const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+    std::vector<std::byte> floats(count * sizeof(float));
+    std::vector<std::byte> doubles(count * sizeof(double));
+    convert(format.dtype, bytes.data(), Dtype::F32, floats.data(), count);
+    convert(format.dtype, bytes.data(), Dtype::F64, doubles.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(element<float>(floats, i), value_of(format, codes[i])) << i << " of " << count;
+      ASSERT_EQ(element<double>(doubles, i), value_of(format, codes[i])) << i << " of " << count;
+    }
+  }
+}
+
+// With the scales of MX, one product is exact, and the other one is by 1.
+TEST_P(EachPacked, IsMultipliedByThePowerOfTwoOfItsBlock) {
+  const Format& format = GetParam();
+  for (const std::size_t count : kCounts) {
+    const std::vector<std::uint32_t> codes = codes_of(format, count);
+    const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+    std::vector<std::byte> scales((count + 31) / 32);
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::byte>(i * 85 % 256);
+    scales.shrink_to_fit();
+    std::vector<std::byte> floats(count * sizeof(float));
+    convert_scaled(format.dtype, bytes.data(), Dtype::F8_E8M0, scales.data(), 32, nullptr, Dtype::F32, floats.data(),
+                   count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const int power = std::to_integer<int>(scales[i / 32]);
+      const auto found = element<float>(floats, i);
+      if (power == 255) {
+        ASSERT_TRUE(std::isnan(found)) << i;
+      } else {
+        ASSERT_EQ(found, static_cast<float>(std::ldexp(value_of(format, codes[i]), power - 127)))
+            << i << " of " << count;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Convert, EachPacked, testing::ValuesIn(kPacked), name_of);
+
 // Every 16-bit pattern, and F32 and F64 with every exponent.
 std::vector<std::byte> many_values(std::size_t count) {
   std::mt19937 random(1);
@@ -206,6 +306,54 @@ TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
       }
       EXPECT_TRUE(best == plain) << info(from).name << " to " << info(to).name;
       EXPECT_TRUE(best == single) << info(from).name << " to " << info(to).name;
+    }
+  }
+}
+
+// Scales of the dtype from random bits, and a global scale whose product with them is rounded.
+TEST(Convert, MultipliesByBothScalesInThisOrder) {
+  constexpr float kGlobal = 0.3F;
+  const std::array<std::byte, sizeof(float)> global = little_endian(kGlobal);
+  const std::vector<std::byte> all = many_values(1U << 16);
+  const std::vector<std::byte> values(all.begin() + (1U << 17), all.end());  // random bits
+  std::vector<Dtype> scale_dtypes;
+  for (const DtypeInfo& each : kDtypes) {
+    if (each.convertible) scale_dtypes.push_back(each.dtype);
+  }
+  for (const Dtype scale_dtype : scale_dtypes) {
+    for (const Dtype to : {Dtype::F32, Dtype::BF16, Dtype::F16}) {
+      for (const std::size_t block : std::vector<std::size_t>{1, 3, 16, 1000, 1024, 2999, SIZE_MAX}) {
+        constexpr std::size_t kCount = 3000;
+        const std::size_t blocks = (kCount - 1) / block + 1;
+        std::vector<std::byte> scales(blocks * info(scale_dtype).bits / 8);
+        std::copy_n(values.begin(), scales.size(), scales.begin());
+        scales.shrink_to_fit();
+        const std::size_t width = info(to).bits / 8;
+        std::vector<std::byte> found(kCount * width);
+        convert_scaled(Dtype::F4, values.data(), scale_dtype, scales.data(), block, global.data(), to, found.data(),
+                       kCount);
+        std::vector<std::byte> expected(found.size());
+        for (std::size_t i = 0; i < kCount; ++i) {
+          std::array<std::byte, sizeof(float)> scale{};
+          const std::size_t size = info(scale_dtype).bits / 8;
+          convert(scale_dtype, &scales[i / block * size], Dtype::F32, scale.data(), 1);
+          const std::uint32_t code = std::to_integer<std::uint32_t>(values[i / 2]) >> i % 2 * 4 & 15;
+          const volatile float factor = std::bit_cast<float>(little_endian(std::bit_cast<float>(scale))) * kGlobal;
+          const volatile float product = static_cast<float>(value_of(kPacked[0], code)) * factor;
+          convert(Dtype::F32, little_endian(float{product}).data(), to, &expected[i * width], 1);
+          const auto as_nan = [&](std::vector<std::byte>& bytes) {  // whose bits are unspecified
+            std::fill_n(&bytes[i * width], width, std::byte{0xFF});
+          };
+          if (std::isnan(product)) {
+            std::array<std::byte, sizeof(double)> wide{};
+            convert(to, &found[i * width], Dtype::F64, wide.data(), 1);
+            ASSERT_TRUE(std::isnan(std::bit_cast<double>(little_endian(std::bit_cast<double>(wide)))));
+            as_nan(found);
+            as_nan(expected);
+          }
+        }
+        ASSERT_EQ(found, expected) << info(scale_dtype).name << " to " << info(to).name << " by " << block;
+      }
     }
   }
 }

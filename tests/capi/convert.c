@@ -9,6 +9,15 @@ static const st_dtype kFloats[] = {ST_F64,     ST_F32,     ST_F16,         ST_BF
                                    ST_F8_E5M2, ST_F8_E8M0, ST_F8_E4M3FNUZ, ST_F8_E5M2FNUZ};
 enum { FLOATS = sizeof kFloats / sizeof kFloats[0], ROOM = 4096 * 8 + 16 };
 
+/* 1 and -0.5 in the lowest bits; the other bits are ignored. */
+static const struct {
+  st_dtype dtype;
+  unsigned char bytes[2];
+} kPacked[] = {{ST_F4, {0x92, 0xFF}}, {ST_F6_E2M3, {0x08, 0xF9}}, {ST_F6_E3M2, {0x0C, 0xFA}}};
+enum { PACKED = sizeof kPacked / sizeof kPacked[0] };
+
+static int is_packed(st_dtype dtype) { return dtype == ST_F4 || dtype == ST_F6_E2M3 || dtype == ST_F6_E3M2; }
+
 static int is_float(st_dtype dtype) {
   size_t i;
   for (i = 0; i < FLOATS; ++i) {
@@ -17,14 +26,15 @@ static int is_float(st_dtype dtype) {
   return 0;
 }
 
-static void only_floats_of_whole_bytes_are_converted(void) {
+static void only_floats_are_converted_and_to_whole_bytes(void) {
   double from = 1, to = 0;
   st_dtype a, b;
   for (a = -2; a <= ST_F4 + 2; ++a) {
     for (b = -2; b <= ST_F4 + 2; ++b) {
       st_error err = ST_INIT(st_error);
       const st_status status = st_convert(a, &from, b, &to, 1, &err);
-      CHECK_FOR(st_dtype_name(a), status == (is_float(a) && is_float(b) ? ST_OK : ST_ERR_UNSUPPORTED));
+      CHECK_FOR(st_dtype_name(a),
+                status == ((is_float(a) || is_packed(a)) && is_float(b) ? ST_OK : ST_ERR_UNSUPPORTED));
       if (status != ST_OK) {
         CHECK_FOR(err.message,
                   strstr(err.message, st_dtype_name(a)) != NULL && strstr(err.message, st_dtype_name(b)) != NULL);
@@ -138,11 +148,77 @@ static void values_as_the_header_says(void) {
   for (i = 0; i < 11; ++i) CHECK(doubles[i] == (double)numbers[i] || i == 8);
 }
 
+static void packed_elements_begin_with_the_lowest_bits(void) {
+  size_t i, k;
+  for (i = 0; i < PACKED; ++i) {
+    for (k = 0; k < 4; ++k) {
+      unsigned char bytes[8];
+      float got[4] = {0};
+      memcpy(bytes + k, kPacked[i].bytes, 2);
+      CHECK(st_convert(kPacked[i].dtype, bytes + k, ST_F32, got, 2, NULL) == ST_OK);
+      turn(got, 4, 4);
+      CHECK_FOR(st_dtype_name(kPacked[i].dtype), got[0] == 1 && got[1] == -0.5F && got[2] == 0);
+    }
+    CHECK(st_convert(kPacked[i].dtype, NULL, ST_F32, NULL, 0, NULL) == ST_OK);
+  }
+}
+
+/* The files' own tensors: NVFP4, MX, and FP8 with one scale for all. */
+static void scales_multiply_their_blocks(void) {
+  static unsigned char f4[18], unaligned[5], e4m3[] = {0x38, 0x40, 0x7F}, e8m0[] = {0x80, 0xFF}, f8[] = {0x38, 0xC2, 0};
+  float got[36], one_scale = 0.125F, global = -4;
+  uint16_t halves[3];
+  size_t i;
+  memset(f4, 0x21, sizeof f4); /* 0.5, 1, 0.5, 1, ... */
+  turn(&global, 1, 4);
+  turn(&one_scale, 1, 4);
+  memcpy(unaligned + 1, &global, 4);
+  CHECK(st_convert_scaled(ST_F4, f4, ST_F8_E4M3, e4m3, 16, unaligned + 1, ST_F32, got, 36, NULL) == ST_OK);
+  turn(got, 36, 4);
+  for (i = 0; i < 32; ++i) CHECK(got[i] == (i % 2 == 0 ? -2.0F : -4.0F) * (i < 16 ? 1.0F : 2.0F));
+  for (i = 32; i < 36; ++i) CHECK(isnan(got[i]));
+  CHECK(st_convert_scaled(ST_F4, f4, ST_F8_E8M0, e8m0, 32, NULL, ST_F32, got, 33, NULL) == ST_OK);
+  turn(got, 33, 4);
+  CHECK(got[0] == 1 && got[31] == 2 && isnan(got[32]));
+  CHECK(st_convert_scaled(ST_F8_E4M3, f8, ST_F32, &one_scale, SIZE_MAX, NULL, ST_F16, halves, 3, NULL) == ST_OK);
+  turn(halves, 3, 2);
+  CHECK(halves[0] == 0x3000 && halves[1] == 0xB500 && halves[2] == 0);
+}
+
+static void wrong_scales(void) {
+  unsigned char bytes[8] = {0};
+  float out[4];
+  st_error err = ST_INIT(st_error);
+  st_dtype dtype;
+  CHECK(st_convert_scaled(ST_F4, bytes, ST_F32, bytes, 0, NULL, ST_F32, out, 1, &err) == ST_ERR_ARGUMENT &&
+        strstr(err.message, "block") != NULL);
+  CHECK(st_convert_scaled(ST_F4, NULL, ST_F32, bytes, 1, NULL, ST_F32, out, 1, &err) == ST_ERR_ARGUMENT &&
+        strstr(err.message, "src") != NULL);
+  CHECK(st_convert_scaled(ST_F4, bytes, ST_F32, NULL, 1, NULL, ST_F32, out, 1, &err) == ST_ERR_ARGUMENT &&
+        strstr(err.message, "scales") != NULL);
+  CHECK(st_convert_scaled(ST_F4, bytes, ST_F32, bytes, 1, NULL, ST_F32, NULL, 1, &err) == ST_ERR_ARGUMENT &&
+        strstr(err.message, "dst") != NULL);
+  CHECK(st_convert_scaled(ST_F4, NULL, ST_F32, NULL, 1, NULL, ST_F32, NULL, 0, NULL) == ST_OK);
+  CHECK(st_convert_scaled(ST_F4, bytes, ST_F32, bytes, 1, NULL, ST_F32, out, SIZE_MAX, &err) == ST_ERR_OVERFLOW);
+  for (dtype = -2; dtype <= ST_F4 + 2; ++dtype) {
+    const int from = is_float(dtype) || is_packed(dtype), other = is_float(dtype);
+    const st_status expected[] = {ST_ERR_UNSUPPORTED, ST_OK};
+    CHECK(st_convert_scaled(dtype, bytes, ST_F32, bytes, 1, NULL, ST_F32, out, 1, NULL) == expected[from]);
+    CHECK(st_convert_scaled(ST_F4, bytes, dtype, bytes, 1, NULL, ST_F32, out, 1, NULL) == expected[other]);
+    CHECK(st_convert_scaled(ST_F4, bytes, ST_F32, bytes, 1, NULL, dtype, out, 1, NULL) == expected[other]);
+    CHECK(st_convert_scaled(ST_F4, NULL, dtype, NULL, 1, NULL, ST_F32, NULL, 0, &err) == expected[other]);
+    CHECK(other || strstr(err.message, st_dtype_name(dtype)) != NULL);
+  }
+}
+
 int main(void) {
-  only_floats_of_whole_bytes_are_converted();
+  only_floats_are_converted_and_to_whole_bytes();
   wrong_arguments();
   any_length_and_alignment();
   elements_are_little_endian();
   values_as_the_header_says();
+  packed_elements_begin_with_the_lowest_bits();
+  scales_multiply_their_blocks();
+  wrong_scales();
   return test_result();
 }

@@ -95,6 +95,21 @@ void conversions(const safetensors::SafeOpen& file) {
   expect(small[0] == 0x38 && small[1] == 0x7F, "convert()");
 }
 
+void packed_floats() {
+  std::string bytes = R"({"f4":{"dtype":"F4","shape":[2],"data_offsets":[0,1]},)"
+                      R"("f6":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[1,4]}})";
+  bytes.insert(0, std::string{static_cast<char>(bytes.size()), 0, 0, 0, 0, 0, 0, 0});
+  bytes.append("\x92\x08\x0D\x84", 4);
+  const auto file = safetensors::SafeOpen::from_memory(bytes.data(), bytes.size());
+  expect(file.get_tensor("f4").read_as<float>() == little_endian<float>({1, -0.5F}), "F4 as float");
+  expect(file.get_tensor("f6").read_as<double>() == little_endian<double>({1, -3, 0, -0.125}), "F6 as double");
+  const std::vector<float> global = little_endian<float>({0.5F});
+  std::vector<float> floats(2);
+  safetensors::convert_scaled(safetensors::Dtype::F4, file.get_tensor("f4").data(), safetensors::Dtype::F8_E8M0, "\x81",
+                              32, global.data(), safetensors::Dtype::F32, floats.data(), 2);
+  expect(floats == little_endian<float>({2, -1}), "convert_scaled()");
+}
+
 void dlpack(const std::string& bytes) {
   versioned* view = nullptr;
   legacy* copy = nullptr;
@@ -120,6 +135,7 @@ int main() {
   lists(file);
   a_list_keeps_the_file_open(bytes);
   conversions(file);
+  packed_floats();
   dlpack(bytes);
   if (faults != 0) std::fprintf(stderr, "%d faults\n", faults);
   return faults == 0 ? 0 : 1;

@@ -1,5 +1,6 @@
 """st_convert against ml_dtypes and numpy, bit by bit: every pattern of 8 and 16 bits, and random floats, from each dtype to
-each; and against torch, where it is installed, from the dtypes that it has to those.
+each; and against torch, where it is installed, from the dtypes that it has to those. Also every pattern of F4 and F6, and
+st_convert_scaled with every pair of a value and a scale.
 
 NaN is compared as NaN, and by its sign, since each package keeps or drops its other bits in its own way. What torch does
 otherwise than ml_dtypes is in differs_in_torch(), and everything else is a fault.
@@ -33,6 +34,10 @@ except ImportError:
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8}
 PACKAGE_NAMES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
                  "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz"}
+PACKED = {"F4": (4, "float4_e2m1fn"), "F6_E2M3": (6, "float6_e2m3fn"), "F6_E3M2": (6, "float6_e3m2fn")}
+# (dtype, that of the scales, global scale): MX and NVFP4
+SCALED = [*((source, "F8_E8M0", None) for source in (*PACKED, "F8_E4M3", "F8_E5M2")), ("F4", "F8_E4M3", 0.3)]
+SCALED_TARGETS = ("F32", "F16", "BF16")
 CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 # (bits of exponent, bits of mantissa, whether all ones of the exponent are infinity and NaN, the only NaN or None)
 LAYOUTS = {"F64": (11, 52, True, None), "F32": (8, 23, True, None), "F16": (5, 10, True, None), "BF16": (8, 7, True, None),
@@ -45,14 +50,49 @@ BLOCK = 10_000_000
 st = c.CDLL(library_path())
 st.st_convert.restype = c.c_int32
 st.st_convert.argtypes = [c.c_int32, c.c_void_p, c.c_int32, c.c_void_p, c.c_size_t, c.c_void_p]
+st.st_convert_scaled.restype = c.c_int32
+st.st_convert_scaled.argtypes = [c.c_int32, c.c_void_p, c.c_int32, c.c_void_p, c.c_size_t, c.c_void_p, c.c_int32, c.c_void_p,
+                                 c.c_size_t, c.c_void_p]
 st.st_dtype_from_name.restype = c.c_int32
 st.st_dtype_from_name.argtypes = [c.c_char_p, c.c_size_t]
-NUMBERS = {name: st.st_dtype_from_name(name.encode(), len(name)) for name in BITS}
+NUMBERS = {name: st.st_dtype_from_name(name.encode(), len(name)) for name in (*BITS, *PACKED)}
 
 
 def ours(source, source_dtype, target_dtype, count, target):
     status = st.st_convert(NUMBERS[source_dtype], source, NUMBERS[target_dtype], target, count, None)
     assert status == 0, f"{source_dtype} to {target_dtype}: {status}"
+
+
+def codes_of(source):
+    """Every code, one in each byte."""
+    return bytes(range(2 ** (PACKED[source][0] if source in PACKED else BITS[source])))
+
+
+def elements(codes, source):
+    """Codes as in a file: the first one has the lowest bits."""
+    if source not in PACKED:
+        return codes
+    bits = PACKED[source][0]
+    stream = sum(code << bits * i for i, code in enumerate(codes))
+    return stream.to_bytes((len(codes) * bits + 7) // 8, "little")
+
+
+def ours_packed(source, target):
+    codes = codes_of(source)
+    found = c.create_string_buffer(len(codes) * BITS[target] // 8)
+    ours(elements(codes, source), source, target, len(codes), found)
+    return found.raw
+
+
+def ours_scaled(source, scale_dtype, global_scale, target):
+    """Each code times each of the 256 scales: a block has every code."""
+    codes = codes_of(source)
+    found = c.create_string_buffer(256 * len(codes) * BITS[target] // 8)
+    status = st.st_convert_scaled(NUMBERS[source], elements(codes * 256, source), NUMBERS[scale_dtype], bytes(range(256)), len(codes),
+                                  None if global_scale is None else struct.pack("<f", global_scale), NUMBERS[target], found,
+                                  256 * len(codes), None)
+    assert status == 0, f"{source} scaled by {scale_dtype} to {target}: {status}"
+    return found.raw
 
 
 # ---- with ml_dtypes, numpy and torch ------------------------------------------------------------------------------------
@@ -101,6 +141,28 @@ def faults_beside_ml_dtypes(values, source, target):
     expected = unsigned(from_ml_dtypes(values, target))
     what = f"{source} to {target}, ml_dtypes"
     return faults_of(found, expected, target, values, what) + same_signs_of_nan(found, expected, target, what), found
+
+
+def packed_cases():
+    yield from ((source, target) for source in PACKED for target in BITS)
+    yield from ((*scaled, target) for scaled in SCALED for target in SCALED_TARGETS)
+
+
+def found_of(case):
+    return ours_scaled(*case) if len(case) == 4 else ours_packed(*case)
+
+
+def floats_of(case):
+    """The values before they are converted to the target, by ml_dtypes and numpy."""
+    codes = np.frombuffer(codes_of(case[0]), np.uint8)
+    dtype = np.dtype(getattr(ml_dtypes, PACKED[case[0]][1])) if case[0] in PACKED else numpy_dtype(case[0])
+    values = codes.view(dtype).astype(np.float32)
+    if len(case) == 2:
+        return values
+    scales = every_pattern(case[1]).astype(np.float32)
+    if case[2] is not None:
+        scales = scales * np.float32(case[2])
+    return np.outer(scales, values).astype(np.float32).ravel()
 
 
 def torch_dtype(name):
@@ -153,6 +215,11 @@ def compare():
                 if torch:
                     faults += faults_beside_torch(values, source, target, found)
                 compared += values.size
+    for case in packed_cases():
+        target, found = case[-1], found_of(case)
+        found = np.frombuffer(found, unsigned(np.empty(0, numpy_dtype(target))).dtype)
+        faults += faults_of(found, unsigned(floats_of(case).astype(numpy_dtype(target))), target, floats_of(case), str(case))
+        compared += found.size
     print(f"{compared} values compared with ml_dtypes {ml_dtypes.__version__}, numpy {np.__version__}"
           + (f" and torch {torch.__version__}" if torch else " (torch is not installed)"))
     return faults
@@ -182,15 +249,16 @@ def recorded_patterns(dtype):
     return patterns + [pattern ^ 1 << (BITS[dtype] - 1) for pattern in patterns]
 
 
-def without_nan_bits(bits, dtype):
-    """All NaN of a sign as one of them."""
+def without_nan_bits(bits, dtype, signs=True):
+    """All NaN of a sign as one of them, or all NaN as one."""
     exponent, mantissa, ieee, only = LAYOUTS[dtype]
     if only is not None:
         return bits
     top = (2**exponent - 1) << mantissa
     least_nan = top + 1 if ieee else top + 2**mantissa - 1
     sign = 1 << (exponent + mantissa)
-    return array.array(bits.typecode, [bit if bit & sign - 1 < least_nan else bit & sign | sign - 1 for bit in bits])
+    kept = sign if signs else 0
+    return array.array(bits.typecode, [bit if bit & sign - 1 < least_nan else bit & kept | sign - 1 for bit in bits])
 
 
 def ask_ml_dtypes(source, target, given):
@@ -206,16 +274,26 @@ def recorded(table):
             answer = table.answer((source, target, digest(given, 16)), source, target, given)
             found = c.create_string_buffer(count * BITS[target] // 8)
             ours(given, source, target, count, found)
-            if digest(without_nan_bits(array.array(CODES[BITS[target]], found.raw), target).tobytes(), 16) != answer:
+            if digest_of(found.raw, target) != answer:
                 print(f"{source} to {target}: other values than those of ml_dtypes")
                 faults += 1
+    for case in packed_cases():
+        if table.answer(case, *case) != digest_of(found_of(case), case[-1], signs=False):
+            print(f"{case}: other values than those of ml_dtypes")
+            faults += 1
     table.finish()
     return faults
 
 
-def ask(source, target, given):
-    bits = array.array(CODES[BITS[target]], ask_ml_dtypes(source, target, given))
-    return digest(without_nan_bits(bits, target).tobytes(), 16)
+def digest_of(content, target, signs=True):
+    return digest(without_nan_bits(array.array(CODES[BITS[target]], content), target, signs).tobytes(), 16)
+
+
+def ask(*question):
+    if isinstance(question[-1], bytes):
+        source, target, given = question
+        return digest_of(ask_ml_dtypes(source, target, given), target)
+    return digest_of(floats_of(question).astype(numpy_dtype(question[-1])).tobytes(), question[-1], signs=False)
 
 
 # ---- how fast -----------------------------------------------------------------------------------------------------------
