@@ -62,7 +62,6 @@ class Sources:
         self.system_headers = {}  # condition -> lines, each once
         self.text = []
         self.seen = set()
-        self.tables = set()
 
     def add_header_line(self, condition, line):
         lines = self.system_headers.setdefault(condition, [])
@@ -89,16 +88,12 @@ class Sources:
                 self.add(own)
             elif kind == "<" and name not in ("simdjson.h", "xxhash.h", "fmt/core.h", "bit", "span"):
                 self.add_header_line(condition, f"#include <{name}>\n")
-        text = INCLUDE.sub(lambda found: self.in_place(find_own(path, found[2]) if found[1] == '"' else None), text)
+        text = INCLUDE.sub(lambda found: in_place(find_own(path, found[2]) if found[1] == '"' else None), text)
         self.text.append(section(path.relative_to(ROOT).as_posix(), condition, renamed(text)))
 
-    def in_place(self, path):
-        """A table, whose comments appear only once."""
-        if path is None or path.suffix != ".def":
-            return ""
-        text = path.read_text() if path not in self.tables else re.sub(r"(?m)^//.*\n", "", path.read_text())
-        self.tables.add(path)
-        return text
+
+def in_place(path):
+    return path.read_text() if path is not None and path.suffix == ".def" else ""
 
 
 def section(name, condition, text):
