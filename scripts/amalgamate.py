@@ -93,7 +93,8 @@ class Sources:
 
 
 def in_place(path):
-    return path.read_text() if path is not None and path.suffix == ".def" else ""
+    """A table, without its comments, since it is included several times."""
+    return re.sub(r"(?m)^//.*\n", "", path.read_text()) if path is not None and path.suffix == ".def" else ""
 
 
 def section(name, condition, text):
@@ -211,8 +212,7 @@ def check_version(name, folder, file, pattern):
     """Requires the pinned version: the result is then the same everywhere."""
     pinned = (ROOT / "cmake/dependencies.cmake").read_text()
     wanted = re.search(r"set\(simdjson_minimum (.*)\)" if name == "simdjson" else rf"{name}/archive/v?(.*)\.tar", pinned)[1]
-    found = ".".join(re.findall(pattern, (folder / file).read_text(), re.MULTILINE))
-    if found != wanted:
+    if (found := ".".join(re.findall(pattern, (folder / file).read_text(), re.MULTILINE))) != wanted:
         die(f"{folder} is {name} {found}, and cmake/dependencies.cmake pins {wanted}")
     return f"{name} {wanted}"
 
