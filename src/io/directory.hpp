@@ -29,7 +29,7 @@ class Directory {
   // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
-  // Whether this name still leads to the file that open() made this source of. True if the system cannot tell.
+  // Whether this name still leads to the file that open() made this source of. True where there is no such check.
   virtual bool leads_to(const std::string& /*name*/, const Source& /*source*/) const { return true; }
 
  protected:

@@ -79,7 +79,10 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
 
 bool DiskDirectory::leads_to(const std::string& name, const Source& source) const {
   struct stat status {};
-  return fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0 && source.identity()->same_file(identity_of(status));
+  if (fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0)
+    return source.identity()->same_file(identity_of(status));
+  if (errno != ENOENT) fail_os(Status::open, errno, "{}", in_quotes(source.name()));
+  return false;
 }
 
 bool DiskDirectory::contains(const RegularFile& file) const {
