@@ -1,4 +1,4 @@
-// JSON as the verbs print it: one object a line, members in the order in which they were added.
+// JSON as the command prints it: one object per line, members in the order in which they were added.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

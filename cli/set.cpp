@@ -67,7 +67,7 @@ class Content {
 
   // Returns how many bytes are left to read. nullopt: unknown.
   std::optional<std::uint64_t> left() const {
-    const bool is_known = file_ != stdin && seen_ && seen_->size >= position_;  // a shell may have read some of stdin
+    const bool is_known = file_ != stdin && seen_ && seen_->size != 0 && seen_->size >= position_;  // 0 also in /proc
     return is_known ? std::optional(seen_->size - position_) : std::nullopt;
   }
 

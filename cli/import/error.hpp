@@ -30,6 +30,11 @@ template <class... Args>
   throw ImportError{kBadFile, st::formatted_text(text, fmt::make_format_args(args...)), offset};
 }
 
+// For a file that another process changes while it is read.
+[[noreturn]] inline void fail_changed(const char* how) {
+  throw ImportError{kUnreadable, formatted("file was {} while being read", how)};
+}
+
 // For valid contents that safetensors cannot store, such as complex128 and quantized types.
 template <class... Args>
 [[noreturn]] void fail_unsupported(std::uint64_t offset, fmt::format_string<Args...> text, const Args&... args) {

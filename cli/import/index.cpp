@@ -265,7 +265,7 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
 // or a part of the model afterwards.
 void Shards::require_unchanged(const std::string& path, const st::io::Identity& now) const {
   if (now.same_bytes(seen_.at(path))) return;
-  throw Failure{kBadFile, path + ": was changed or replaced while the model was being converted"};
+  throw Failure{kUnreadable, path + ": was changed or replaced while the model was being converted"};
 }
 
 void Shards::print_index(const fs::path& path) const {

@@ -44,7 +44,7 @@ void Input::read(std::uint64_t offset, void* to, std::size_t n) const {
     const ssize_t got = pread(file_.get(), at, n, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_os();
-    if (got == 0) fail(offset, "file was truncated while being read");
+    if (got == 0) fail_changed("truncated");
     at += got;
     offset += static_cast<std::uint64_t>(got);
     n -= static_cast<std::size_t>(got);
@@ -56,8 +56,8 @@ void Input::require_unchanged() const {
   struct stat status {};
   if (st::io::fresh_status(file_.get(), status) != 0) fail_os();
   const st::io::Identity now = st::io::identity_of(status);
-  if (now.size < seen_.size) fail(now.size, "file was truncated while being read");
-  if (!now.same_bytes(seen_)) fail(kNoOffset, "file was changed while being read");
+  if (now.size < seen_.size) fail_changed("truncated");
+  if (!now.same_bytes(seen_)) fail_changed("changed");
 }
 
 // ---- Cursor ---------------------------------------------------------------------------------------------------------------

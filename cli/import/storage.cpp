@@ -346,7 +346,7 @@ void gather(const Input& input, const Storage& storage, const Tensor& tensor, co
   if (tensor.bytes == 0) return;
   const Mapping mapping(input.descriptor(), storage.begin + tensor.begin, storage.begin + tensor.end);
   pack(mapping.bytes(), tensor, [&](const char* bytes, std::size_t n) {
-    if (lost_pages) fail(storage.begin, "file was truncated while being read");
+    if (lost_pages) fail_changed("truncated");
     take(bytes, n);
   });
 }

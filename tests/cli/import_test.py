@@ -623,7 +623,7 @@ class Mount(Case):
         path = self.file("real/a.bin", stacked(body, {"0": ABC}))
         os.utime(path, (1, 1))
         result = run("convert", str(self.mounted / "a.bin"), self.out, env={**interfered("overwrite"), "ST_INPUT": path})
-        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("a.bin: file was changed while being read", result.stderr.decode())
         self.assertFalse(os.path.exists(self.out))
 
@@ -799,7 +799,7 @@ class Shards(Case):
                 self.setUp()
                 os.utime(self.source / name, (1, 1))
                 result = run("convert", str(self.path), str(self.folder / "new"), env={**interfered("overwrite"), "ST_INPUT": str(self.source / name)})
-                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertEqual(result.returncode, 3, result.stderr)
                 self.assertRegex(result.stderr.decode(), name + ": (was changed or replaced while the model was|file was changed while)")
                 self.assertEqual(os.listdir(self.folder), ["old"])
 
@@ -811,7 +811,7 @@ class Shards(Case):
         other.write_bytes(stacked(dict_of([("c", tensor(storage("9", 1), [1], [1]))]), {"9": floats(2)}))
         result = run("convert", str(self.path), str(self.folder / "new"),
                      env={**interfered("exchange"), "ST_INPUT": str(shard), "ST_RENAMED": str(other)})
-        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn(shard.name + ": was changed or replaced while the model was being converted", result.stderr.decode())
         self.assertEqual(sorted(os.listdir(self.folder)), ["old", "other.bin"])
 

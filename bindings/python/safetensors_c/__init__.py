@@ -21,8 +21,11 @@ _PLACES = {
 
 _named = os.environ.get("SAFETENSORS_C_LIBRARY", "")
 if os.path.dirname(_named) and not os.path.isabs(_named):  # loaded later, when another directory may be current
+    from contextlib import suppress
+
     from ._open import absolute
-    os.environ["SAFETENSORS_C_LIBRARY"] = absolute(_named)
+    with suppress(OSError):  # there may be no current directory
+        os.environ["SAFETENSORS_C_LIBRARY"] = absolute(_named)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

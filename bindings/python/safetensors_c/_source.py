@@ -35,9 +35,8 @@ def memory_of(data) -> tuple[int | None, int, object]:
     if view.nbytes == 0:
         return None, 0, view
     if view.readonly:  # ctypes gives no address of it
-        try:
-            import numpy
-        except ImportError:
+        numpy = sys.modules.get("numpy")  # importing it would take longer than the copy
+        if numpy is None:
             return memory_of(bytes(view))
         return numpy.frombuffer(view, numpy.uint8).ctypes.data, view.nbytes, view
     held = (c_uint8 * view.nbytes).from_buffer(view)
