@@ -230,7 +230,8 @@ typedef struct st_open_options {
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    options.io requires a mapping, and the system refuses it.
  * ST_ERR_SHARD  a shard is missing or out of bounds, two shards are one file, the index and the
- *               shards differ, or another process replaced a shard during the call.
+ *               shards differ, or another process replaced a shard during the call (os_error is
+ *               EAGAIN; Windows does not tell, and network filesystems not always).
  * ST_ERR_HEADER_SIZE  a header, the index or the sum of the headers is too long.
  * 3xx           the content of a file is invalid: see "Errors". */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
@@ -558,9 +559,9 @@ ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
  * caller are never changed.
  *
  * Systems set the time of modification when a write begins. On Linux, a file that was opened during
- * st_tensor_write is reported, too. The last write of another program is not, if it had begun when
- * the file was opened. Nor is a second change within one step of the filesystem's times, which is a
- * second on ext4 with inodes of 128 bytes.
+ * st_tensor_write is reported, too, within five seconds of its last write. The last write of
+ * another program is not reported if it had begun when the file was opened. Nor is a second change
+ * within one step of the filesystem's times, which is a second on ext4 with inodes of 128 bytes.
  *
  * ST_ERR_READ   it was overwritten; or the library could not keep its descriptor (see
  *               st_writer_add_tensor) and its path no longer leads to it.
@@ -939,7 +940,7 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
  * lowest bits of the first byte, the next element the bits above it, and so on. Two F4 fill a byte,
  * and four F6 fill three bytes. Unused bits of the last byte are ignored. For F4, this is the order
  * of torch.float4_e2m1fn_x2. For F6, neither safetensors nor the MX specification prescribes an
- * order. AMD's rocRoller uses this one; pack_uint6 of torchao uses another one.
+ * order, and programs differ.
  *
  * The results are the same as in the Python package ml_dtypes (and in numpy for F16, F32 and F64):
  *

@@ -318,13 +318,25 @@ class Opening {
     throw Error(error_of(fault->shard, std::move(fault->error)));
   }
 
-  // A save of a model replaces its shards one by one. Without this, a model that is opened meanwhile could have shards
-  // of both versions.
+  // Detects a save that replaces a shard meanwhile, so that the shards are those of one moment. A save may have replaced
+  // some of them before, and others later.
   void require_kept_names() const {
     if (shards_.size() < 2) return;
+    const bool settled = !files_.directory->changed_lately();
     for (std::size_t i = 0; i < shards_.size(); ++i) {
-      if (files_.directory->leads_to(std::string(index_.shards[i]), *shards_[i].source)) continue;
-      fail(Status::shard, "shard {} was replaced while the model was being opened", in_quotes(index_.shards[i]));
+      const std::string name(index_.shards[i]);
+      if (settled && name.find('/') == name.npos) continue;
+      if (leads_to_shard(name, i)) continue;
+      throw Error{Status::shard, EAGAIN, kNowhere,
+                  formatted("shard {} was replaced while the model was being opened", in_quotes(name))};
+    }
+  }
+
+  bool leads_to_shard(const std::string& name, std::size_t shard) const {
+    try {
+      return files_.directory->leads_to(name, *shards_[shard].source);
+    } catch (const Error& error) {
+      throw Error(error_of(shard, error));
     }
   }
 

@@ -29,7 +29,10 @@ class Directory {
   // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
-  // Whether this name still leads to the file that open() made this source of. True where there is no such check.
+  // Whether a name in this directory may have been given to another file since the directory was opened.
+  virtual bool changed_lately() const { return false; }
+
+  // Whether this name still leads to the file that open() made this source of.
   virtual bool leads_to(const std::string& /*name*/, const Source& /*source*/) const { return true; }
 
  protected:

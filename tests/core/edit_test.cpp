@@ -606,6 +606,15 @@ TEST_F(EditTest, a_file_that_is_opened_while_a_tensor_is_written_is_not_unchange
   file.reset();
 }
 
+TEST_F(EditTest, a_lock_of_another_program_is_no_write_to_a_tensor) {
+  make({});
+  const io::Descriptor theirs(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(fcntl(theirs.get(), F_SETLK, &whole), 0);
+  EXPECT_EQ(io::RegularFile::open(path.c_str()).overwritten(), io::Overwritten::no);
+}
+
 // Whichever call fails, only the tensor changes, and the message says whether it may be half new.
 TEST_F(EditTest, after_a_failed_write_only_the_tensor_may_have_changed) {
   const std::string name = "b";

@@ -74,6 +74,7 @@ TEST_F(ShardPathsTest, ThatAreReplacedWhileTheModelIsOpenedAreRefused) {
   const Error error = error_of(index(), options);
   faults::disarm();
   EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
+  EXPECT_EQ(error.os_error, EAGAIN);
   EXPECT_EQ(error.message, "shard 'model-00001-of-00002.safetensors' was replaced while the model was being opened");
   EXPECT_EQ(open(index(), options)->count_shards(), 2U);
 }

@@ -172,7 +172,8 @@ int set_byte_lock(int descriptor, LockedByte byte, ByteLock kind) {
 
 bool is_byte_locked(int descriptor, LockedByte byte) {
   struct flock lock = lock_on(byte, ByteLock::shared);
-  return fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  if (fcntl(descriptor, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return false;
+  return lock.l_start >= kFirstLockedByte;  // others lock the whole file, as flock() does on NFS
 }
 
 void take_pending_signal(int number) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,7 @@ class DiskDirectory final : public Directory {
   const std::string& path() const override { return path_; }
   std::vector<std::string> names() const override;
   std::unique_ptr<Source> open(const std::string& name, bool follow_links) const override;
+  bool changed_lately() const override;
   bool leads_to(const std::string& name, const Source& source) const override;
 
  private:
@@ -42,6 +44,7 @@ class DiskDirectory final : public Directory {
 
   Descriptor descriptor_;
   std::string path_;
+  std::time_t opened_ = std::time(nullptr);
 };
 
 std::vector<std::string> DiskDirectory::names() const {
@@ -77,12 +80,16 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   return std::make_unique<FileSource>(std::move(file), 0, size);
 }
 
+// A rename changes the times of the directory.
+bool DiskDirectory::changed_lately() const {
+  struct stat status {};
+  return fresh_status(descriptor_.get(), status) != 0 || io::changed_lately(status, opened_);
+}
+
 bool DiskDirectory::leads_to(const std::string& name, const Source& source) const {
   struct stat status {};
-  if (fstatat(descriptor_.get(), name.c_str(), &status, 0) == 0)
-    return source.identity()->same_file(identity_of(status));
-  if (errno != ENOENT) fail_os(Status::open, errno, "{}", in_quotes(source.name()));
-  return false;
+  if (fstatat(descriptor_.get(), name.c_str(), &status, 0) != 0) fail_os(Status::open, errno, "{}", in_quotes(name));
+  return source.identity()->same_file(identity_of(status));
 }
 
 bool DiskDirectory::contains(const RegularFile& file) const {

@@ -295,8 +295,8 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
   return Patch::done;
 }
 
-// Tells those that open the file meanwhile that its bytes are changing: its time of change is that of the write's begin.
-// Nobody waits for it, so a filesystem without locks is no error.
+// Marks the file for processes that open it during the write. Its times do not tell them, because a write sets the times
+// when it begins. Locking may fail, since nobody waits for this lock.
 class WriteMark {
  public:
   explicit WriteMark(int file) : file_(file) { set_byte_lock(file_, LockedByte::data, ByteLock::exclusive); }
@@ -318,13 +318,17 @@ bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const 
     if (!is_as_seen()) return false;
   }
   if (exceeds_limit(offset + n)) fail_os(Status::write, EFBIG, "{}: {}", state_->shown, what);
-  const WriteMark mark(file);
-  if (const int error = write_all_at(file, offset, data, n); error != 0) {
+  int error = 0;
+  {
+    const WriteMark mark(file);
+    error = write_all_at(file, offset, data, n);
+  }
+  if (error != 0) {
     throw Error{Status::write, error, offset,
                 formatted("{} may contain a part of the new bytes: writing {} bytes to {}: {}", what, n, state_->shown,
                           os_error_text(error))};
   }
-  if (const int error = after.end(file, sync); error != 0) {
+  if (error = after.end(file, sync); error != 0) {
     fail_os(Status::write, error, "{} was written to {}, but may not have reached the disk", what, state_->shown);
   }
   return true;

@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <ctime>
 #include <string_view>
 #include <thread>
 
@@ -191,9 +190,9 @@ Identity identity_of(const struct stat& status) {
           {changed.tv_sec, changed.tv_nsec}};
 }
 
-bool changed_lately(const struct stat& status) {
+bool changed_lately(const struct stat& status, std::time_t since) {
   constexpr std::time_t kRecentSeconds = 5;  // some filesystems count the times of files in steps of two
-  return std::time(nullptr) - status.st_ctime <= kRecentSeconds;
+  return since - status.st_ctime <= kRecentSeconds;
 }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
@@ -290,12 +289,12 @@ bool RegularFile::is_intact() const {
 }
 
 Overwritten RegularFile::overwritten() const {
+  if (being_written_) return Overwritten::yes;
   struct stat status {};
   const auto ask_descriptor = [&] {
     return remote_ ? fresh_status(descriptor(), status) : fstat(descriptor(), &status);
   };
   const int failed = descriptor_ ? ask_descriptor() : fresh_status(path_to_reopen().c_str(), status);
-  if (being_written_) return Overwritten::yes;
   if (failed != 0 && descriptor_) fail_os(Status::read, errno, "{}", shown());
   const Identity now = identity_of(status);
   if (failed != 0 || !now.same_file(identity_)) return Overwritten::unknown;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <utility>
@@ -73,8 +74,9 @@ std::size_t most_descriptors();
 
 Identity identity_of(const struct stat& status);
 
-// Whether another process may still have been writing to the file a moment ago.
-bool changed_lately(const struct stat& status);
+// Whether the file changed at this time or later, or in the seconds before it, since the clocks of filesystems may be
+// coarse.
+bool changed_lately(const struct stat& status, std::time_t since = std::time(nullptr));
 
 // ---- reading -----------------------------------------------------------------------------------------------------
 

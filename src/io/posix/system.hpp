@@ -39,7 +39,7 @@ enum class MountKind : std::uint8_t {
 MountKind mount_kind(int descriptor, const struct stat& status);
 
 // Like fstat(2), but asks the server of a remote mount. Otherwise the kernel answers from its cache, which may be older
-// than the last change of this very process, such as the removal of another link, or of another one.
+// than the last change by this or another process, such as the removal of another link.
 int fresh_status(int descriptor, struct stat& status);
 // The same for a path, like stat(2).
 int fresh_status(const char* path, struct stat& status);
@@ -55,7 +55,8 @@ enum class LockedByte : std::uint8_t {
 // Does not wait. Returns 0 or the errno: ENOTSUP if the system has no OFD locks.
 int set_byte_lock(int descriptor, LockedByte byte, ByteLock lock);
 
-// Whether another open file description holds an exclusive lock. Takes no lock. False if the system cannot tell.
+// Whether another open file description holds an exclusive lock set by set_byte_lock(). Takes no lock. False if the system
+// cannot tell.
 bool is_byte_locked(int descriptor, LockedByte byte);
 
 // Consumes a signal that is pending for this thread so that unblocking it does not deliver it.
