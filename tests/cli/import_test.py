@@ -378,7 +378,7 @@ class Torch(Case):
                 change(path)
                 process.stdout.read()
                 line = process.stderr.read().decode()
-            self.assertEqual(process.returncode, 1, line)
+            self.assertEqual(process.returncode, 3, line)
             self.assertIn(f"a.bin: file was {words} while being read", line)
 
     def test_what_is_no_tensor_is_left_out_and_said(self):
