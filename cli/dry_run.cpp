@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kNullDevice = "/dev/null";
 constexpr std::size_t kLongestPlanned = 1000;
-constexpr std::size_t kLongestValue = 100;
+constexpr std::size_t kLongestPlannedValue = 100;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void PlannedFile::print(const safetensors::Metadata& metadata) const {
   out.print("{}: {}, {}\n", printable(path_), counted(tensors_, "tensor"), human_bytes(bytes_));
   out.write(lines_);
   for (const auto& [key, value] : metadata) {
-    out.print("  metadata  {}: {}\n", shown(key, kLongestValue), shown(value, kLongestValue));
+    out.print("  metadata  {}: {}\n", shown(key, kLongestPlannedValue), shown(value, kLongestPlannedValue));
   }
   out.flush();
 }

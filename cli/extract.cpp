@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
 
-struct Options {
+struct ExtractOptions {
   std::string path;
   std::string tensor;
   std::string slice;
@@ -234,7 +234,7 @@ std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const S
   return kept;
 }
 
-void extract(const Options& options) {
+void extract(const ExtractOptions& options) {
   try {
     const safetensors::SafeOpen file(options.path);
     const Inputs inputs(options.path, file);
@@ -268,7 +268,7 @@ constexpr const char* kExtractExamples =
     "  safetensors extract model.safetensors wte.weight columns.npy --slice ':, 256:512'\n"
     "  safetensors extract model.safetensors --filter 'vision.*' vision.safetensors";
 
-Command add(Command& app, const char* name, const char* what, const char* tensor, Options& options) {
+Command add(Command& app, const char* name, const char* what, const char* tensor, ExtractOptions& options) {
   Command command = app.add_command(name, what);
   command.add_option("FILE", options.path, "A file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options.tensor, tensor).required();
@@ -279,7 +279,7 @@ Command add(Command& app, const char* name, const char* what, const char* tensor
 }
 
 // Without TENSOR, the parser has stored OUT in options.tensor.
-void extract_all(Options& options) {
+void extract_all(ExtractOptions& options) {
   if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter and --exclude, not both"};
   if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};
   options.settings.out = options.tensor;
@@ -298,14 +298,14 @@ void extract_all(Options& options) {
 }  // namespace
 
 void add_cat(Command& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExtractOptions>();
   Command command = add(app, "cat", "Write the bytes of one tensor to standard output", "The tensor's name", *options);
   command.footer(kCatExamples);
   command.on_run([options] { extract(*options); });
 }
 
 void add_extract(Command& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExtractOptions>();
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
                         "The tensor's name; omitted with --filter or --exclude", *options);
   command.add_option("OUT", options->out, "The file to write; without TENSOR, a file or a folder");

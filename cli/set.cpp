@@ -36,7 +36,7 @@ constexpr const char* kSetNotes =
     "  safetensors set model.safetensors bias bias.npy\n"
     "  head -c 4096 /dev/zero | safetensors set model.safetensors bias -";
 
-struct Options {
+struct SetOptions {
   std::string path;
   std::string tensor;
   std::string in;
@@ -123,7 +123,7 @@ void require_same(Content& in, const safetensors::Tensor& tensor) {
                                   tensor.nbytes(), size)};
 }
 
-std::vector<char> content_for(const safetensors::Tensor& tensor, const Options& options) {
+std::vector<char> content_for(const safetensors::Tensor& tensor, const SetOptions& options) {
   Content in(options.in);
   if (options.npy) require_same(in, tensor);
   const std::optional<std::uint64_t> left = in.left();  // asked before memory for the tensor is allocated
@@ -142,7 +142,7 @@ std::vector<char> content_for(const safetensors::Tensor& tensor, const Options& 
 }
 
 // Opens FILE and finds the tensor in it.
-Source open_tensor(const Options& options) {
+Source open_tensor(const SetOptions& options) {
   st_open_options reading = ST_INIT(st_open_options);
   reading.io = ST_IO_READ;
   const safetensors::SafeOpen file(options.path, reading);
@@ -150,7 +150,7 @@ Source open_tensor(const Options& options) {
 }
 
 // Another program may have replaced FILE while IN, for example a pipe, was read.
-void require_same_type(const safetensors::Tensor& now, const safetensors::Tensor& before, const Options& options) {
+void require_same_type(const safetensors::Tensor& now, const safetensors::Tensor& before, const SetOptions& options) {
   const bool same = now.dtype == before.dtype &&
                     std::equal(now.shape.begin(), now.shape.end(), before.shape.begin(), before.shape.end());
   if (same) return;
@@ -158,7 +158,7 @@ void require_same_type(const safetensors::Tensor& now, const safetensors::Tensor
                                        options.path, shown(now.name, 80))};
 }
 
-void set(const Options& options) {
+void set(const SetOptions& options) {
   try {
     const Source before = open_tensor(options);
     const std::vector<char> bytes = content_for(before.tensor, options);
@@ -178,7 +178,7 @@ void set(const Options& options) {
 }  // namespace
 
 void add_set(Command& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SetOptions>();
   Command command = app.add_command("set", "Replace the bytes of one tensor in place");
   command.add_option("FILE", options->path, "A .safetensors file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options->tensor, "The tensor's name").required();

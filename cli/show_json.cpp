@@ -76,7 +76,7 @@ void print_shards(const safetensors::SafeOpen& file, Output& out) {
   out.write("]");
 }
 
-void print_metadata(const safetensors::SafeOpen& file, Output& out) {
+void write_metadata(const safetensors::SafeOpen& file, Output& out) {
   Members members(out);
   for (const auto& [key, value] : file.metadata()) write_text(value, members.key(key));
   out.write("}");
@@ -105,7 +105,7 @@ void print_json(const Listing& listing, Output& out) {
   Members members(out);
   members.key("path").write(json_text(listing.path));
   print_shards(listing.file, members.key("shards"));
-  print_metadata(listing.file, members.key("metadata"));
+  write_metadata(listing.file, members.key("metadata"));
   members.key("total").write(json_text(json_of(listing.all)));
   print_dtypes(listing, members.key("dtypes"));
   print_tensors(listing, members.key("tensors"));

@@ -158,9 +158,9 @@ std::string ranges_text(const std::vector<std::uint64_t>& numbers) {
   return text;
 }
 
-class Printer {
+class TreePrinter {
  public:
-  Printer(const Tree& tree, bool exact, Output& out) : tree_(tree), exact_(exact), out_(out) {}
+  TreePrinter(const Tree& tree, bool exact, Output& out) : tree_(tree), exact_(exact), out_(out) {}
 
   void print(const Node& node, const std::string& indent) {
     std::vector<Node> children = tree_.children_of(node);
@@ -214,7 +214,7 @@ class Printer {
 void print_tree(const Listing& listing, bool exact, Output& out) {
   const Tree tree(listing.tensors);
   const Node root = tree.root();
-  Printer printer(tree, exact, out);
+  TreePrinter printer(tree, exact, out);
   printer.line(root.bytes, printable(listing.path));
   printer.print(root, "");
   const std::uint64_t hidden = listing.all.tensors - listing.tensors.size();

@@ -9,14 +9,14 @@
 namespace cli {
 namespace {
 
-struct Range {
+struct CodePoints {
   char32_t first;
   char32_t last;
 };
 
 // Characters that a terminal interprets or does not show: control (Cc) and format characters (Cf), line separators (Zl,
 // Zp), surrogates and variation selectors. The ranges in the last planes include unassigned characters.
-constexpr std::array<Range, 24> kUnsafe{{
+constexpr std::array<CodePoints, 24> kUnsafe{{
     {0x00, 0x1F},       {0x7F, 0x9F},  // 9B by itself begins an escape sequence
     {0xAD, 0xAD},       {0x0600, 0x0605},   {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},
     {0x0890, 0x0891},   {0x08E2, 0x08E2},   {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},
@@ -26,7 +26,7 @@ constexpr std::array<Range, 24> kUnsafe{{
 }};
 
 bool is_unsafe(char32_t c) {
-  for (const Range& range : kUnsafe) {
+  for (const CodePoints& range : kUnsafe) {
     if (c >= range.first && c <= range.last) return true;
   }
   return false;
@@ -38,18 +38,18 @@ struct Character {
   bool valid = false;
 };
 
-unsigned byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
+unsigned unsigned_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
 // Names in files are UTF-8, but paths and arguments may be any bytes.
 Character first_character(std::string_view text) {
-  const unsigned lead = byte_at(text, 0);
+  const unsigned lead = unsigned_at(text, 0);
   if (lead < 0x80) return {lead, 1, true};
   const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {};
   char32_t code = lead & (0xFFU >> (bytes + 1));
   for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte_at(text, i) & 0xC0U) != 0x80U) return {};
-    code = (code << 6) | (byte_at(text, i) & 0x3FU);
+    if ((unsigned_at(text, i) & 0xC0U) != 0x80U) return {};
+    code = (code << 6) | (unsigned_at(text, i) & 0x3FU);
   }
   constexpr std::array<char32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
   if (code < kSmallest[bytes] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return {};
@@ -57,7 +57,7 @@ Character first_character(std::string_view text) {
 }
 
 std::string escaped(const Character& c, std::string_view raw) {
-  if (!c.valid) return formatted("\\x{:02x}", byte_at(raw, 0));
+  if (!c.valid) return formatted("\\x{:02x}", unsigned_at(raw, 0));
   if (c.code == '\n') return "\\n";
   if (c.code == '\t') return "\\t";
   if (c.code == '\r') return "\\r";

@@ -50,7 +50,7 @@ Integer integer_of(T value) {
 // Scans at most kChunk values. Values below `tiny` are denormal.
 template <class T>
 void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
-  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  constexpr T kInfinite = std::numeric_limits<T>::infinity();
   Lanes<std::uint32_t> zeros{};
   Lanes<std::uint32_t> nans{};
   Lanes<std::uint32_t> infinities{};
@@ -58,16 +58,16 @@ void scan_floats(const T* x, std::size_t n, T tiny, Values& values) {
   Lanes<T> min;
   Lanes<T> max;
   Lanes<double> sums{};
-  min.fill(kInfinity);
-  max.fill(-kInfinity);
+  min.fill(kInfinite);
+  max.fill(-kInfinite);
   const auto look = [&](std::size_t lane, T value) {
     const T size = std::abs(value);
-    const bool finite = size < kInfinity;
-    const T above = finite ? value : -kInfinity;
-    const T below = finite ? value : kInfinity;
+    const bool finite = size < kInfinite;
+    const T above = finite ? value : -kInfinite;
+    const T below = finite ? value : kInfinite;
     zeros[lane] += value == 0 ? 1 : 0;
     nans[lane] += std::isnan(value) ? 1 : 0;
-    infinities[lane] += size == kInfinity ? 1 : 0;
+    infinities[lane] += size == kInfinite ? 1 : 0;
     small[lane] += size < tiny ? 1 : 0;
     min[lane] = below < min[lane] ? below : min[lane];
     max[lane] = above > max[lane] ? above : max[lane];

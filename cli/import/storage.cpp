@@ -136,7 +136,7 @@ namespace {
 
 // ---- unpacking into a temporary file --------------------------------------------------------------------------------------
 
-constexpr std::size_t kBlock = std::size_t{4} << 20;
+constexpr std::size_t kUnpackedBlock = std::size_t{4} << 20;
 
 std::string temporary_folder() {
   const char* const given = std::getenv("TMPDIR");
@@ -170,7 +170,7 @@ void write_all(int file, const char* at, std::size_t n) {
 
 // Verifies a storage, and copies it to `file` unless that is null.
 void read_all(StorageReader& reader, const Descriptor* file, const std::function<void()>& each_block) {
-  std::vector<char> block(kBlock);
+  std::vector<char> block(kUnpackedBlock);
   while (const std::size_t n = reader.read(block.data(), block.size())) {
     each_block();
     if (file != nullptr) write_all(file->get(), block.data(), n);
@@ -243,7 +243,7 @@ class Mapping {
 class Packer {
  public:
   Packer(const Tensor& tensor, const TakeBytes& take) : element_(tensor.element), take_(take) {
-    block_.resize(kBlock / element_ * element_);
+    block_.resize(kUnpackedBlock / element_ * element_);
   }
 
   // Adds n elements that are `stride` bytes apart.

@@ -113,7 +113,7 @@ TorchCall TensorCall::bare(const Value& value) const {
 
 // ---- tensors in nested dictionaries ----------------------------------------------------------------------------------------
 
-constexpr unsigned kDeepest = 64;
+constexpr unsigned kDeepestContainer = 64;
 constexpr std::uint64_t kMostVisits = 4'000'000;  // because the same value can be reached many times
 constexpr std::string_view kStateDict = "state_dict";
 
@@ -192,7 +192,8 @@ void Collector::count_elsewhere(ValueId id) {
 
 void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   const Value& value = pickle_[id];
-  if (depth > kDeepest) fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepest);
+  if (depth > kDeepestContainer)
+    fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepestContainer);
   if (++visits_ > kMostVisits) fail(value.offset, "more than {} values", kMostVisits);
   checkpoint_.budget.charge(3 * name.size(), value.offset);  // for the name, its prefix, and the copy that is kept
   const std::string prefix = name.empty() ? "" : name + ".";

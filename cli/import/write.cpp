@@ -18,7 +18,7 @@
 namespace cli::importer {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{2} << 20;
+constexpr std::size_t kWrittenBlock = std::size_t{2} << 20;
 
 struct Output {
   const Tensor* tensor = nullptr;
@@ -85,7 +85,11 @@ class TensorSink {
 class Copier {
  public:
   Copier(const Checkpoint& checkpoint, const safetensors::Writer& writer, std::uint64_t total)
-      : checkpoint_(checkpoint), writer_(writer), total_(total), views_(checkpoint.storages.size()), block_(kBlock) {
+      : checkpoint_(checkpoint),
+        writer_(writer),
+        total_(total),
+        views_(checkpoint.storages.size()),
+        block_(kWrittenBlock) {
     for (const Tensor& tensor : checkpoint.tensors) ++views_[tensor.storage];
   }
 
@@ -187,7 +191,7 @@ void verify(const std::string& path, const std::vector<Output>& outputs) {
   const Input file(path);
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   if (!state) throw std::bad_alloc();
-  std::vector<char> block(kBlock);
+  std::vector<char> block(kWrittenBlock);
   if (written.size() != outputs.size()) fail_verification("the list of tensors");
   for (const Output& output : outputs) {
     const safetensors::Tensor tensor = written.get_tensor(output.tensor->name);
