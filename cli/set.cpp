@@ -71,7 +71,7 @@ class Content {
     return is_known ? std::optional(seen_->size - position_) : std::nullopt;
   }
 
-  // Throws a Failure if another program wrote to the file meanwhile: what was read may be a mixture.
+  // Throws a Failure if another program wrote to the file meanwhile, because the bytes read may then be a mixture.
   void require_unchanged() const {
     if (!seen_) return;
     const std::optional<st::io::Identity> now = state_of(file_);

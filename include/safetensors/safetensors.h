@@ -230,8 +230,8 @@ typedef struct st_open_options {
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    options.io requires a mapping, and the system refuses it.
  * ST_ERR_SHARD  a shard is missing or out of bounds, two shards are one file, the index and the
- *               shards differ, or another process replaced a shard during the call (os_error is
- *               EAGAIN; Windows does not tell, and network filesystems not always).
+ *               shards differ, or another process replaced a shard during the call. os_error is
+ *               then EAGAIN. Not detected on Windows, and not always on network filesystems.
  * ST_ERR_HEADER_SIZE  a header, the index or the sum of the headers is too long.
  * 3xx           the content of a file is invalid: see "Errors". */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
@@ -980,8 +980,8 @@ ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *d
  *   FP8      F8_E4M3                                     F32           128     none
  *
  * block is the number of elements with the same scale, at least 1. scales contains n / block
- * elements, rounded up: the last block may be shorter, and if block is at least n, there is only
- * one. The scales are in the order of the blocks. (Some files contain them in the order that a GPU
+ * elements, rounded up. The last block may be shorter. If block is at least n, there is one block.
+ * The scales are in the order of the blocks. (Some files contain them in the order that a GPU
  * needs.)
  *
  * Blocks do not cross rows. A call may convert several rows only if the last dimension is a

@@ -9,13 +9,13 @@ SCOPE = re.compile(r"(inline )?namespace\b.*\{$|extern \"C\" \{$|FMT_(BEGIN|END|
 
 
 COMMENT = r"(?://(?:\\\n|[^\n])*|/\*.*?\*/)"
-# What stays as it is: a literal, a number with its separators, and a line with #error, whose apostrophes begin no literal.
+# Text that stays: literals, numbers with separators, and lines with #error, where an apostrophe does not begin a literal.
 VERBATIM = re.compile(rf"""\b(?:u8|[uUL])?R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|"""
                       rf"""\b\d(?:'?[\w.])*|#[ \t]*(?:error|warning)\b(?:{COMMENT}|"[^"\n]*"|\\\n|[^\n])*""", re.DOTALL)
 
 
 def outside_verbatim(pattern, replacement, text):
-    """Replaces each match of the pattern that is not in such text, whose continued lines are joined if it is no raw string."""
+    """Replaces each match of the pattern outside of such text. Joins continued lines in it, except in raw strings."""
     def replaced(found):
         if found["match"] is not None:
             return replacement

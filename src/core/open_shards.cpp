@@ -318,8 +318,8 @@ class Opening {
     throw Error(error_of(fault->shard, std::move(fault->error)));
   }
 
-  // Detects a save that replaces a shard meanwhile, so that the shards are those of one moment. A save may have replaced
-  // some of them before, and others later.
+  // Detects a save that replaces a shard during this call. A save that replaced some shards before it and replaces others
+  // after it is not detected.
   void require_kept_names() const {
     if (shards_.size() < 2) return;
     const bool settled = !files_.directory->changed_lately();

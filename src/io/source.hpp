@@ -92,9 +92,9 @@ class Source {
   // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
 
-  // Whether the file was overwritten in place since it was opened, or while it was opened: the bytes read may be a
-  // mixture. If another file has replaced it, the answer is no, because the source still has the old bytes. Unknown if
-  // the source no longer has a descriptor and the path no longer leads to the file.
+  // Whether the file was overwritten in place after or during its opening. The bytes read may then be a mixture. If
+  // another file has replaced it, the answer is no, because the source still has the old bytes. Unknown if the source no
+  // longer has a descriptor and the path no longer leads to the file.
   virtual Overwritten overwritten() const { return Overwritten::no; }
 
   virtual Traits traits() const { return {}; }

@@ -584,9 +584,9 @@ TEST_F(EditTest, a_synced_write_of_a_tensor_syncs_the_file_and_its_directory) {
   EXPECT_NE(std::find(written, calls.end(), "fsync folder"), calls.end());
 }
 
-// The kernel stamps a file when a write begins. Opened during the last write, it has its last time of change already.
+// A write sets the time of modification when it begins. A file opened during the last write already has its final time.
 TEST_F(EditTest, a_file_that_is_opened_while_a_tensor_is_written_is_not_unchanged) {
-  if (!io::has_linux_io()) GTEST_SKIP() << "only Linux has the locks that tell";
+  if (!io::has_linux_io()) GTEST_SKIP() << "this build has no OFD locks";
   make({});
   static std::string opened;
   static std::optional<io::RegularFile> file;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../io/faults.hpp"
+#include "../io/read_faults.hpp"
 #include "core/check.hpp"
 #include "core/open_shards.hpp"
 #include "shards.hpp"
@@ -77,6 +78,42 @@ TEST_F(ShardPathsTest, ThatAreReplacedWhileTheModelIsOpenedAreRefused) {
   EXPECT_EQ(error.os_error, EAGAIN);
   EXPECT_EQ(error.message, "shard 'model-00001-of-00002.safetensors' was replaced while the model was being opened");
   EXPECT_EQ(open(index(), options)->count_shards(), 2U);
+}
+
+TEST_F(ShardPathsTest, ThatAreRemovedWhileTheModelIsOpenedAreMissing) {
+  put("model.safetensors.index.json", kGood);
+  static fs::path of_model;
+  of_model = folder;
+  faults::Plan plan;
+  plan.before_open = [](const char* name, int) {
+    if (std::string_view(name) == "model-00002-of-00002.safetensors")
+      fs::remove(of_model / "model-00001-of-00002.safetensors");
+  };
+  OpenOptions options;
+  options.threads = 1;
+  faults::arm(plan);
+  const Error error = error_of(index(), options);
+  faults::disarm();
+  EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
+  EXPECT_EQ(error.os_error, ENOENT);
+  EXPECT_NE(error.message.find("shard 'model-00001-of-00002.safetensors' is missing"), std::string::npos);
+}
+
+// On a slow mount, a second lookup of each shard takes as long as everything else.
+TEST_F(ShardPathsTest, AreLookedUpAgainOnlyIfTheirDirectoryChangedLately) {
+  put("model.safetensors.index.json", kGood);
+  const auto lookups = [&] {
+    read_faults::arm({"stat"});
+    open(index());
+    const std::size_t calls = read_faults::calls();
+    read_faults::disarm();
+    return calls;
+  };
+  const std::size_t of_new_directory = lookups();
+  faults::set_clock(60);
+  const std::size_t of_old_directory = lookups();
+  faults::set_clock(0);
+  EXPECT_EQ(of_new_directory - of_old_directory, 2U);
 }
 
 TEST_F(ShardPathsTest, TwoLinksToOneFileAreNotTwoShards) {

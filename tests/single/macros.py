@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-# Of macros that a library or a system defines in headers which hosts include before each source.
+# Macros of libraries and systems, from headers that hosts include before each source.
 HOST = """
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))

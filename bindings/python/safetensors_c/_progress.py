@@ -15,7 +15,7 @@ def shown(progress, what: str = "loading"):
 
 
 class Bar:
-    """On a terminal a line that is drawn anew; elsewhere only the last state, as one line. Nothing, if the stream is
+    """On a terminal, redraws one line. Elsewhere, writes only the last state, as one line. Writes nothing if the stream is
     missing, closed or a broken pipe."""
 
     WIDTH = 30

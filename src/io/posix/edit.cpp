@@ -295,8 +295,8 @@ EditedFile::Patch EditedFile::patch(std::uint64_t offset, const void* data, std:
   return Patch::done;
 }
 
-// Marks the file for processes that open it during the write. Its times do not tell them, because a write sets the times
-// when it begins. Locking may fail, since nobody waits for this lock.
+// Marks the file for processes that open it during the write. They cannot see the write in the file's times, which are
+// set when a write begins. Locking may fail, because no process waits for this lock.
 class WriteMark {
  public:
   explicit WriteMark(int file) : file_(file) { set_byte_lock(file_, LockedByte::data, ByteLock::exclusive); }

@@ -74,8 +74,7 @@ std::size_t most_descriptors();
 
 Identity identity_of(const struct stat& status);
 
-// Whether the file changed at this time or later, or in the seconds before it, since the clocks of filesystems may be
-// coarse.
+// Whether the file changed at this time, later, or up to five seconds earlier. Some filesystems have coarse clocks.
 bool changed_lately(const struct stat& status, std::time_t since = std::time(nullptr));
 
 // ---- reading -----------------------------------------------------------------------------------------------------

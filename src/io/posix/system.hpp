@@ -55,8 +55,8 @@ enum class LockedByte : std::uint8_t {
 // Does not wait. Returns 0 or the errno: ENOTSUP if the system has no OFD locks.
 int set_byte_lock(int descriptor, LockedByte byte, ByteLock lock);
 
-// Whether another open file description holds an exclusive lock set by set_byte_lock(). Takes no lock. False if the system
-// cannot tell.
+// Whether another open file description holds an exclusive lock set by set_byte_lock(). Takes no lock. Returns false
+// if the system has no such locks.
 bool is_byte_locked(int descriptor, LockedByte byte);
 
 // Consumes a signal that is pending for this thread so that unblocking it does not deliver it.

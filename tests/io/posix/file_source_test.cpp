@@ -283,6 +283,17 @@ TEST(FileSource, WithoutItsDescriptorAFileIsKnownByItsName) {
   EXPECT_EQ(source.overwritten(), Overwritten::yes);
 }
 
+TEST(FileSource, AFailedLookAtAnOpenFileIsAnErrorWithItsErrno) {
+  const TestFolder folder;
+  const FileSource source(RegularFile::open(folder.file("file", counted(9000)).c_str()), 0, 9000);
+  read_faults::arm({"fstat", 0, SIZE_MAX, EIO});
+  const auto error = problem_of([&] { source.overwritten(); });
+  read_faults::disarm();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, Status::read);
+  EXPECT_EQ(error->os_error, EIO);
+}
+
 TEST(FileSource, AnotherFileUnderTheNameIsNeverRead) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(1000));
