@@ -27,7 +27,7 @@ constexpr const char* kVerifyNotes =
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or has another digest than expected\n"
+    "  1  a file breaks the format, or its digest does not match\n"
     "  3  a file cannot be read\n"
     "  5  valid, but --values found NaN or infinity\n"
     "\n"
@@ -133,7 +133,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     if (escaped) line.erase(0, 1);
     const bool good =
         line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
-    if (!good) throw Failure{kUsage, formatted("{}: not a line of sha256sum: {}", path, shown(line, 60))};
+    if (!good) throw Failure{kUsage, formatted("{}: not a sha256sum line: {}", path, shown(line, 60))};
     const std::string digest = lower(line.substr(0, kDigits));
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
     lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
@@ -305,10 +305,10 @@ void add_verify(Command& app) {
   Command command = app.add_command("verify", "Check files and models completely and report every error");
   command.add_option("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
-  command.add_option("--against", options->sums, "Compare digests with a list in the format of sha256sum")
+  command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
       .shown_as("SHA256SUMS");
   const Option content =
-      command.add_option("--content", options->content, "Compare the digest of the bytes after the header of one file")
+      command.add_option("--content", options->content, "Check the digest of one file, computed without its header")
           .shown_as("DIGEST");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");

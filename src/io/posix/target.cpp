@@ -129,7 +129,7 @@ constexpr int kMostLooks = 3;  // while another process changes the file's acces
 std::optional<struct stat> look_at(int directory, const std::string& name) {
   struct stat status {};
   if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
-  if (errno != ENOENT) fail_os(Status::open, errno, "the access of {}", in_quotes(name));
+  if (errno != ENOENT) fail_os(Status::open, errno, "the access rights of {}", in_quotes(name));
   return std::nullopt;
 }
 
