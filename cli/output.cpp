@@ -45,7 +45,7 @@ std::string folder_of(const std::string& path) {
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
-// Runs a call of the library's internals, and converts the errors that they throw.
+// Runs a call of the library's internals, and converts the errors that it throws.
 template <class Call>
 auto translated(const Call& call) {
   try {

@@ -41,7 +41,7 @@ struct VerifyOptions {
   std::vector<std::string> paths;
   std::string sums;
   std::string content;
-  bool has_content = false;  // even if the digest is empty, for example because a variable of the shell is
+  bool has_content = false;  // true even if the digest is empty, such as an unset shell variable
   bool values = false;
   bool strict = false;
   bool json = false;
@@ -161,8 +161,8 @@ constexpr std::size_t kSha256Digits = 64;
 constexpr std::size_t kSha1Digits = 40;
 constexpr std::size_t kAutoV3Digits = 12;  // the first ones of SHA-256
 
-// Returns the digits of a digest in lower case. Throws a Failure if there is another number of digits. "0x" before them
-// is allowed, because modelspec.hash_sha256 has it.
+// Returns the digits of a digest in lower case. Throws a Failure if the number of digits is wrong. "0x" before them is
+// allowed, because modelspec.hash_sha256 has it.
 std::string content_digits(const std::string& text) {
   std::string digits = lower(text);
   if (digits.starts_with("0x")) digits.erase(0, 2);
@@ -173,7 +173,7 @@ std::string content_digits(const std::string& text) {
                                   shown(text, 80), kSha256Digits, kSha1Digits, kAutoV3Digits)};
 }
 
-// Returns an error message if the content of the file has another digest, otherwise "".
+// Returns an error message if the content of the file has a different digest, otherwise "".
 std::string content_fault(const safetensors::SafeOpen& file, const std::string& digits) {
   const DigestKind kind = digits.size() == kSha1Digits ? DigestKind::sha1 : DigestKind::sha256;
   const std::string found = digest_from(file, 0, content_begin(file, 0), kind);
@@ -235,7 +235,7 @@ class Verifier {
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
   }
 
-  // Reports a file that cannot be read: as a line on standard error or, with `--json`, as an object.
+  // Reports a file that cannot be read, as a line on standard error or, with `--json`, as an object.
   void report(const std::string& path, const safetensors::Error& error) {
     const Failure failure = failure_in(path, error);
     if (!options_.json) {

@@ -356,7 +356,7 @@ void Machine::push_long_int() {
   push_decimal(text);
 }
 
-// Rejects a leading 0. Python's two implementations disagree about it: for INT 010, one returns 8, the other fails.
+// Rejects a leading 0. Python's two implementations disagree about it: for INT 010, one returns 8 and the other fails.
 void Machine::push_decimal(std::string_view text) {
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   const bool has_base = digits.size() > 1 && digits.front() == '0';
@@ -508,7 +508,7 @@ std::string_view Machine::name_of_callee(ValueId callee) {
   return keep(std::string(global.module).append(".").append(global.name));
 }
 
-// For functions that make an object of the class in their first argument, returns that class.
+// For functions that create an object of the class in their first argument, returns that class.
 std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
   const std::string_view name = name_of_callee(callee);
   const Value& tuple = pickle_.values[arguments];

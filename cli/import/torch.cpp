@@ -76,7 +76,7 @@ void read_headers(Cursor& cursor, Budget& budget) {
   }
 }
 
-// Collects the references to each storage, because only these contain the element size.
+// Collects the references to each storage, because only the references contain the element size.
 std::unordered_map<std::string_view, StorageName> storage_names(const Pickle& pickle, Budget& budget) {
   std::unordered_map<std::string_view, StorageName> names;
   for (const Value& value : pickle.values) {

@@ -39,8 +39,8 @@ class TensorCall {
  public:
   TensorCall(const Pickle& pickle, const std::string& name) : pickle_(pickle), name_(name) {}
 
-  // Returns the innermost call, which makes the tensor itself, without a surrounding parameter or attributes. value: of
-  // kind `call`.
+  // Returns the innermost call, which creates the tensor itself, without a surrounding parameter or attributes. value:
+  // of kind `call`.
   TorchCall bare(const Value& value) const;
 
  private:
@@ -153,7 +153,7 @@ std::uint64_t count(const Value& value) {
 
 // ---- traversing the dictionaries ------------------------------------------------------------------------------------------
 
-// Throws unless the value is a dictionary. An object is valid for torch, but without its class its tensors have no
+// Throws unless the value is a dictionary. torch accepts an object here, but without its class the tensors have no
 // names.
 void expect_dict(const Value& value, const std::string& what) {
   if (value.kind == Kind::object) {
@@ -197,7 +197,7 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   if (depth > kDeepestContainer)
     fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepestContainer);
   if (++visits_ > kMostVisits) fail(value.offset, "more than {} values", kMostVisits);
-  checkpoint_.budget.charge(3 * name.size(), value.offset);  // for the name, its prefix, and the copy that is kept
+  checkpoint_.budget.charge(3 * name.size(), value.offset);  // the name, its prefix, and the kept copy
   const std::string prefix = name.empty() ? "" : name + ".";
   if (value.kind == Kind::dict) {
     visit_dict(value, prefix, depth);

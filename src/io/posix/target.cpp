@@ -192,7 +192,7 @@ void require_own(const Target& target, uid_t owner) {
 void require_replaceable(const Target& target) {
   require_own(target, target.status.st_uid);
   const int error = target.kind == Target::Kind::link ? 0 : write_error(target);
-  if (error == ENOENT) return;  // removed a moment ago: its name is free
+  if (error == ENOENT) return;  // just removed, so its name is free
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {
     fail_os(Status::open, EPERM, "{}: belongs to user {}, in a sticky directory", target.shown, target.status.st_uid);
