@@ -108,7 +108,7 @@ extern "C" {
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
-static inline T st_init_() { /* static: plugins built with other versions have another size */
+static inline T st_init_() { /* static: plugins built with other versions have other sizes */
   T t = T();
   t.struct_size = (uint32_t)sizeof(T);
   return t;
@@ -1081,7 +1081,7 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * RLIMIT_FSIZE is ST_ERR_WRITE with EFBIG; on Linux it raises no SIGXFSZ (since 0.3).
  *
  * Failures. These errors leave the writer unchanged:
- *   - an error of a function up to st_writer_begin, except ST_ERR_WRITE;
+ *   - an error from a function up to st_writer_begin, except ST_ERR_WRITE;
  *   - an st_writer_put with a wrong index or range, or for a tensor with another source of data;
  *   - an st_writer_finish while data is missing.
  * Any other error ends the writer: every later call returns the same error, and the path is

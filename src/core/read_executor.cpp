@@ -260,8 +260,8 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
   }
 }
 
-// Gathers runs of at most half a slot in slots. Each slot is filled, even with runs that are read one by one, because the
-// thread waits for the device once per slot.
+// Gathers runs that are at most half a slot long in slots. Each slot is filled, even with runs that are read one by
+// one, because the thread waits for the device once per slot.
 void ReadExecutor::stage_runs(const ReadBatch& batch) {
   const format::Slice& slice = *batch.request->slice;
   Device& device = *batch.request->device;
