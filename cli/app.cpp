@@ -111,7 +111,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   return text;
 }
 
-// Returns the help of the command that the words name. Handles `meta` specially, because the parser takes the word
+// Returns the help text of the command that the words name. Handles `meta` specially, because the parser takes the word
 // after it for FILE.
 std::string help_of(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;

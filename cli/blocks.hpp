@@ -32,7 +32,7 @@ struct Part {
 void for_each_part(const std::vector<Source>& sources, const std::string& what,
                    const std::function<void(const Part&)>& work);
 
-// Same for the bytes of a shard's file, from `from` to the end. Part::source is 0.
+// Does the same for the bytes of a shard's file, from `from` to the end. Part::source is 0.
 void for_each_part(const safetensors::SafeOpen& file, std::size_t shard, std::uint64_t from, const std::string& what,
                    const std::function<void(const Part&)>& work);
 

@@ -24,7 +24,8 @@ using safetensors::Dtype;
 
 constexpr const char* kCastNotes =
     "Each value is rounded once, to nearest, ties to even. Values out of range become infinity, or NaN in a dtype\n"
-    "without infinities; a line on standard error counts them. Integers, BOOL, C64 and sub-byte floats are copied.\n"
+    "without infinities. Their number is printed to standard error. Integers, BOOL, C64 and sub-byte floats are\n"
+    "copied.\n"
     "\n"
     "Examples:\n"
     "  safetensors cast model.safetensors half.safetensors --to bf16\n"

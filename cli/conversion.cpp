@@ -73,7 +73,7 @@ Pattern largest_of(Dtype dtype) {
   return pattern;
 }
 
-// The least number of an unsigned dtype, such as F8_E8M0, is all zeros.
+// The bits of the smallest number of an unsigned dtype, such as F8_E8M0, are all zeros.
 Pattern least_of(Dtype dtype) {
   const bool has_sign = number_of(pattern_of(-1, dtype), dtype) < 0;
   if (!has_sign) return {};

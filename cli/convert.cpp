@@ -83,7 +83,7 @@ void run(ConvertOptions options) {
   const bool is_index = importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index && options.into.ends_with(".index.json"))
-    throw Failure{kUsage, options.into + ": a name for an index of shards, not for one model"};
+    throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};
   if (!is_index) write.format = format_of(options);
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
@@ -135,7 +135,7 @@ void add_convert(Command& app) {
                    "torch: also write tensors that share elements with other tensors");
   command.add_option("--key", options->key, "torch: convert only this dictionary, such as model_state_dict")
       .shown_as("KEY");
-  command.add_flag("--dry-run", options->dry_run, "Print what would be written, and write nothing");
+  command.add_flag("--dry-run", options->dry_run, "Print what would be written, but write nothing");
   command.footer(kConvertExamples);
   command.on_run([options] { run(*options); });
 }

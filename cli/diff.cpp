@@ -224,8 +224,8 @@ class Printer {
                     {"relative", difference.relative}});
     }
     const std::string nans =
-        difference.nans == 0 ? "" : formatted(", {} of them NaN in one tensor", grouped(difference.nans));
-    print("~ {}  {} of {} values differ, by {:.6g} at most, relative {:.3g}{}\n", shown(tensor.name, 200),
+        difference.nans == 0 ? "" : formatted(", {} of them NaN in only one tensor", grouped(difference.nans));
+    print("~ {}  {} of {} values differ, by at most {:.6g} (relative {:.3g}){}\n", shown(tensor.name, 200),
           grouped(difference.values), grouped(tensor.elements()), difference.absolute, difference.relative, nans);
   }
 

@@ -12,8 +12,8 @@
 
 namespace cli {
 
-// Returns the position of the byte after a shard's header. The digest of the bytes from there on is what other programs
-// call AutoV3, sshs_model_hash and modelspec.hash_sha256. An edit of the metadata does not change it.
+// Returns the position of the byte after a shard's header. Other programs call the digest of the bytes from there on
+// AutoV3, sshs_model_hash or modelspec.hash_sha256. An edit of the metadata does not change it.
 std::uint64_t content_begin(const safetensors::SafeOpen& file, std::size_t shard);
 
 // Returns the digest of a shard's file from byte `begin` to its end, in hexadecimal digits.

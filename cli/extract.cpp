@@ -280,8 +280,9 @@ Command add(Command& app, const char* name, const char* what, const char* tensor
 
 // Without TENSOR, the parser has stored OUT in options.tensor.
 void extract_all(ExtractOptions& options) {
-  if (!options.out.empty()) throw Failure{kUsage, "give either a tensor or --filter and --exclude, not both"};
-  if (options.npy || !options.slice.empty()) throw Failure{kUsage, "--npy and --slice need one tensor, not --filter"};
+  if (!options.out.empty()) throw Failure{kUsage, "give either TENSOR, or --filter or --exclude, but not both"};
+  if (options.npy || !options.slice.empty())
+    throw Failure{kUsage, "--npy and --slice need a TENSOR, not --filter or --exclude"};
   options.settings.out = options.tensor;
   options.filter.check();
   try {
@@ -309,7 +310,7 @@ void add_extract(Command& app) {
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
                         "The tensor's name; omitted with --filter or --exclude", *options);
   command.add_option("OUT", options->out, "The file to write; without TENSOR, a file or a folder");
-  options->filter.declare(command, "Write all tensors whose name matches this pattern as a model; repeatable");
+  options->filter.declare(command, "Write a model of all tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kExtractExamples);
   command.on_run([options] {

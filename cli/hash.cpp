@@ -19,12 +19,12 @@ namespace cli {
 namespace {
 
 constexpr const char* kHashNotes =
-    "Prints one line per file, in the format of sha256sum. The digest covers the whole file. For the older\n"
-    "bintensors layout it covers the data only. These are the checksums that bintensors defines.\n"
+    "Prints one line per file, in the format of sha256sum. The digest covers the whole file or, for the older\n"
+    "bintensors layout, only the data. For bintensors files, it is the checksum that bintensors defines.\n"
     "\n"
-    "With --content, the digest covers everything after the header, so edits of the metadata do not change it.\n"
-    "Other programs call it AutoV3 (its first 12 digits), sshs_model_hash and modelspec.hash_sha256. sha256sum -c\n"
-    "cannot check it; `verify --content` can.\n"
+    "With --content, the digest covers everything after the header, so metadata edits do not change it. Other\n"
+    "programs call it AutoV3 (its first 12 digits), sshs_model_hash and modelspec.hash_sha256. sha256sum -c cannot\n"
+    "check it; `verify --content` can.\n"
     "\n"
     "Examples:\n"
     "  safetensors hash model.safetensors > model.sha256 && sha256sum -c model.sha256\n"
@@ -75,7 +75,7 @@ void add_hash(Command& app) {
   command.add_option("FILE", options->paths, "Files or models").required();
   const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests (40 hex digits)");
   command.add_flag("--sha256", "Print SHA-256 digests (64 hex digits; the default)").excludes(sha1);
-  command.add_flag("--content", options->content, "Digest only the bytes after the header");
+  command.add_flag("--content", options->content, "Hash only the bytes after the header");
   command.footer(kHashNotes);
   command.on_run([options] {
     Output out;

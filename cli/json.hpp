@@ -1,6 +1,6 @@
-// JSON as the command prints it: one object per line, members in the order in which they were added. In a header of its
-// own because nlohmann's takes 4 s to compile, and most files of the command print no JSON.
-// SPDX-License-Identifier: Apache-2.0
+// JSON as the command prints it: one object per line, members in the order in which they were added. This is a separate
+// header because nlohmann's takes 4 s to compile, and most files of the command print no JSON. SPDX-License-Identifier:
+// Apache-2.0
 #pragma once
 
 #include <nlohmann/json.hpp>

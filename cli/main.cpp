@@ -1,7 +1,8 @@
 // `safetensors`: the command-line tool for safetensors files.
 //
 // To add a command NAME: write cli/NAME.cpp with `void add_NAME(Command& app)` (show.cpp is an example), declare it in
-// app.hpp, and add a line to add_commands() in app.cpp. CMake finds the file. All commands follow these rules:
+// app.hpp, and add a line to add_commands() in app.cpp. CMake finds the new file by itself. All commands follow these
+// rules:
 //   - Results go to standard output through Output. Programs can read them with `--json`.
 //   - An error is one line on standard error and an exit code: throw a Failure, or failure_in() (failure.hpp).
 //   - Text from a file goes through shown() or printable() before it is printed on a terminal (text.hpp).

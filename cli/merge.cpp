@@ -14,7 +14,7 @@ namespace cli {
 namespace {
 
 constexpr const char* kMergeNotes =
-    "The last word is always OUT. If it exists, merge fails: `merge a b` with OUT forgotten does not overwrite b.\n"
+    "The last argument is always OUT. If it exists, merge fails, so `merge a b` without OUT does not overwrite b.\n"
     "\n"
     "Examples:\n"
     "  safetensors merge model.safetensors.index.json model.safetensors\n"

@@ -125,7 +125,7 @@ void add_editing(Command& command, MetaOptions& options) {
   command.add_flag("--sync", options.sync, "Wait until the change is on disk and survives a power failure");
   command
       .add_number("--reserve", options.reserve,
-                  "Reserve N bytes for later changes in the header, if the file is rewritten")
+                  "If the file is rewritten, reserve N bytes in its header for later changes")
       .shown_as("N");
 }
 

@@ -12,7 +12,7 @@ namespace cli {
 
 void NameFilter::declare(Command& command, const char* description) {
   command.add_repeated("--filter", patterns_, description).shown_as("GLOB");
-  command.add_repeated("--exclude", excluded_, "Leave out tensors whose name matches this pattern; repeatable")
+  command.add_repeated("--exclude", excluded_, "Exclude tensors whose name matches this pattern; repeatable")
       .shown_as("GLOB");
 }
 
@@ -44,7 +44,7 @@ void NameFilter::require_one(const std::string& path, std::initializer_list<safe
                     [this](const safetensors::Tensor& tensor) { return matches(tensor.name); }))
       return;
   }
-  if (!excluded_.empty()) throw Failure{kUsage, path + ": no tensor is left by --filter and --exclude"};
+  if (!excluded_.empty()) throw Failure{kUsage, path + ": --filter and --exclude leave no tensors"};
   const std::string nearest = did_you_mean(patterns_.front(), files.begin()->offset_keys());
   throw Failure{kUsage, path + ": no tensor matches --filter" + nearest};
 }

@@ -45,7 +45,7 @@ std::string folder_of(const std::string& path) {
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
-// Runs a call of the library's internals, and converts the errors that they throw.
+// Runs a call of the library's internals, and converts the errors that it throws.
 template <class Call>
 auto translated(const Call& call) {
   try {
@@ -132,7 +132,7 @@ bool Inputs::have_sibling(const std::string& path) const {
 
 void declare_replace(Command& command, bool& replace) {
   const Option yes = command.add_flag("--replace", replace, "Replace the output file if it exists");
-  command.add_flag("--no-replace", "Fail if the output exists: the default").excludes(yes);
+  command.add_flag("--no-replace", "Fail if the output file exists (the default)").excludes(yes);
 }
 
 void require_no_replace(const std::string& folder, bool replace) {

@@ -69,7 +69,7 @@ class Inputs {
   std::vector<std::string> paths_;
 };
 
-// Declares the option --replace. Also accepts --no-replace of older versions, which replaced files by default.
+// Declares the option --replace. Also accepts --no-replace from older versions, which replaced files by default.
 void declare_replace(Command& command, bool& replace);
 
 // Throws a Failure if --replace is given for an output that is a folder.

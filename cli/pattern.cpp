@@ -96,7 +96,8 @@ std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsi
   return *low <= c && c <= *high;
 }
 
-// Matches a bracket expression, and advances `at` from after the [ to after the ]. Returns nullopt if there is no ].
+// Matches a bracket expression, and advances `at` from the position after the [ to the position after the ]. Returns
+// nullopt if there is no ].
 std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
   const bool inverted = byte_at(pattern, at) == '!' || byte_at(pattern, at) == '^';
   if (inverted) ++at;

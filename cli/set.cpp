@@ -25,11 +25,11 @@ namespace cli {
 namespace {
 
 constexpr const char* kSetNotes =
-    "IN contains the new bytes, little-endian and row-major, or is an array of numpy (.npy) with the dtype and the\n"
-    "shape of the tensor. `-` is standard input. Everything else in FILE stays as it is.\n"
+    "IN contains the new bytes, little-endian and row-major, or a numpy array (.npy) with the dtype and the shape\n"
+    "of the tensor. `-` is standard input. Nothing else in FILE changes.\n"
     "\n"
-    "The change is made in place and is not atomic: after a crash or a disk error, the tensor may contain a part of\n"
-    "the new bytes. Run the command again then.\n"
+    "The change is made in place and is not atomic: after a crash or a disk error, the tensor may contain only some\n"
+    "of the new bytes. If so, run the command again.\n"
     "\n"
     "Examples:\n"
     "  safetensors extract model.safetensors bias bias.npy\n"
@@ -109,17 +109,17 @@ void require_same(Content& in, const safetensors::Tensor& tensor) {
   const bool same = header.type.size() == type.size() && header.type.compare(1, type.npos, type, 1, type.npos) == 0 &&
                     (!has_order || header.type.front() == '<');
   if (!same || header.shape != shape) {
-    throw Failure{kUsage, formatted("{}: tensor {} is {}, and the array is {}", in.path(), shown(tensor.name, 80),
+    throw Failure{kUsage, formatted("{}: tensor {} is {}, but the array is {}", in.path(), shown(tensor.name, 80),
                                     type_text(type, shape), type_text(header.type, header.shape))};
   }
   const auto longer = std::count_if(shape.begin(), shape.end(), [](std::uint64_t n) { return n > 1; });
   if (header.fortran_order && longer > 1) {
-    throw Failure{kUsage, in.path() + ": the array is in Fortran order; save numpy.ascontiguousarray of it"};
+    throw Failure{kUsage, in.path() + ": the array is in Fortran order; save it with numpy.ascontiguousarray"};
   }
 }
 
 [[noreturn]] void fail_size(const Content& in, const safetensors::Tensor& tensor, const std::string& size) {
-  throw Failure{kUsage, formatted("{}: tensor {} has {} bytes, and the input has {}", in.path(), shown(tensor.name, 80),
+  throw Failure{kUsage, formatted("{}: tensor {} has {} bytes, but the input has {}", in.path(), shown(tensor.name, 80),
                                   tensor.nbytes(), size)};
 }
 
@@ -182,8 +182,8 @@ void add_set(Command& app) {
   Command command = app.add_command("set", "Replace the bytes of one tensor in place");
   command.add_option("FILE", options->path, "A .safetensors file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options->tensor, "The tensor's name").required();
-  command.add_option("IN", options->in, "The new bytes, or a .npy; - is standard input").required();
-  command.add_flag("--npy", options->npy, "IN is a .npy; the default if its name ends in .npy");
+  command.add_option("IN", options->in, "A file with the new bytes, or a .npy file; - for standard input").required();
+  command.add_flag("--npy", options->npy, "Read IN as .npy; the default if its name ends in .npy");
   command.add_flag("--sync", options->sync, "Wait until the new bytes are on disk");
   command.footer(kSetNotes);
   command.on_run([options] {

@@ -56,7 +56,7 @@ std::vector<Stretch> stretches_of(const Listing& listing, std::size_t shard) {
 constexpr std::size_t kRowsOfOneFile = 8;
 constexpr std::array<int, 6> kTerminalColors{34, 32, 33, 35, 36, 31};  // ANSI codes
 
-// Returns the stretch that contains a byte.
+// Returns the range that contains a byte.
 const Stretch& stretch_at(const std::vector<Stretch>& stretches, std::uint64_t byte) {
   const auto next = std::upper_bound(stretches.begin(), stretches.end(), byte,
                                      [](std::uint64_t b, const Stretch& stretch) { return b < stretch.begin; });

@@ -95,7 +95,7 @@ class Tree {
     return node.depth + 1 < kDeepest ? rest.substr(0, rest.find('.')) : rest;
   }
 
-  // The rest of a name begins with its dot, because "a." differs from "a".
+  // The rest of a name begins with the dot, because "a." differs from "a".
   static int compare(const Node& a, const Tensor& x, const Node& b, const Tensor& y) {
     if (const int order = x.name.substr(a.end - 1).compare(y.name.substr(b.end - 1)); order != 0) return order;
     if (const int order = x.dtype_name().compare(y.dtype_name()); order != 0) return order;

@@ -27,7 +27,7 @@ constexpr const char* kVerifyNotes =
     "\n"
     "Exit codes:\n"
     "  0  valid\n"
-    "  1  a file breaks the format, or has another digest than expected\n"
+    "  1  a file breaks the format, or its digest does not match\n"
     "  3  a file cannot be read\n"
     "  5  valid, but --values found NaN or infinity\n"
     "\n"
@@ -41,7 +41,7 @@ struct VerifyOptions {
   std::vector<std::string> paths;
   std::string sums;
   std::string content;
-  bool has_content = false;  // even if the digest is empty, for example because a variable of the shell is
+  bool has_content = false;  // true even if the digest is empty, such as an unset shell variable
   bool values = false;
   bool strict = false;
   bool json = false;
@@ -133,7 +133,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     if (escaped) line.erase(0, 1);
     const bool good =
         line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
-    if (!good) throw Failure{kUsage, formatted("{}: not a line of sha256sum: {}", path, shown(line, 60))};
+    if (!good) throw Failure{kUsage, formatted("{}: not a sha256sum line: {}", path, shown(line, 60))};
     const std::string digest = lower(line.substr(0, kDigits));
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
     lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
@@ -161,8 +161,8 @@ constexpr std::size_t kSha256Digits = 64;
 constexpr std::size_t kSha1Digits = 40;
 constexpr std::size_t kAutoV3Digits = 12;  // the first ones of SHA-256
 
-// Returns the digits of a digest in lower case. Throws a Failure if there is another number of digits. "0x" before them
-// is allowed, because modelspec.hash_sha256 has it.
+// Returns the digits of a digest in lower case. Throws a Failure if the number of digits is wrong. "0x" before them is
+// allowed, because modelspec.hash_sha256 has it.
 std::string content_digits(const std::string& text) {
   std::string digits = lower(text);
   if (digits.starts_with("0x")) digits.erase(0, 2);
@@ -173,7 +173,7 @@ std::string content_digits(const std::string& text) {
                                   shown(text, 80), kSha256Digits, kSha1Digits, kAutoV3Digits)};
 }
 
-// Returns an error message if the content of the file has another digest, otherwise "".
+// Returns an error message if the content of the file has a different digest, otherwise "".
 std::string content_fault(const safetensors::SafeOpen& file, const std::string& digits) {
   const DigestKind kind = digits.size() == kSha1Digits ? DigestKind::sha1 : DigestKind::sha256;
   const std::string found = digest_from(file, 0, content_begin(file, 0), kind);
@@ -235,7 +235,7 @@ class Verifier {
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
   }
 
-  // Reports a file that cannot be read: as a line on standard error or, with `--json`, as an object.
+  // Reports a file that cannot be read, as a line on standard error or, with `--json`, as an object.
   void report(const std::string& path, const safetensors::Error& error) {
     const Failure failure = failure_in(path, error);
     if (!options_.json) {
@@ -305,10 +305,10 @@ void add_verify(Command& app) {
   Command command = app.add_command("verify", "Check files and models completely and report every error");
   command.add_option("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
-  command.add_option("--against", options->sums, "Compare digests with a list in the format of sha256sum")
+  command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
       .shown_as("SHA256SUMS");
   const Option content =
-      command.add_option("--content", options->content, "Compare the digest of the bytes after the header of one file")
+      command.add_option("--content", options->content, "Check the digest of one file, computed without its header")
           .shown_as("DIGEST");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");

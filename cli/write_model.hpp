@@ -37,7 +37,8 @@ struct Input {
 // a safetensors::Error.
 std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs);
 
-// Writes one file or a folder, depending on settings.out. In a folder, tensors stay in shards named like the input's.
+// Writes one file or a folder, depending on settings.out. In a folder, tensors stay in shards with the same names as
+// the input's.
 std::uint64_t write_like(std::vector<NewTensor> tensors, const Input& input, const WriteSettings& settings);
 
 }  // namespace cli

@@ -1,9 +1,8 @@
 // Limits the memory for the contents of a checkpoint.
 //
-// A pickle can use one value a million times, and an archive can shrink it a thousandfold, so a file of 2 kB could
+// A pickle can use one value a million times, and an archive can compress it a thousandfold, so a 2 kB file could
 // exhaust any memory. One limit covers the values, names, dimensions and tensors of a file. Charges are never refunded,
-// so the limit also bounds the time for copying.
-// SPDX-License-Identifier: Apache-2.0
+// so the limit also bounds the time for copying. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@ constexpr std::size_t kMostDimensions = 128;
 constexpr std::uint64_t kMostGrowth = 200;                      // times the size of the file
 constexpr std::uint64_t kFreeGrowth = std::uint64_t{64} << 20;  // always allowed
 
-// Memory per tensor until it is written, without name and shape: mostly the state of its hash.
+// Memory per tensor until it is written, excluding name and shape: mostly the state of its hash.
 constexpr std::uint64_t kTensorBytes = 1500;
 constexpr std::uint64_t kCopies = 6;  // of name and shape
 constexpr std::size_t kMostClasses = 3;
@@ -82,7 +82,7 @@ std::vector<Group> find_groups(const Checkpoint& checkpoint) {
   return groups;
 }
 
-// Returns whether a tensor covers its whole storage. The size alone does not tell: with a stride of 0 or colliding
+// Returns whether a tensor covers its whole storage. Comparing sizes is not enough: with a stride of 0 or colliding
 // strides, some elements are repeated and others are missing.
 bool is_whole(const Tensor& tensor, const Storage& storage) {
   if (tensor.begin != 0 || tensor.bytes != storage.bytes) return false;

@@ -91,9 +91,9 @@ struct Dropped {
 };
 
 // Keeps one of several tensors that share elements, since safetensors cannot express sharing. Metadata maps each
-// dropped name to the kept one. As in the reference's converter, the kept one is the first by name that covers the
-// whole storage. A tensor that repeats elements does not count as covering it, because elements would be lost. A tensor
-// whose name is already a metadata key is preferred, because metadata could not map that name to another one. Throws an
+// dropped name to the kept one. Like the reference's converter, keeps the first tensor by name that covers the whole
+// storage. A tensor that repeats elements does not count as covering it, because elements would be lost. A tensor whose
+// name is already a metadata key is preferred, because metadata could not map that name to another one. Throws an
 // ImportError if no tensor covers the storage.
 Dropped drop_shared(Checkpoint& checkpoint);
 

@@ -22,17 +22,17 @@ struct ReadOptions {
 // Detects the format by the first bytes and calls one of the functions below.
 Checkpoint read_checkpoint(std::unique_ptr<const Input> input, const ReadOptions& options);
 
-// Files of torch.save since torch 1.6: a zip archive.
+// Output of torch.save since torch 1.6: a zip archive.
 void read_torch_zip(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries, const std::string& key);
-// Older files of torch.save: pickles followed by the storages.
+// Older output of torch.save: pickles followed by the storages.
 void read_torch_stacked(Checkpoint& checkpoint, const std::string& key);
 
 // In a .npz, arrays of Python objects, strings and records are skipped.
 void read_npy(Checkpoint& checkpoint, const std::string& name);
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 
-// llama.cpp's format. Keeps numbers, strings and booleans of the metadata, drops arrays. Reverses dimensions, because
-// GGUF lists the fastest-varying one first.
+// llama.cpp's format. Keeps numbers, strings and booleans from the metadata, and drops arrays. Reverses dimensions,
+// because GGUF lists the fastest-varying one first.
 void read_gguf(Checkpoint& checkpoint);
 
 }  // namespace cli::importer

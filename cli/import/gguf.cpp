@@ -16,7 +16,7 @@ constexpr std::uint64_t kMostPairs = 1'000'000;
 constexpr std::uint32_t kMostGgufDimensions = 8;
 constexpr std::uint64_t kLongestMetadata = 50'000'000;  // half the limit of a header
 constexpr std::uint64_t kPairMemory = 300;
-constexpr std::uint64_t kPairCopies = 4;  // of its key and value, until they are written
+constexpr std::uint64_t kPairCopies = 4;  // copies of a key and value that exist until they are written
 constexpr std::uint64_t kUsualAlignment = 32;
 constexpr std::string_view kAlignment = "general.alignment";
 
@@ -71,7 +71,7 @@ constexpr std::array<std::uint64_t, 13> kPairBytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0,
 
 std::string read_text(Cursor& cursor) { return cursor.text(cursor.u64()); }
 
-// Nested arrays are rejected, because no writer makes them.
+// Nested arrays are rejected, because no writer produces them.
 void skip_array(Cursor& cursor) {
   const std::uint64_t at = cursor.offset();
   const std::uint32_t type = cursor.u32();

@@ -25,11 +25,11 @@ void warn(const std::string& path, const std::string& what) { complain({kSuccess
 void report_left_out(const std::string& path, const Checkpoint& checkpoint, const Dropped& dropped) {
   if (checkpoint.left_out > 0) warn(path, "left out " + words_of_left_out(checkpoint));
   if (checkpoint.elsewhere > 0) {
-    warn(path, formatted("left out tensors outside of 'state_dict': {} (first: '{}'); --key chooses another dictionary",
+    warn(path, formatted("left out tensors outside 'state_dict': {} (first: '{}'); --key chooses another dictionary",
                          checkpoint.elsewhere, checkpoint.first_elsewhere));
   }
   if (dropped.views > 0) {
-    warn(path, formatted("left out parts of other tensors and views of another shape: {} (first: '{}'); "
+    warn(path, formatted("left out tensors that are parts or reshaped views of others: {} (first: '{}'); "
                          "--keep-shared writes them too",
                          dropped.views, dropped.first_view));
   }

@@ -1,4 +1,4 @@
-// `safetensors convert` for files of other programs: torch's .pt, .bin, .pth and .ckpt, numpy's .npz and .npy, and
+// `safetensors convert` for files from other programs: torch's .pt, .bin, .pth and .ckpt, numpy's .npz and .npy, and
 // GGUF.
 //
 // Reading a checkpoint never executes any part of it. The first bytes of a file decide its format.
@@ -30,7 +30,7 @@ struct Import {
   std::function<void()> published = [] {};  // called when `into` exists, before it is read back
 };
 
-// Returns whether the file has one of these formats. Returns false if it cannot be read so that the library reports
+// Returns whether the file has one of these formats. If it cannot be read, returns false, so that the library reports
 // the error.
 bool is_importable(const std::string& path);
 

@@ -187,7 +187,7 @@ class Shards {
   Listed listed_;
   fs::path source_;
   std::map<std::string, std::string> places_;     // by tensor
-  std::map<std::string, st::io::Identity> seen_;  // the inputs, before the first of them was converted
+  std::map<std::string, st::io::Identity> seen_;  // the inputs, as they were before the first conversion
   std::uint64_t bytes_ = 0;
   std::unique_ptr<NewFiles> new_files_;
 };
@@ -261,8 +261,8 @@ void Shards::convert_shard(const std::string& file, const Target& target) {
   }
 }
 
-// Each shard is opened when its turn comes. A download of another version may have replaced or overwritten it by then,
-// or a part of the model afterwards.
+// Each shard is opened only when its turn comes. By then, or afterwards, a download of another version may have
+// replaced or overwritten a part of the model.
 void Shards::require_unchanged(const std::string& path, const st::io::Identity& now) const {
   if (now.same_bytes(seen_.at(path))) return;
   throw Failure{kUnreadable, path + ": was changed or replaced while the model was being converted"};

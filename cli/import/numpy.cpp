@@ -54,7 +54,7 @@ std::vector<std::uint64_t> column_major(const std::vector<std::uint64_t>& shape)
   return strides;
 }
 
-// Adds the array. If its elements are not numbers, adds nothing and returns their kind.
+// Adds the array to the checkpoint. If its elements are not numbers, adds nothing and returns their kind.
 std::string_view add_array(Checkpoint& checkpoint, Storage storage, const std::string& name) {
   StorageReader reader(*checkpoint.input, storage, 0, storage.bytes);
   const NpyHeader header = read_header(reader, storage.begin);

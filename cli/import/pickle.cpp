@@ -255,7 +255,7 @@ bool Machine::step_object(std::uint8_t code) {
     }
     case op::kObj: {
       std::vector<ValueId> items = pop_to_mark();
-      if (items.empty()) fail(opcode_, "pickle makes an object without a class");
+      if (items.empty()) fail(opcode_, "pickle creates an object without a class");
       const ValueId callee = items.front();
       make_object(callee, std::move(items));
       return true;
@@ -356,7 +356,7 @@ void Machine::push_long_int() {
   push_decimal(text);
 }
 
-// Rejects a leading 0. Python's two implementations disagree about it: for INT 010, one returns 8, the other fails.
+// Rejects a leading 0. Python's two implementations disagree about it: for INT 010, one returns 8 and the other fails.
 void Machine::push_decimal(std::string_view text) {
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   const bool has_base = digits.size() > 1 && digits.front() == '0';
@@ -386,12 +386,12 @@ ValueId Machine::pop() {
 }
 
 ValueId Machine::top() const {
-  if (stack_.size() <= floor()) fail(opcode_, "pickle takes a value from an empty stack");
+  if (stack_.size() <= floor()) fail(opcode_, "pickle pops from an empty stack");
   return stack_.back();
 }
 
 std::vector<ValueId> Machine::pop_to_mark() {
-  if (marks_.empty()) fail(opcode_, "pickle refers to a mark, but has set none");
+  if (marks_.empty()) fail(opcode_, "pickle refers to a mark, but none is set");
   const auto mark = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
   std::vector<ValueId> items(mark, stack_.end());
   stack_.erase(mark, stack_.end());
@@ -413,7 +413,7 @@ void Machine::put(std::uint64_t index) {
 
 void Machine::get(std::uint64_t index) {
   if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == kUnset) {
-    fail(opcode_, "pickle recalls number {}, which it did not memoize", index);
+    fail(opcode_, "pickle reads memo entry {}, which was never set", index);
   }
   push(memo_[static_cast<std::size_t>(index)]);
 }
@@ -469,7 +469,7 @@ void Machine::make_dict(std::span<const ValueId> arguments) {
   if (!arguments.empty()) {
     const Value& list = pickle_.values[arguments.front()];
     if (arguments.size() > 1 || (list.kind != Kind::list && list.kind != Kind::dict)) {
-      fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
+      fail(opcode_, "pickle creates a dictionary from something other than a list of pairs");
     }
     if (list.kind == Kind::dict) {
       charge(kItemBytes * list.items.size());
@@ -479,7 +479,7 @@ void Machine::make_dict(std::span<const ValueId> arguments) {
     for (const ValueId id : list.items) {
       const Value& pair = pickle_.values[id];
       const bool is_pair = (pair.kind == Kind::list || pair.kind == Kind::tuple) && pair.items.size() == 2;
-      if (!is_pair) fail(opcode_, "pickle makes a dictionary, but not from a list of pairs");
+      if (!is_pair) fail(opcode_, "pickle creates a dictionary from something other than a list of pairs");
       items.insert(items.end(), pair.items.begin(), pair.items.end());
     }
   }
@@ -508,7 +508,7 @@ std::string_view Machine::name_of_callee(ValueId callee) {
   return keep(std::string(global.module).append(".").append(global.name));
 }
 
-// For functions that make an object of the class in their first argument, returns that class.
+// For functions that create an object of the class in their first argument, returns that class.
 std::string_view Machine::name_of_result(ValueId callee, ValueId arguments) {
   const std::string_view name = name_of_callee(callee);
   const Value& tuple = pickle_.values[arguments];

@@ -2,9 +2,8 @@
 //
 // A pickle is a program for a stack machine that may import and call any name. This machine imports and calls nothing.
 // A call of a known name (in the caller's table) becomes a value of kind `call` with the name and the arguments. A call
-// of any other name becomes a value of kind `object`, which keeps the name and everything that the pickle puts into it.
-// Memory use is limited (budget.hpp), and no function is recursive.
-// SPDX-License-Identifier: Apache-2.0
+// of any other name becomes a value of kind `object`, which keeps the name and everything that the pickle stores in the
+// object. Memory use is limited (budget.hpp), and no function is recursive. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -50,7 +49,7 @@ struct Value {
 };
 
 // The role of a known name. A constant cannot be called. An object's result may get a state, which is dropped. A dict
-// is called without arguments, with the factory for its default values, or with a list of pairs as in Python 2.
+// is called without arguments, with a factory for default values, or with a list of pairs as in Python 2.
 enum class Role : std::uint8_t { constant, function, object, dict };
 
 // A name that the caller knows.

@@ -192,7 +192,7 @@ extern "C" void catch_lost_page(int number, siginfo_t* info, void*) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   char* const end = mapped_end;
   char* const at = static_cast<char*>(info->si_addr);
-  const bool is_of_page = info->si_code > 0;  // otherwise a process has sent it
+  const bool is_of_page = info->si_code > 0;  // otherwise a process has sent the signal
   if (is_of_page && at != nullptr && at >= mapped_begin && at < end) {
     char* const begin = at - reinterpret_cast<std::uintptr_t>(at) % page;
     const auto bytes = static_cast<std::size_t>(end - begin);
@@ -289,8 +289,8 @@ class Packer {
   std::size_t used_ = 0;
 };
 
-// Drops dimensions of size 1, and joins neighbours whose elements have one common stride. Otherwise pack() would step
-// through up to 127 dimensions of size 1 for each element of a small file.
+// Drops dimensions of size 1, and merges adjacent dimensions whose elements have one common stride. Otherwise pack()
+// would step through up to 127 dimensions of size 1 for each element of a small file.
 void join_dimensions(const Tensor& tensor, std::vector<std::uint64_t>& shape, std::vector<std::uint64_t>& strides) {
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (tensor.shape[i] == 1) continue;

@@ -66,7 +66,7 @@ void read_headers(Cursor& cursor, Budget& budget) {
   const Pickle machine = read_header(cursor, budget);
   const Value& dict = machine[machine.root];
   if (dict.kind != Kind::dict)
-    fail(dict.offset, "expected a dictionary of the machine, found a {}", name_of(dict.kind));
+    fail(dict.offset, "expected a dictionary describing the machine, found a {}", name_of(dict.kind));
   const std::vector<ValueId>& facts = dict.items;
   for (std::size_t i = 0; i < facts.size(); i += 2) {
     if (machine[facts[i]].text != "little_endian") continue;
@@ -76,7 +76,7 @@ void read_headers(Cursor& cursor, Budget& budget) {
   }
 }
 
-// Collects the references to each storage, because only these contain the element size.
+// Collects the references to each storage, because only the references contain the element size.
 std::unordered_map<std::string_view, StorageName> storage_names(const Pickle& pickle, Budget& budget) {
   std::unordered_map<std::string_view, StorageName> names;
   for (const Value& value : pickle.values) {

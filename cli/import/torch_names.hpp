@@ -44,7 +44,7 @@ TorchGlobal torch_global(std::int64_t number);
 // value: of kind `global` or `call`.
 TorchGlobal torch_global(const Value& value);
 
-// Returns whether an unknown function makes tensors, for example quantized or sparse ones.
+// Returns whether an unknown function creates tensors, for example quantized or sparse ones.
 bool makes_tensor(std::string_view function);
 
 }  // namespace cli::importer

@@ -31,7 +31,7 @@ TorchCall call_of(const Value& value) { return {value.integer, value.items.front
   if (function == "torch._utils._rebuild_qtensor") {
     fail_unsupported(offset, "tensor '{}' is quantized ({}): safetensors has no dtype for it", tensor, function);
   }
-  fail_unsupported(offset, "tensor '{}' is made by {}: safetensors cannot hold it", tensor, function);
+  fail_unsupported(offset, "tensor '{}' is created by {}: safetensors cannot store it", tensor, function);
 }
 
 // Finds the tensor inside nested calls.
@@ -39,8 +39,8 @@ class TensorCall {
  public:
   TensorCall(const Pickle& pickle, const std::string& name) : pickle_(pickle), name_(name) {}
 
-  // Returns the innermost call, which makes the tensor itself, without a surrounding parameter or attributes. value: of
-  // kind `call`.
+  // Returns the innermost call, which creates the tensor itself, without a surrounding parameter or attributes. value:
+  // of kind `call`.
   TorchCall bare(const Value& value) const;
 
  private:
@@ -60,7 +60,8 @@ TorchCall TensorCall::of_parameter(const TorchCall& call) const {
   }
   const Value& content = pickle_[pickle_[call.arguments].items.front()];
   if (content.kind == Kind::object) fail_class(call.offset, name_, content.text);
-  if (content.kind != Kind::call) fail(call.offset, "parameter made of a {}, expected a tensor", name_of(content.kind));
+  if (content.kind != Kind::call)
+    fail(call.offset, "parameter created from a {}, expected a tensor", name_of(content.kind));
   return call_of(content);
 }
 
@@ -71,13 +72,13 @@ TorchCall TensorCall::of_type(const TorchCall& call) const {
   const Value& function = pickle_[arguments[0]];
   const Value& type = pickle_[arguments[1]];
   if (function.kind != Kind::global || type.kind != Kind::global || pickle_[arguments[2]].kind != Kind::tuple) {
-    fail(call.offset, "tensor with attributes is made of types {}, {} and {}", name_of(function.kind),
+    fail(call.offset, "tensor with attributes is created from types {}, {} and {}", name_of(function.kind),
          name_of(type.kind), name_of(pickle_[arguments[2]].kind));
   }
   if (function.integer == kUnknown) fail_class(call.offset, name_, function.text);
   const TorchGlobal known = torch_global(type);
   if (known.meaning == TorchName::unknown) {
-    fail_unsupported(call.offset, "tensor '{}' has the class {}: safetensors cannot hold it", name_, known.name);
+    fail_unsupported(call.offset, "tensor '{}' has the class {}: safetensors cannot store it", name_, known.name);
   }
   if (known.meaning != TorchName::tensor_class && known.meaning != TorchName::parameter_class) {
     fail(call.offset, "tensor '{}' has class {}", name_, known.name);
@@ -96,7 +97,7 @@ TorchCall TensorCall::bare(const Value& value) const {
       case TorchName::rebuild_tensor_v3: return call;
       case TorchName::rebuild_parameter:
       case TorchName::parameter_class:
-        if (was_parameter) fail(call.offset, "parameter made of a parameter");
+        if (was_parameter) fail(call.offset, "parameter created from a parameter");
         was_parameter = true;
         call = of_parameter(call);
         break;
@@ -106,7 +107,8 @@ TorchCall TensorCall::bare(const Value& value) const {
         call = of_type(call);
         break;
       default:
-        fail(call.offset, "tensor made by torch's {}, which does not make tensors", torch_global(call.function).name);
+        fail(call.offset, "tensor created by torch's {}, which does not create tensors",
+             torch_global(call.function).name);
     }
   }
 }
@@ -151,7 +153,7 @@ std::uint64_t count(const Value& value) {
 
 // ---- traversing the dictionaries ------------------------------------------------------------------------------------------
 
-// Throws unless the value is a dictionary. An object is valid for torch, but without its class its tensors have no
+// Throws unless the value is a dictionary. torch accepts an object here, but without its class the tensors have no
 // names.
 void expect_dict(const Value& value, const std::string& what) {
   if (value.kind == Kind::object) {
@@ -195,7 +197,7 @@ void Collector::visit(ValueId id, const std::string& name, unsigned depth) {
   if (depth > kDeepestContainer)
     fail(value.offset, "dictionaries and lists are nested deeper than {}", kDeepestContainer);
   if (++visits_ > kMostVisits) fail(value.offset, "more than {} values", kMostVisits);
-  checkpoint_.budget.charge(3 * name.size(), value.offset);  // for the name, its prefix, and the copy that is kept
+  checkpoint_.budget.charge(3 * name.size(), value.offset);  // the name, its prefix, and the kept copy
   const std::string prefix = name.empty() ? "" : name + ".";
   if (value.kind == Kind::dict) {
     visit_dict(value, prefix, depth);
@@ -307,7 +309,7 @@ void Collector::add_tensor(const TorchCall& call, const std::string& name) {
   tensor.strides = numbers(pickle_[arguments[3]]);
   place(tensor, count(pickle_[arguments[1]]), checkpoint_.storages[tensor.storage], call.offset);
   if (tensor.dtype == ST_F4 && tensor.shape.empty())
-    fail(call.offset, "tensor '{}' is a scalar of two packed values", name);
+    fail(call.offset, "tensor '{}' is a scalar, but its dtype packs two values", name);
   cli::importer::add_tensor(checkpoint_, std::move(tensor), call.offset);
 }
 
@@ -330,7 +332,7 @@ StorageName read_storage_name(const Pickle& pickle, const Value& value) {
     fail(value.offset, "persistent id names a {}, expected a storage", global.name);
   }
   if (parts == 6 && pickle[tuple.items[5]].kind != Kind::none) {
-    fail(value.offset, "storage '{}' is a part of another storage: save the file with a newer torch", key.text);
+    fail(value.offset, "storage '{}' is part of another storage: save the file with a newer torch", key.text);
   }
   return {key.text, global, count(pickle[tuple.items[4]]), value.offset};
 }

@@ -30,9 +30,9 @@ std::uint64_t bytes_of(const StorageName& name);
 // Returns the index of the storage in the checkpoint.
 using FindStorage = std::function<std::size_t(const StorageName&)>;
 
-// Adds all tensors of the dictionary at `key`, which may be several keys joined by dots. An empty key means the root's
-// item `state_dict`, or the root if there is none. Names from nested dictionaries and lists are joined by dots. Throws
-// an ImportError.
+// Adds all tensors of the dictionary at `key`, which may be several keys joined by dots. An empty key stands for the
+// root's item `state_dict`, or for the root if there is none. Names from nested dictionaries and lists are joined by
+// dots. Throws an ImportError.
 void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint);
 
 }  // namespace cli::importer

@@ -40,7 +40,7 @@
  *  3. Ownership. The caller owns an object that it gets through `T **out`, and frees it with the
  *     function that the comment names. Every other returned pointer is borrowed: the caller does
  *     not free it, and it is valid as long as the object it came from. The caller keeps
- *     ownership of arguments. If the library keeps one after the call, the comment says so.
+ *     ownership of arguments. If the library keeps an argument after the call, the comment says so.
  *  4. NULL. A pointer may be NULL only if the comment says so. Functions that return a status
  *     return ST_ERR_ARGUMENT for any other NULL. Free functions ignore NULL. All other functions do
  *     not check: NULL crashes the process.
@@ -57,9 +57,9 @@
  *     that the caller was compiled with. ST_INIT sets it. (st_device_copy has no struct_size: it is
  *     used in arrays and never grows.) A zero member selects its default. Later versions only
  *     append members, up to 1024 bytes in all. ST_ERR_STRUCT_SIZE means that no version of the
- *     struct has this struct_size, or that a longer struct sets a member that this library does
- *     not know. Unknown flags and enumeration values fail with ST_ERR_UNSUPPORTED. In a
- *     struct that the library returns, struct_size is the length of that struct.
+ *     struct has this struct_size, or that a newer struct sets a member that this library does not
+ *     know. Unknown flags and enumeration values fail with ST_ERR_UNSUPPORTED. In a struct that the
+ *     library returns, struct_size is the length of that struct.
  *  8. Process. The library prints nothing, never aborts, reads no environment variable and keeps no
  *     threads. If a function starts threads, its comment says so, and they end before it returns.
  *     (The library uses simdjson, which reads SIMDJSON_FORCE_IMPLEMENTATION once.)
@@ -108,7 +108,7 @@ extern "C" {
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
-static inline T st_init_() { /* static: plugins built with other versions have another size */
+static inline T st_init_() { /* static: plugins built with other versions have other sizes */
   T t = T();
   t.struct_size = (uint32_t)sizeof(T);
   return t;
@@ -149,11 +149,11 @@ typedef struct st_tensor st_tensor;
  * memory. For st_open_source, there are no views. */
 typedef int32_t st_io;
 enum {
-  /* Map the file when st_tensor_data or st_tensor_slice first needs a view of it, or at open if the
-   * process has many open descriptors. Do not map it on network and FUSE mounts, nor if the system
-   * refuses. */
+  /* Map the file when st_tensor_data or st_tensor_slice first needs a view of it, or when it is
+   * opened if the process has many open descriptors. Do not map it on network and FUSE mounts, nor
+   * if the system refuses. */
   ST_IO_AUTO = 0,
-  /* Map the file read-only at open. ST_ERR_MAP if the system refuses. */
+  /* Map the file read-only when it is opened. ST_ERR_MAP if the system refuses. */
   ST_IO_MAP = 1,
   /* As ST_IO_MAP, but the caller may write to the view (through a cast). Such writes change neither
    * the file nor the results of the reading functions. */
@@ -201,26 +201,26 @@ typedef struct st_open_options {
 /* Opens the checkpoint at a path and checks all of its headers.
  *
  * path is one of these:
- *   - a safetensors or bintensors file; its content decides which (with ST_OPEN_REFERENCE, only
+ *   - a safetensors or bintensors file, recognized by its content (with ST_OPEN_REFERENCE, only
  *     safetensors is accepted);
  *   - the index of a model of several files, with a name that ends in ".index.json";
- *   - a directory, which means the first of these that it contains:
+ *   - a directory, which stands for the first of these that it contains:
  *       1. model.safetensors.index.json;
  *       2. model.safetensors;
- *       3. the only index NAME.safetensors.index.json. Other names that end in ".index.json" can
- *          only be opened by their own path;
+ *       3. the only index NAME.safetensors.index.json. An index with another name that ends in
+ *          ".index.json" can only be opened by its own path;
  *       4. the complete set of numbered shards named model, for example
  *          model-00001-of-00003.safetensors. Numbers may have any number of digits;
  *       5. the only file NAME.safetensors, or the only set of numbered shards with another name.
  *     Names that begin with "._" are ignored: macOS stores attributes of other files in them.
  *     Before version 0.3, an index took precedence over model.safetensors, and a file over a set.
  *
- * Shards must be in or below the directory of their index. The symbolic link of a shard may lead
+ * Shards must be in or below the directory of their index. A shard that is a symbolic link may lead
  * out of it only from snapshots/ to blobs/ in the cache of a model hub, or with
- * ST_OPEN_FOLLOW_LINKS. Two shards must not be the same file, neither by two spellings of its path
- * nor by links. (Several links to one file without tensors are accepted.) All headers together may
- * have at most 400,000,000 bytes, which is enough for about 3,000,000 tensors and bounds the memory
- * that opening takes. (Both rules since version 0.3.)
+ * ST_OPEN_FOLLOW_LINKS. Two shards must not be the same file, whether by two spellings of its path
+ * or by links. (Several links to one file without tensors are accepted.) All headers together may
+ * be at most 400,000,000 bytes long. This is enough for about 3,000,000 tensors, and bounds the
+ * memory that opening takes. (Both rules since version 0.3.)
  * Starts threads if there are several shards.
  *
  * options may be NULL. *out is freed with st_free.
@@ -230,8 +230,9 @@ typedef struct st_open_options {
  * ST_ERR_READ   the system could not read the file.
  * ST_ERR_MAP    options.io requires a mapping, and the system refuses it.
  * ST_ERR_SHARD  a shard is missing or out of bounds, two shards are one file, the index and the
- *               shards differ, or another process replaced a shard during the call. os_error is
- *               then EAGAIN. Not detected on Windows, and not always on network filesystems.
+ *               shards differ, or another process replaced a shard during the call. In the last
+ *               case os_error is EAGAIN. A replaced shard is not detected on Windows, and not
+ *               always on network filesystems.
  * ST_ERR_HEADER_SIZE  a header, the index or the sum of the headers is too long.
  * 3xx           the content of a file is invalid: see "Errors". */
 ST_API st_status st_open(const char *path, const st_open_options *options, st_file **out,
@@ -264,10 +265,10 @@ ST_API st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size,
 /* Flags of st_source. */
 enum {
   /* read_at must not run on two threads at once. The library then calls it from one thread at a
-   * time, whichever threads read the file. A plan reads on the calling thread only, unless its
-   * options request more threads. read_at must not read from the same file through this library. If
-   * only one thread may call read_at at all, read the file on that thread, and run plans with
-   * threads = 1. Since version 0.2.0. */
+   * time, even if several threads read the file. A plan reads on the calling thread only, unless
+   * its options request more threads. read_at must not read from the same file through this
+   * library. If read_at may only be called on one particular thread, read the file on that thread,
+   * and run plans with threads = 1. Since version 0.2.0. */
   ST_SOURCE_SERIAL = 1 << 0
 };
 
@@ -310,8 +311,8 @@ ST_API void st_free(st_file *file);
 
 /* ---- Checking -------------------------------------------------------------------------------- */
 
-/* A report of everything that is wrong with a file or a model. Everything in this section exists
- * since version 0.2.0. */
+/* A report of all problems of a file or a model. Everything in this section exists since version
+ * 0.2.0. */
 typedef struct st_report st_report;
 
 /* Flags of st_finding. */
@@ -340,16 +341,17 @@ typedef struct st_finding {
  * If st_open returns a 3xx, the first finding that is not a note is that error, with the same
  * status, offset and message. If the message of st_open begins with the quoted path of the file,
  * the message of the finding omits the path. All other findings that can be determined follow. If a
- * header has a syntax error, they end there. A valid file has only notes:
- *   - data or tensors with less alignment than usual, or than their elements need;
- *   - an order of tensors that differs from the reference's writer;
- *   - an unusual spelling of the header;
+ * header has a syntax error, its findings end there. A valid file has only notes:
+ *   - data or tensors that are less aligned than usual, or than their elements need;
+ *   - tensors in a different order than the reference's writer would use;
+ *   - unusual formatting of the header;
  *   - everything that ST_OPEN_STRICT rejects;
  *   - tensors that the index does not list;
- *   - a wrong total_size of the index.
- * After 1000 findings of a file, one more says that the rest is omitted. The first error is never
- * omitted. After 1000 findings of an index, or 10,000 of a model, no further shards are checked.
- * The report takes as much memory as a few copies of the headers, regardless of its findings.
+ *   - a wrong total_size in the index.
+ * After 1000 findings about a file, a final one says that the rest is omitted. The first error is
+ * never omitted. After 1000 findings about an index, or 10,000 about a model, no further shards are
+ * checked. The report takes as much memory as a few copies of the headers, regardless of the number
+ * of findings.
  *
  * options may be NULL; only flags and max_header_bytes are used. *out is freed with st_report_free.
  * ST_ERR_OPEN if the file does not exist or the directory contains no model. ST_ERR_SHARD if the
@@ -388,8 +390,8 @@ ST_API const st_tensor *st_get_tensor_n(const st_file *file, const char *name, s
 ST_API const char *st_tensor_name(const st_tensor *tensor, size_t *len);
 
 /* The type of a tensor's elements. Elements are little-endian, in memory and in files. Packed
- * elements (F6, F4) are returned as whole bytes; the writer of the file decides which bits of a
- * byte come first. The values are stable. */
+ * elements (F6, F4) are returned as whole bytes; the program that wrote the file determines which
+ * bits of a byte come first. The values are stable. */
 typedef int32_t st_dtype;
 enum {
   ST_DTYPE_UNKNOWN = 0, /* A dtype that this library does not know.                          */
@@ -451,7 +453,7 @@ ST_API uint64_t st_tensor_elements(const st_tensor *tensor);
 ST_API uint64_t st_tensor_bytes(const st_tensor *tensor);
 
 /* Returns the offset of the tensor's data in its shard, in bytes from the start of the file. With
- * st_open_fd, it is relative to the offset passed there. */
+ * st_open_fd, the offset is relative to the one passed to st_open_fd. */
 ST_API uint64_t st_tensor_offset(const st_tensor *tensor);
 
 /* Returns the number of the shard that holds the tensor; 0 for a checkpoint of one file. */
@@ -460,10 +462,10 @@ ST_API size_t st_tensor_shard(const st_tensor *tensor);
 /* Returns a view: a pointer to the st_tensor_bytes bytes of the tensor, without a copy. Returns
  * NULL if the file is not mapped (see st_io) or has become shorter; then read the tensor instead.
  *
- * The alignment is that of the data in the file, which may be less than the element type needs. If
- * another process truncates the file, touching the view raises SIGBUS.
+ * The view is only as aligned as the data in the file, which may be less than the element type
+ * needs. If another process truncates the file, touching the view raises SIGBUS.
  *
- * An open file may keep one descriptor per shard, at most 64, which the caller must not close. */
+ * An open file may keep one descriptor per shard, at most 64. The caller must not close them. */
 ST_API const void *st_tensor_data(const st_tensor *tensor);
 
 /* All tensors of a file in columns, for callers with expensive calls, such as foreign function
@@ -517,11 +519,11 @@ enum {
 /* Returns the format of the file or, for a model of several shards, of its first shard. */
 ST_API st_format st_get_format(const st_file *file);
 
-/* Metadata is a list of key-value pairs of strings. A model of several shards has the
- * metadata of its index, followed by the pairs of its first shard with other keys.
+/* Metadata is a list of key-value pairs of strings. A model of several shards has the metadata of
+ * its index, followed by the pairs of its first shard with other keys.
  *
- * Returns 1 if there is metadata, else 0. For a single file, an empty map of metadata counts as 1.
- * For a model with an index or several shards, it does not. */
+ * Returns 1 if there is metadata, else 0. For a single file, an empty metadata map counts as
+ * metadata. For a model with an index or several shards, it does not. */
 ST_API int32_t st_has_metadata(const st_file *file);
 
 /* Returns the number of pairs. */
@@ -552,18 +554,19 @@ ST_API const char *st_get_shard_path_n(const st_file *file, size_t shard, size_t
 /* Returns the size of a shard's file in bytes, as it was at open; 0 if the number is too large. */
 ST_API uint64_t st_get_shard_size(const st_file *file, size_t shard);
 
-/* Finds out whether the file of a shard was overwritten in place since it was opened, because then
- * the bytes that were read may be a mixture of two versions. Call it after the last read: the
- * file's length or time of modification shows it, also after a metadata edit in place. A file that
- * was replaced is unchanged, because the handle keeps the old one. Memory and sources of the
- * caller are never changed.
+/* Checks whether the file of a shard was overwritten in place since it was opened. If so, the bytes
+ * that were read may be a mixture of two versions. Call it after the last read. It compares the
+ * file's length and modification time, so it also reports in-place metadata edits. A file that was
+ * replaced counts as unchanged, because the handle keeps the old one. Memory and sources of the
+ * caller always count as unchanged.
  *
- * Systems set the time of modification when a write begins. On Linux, a file that was opened during
- * st_tensor_write is reported, too, within five seconds of its last write. The last write of
- * another program is not reported if it had begun when the file was opened. Nor is a second change
- * within one step of the filesystem's times, which is a second on ext4 with inodes of 128 bytes.
+ * Systems set the modification time when a write begins. So a write by another program is not
+ * reported if it had already begun when the file was opened. On Linux, a file that was opened
+ * during st_tensor_write is reported nevertheless, within five seconds of its last write. A second
+ * change within one tick of the filesystem's timestamps is not reported. The tick is one second on
+ * ext4 with inodes of 128 bytes.
  *
- * ST_ERR_READ   it was overwritten; or the library could not keep its descriptor (see
+ * ST_ERR_READ   the file was overwritten; or the library could not keep its descriptor (see
  *               st_writer_add_tensor) and its path no longer leads to it.
  * ST_ERR_RANGE  there is no such shard.
  * Since version 0.3.0. */
@@ -592,7 +595,7 @@ ST_API const char *st_get_warning_n(const st_file *file, size_t i, size_t *len);
  * ST_ERR_BUFFER_SIZE  dst_size is not exactly the number of bytes to read.
  * ST_ERR_TRUNCATED    the file has become shorter since it was opened.
  * ST_ERR_READ         the system could not read; or the file is no longer held open, and another
- *                     file has taken its path. (A mapped file is always held open.)
+ *                     file has replaced it at its path. (A mapped file is always held open.)
  * ST_ERR_CALLBACK     the read_at of a source failed. */
 
 /* Copies all bytes of a tensor to dst. dst_size must be st_tensor_bytes. dst may be NULL if that is
@@ -625,9 +628,9 @@ ST_API void st_tensor_advise(const st_tensor *const *tensors, size_t count, st_a
  * Each of the three arrays has st_tensor_rank values, in elements. Negative positions count from
  * the end. Positions outside the tensor are clamped. A negative step goes backwards. A NULL array
  * leaves out its value in every dimension: tensor[:]. To leave out begin or end in one dimension,
- * use ST_SLICE_BEGIN and ST_SLICE_END: the whole dimension is ST_SLICE_BEGIN, ST_SLICE_END, 1, and
- * backwards ST_SLICE_END, ST_SLICE_BEGIN, -1. The bytes of a slice are packed in row-major order,
- * like the bytes of a tensor. The library does not keep the arrays.
+ * use ST_SLICE_BEGIN and ST_SLICE_END. The whole dimension is ST_SLICE_BEGIN, ST_SLICE_END, 1; in
+ * reverse order it is ST_SLICE_END, ST_SLICE_BEGIN, -1. The bytes of a slice are packed in
+ * row-major order, like the bytes of a tensor. The library does not keep the arrays.
  *
  * ST_ERR_ARGUMENT     a step is 0.
  * ST_ERR_MISALIGNED   the slice begins or ends inside a byte (sub-byte dtypes).
@@ -646,9 +649,9 @@ ST_API st_status st_tensor_slice(const st_tensor *tensor, const int64_t *begin, 
                                  const int64_t *step, uint64_t *shape, uint64_t *bytes,
                                  const void **contiguous, st_error *err);
 
-/* Copies a slice to dst. dst_size must be the bytes that st_tensor_slice computes. begin, end and
- * step may be NULL; dst may be NULL if dst_size is 0. Reads on the calling thread, and only the
- * slice and small gaps in it. For many slices, or large ones, a plan is faster. */
+/* Copies a slice to dst. dst_size must be the number of bytes that st_tensor_slice computes. begin,
+ * end and step may be NULL; dst may be NULL if dst_size is 0. Reads on the calling thread, and only
+ * the slice and small gaps in it. For many slices, or large ones, a plan is faster. */
 ST_API st_status st_tensor_read_slice(const st_tensor *tensor, const int64_t *begin,
                                       const int64_t *end, const int64_t *step, void *dst,
                                       size_t dst_size, st_error *err);
@@ -667,11 +670,11 @@ ST_API st_status st_plan_new(const st_file *file, st_plan **out, st_error *err);
  * NULLs mean the whole tensor. Destinations are numbered from 0 in the order in which they are
  * added.
  *
- * The plan keeps the pointer dst, and runs write there from several threads. The memory belongs to
- * the caller. It must stay valid and must not move until the plan has run for the last time. (In a
- * language with a garbage collector, pin it and keep a reference.) Nothing else is kept: the three
- * arrays are copied. Destinations must not overlap. dst_size is the size of dst in bytes; dst may
- * be NULL if it is 0.
+ * The plan keeps the pointer dst, and each run writes to it from several threads. The memory
+ * belongs to the caller. It must stay valid and must not move until the plan has run for the last
+ * time. (In a language with a garbage collector, pin it and keep a reference.) The plan keeps no
+ * other pointers: the three arrays are copied. Destinations must not overlap. dst_size is the size
+ * of dst in bytes; dst may be NULL if it is 0.
  *
  * Direct reads (see st_cache) need no second copy if the address of dst and the file offset of its
  * first byte are equal modulo 4096.
@@ -696,10 +699,10 @@ enum {
   ST_CACHE_AROUND = 2,
   /* As ST_CACHE_AUTO, but copy the runs of slices from the file's mapping if they are cached and at
    * most 1 MiB long. This is the fastest way to read columns of a file in the page cache: each run
-   * costs a copy instead of a system call. If another process truncates the file meanwhile, the
-   * copy raises SIGBUS, as a view does. On Windows, which does not report what is cached, all runs
-   * of that length are copied from the mapping. Without a mapping (ST_IO_READ, ST_IO_COPY, network
-   * and FUSE mounts), the same as ST_CACHE_AUTO. Since version 0.3.0. */
+   * costs a copy instead of a system call. If another process truncates the file during the copy,
+   * the copy raises SIGBUS, as a view does. Windows does not report what is cached, so there all
+   * runs of at most that length are copied from the mapping. Without a mapping (ST_IO_READ,
+   * ST_IO_COPY, network and FUSE mounts), works as ST_CACHE_AUTO. Since version 0.3.0. */
   ST_CACHE_MAPPED = 3,
   ST_CACHE_SIGNED_ = -1
 };
@@ -729,7 +732,7 @@ typedef struct st_read_options {
   void (*parallel_for)(void *ctx, size_t n, void (*fn)(void *arg, size_t i), void *arg);
   /* Reports that destination i is complete, once per run and as soon as its last byte has been
    * read. Several threads may call it at once, and in any order; with threads = 1, only the thread
-   * that called st_plan_run does. It should return soon: only the other threads read in the
+   * that called st_plan_run does. It should return quickly: its thread reads nothing in the
    * meantime. It may run other plans, but not this one. May be NULL. Since version 0.2.0. */
   void (*ready)(void *ctx, size_t i);
 } st_read_options;
@@ -780,16 +783,15 @@ ST_API void st_plan_get_stats(const st_plan *plan, st_plan_stats *stats);
 
 /* Flags of st_buffer_new. */
 enum {
-  /* Allocate pages when they are first touched. This is faster if a plan fills the buffer at
-   * once. */
+  /* Allocate pages when they are first touched. This is faster if a plan fills the buffer right
+   * away. */
   ST_BUFFER_LAZY = 1 << 0
 };
 
 /* Allocates size bytes of zeroed memory to read into, aligned to 2 MiB, on huge pages if the system
  * has them. Without ST_BUFFER_LAZY, at most `threads` new threads (0: the library chooses) allocate
  * all pages before it returns. Reading into such memory takes a fraction of the time of reading
- * into small pages that were never touched. size may be 0. *out is freed with st_buffer_free, by
- * any thread. */
+ * into untouched small pages. size may be 0. *out is freed with st_buffer_free, by any thread. */
 ST_API st_status st_buffer_new(uint64_t size, uint32_t flags, uint32_t threads, void **out,
                                st_error *err);
 
@@ -805,7 +807,7 @@ ST_API void st_buffer_free(void *buffer);
  *
  * An st_device represents a device in this process: its driver, its copy queues and its staging
  * memory. Any number of plans may use it at the same time, from any threads. They share its staging
- * memory without waiting for one another to end, and keep it open. */
+ * memory without waiting for one another to end, and keep the device open. */
 typedef struct st_device st_device;
 
 typedef struct st_device_options {
@@ -846,9 +848,9 @@ typedef struct st_device_copy {
   size_t n;        /* Bytes, at least 1.                                                     */
 } st_device_copy;
 
-/* Another kind of device, implemented by functions of the caller. CUDA and HIP devices consist of
- * the same functions. A function that returns an int32_t returns 0 on success. For any
- * other value, the library's function fails with ST_ERR_DEVICE, and os_error is the value. Several
+/* A device of another kind, implemented by functions of the caller. CUDA and HIP devices are made
+ * of the same functions. A function that returns an int32_t returns 0 on success. For any other
+ * value, the library's function fails with ST_ERR_DEVICE, and os_error is the value. Several
  * threads, including threads that the library starts, may call these functions at once, except
  * close. They must not run a plan for this device, which could wait forever. */
 typedef struct st_device_ops {
@@ -860,11 +862,11 @@ typedef struct st_device_ops {
    * without any, it fails with ST_ERR_NO_MEMORY. */
   void *(*host_alloc)(void *ctx, size_t size);
   void (*host_free)(void *ctx, void *ptr, size_t size);
-  /* Starts n copies in a queue below st_device_options.queues, and sets *mark to a number for wait.
-   * Their dst do not overlap. It need not wait for them, and they may be reordered. Each copy is
-   * for one destination of a plan, even if destinations are adjacent; one destination may need
-   * several copies. If it fails, none of the copies may still be in flight when it returns, and
-   * wait is not called. */
+  /* Starts n copies in a queue, numbered from 0 to st_device_options.queues - 1, and sets *mark to
+   * a number for wait. Their dst do not overlap. It need not wait for them, and they may be
+   * reordered. Each copy is for one destination of a plan, even if destinations are adjacent; one
+   * destination may need several copies. If it fails, none of the copies may still be in flight
+   * when it returns, and wait is not called. */
   int32_t (*copy)(void *ctx, uint32_t queue, const st_device_copy *copies, size_t n,
                   uint64_t *mark);
   /* Returns when all copies of one call of copy have reached device memory, or when one has failed
@@ -913,12 +915,11 @@ ST_API void st_device_release(const st_device *device, void *ptr);
  *
  * stream is a work queue of the caller: a CUstream or a hipStream_t. The values 1 and 2 are the
  * default streams, as in DLPack (1: legacy, 2: per thread). The run writes to dst after the work
- * that was submitted to the stream before the call of st_plan_run. NULL: it may write
- * immediately.
+ * that was submitted to the stream before the call of st_plan_run. NULL: it may write immediately.
  *
  * When st_plan_run returns, even with an error, no copy is in flight, and the copied bytes can be
  * used in any stream. For st_plan_is_complete and ready, a byte counts when it has reached the
- * device. The statuses of running such a plan are the same as for other plans, and also:
+ * device. Running such a plan can also return:
  *
  * ST_ERR_DEVICE       a function of the device has failed. os_error is the value that it returned,
  *                     and the message names the tensor.
@@ -936,11 +937,11 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
  * must not overlap. They may be NULL if n is 0. Works on the calling thread. st_convert_scaled also
  * applies scales.
  *
- * F4 and F6 are packed: src has n * 4 / 8 or n * 6 / 8 bytes, rounded up. The first element has the
- * lowest bits of the first byte, the next element the bits above it, and so on. Two F4 fill a byte,
- * and four F6 fill three bytes. Unused bits of the last byte are ignored. For F4, this is the order
- * of torch.float4_e2m1fn_x2. For F6, neither safetensors nor the MX specification prescribes an
- * order, and programs differ.
+ * F4 and F6 are packed: src has n * 4 / 8 or n * 6 / 8 bytes, rounded up. The first element is in
+ * the lowest bits of the first byte, the next element in the bits above it, and so on. Two F4 fill
+ * a byte, and four F6 fill three bytes. Unused bits of the last byte are ignored. For F4, this is
+ * the order of torch.float4_e2m1fn_x2. For F6, neither safetensors nor the MX specification
+ * prescribes an order, and programs differ.
  *
  * The results are the same as in the Python package ml_dtypes (and in numpy for F16, F32 and F64):
  *
@@ -948,15 +949,16 @@ ST_API st_status st_plan_add_device(st_plan *plan, const st_device *device, void
  *     first rounded to F32 before it becomes BF16 or a dtype of 8 bits. Denormal numbers are kept,
  *     and results may be denormal.
  *   - Values that are too large for the target, and infinity, become infinity. In a dtype without
- *     infinities (F8_E4M3 and the two FNUZ) they become NaN. They never become the largest number;
- *     new versions of torch do that for F8_E4M3.
+ *     infinities (F8_E4M3 and the two FNUZ dtypes) they become NaN. They never become the largest
+ *     number, unlike in new versions of torch, which do that for F8_E4M3.
  *   - NaN stays NaN, with the same sign unless the target has only one NaN. Its other bits are
  *     unspecified.
- *   - In a dtype without negative zero (the two FNUZ), -0 becomes 0, even as a result of rounding.
- *   - F8_E8M0 gets the nearest power of two, and the larger one of two that are equally near.
- *     Positive numbers below 2^-127, its smallest value, become 2^-127. Numbers between 2^-127 and
- *     2^-126 become 2^-126. Zero, negative numbers, infinity and values that are too large become
- *     NaN.
+ *   - In a dtype without negative zero (the two FNUZ dtypes), -0 becomes 0, even as a result of
+ *     rounding.
+ *   - A value converted to F8_E8M0 becomes the nearest power of two, or the larger of two that are
+ *     equally near. Positive numbers below 2^-127, its smallest value, become 2^-127. Numbers
+ *     between 2^-127 and 2^-126 become 2^-126. Zero, negative numbers, infinity and values that are
+ *     too large become NaN.
  *
  * These results need the default floating-point environment of the thread: rounding to nearest, and
  * denormal numbers not flushed to zero.
@@ -985,12 +987,12 @@ ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *d
  * needs.)
  *
  * Blocks do not cross rows. A call may convert several rows only if the last dimension is a
- * multiple of block. Otherwise, or if a scale is for a block of several rows, convert each row with
- * its own scales.
+ * multiple of block. Otherwise, or if one scale applies to several rows, convert each row
+ * separately with its scales.
  *
  * global_scale may be NULL, which counts as 1. Otherwise it points to one F32, little-endian like
- * all elements, with any alignment. Some programs store the reciprocal of this scale (for example
- * compressed-tensors as weight_global_scale).
+ * all elements, with any alignment. Some programs store the reciprocal of this scale, for example
+ * compressed-tensors in weight_global_scale.
  *
  * src, scales and dst may be NULL if n is 0. dst must not overlap the others. Works on the calling
  * thread.
@@ -999,7 +1001,7 @@ ST_API st_status st_convert(st_dtype from, const void *src, st_dtype to, void *d
  * and each is rounded once, to nearest, ties to even. The second product is then converted to `to`
  * as by st_convert, which rounds once more if `to` is smaller than F32. With MX, both products are
  * exact unless they overflow. Products that are too large become infinity. NaN as a value or a
- * scale, and 0 times infinity, become NaN, with either sign. So a scale that is NaN makes its block
+ * scale, and 0 times infinity, become NaN, with either sign. So a NaN scale makes its whole block
  * NaN.
  *
  * ST_ERR_ARGUMENT     block is 0.
@@ -1027,7 +1029,7 @@ enum {
  * st_free, but not after this library has been unloaded.
  *
  * Its data is the view of st_tensor_data. The view is marked as read-only, except with ST_IO_COPY.
- * Writing to a read-only view crashes the process, and some consumers ignore the mark. If there is
+ * Writing to a read-only view crashes the process, and some consumers ignore the flag. If there is
  * no view, or its elements are not aligned, the tensor is copied to new memory, aligned to 64
  * bytes. The copy may be written to, and is marked as a copy.
  *
@@ -1058,8 +1060,8 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  *
  * A call that is too early or too late is ST_ERR_STATE.
  *
- * Content. The same calls write the same bytes on every machine: the bytes that the reference
- * implementation writes.
+ * Content. The same calls write the same bytes on every machine, and these are the bytes that the
+ * reference implementation writes.
  *
  * Replacing. The complete file replaces the old one in one step. Until then, the path is unchanged.
  * The new file gets the owner and the permissions of the old one, or fewer permissions if the
@@ -1068,8 +1070,8 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * open descriptors keep the old file, so a file may be replaced while it is open in this library.
  * In a sticky directory that others may write to, for example /tmp, another user's link, file or
  * FIFO is ST_ERR_OPEN with EACCES, even for root (since 0.3; docs/filesystems.md). This rule
- * applies to the last component of the path and to the links that it leads through. For links among
- * the directories of the path, only the protected_symlinks of the kernel applies, if it is enabled.
+ * applies to the last component of the path and to the links that it leads through. For links in
+ * the directory part of the path, only the kernel's protected_symlinks applies, if it is enabled.
  *
  * Streams. A FIFO, a device or an open descriptor (/dev/stdout, /dev/fd/N) is written directly, in
  * the order of the data. st_writer_put must follow that order; with ST_WRITE_KEEP_ORDER, it is the
@@ -1079,7 +1081,7 @@ ST_API st_status st_tensor_to_dlpack_legacy(const st_tensor *tensor, uint32_t fl
  * RLIMIT_FSIZE is ST_ERR_WRITE with EFBIG; on Linux it raises no SIGXFSZ (since 0.3).
  *
  * Failures. These errors leave the writer unchanged:
- *   - an error of a function up to st_writer_begin, except ST_ERR_WRITE;
+ *   - an error from a function up to st_writer_begin, except ST_ERR_WRITE;
  *   - an st_writer_put with a wrong index or range, or for a tensor with another source of data;
  *   - an st_writer_finish while data is missing.
  * Any other error ends the writer: every later call returns the same error, and the path is
@@ -1090,16 +1092,16 @@ typedef struct st_writer st_writer;
 /* Creates a writer without tensors. *out is freed with st_writer_free. */
 ST_API st_status st_writer_new(st_writer **out, st_error *err);
 
-/* Sets a pair of metadata. A later value of the same key replaces the earlier one. Pairs are
- * written in the byte order of their keys. Both strings are copied. A NULL key (with key_len 0)
- * sets no pair, but gives the file a map of metadata even if it is empty. value may be NULL
- * if key is, or if value_len is 0. ST_ERR_UTF8 if a string is not UTF-8. */
+/* Sets a metadata pair. A later value of the same key replaces the earlier one. Pairs are written
+ * in the byte order of their keys. Both strings are copied. A NULL key (with key_len 0) sets no
+ * pair, but makes the file contain a metadata map even if it is empty. value may be NULL if key is,
+ * or if value_len is 0. ST_ERR_UTF8 if a string is not UTF-8. */
 ST_API st_status st_writer_set_metadata(st_writer *writer, const char *key, const char *value,
                                         st_error *err);
 ST_API st_status st_writer_set_metadata_n(st_writer *writer, const char *key, size_t key_len,
                                           const char *value, size_t value_len, st_error *err);
 
-/* Sets all pairs of an open file, and keeps an empty map of metadata. If it fails, it sets none. */
+/* Copies all metadata pairs of an open file, or its empty map. If it fails, it sets none. */
 ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file, st_error *err);
 
 /* Declares a tensor. name and shape (rank values, in elements; may be NULL if rank is 0) are
@@ -1126,10 +1128,10 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
 /* Declares a copy of a tensor of an open file, which must stay open until st_writer_finish has
  * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
  * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
- * fails (since 0.3): its length or time of modification shows that, also after a metadata edit in
- * place. It also fails if the library cannot find out: its path no longer leads to the file, and
- * the library did not keep a descriptor. It keeps none for shards after the first 64, nor when the
- * process uses 64 descriptors or a quarter of its limit.
+ * fails (since 0.3). It detects this by the file's length and modification time, so it also fails
+ * after an in-place metadata edit. It also fails if it cannot check this, because the path no
+ * longer leads to the file and the library did not keep a descriptor. The library keeps none for
+ * shards after the first 64, nor when the process uses 64 descriptors or a quarter of its limit.
  * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
@@ -1139,9 +1141,9 @@ enum {
   ST_WRITE_SYNC = 1 << 0,       /* st_writer_finish returns after the file is on the disk.    */
   ST_WRITE_KEEP_ORDER = 1 << 1, /* Write the data in the order of st_writer_add.              */
   ST_WRITE_NO_REPLACE = 1 << 2, /* Fail if the path exists, even if it is a link.             */
-  /* Replace a symbolic link by a file that only its owner can read (mode 0600), instead of the file
-   * that it leads to. A link to an open descriptor, such as /dev/stdout, is still followed.
-   * Since version 0.3.0. */
+  /* Replace a symbolic link itself with a file that only its owner can read (mode 0600), instead of
+   * replacing the file that it leads to. A link to an open descriptor, such as /dev/stdout, is
+   * still followed. Since version 0.3.0. */
   ST_WRITE_REPLACE_LINK = 1 << 3
 };
 
@@ -1184,13 +1186,13 @@ ST_API st_status st_writer_begin_n(st_writer *writer, const char *path, size_t l
  * written before it returns. Bytes may come in any order, each byte once. data may be NULL if n is
  * 0.
  *
- * Small puts are collected, up to 16 MiB, and written together. So a later put, or
- * st_writer_finish, may return the error of a write.
+ * Small puts are collected, up to 16 MiB, and written together. So the error of a write may be
+ * returned by a later put or by st_writer_finish.
  *
  * ST_ERR_RANGE      there is no such tensor, or the range exceeds it.
  * ST_ERR_STATE      bytes were put twice, or out of order into a stream, or the tensor has another
- *                   source of data, or the process was forked after st_writer_begin (a small put
- *                   is only collected; st_writer_finish then returns the error).
+ *                   source of data, or the process was forked after st_writer_begin (after a small
+ *                   put, which is only collected, st_writer_finish returns the error).
  * ST_ERR_WRITE      the system could not write.
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer. */
 ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t at, const void *data,
@@ -1199,18 +1201,19 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
 /* Writes the remaining data and moves the file to its path.
  *
  * While it replaces a file, it locks that file against st_edit_metadata of other processes. It
- * waits two seconds for the lock, and then replaces the file without it. It also does so if the
- * filesystem has no locks, or if this process may not open the file for reading and writing. A save
- * without the lock can be lost: if an edit renames its file right after, the edit's file replaces
- * the saved one.
+ * waits two seconds for the lock, and then replaces the file without it. It also replaces the file
+ * without the lock if the filesystem has no locks, or if this process may not open the file for
+ * reading and writing. A save without the lock can be lost: if an edit renames its file right
+ * after, the edit's file replaces the saved one.
  *
  * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
  *                   that called st_writer_begin can write the file.
- * ST_ERR_OPEN       another user's file, link or FIFO has taken the place of the target in a sticky
+ * ST_ERR_OPEN       another user's file, link or FIFO has replaced the target in a sticky
  *                   directory.
- * ST_ERR_WRITE      the system could not write, or could not replace the file. EMFILE or ENOMEM if
- *                   there is no descriptor or memory to lock the replaced file (since 0.3).
+ * ST_ERR_WRITE      the system could not write, or could not replace the file. os_error is EMFILE
+ *                   or ENOMEM if no descriptor or memory is available to lock the replaced file
+ *                   (since 0.3).
  * ST_ERR_CANCELLED  st_write_options.progress cancelled the writer.
  * ST_ERR_READ, ST_ERR_TRUNCATED, ST_ERR_CALLBACK  the data of a tensor of an open file could not be
  *                   read, or the file was overwritten in place (ST_ERR_READ, since 0.3). */
@@ -1226,22 +1229,22 @@ ST_API void st_writer_free(st_writer *writer);
  * all changes are made, or none. Tensor data and its alignment do not change.
  *
  * The file is changed in place if the metadata fits into the space reserved in the header (see
- * header_reserve), and the change is inside one block of 4096 bytes of the file. This takes one
- * write, which is done completely or not at all if the process is killed. Other hard links also
- * show the change. In all other cases a new file replaces the old one, as st_writer_finish does,
- * and the kernel copies the data. With ST_WRITE_SYNC the file is also complete after a power
- * failure; a change in place must then be inside one block of 512 bytes. If nothing has to be
- * changed, the header is written again as it is, and the file and its directory are synced (since
- * 0.3), so a call that failed to sync can be repeated.
+ * header_reserve), and the change is inside one 4096-byte block of the file. This takes a single
+ * write. If the process is killed, that write is either complete or has not begun. Other hard links
+ * also show the change. In all other cases, a new file replaces the old one, as with
+ * st_writer_finish, and the kernel copies the data. With ST_WRITE_SYNC, the file is also complete
+ * after a power failure; for this, an in-place change must be inside one 512-byte block. If nothing
+ * has to be changed, the same header is written again, and the file and its directory are synced
+ * (since 0.3), so a call that failed to sync can be repeated.
  *
  * Several processes may use the file. st_open and st_open_fd never see half of a change: they wait
- * up to two seconds for an edit to end. After that, and on filesystems without locks, they read the
- * header until two reads are equal. st_open_memory and st_open_source cannot do that. If another
- * process saves the file during the edit, its file is not overwritten. The edit is then repeated on
- * that file, at most 5 times. The last check before the rename is made with the file locked. A save
- * continues without this lock if it cannot get it within two seconds, or if another process has
- * removed the file. Such a save is lost if it renames its file between that check and the rename of
- * the edit.
+ * up to two seconds for an edit to end. After that, and on filesystems without locks, they reread
+ * the header until two reads are equal. st_open_memory and st_open_source cannot do that. If
+ * another process saves the file during the edit, its file is not overwritten. The edit is then
+ * repeated on that file, up to 5 attempts in all. The last check before the edit's rename is made
+ * with the file locked. A save continues without this lock if it cannot get it within two seconds,
+ * or if another process has removed the file. Such a save is lost if it renames its file between
+ * the edit's last check and the edit's rename.
  *
  * keys and values may be NULL if n is 0. options may be NULL; only ST_WRITE_SYNC, data_alignment
  * and header_reserve are used. header_reserve is the space in a new file. Other flags are
@@ -1274,23 +1277,23 @@ ST_API st_status st_edit_metadata_n(const char *path, size_t path_len, const cha
 /* Replaces the bytes of one tensor of a safetensors file, in place. The header does not change, so
  * dtype and shape stay the same. size is the number of bytes in data, and must be the size of the
  * tensor; data may be NULL if size is 0. The elements are little-endian and row-major, as in the
- * file. path is one file: for a model of several, the shard that contains the tensor.
+ * file. path must be a single file: for a sharded model, the shard that contains the tensor.
  *
  * The change is not atomic. If the process is killed, the power fails or the system reports an
- * error during the write, the tensor may contain a part of the new bytes. Everything else in the
+ * error during the write, the tensor may contain only some of the new bytes. Everything else in the
  * file stays valid and unchanged, and the call can be repeated. To replace a tensor atomically,
  * write a new file with st_writer_add_tensor.
  *
  * Readers are not locked out. A read during the write may return old and new bytes. All views and
  * mappings of the file show the change, and so do its other hard links. If a writer copies tensors
  * from a file that was opened before the write, its st_writer_finish fails. data may be a view of
- * this tensor, or of another one in the same file. A file with holes (a sparse file) needs space
+ * this tensor, or of another tensor in the same file. A file with holes (a sparse file) needs space
  * for the new bytes.
  *
  * The call locks out other edits until it returns, as st_edit_metadata does: they fail with
- * ST_ERR_STATE after two seconds. If a save replaces the file during the write, the file of the
- * save remains, without the new bytes. If another process changes the file between the check of its
- * header and the write, the call starts again, at most 5 times.
+ * ST_ERR_STATE after two seconds. If a save replaces the file during the write, the saved file
+ * remains, without the new bytes. If another process changes the file between the check of its
+ * header and the write, the call starts again, up to 5 attempts in all.
  *
  * options may be NULL; only the flag ST_WRITE_SYNC is used. With it, the call returns after the new
  * bytes are on the disk. Other flags are ST_ERR_UNSUPPORTED; progress is not called.
@@ -1302,7 +1305,7 @@ ST_API st_status st_edit_metadata_n(const char *path, size_t path_len, const cha
  * ST_ERR_UNSUPPORTED  it is a bintensors file.
  * ST_ERR_READ         the system could not read the header.
  * ST_ERR_WRITE        the system could not write, sync or lock. After an incomplete write, the
- *                     message says that the tensor may contain a part of the new bytes.
+ *                     message says that the tensor may contain only some of the new bytes.
  * 3xx                 the content of the file is invalid.
  * Since version 0.3.0. */
 ST_API st_status st_tensor_write(const char *path, const char *name, const void *data, size_t size,
@@ -1335,7 +1338,7 @@ enum {
   ST_ERR_MAP = 204,       /* The system could not map a file.                              */
   ST_ERR_CALLBACK = 205,  /* A callback reported an error.                                 */
   ST_ERR_DEVICE = 206,    /* A device or its driver failed. Since version 0.2.0.           */
-  /* 3xx: invalid content of a file. */
+  /* 3xx: invalid file content. */
   ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or has become shorter.       */
   ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */
   ST_ERR_UTF8 = 302,        /* Text is not UTF-8.                                            */
@@ -1351,8 +1354,8 @@ enum {
                                truncated download.                                           */
   ST_ERR_SHARD = 312,       /* A shard is missing, out of bounds, or differs from the index. */
   ST_ERR_FORMAT = 313,      /* The file has another format; the message says which.          */
-  /* 9xx: defect of this library. */
-  ST_ERR_INTERNAL = 900, /* A defect of the library; please report it.                    */
+  /* 9xx: a bug in this library. */
+  ST_ERR_INTERNAL = 900, /* A bug in this library; please report it.                      */
   ST_STATUS_SIGNED_ = -1
 };
 

@@ -365,7 +365,7 @@ class Tensor {
   std::uint64_t offset() const { return st_tensor_offset(tensor_); }
   // Returns the number of the file that contains it; 0 for a checkpoint of one file.
   std::size_t shard() const { return st_tensor_shard(tensor_); }
-  // For calls of safetensors.h.
+  // For calls to functions of safetensors.h.
   const st_tensor* c_handle() const { return tensor_; }
 
   // Returns a pointer to the bytes, without a copy, or nullptr if the file is not mapped. The bytes
@@ -515,7 +515,7 @@ inline Slice Tensor::slice(const std::vector<Range>& ranges) const { return Slic
 // ---- Lists --------------------------------------------------------------------------------------
 
 // All tensors of a file in columns, in the order of the data. For programs that pass them to an
-// environment where a call for each tensor is slow. It keeps the file open.
+// environment in which a call per tensor is slow. It keeps the file open.
 class TensorList {
  public:
   std::size_t size() const { return static_cast<std::size_t>(list_->count); }
@@ -688,7 +688,7 @@ class SafeOpen {
     detail::call(st_read_shard, file_.get(), shard, offset, destination, size);
   }
 
-  // For calls of safetensors.h.
+  // For calls to functions of safetensors.h.
   const st_file* c_handle() const { return file_.get(); }
 
   // An iterator is valid as long as its SafeOpen.
@@ -830,7 +830,7 @@ class Device {
   }
   void release(void* memory) const { st_device_release(device_.get(), memory); }
 
-  // For calls of safetensors.h.
+  // For calls to functions of safetensors.h.
   const st_device* c_handle() const { return device_.get(); }
 
  private:
@@ -1035,19 +1035,19 @@ class Writer {
  public:
   Writer() : writer_(detail::result_of<st_writer*>(st_writer_new)) {}
 
-  // Sets a pair of metadata. A later value of the same key replaces the earlier one. Throws
+  // Sets a metadata pair. A later value of the same key replaces the earlier one. Throws
   // ST_ERR_UTF8.
   void set_metadata(std::string_view key, std::string_view value) {
     detail::call(st_writer_set_metadata_n, writer_.get(), key.data() == nullptr ? "" : key.data(),
                  key.size(), value.data(), value.size());
   }
-  // Sets all pairs of a map. If the map is empty, the file gets an empty map of metadata.
+  // Sets all pairs of a map. If the map is empty, the file gets an empty metadata map.
   void set_metadata(const Metadata& metadata) {
     constexpr std::size_t kNone = 0;
     detail::call(st_writer_set_metadata_n, writer_.get(), nullptr, kNone, nullptr, kNone);
     for (const auto& [key, value] : metadata) set_metadata(key, value);
   }
-  // Sets all pairs of an open file, and keeps an empty map of metadata.
+  // Copies all metadata pairs of an open file, or its empty map.
   void copy_metadata(const SafeOpen& file) {
     detail::call(st_writer_copy_metadata, writer_.get(), file.c_handle());
   }
@@ -1117,7 +1117,7 @@ class Writer {
   void finish() {
     or_rethrow([&] { detail::call(st_writer_finish, writer_.get()); });
     sources_.clear();
-    // An exception of the last report, after the file was in place.
+    // An exception from the last report, after the file was in place.
     if (reporter_ && reporter_->thrown) std::rethrow_exception(reporter_->thrown);
   }
 
@@ -1169,7 +1169,7 @@ class Writer {
 
   std::vector<detail::Handle> sources_;
   std::unique_ptr<Reporter> reporter_;
-  std::unique_ptr<st_writer, detail::Free> writer_;  // freed before what it reads from
+  std::unique_ptr<st_writer, detail::Free> writer_;  // last, so freed before what it uses
 };
 
 // Writes a whole file. tensors is a map from names to TensorViews or to Tensors of open files,

@@ -105,8 +105,8 @@ struct SmallFloat {
     constexpr Bits kHalf = 1 << (kFormat.shift() - 1);
     const Bits odd = magnitude >> kFormat.shift() & 1;
     const Bits normal = (magnitude - kFormat.rebias() + kHalf - 1 + odd) >> kFormat.shift();
-    // In a float of this magnitude, the last mantissa bit is worth as much as the last bit of a denormal result. So the
-    // addition rounds correctly.
+    // In a float of this magnitude, the last mantissa bit has the same value as the last bit of a denormal result. So
+    // the addition rounds correctly.
     constexpr Bits kScale = kFormat.least_normal() + (kFormat.shift() << kMantissaBits);
     const Bits denormal = as_bits(as_float(magnitude) + as_float(kScale)) - kScale;
     Bits small = select(normal > kFormat.beyond(), kFormat.beyond(), normal);

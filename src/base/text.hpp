@@ -23,7 +23,7 @@ std::string formatted(fmt::format_string<Args...> text, const Args&... args) {
 }
 
 // Returns a name from a file as one line for a message: quoted, control bytes escaped, at most about 80 bytes. Longer
-// names lose their middle. Not called quoted(), to avoid confusion with std::quoted.
+// names lose their middle. This is not called quoted(), to avoid confusion with std::quoted.
 std::string in_quotes(std::string_view name);
 
 // Returns a number below 1000 and its unit. units: the suffixes for 1, 1000, 1000^2 and so on, including the space.

@@ -1,8 +1,7 @@
 // Opens all shards of a model.
 //
-// Checking a model (check.hpp) uses the same code for claims and errors, so its first error is the one that opening
-// reports.
-// SPDX-License-Identifier: Apache-2.0
+// Checking a model (check.hpp) uses the same code to find the listed tensors and to report errors, so its first error
+// is the one that opening reports. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -185,7 +185,7 @@ bool Plan::complete(std::size_t entry) const {
 #ifdef ST_MINIMAL
 namespace {
 
-// Reads a slice of the tensor at an offset without the engine of plans: one window after another.
+// Reads a slice of the tensor at an offset without the plan engine: one window after another.
 void gather_by_windows(const io::Source& source, std::uint64_t offset, const format::Slice& slice, std::byte* dst) {
   constexpr std::uint64_t kWindow = 1 << 20;
   constexpr std::uint64_t kGap = 4096;

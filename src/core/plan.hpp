@@ -35,7 +35,7 @@ class Plan {
   void cancel() const { cancelled_.store(true, std::memory_order_relaxed); }
   bool complete(std::size_t entry) const;  // the last run has read all of its bytes
 
-  // Of the last run. Not to be called while run() works.
+  // Of the last run. Do not call this while run() works.
   const ReadCounts& counts() const { return counts_; }
   std::uint64_t staging_bytes() const { return staging_bytes_; }  // of its devices, at the end
 

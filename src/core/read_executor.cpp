@@ -18,8 +18,9 @@ constexpr std::align_val_t kScratchAlignment{65536};  // no disk needs more
 // 1 MiB: windows of 16 MiB of an uncached matrix took 77 ms on small pages and 31 ms on huge ones.
 constexpr std::uint64_t kLeastHuge = std::uint64_t{1} << 20;
 
-// Fewer bytes of a direct read go through scratch memory: copying them takes less time than one more buffer. Read in place,
-// 16,000 separate tensors of 4 KiB took 104 ms instead of 36. Tensors of 8 and 12 KiB took about the same either way.
+// Shorter ranges of a direct read go through scratch memory: copying them takes less time than one more buffer. Read in
+// place, 16,000 separate tensors of 4 KiB took 104 ms instead of 36 ms. Tensors of 8 and 12 KiB took about the same
+// time either way.
 constexpr std::uint64_t kLeastInPlace = std::uint64_t{16} << 10;
 
 using Pages = std::unique_ptr<std::byte[], void (*)(std::byte*)>;
@@ -33,8 +34,8 @@ Pages huge_pages(std::uint64_t bytes) {
   return {io::new_buffer(bytes, io::Pages::as_they_are_touched, 1), io::free_buffer};
 }
 
-// Merges ranges that are adjacent in the source and in memory. Without it a plan of 20,000 adjacent tensors of 256 bytes
-// takes 6.7 million instructions instead of 4.0.
+// Merges ranges that are adjacent in the source and in memory. Without this, a plan of 20,000 adjacent tensors of 256
+// bytes takes 6.7 million instructions instead of 4.0 million.
 void merge_adjacent(std::span<const ReadRequest> ranges, std::vector<ReadRequest>& merged) {
   merged.clear();
   for (const ReadRequest& range : ranges) {
@@ -103,7 +104,7 @@ void ReadExecutor::execute(const ReadBatch& batch) {
   }
 }
 
-// Delivers ranges that all take the same way: see delivered_alike().
+// Delivers ranges that are all delivered in the same way: see delivered_alike().
 void ReadExecutor::deliver(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
   if (ranges.front().also != nullptr) return read_shared(reader, path, ranges);
   if (ranges.front().device != nullptr) return stage_ranges(reader, path, ranges);
@@ -259,8 +260,8 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
   }
 }
 
-// Gathers runs of at most half a slot in slots. Each slot is filled, even with runs that are read one by one, because the
-// thread waits for the device once per slot.
+// Gathers runs that are at most half a slot long in slots. Each slot is filled, even with runs that are read one by
+// one, because the thread waits for the device once per slot.
 void ReadExecutor::stage_runs(const ReadBatch& batch) {
   const format::Slice& slice = *batch.request->slice;
   Device& device = *batch.request->device;
@@ -356,7 +357,7 @@ void ReadExecutor::stage_shared(Device& device, Ranges ranges, const std::byte* 
   if (used != 0) begin_copies(device, slot);
 }
 
-// Begins the device copies, whose source is the memory that was taken last.
+// Begins the device copies. Their source is the memory that was taken last.
 void ReadExecutor::begin_copies(Device& device, const std::byte* memory) {
   const bool in_slot = memory != instead_of_slot_.pages.get() || move_to_slot(device);
   if (in_slot) {

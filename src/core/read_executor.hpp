@@ -22,7 +22,7 @@ class ReadExecutor {
 
   void execute(const ReadBatch& batch);
 
-  // Waits until devices have all bytes. To be called after the last batch.
+  // Waits until devices have all bytes. Call this after the last batch.
   void finish() { staging_.finish(); }
 
   // After an exception: an entry that a device did not get.

@@ -65,7 +65,7 @@ void ReadScheduler::end_batch(ReadBatch& batch) {
   if (source != source_) close_descriptors(source);
 }
 
-// For a source without further batches. Other threads may still be reading earlier ones.
+// Called for a source without further batches. Other threads may still be reading earlier ones.
 void ReadScheduler::close_descriptors(std::size_t source) {
   if (in_use_[source] == 0) {
     readers_[source]->retire();
@@ -179,7 +179,7 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   if (batch.path == io::ReadPath::cached) batch.memory = batch.reader->memory();
   if (batch.memory != nullptr) {
-    batch.gap = batch.room = UINT64_MAX;  // nothing is read along
+    batch.gap = batch.room = UINT64_MAX;  // no unwanted bytes are read
   } else {
     batch.room =
         std::max(batch.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);

@@ -1,7 +1,7 @@
 // Cuts the requests of a plan into batches, one at a time and in the order of the sources.
 //
 // There is no list of batches: the scheduler is a cursor into the sorted requests, and a slice of ten million runs is one
-// request. Each batch is made when a thread asks for it, because other parts of a file may be cached by then.
+// request. Each batch is made when a thread asks for it, because different parts of a file may be cached by then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -48,7 +48,7 @@ class ReadScheduler {
   // have been read: the descriptors of its file may be closed now.
   bool next(ReadBatch& batch);
 
-  // Halves the size of later batches. To be called after a batch that took so long that it would have delayed a cancel.
+  // Halves the size of later batches. Call this after a batch that took so long that it would have delayed a cancel.
   void slow_down();
 
  private:

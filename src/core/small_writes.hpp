@@ -34,7 +34,7 @@ class PutBuffer {
  public:
   explicit PutBuffer(const io::AtomicFile& file) : file_(file) {}
 
-  // Announces that at most this many bytes will be added so that a small file needs less memory.
+  // Announces that at most this many bytes will be added, so that a small file needs less memory.
   void expect(std::uint64_t bytes) { expected_ = bytes; }
 
   // Buffers a copy of the data. Writes it immediately if it is large, or if there is no memory. May throw errors of

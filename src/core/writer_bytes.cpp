@@ -144,7 +144,7 @@ void Writer::require_complete() const {
        first->bytes, more);
 }
 
-// Otherwise the new file could contain bytes of two models, arranged by the header of the first.
+// Otherwise the new file could contain bytes of two models, with the header of the first.
 void Writer::require_sources_unchanged() const {
   std::set<const Shard*> checked;
   for (const std::uint32_t number : order_) {

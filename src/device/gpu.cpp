@@ -13,7 +13,7 @@ namespace st::device {
 
 namespace {
 
-// Both drivers have the same numbers for these errors and flags.
+// Both drivers use the same numbers for these errors and flags.
 constexpr int kOutOfMemory = 2;
 constexpr unsigned kNonBlockingStream = 1;  // not synchronized with the default stream
 constexpr unsigned kBlockingEvent = 1;      // waiting threads sleep, because there may be more threads than processors

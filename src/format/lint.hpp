@@ -1,4 +1,4 @@
-// Notes about valid files that differ from the output of the reference's writer: alignment, order and spelling.
+// Lint notes about valid files that differ from the output of the reference's writer: alignment, order and formatting.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -34,8 +34,8 @@ std::string shape_text(const Tensor& tensor) {
     fail_at(Status::offsets, offset, "tensor {}: offsets {}..{} run backwards", name, tensor.begin, tensor.end);
   }
   const char* const what = tensor.begin > expected ? "leave a hole after" : "overlap";
-  fail_at(Status::offsets, offset, "tensor {}: offsets {}..{} {} the data before, which ends at {}", name, tensor.begin,
-          tensor.end, what, expected);
+  fail_at(Status::offsets, offset, "tensor {}: offsets {}..{} {} the preceding data, which ends at {}", name,
+          tensor.begin, tensor.end, what, expected);
 }
 
 // The name of an unknown dtype comes from the file.

@@ -29,10 +29,10 @@ class Directory {
   // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
-  // Whether a name in this directory may have been given to another file since the directory was opened.
+  // Whether a name in this directory may now belong to a different file than when the directory was opened.
   virtual bool changed_lately() const { return false; }
 
-  // Whether this name still leads to the file that open() made this source of.
+  // Whether this name still leads to the file from which open() made this source.
   virtual bool leads_to(const std::string& /*name*/, const Source& /*source*/) const { return true; }
 
  protected:

@@ -36,12 +36,12 @@ class EditedFile {
     refused,  // no locks here, so readers could see half of the change
   };
 
-  // Makes one write. If the range is inside one page (4096 bytes), a killed process has written all of it or nothing.
-  // Throws Status::state if another process still holds the lock after two seconds.
+  // Does a single write. If the range is inside one page (4096 bytes), a killed process has written all of it or
+  // nothing. Throws Status::state if another process still holds the lock after two seconds.
   Patch patch(std::uint64_t offset, const void* data, std::size_t n, bool sync);
 
-  // Writes bytes of which readers may see half: the data of a tensor. Returns false, and writes nothing, if the file is
-  // no longer in the state seen(). Messages begin with `what`. Throws Status::write, after which a part of the bytes may
+  // Writes the data of a tensor. Readers may see half of it. Returns false, and writes nothing, if the file is no
+  // longer in the state seen(). Messages begin with `what`. Throws Status::write, after which a part of the bytes may
   // have been written. Throws Status::state as patch() does, before it writes.
   bool overwrite(const std::string& what, std::uint64_t offset, const void* data, std::size_t n, bool sync);
 

@@ -59,7 +59,7 @@ struct Read {
   std::byte* dst = nullptr;
 };
 
-// What became of a file since it was opened.
+// What has happened to a file since it was opened.
 enum class Overwritten : std::uint8_t { no, yes, unknown };
 
 struct Traits {
@@ -92,9 +92,9 @@ class Source {
   // The underlying file and its state at open. nullopt if the source is not a file.
   virtual std::optional<Identity> identity() const { return std::nullopt; }
 
-  // Whether the file was overwritten in place after or during its opening. The bytes read may then be a mixture. If
-  // another file has replaced it, the answer is no, because the source still has the old bytes. Unknown if the source no
-  // longer has a descriptor and the path no longer leads to the file.
+  // Whether the file was overwritten in place during or after opening. If so, the bytes read may be a mixture. A file
+  // that was replaced at its path was not overwritten, because the source still has the old bytes. Unknown if the
+  // source no longer has a descriptor and the path no longer leads to the file.
   virtual Overwritten overwritten() const { return Overwritten::no; }
 
   virtual Traits traits() const { return {}; }
@@ -103,7 +103,8 @@ class Source {
   // Status::read.
   virtual void read_at(std::uint64_t offset, void* dst, std::size_t n) const = 0;
 
-  // Does several reads, given in ascending order, with as few requests as possible. The default reads them one by one.
+  // Performs several reads, given in ascending order, with as few requests as possible. The default reads them one by
+  // one.
   virtual void read_many(std::span<const Read> reads) const;
 
   // Returns a reader for a bulk read, valid until the source is destroyed. The default reader calls view() and
@@ -166,9 +167,9 @@ class SourceReader {
   // direct.
   virtual std::uint64_t alignment() const { return 1; }
 
-  // Does reads, given in ascending order, and merges adjacent ones into one request. Only the bytes before `needed_end`
-  // must exist. Returns false if direct reads do not work for this source or this memory. The caller then uses another
-  // path.
+  // Performs reads, given in ascending order, and merges adjacent ones into one request. Only the bytes before
+  // `needed_end` must exist. Returns false if direct reads do not work for this source or this memory. The caller then
+  // uses another path.
   [[nodiscard]] virtual bool read_many(ReadPath path, std::span<const Read> reads, std::uint64_t needed_end) = 0;
 
   // Closes descriptors. No thread may read during or after this call.

@@ -130,7 +130,7 @@ class Torch(Case):
     def test_a_dropped_part_of_another_tensor_is_said(self):
         result = run("convert", self.file("a.bin", archive(SHARED, {"0": ABC})), self.out)
         self.assertEqual(result.returncode, 0)
-        self.assertIn("left out parts of other tensors and views of another shape: 1 (first: 'b'); --keep-shared",
+        self.assertIn("left out tensors that are parts or reshaped views of others: 1 (first: 'b'); --keep-shared",
                       result.stderr.decode())
 
     def test_equal_views_are_dropped_without_a_word(self):
@@ -260,8 +260,8 @@ class Torch(Case):
 
     def test_tensors_that_safetensors_cannot_hold_are_named(self):
         for function, words in (("_rebuild_qtensor", "tensor 'm.w' is quantized (torch._utils._rebuild_qtensor)"),
-                                ("_rebuild_sparse_tensor", "tensor 'm.w' is made by torch._utils._rebuild_sparse_tensor"),
-                                ("_rebuild_meta_tensor_no_storage", "tensor 'm.w' is made by torch._utils._rebuild_meta")):
+                                ("_rebuild_sparse_tensor", "tensor 'm.w' is created by torch._utils._rebuild_sparse_tensor"),
+                                ("_rebuild_meta_tensor_no_storage", "tensor 'm.w' is created by torch._utils._rebuild_meta")):
             value = call("torch._utils", function, storage("0", 6), number(0))
             self.refused(archive(dict_of([("m", dict_of([("w", value)]))]), {"0": ABC}), 2, words)
             value = call("torch._utils", "_rebuild_parameter", value, b"\x88", ORDERED)
@@ -285,7 +285,7 @@ class Torch(Case):
         first, other = tensor(storage("0", 6), [6], [1]), tensor(storage("1", 6), [6], [1])
         state = dict_of([("w", first + b"q\x07")])
         body = dict_of([("state_dict", state), ("ema", dict_of([("shadow", list_of(other, other)), ("same", b"h\x07")]))])
-        said = f"safetensors: {self.folder}/a.bin: left out tensors outside of 'state_dict': 2 (first: 'ema.shadow.0'); --key chooses another dictionary\n"
+        said = f"safetensors: {self.folder}/a.bin: left out tensors outside 'state_dict': 2 (first: 'ema.shadow.0'); --key chooses another dictionary\n"
         storages = {"0": ABC, "1": ABC}
         self.assertEqual(self.both(body, storages, said=said.encode())[0], {"w": ("F32", [6], ABC)})
         self.both(body, storages, "--key", "state_dict", said=b"")

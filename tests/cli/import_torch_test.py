@@ -288,7 +288,7 @@ class Torch(unittest.TestCase):
 
     def test_nothing_else_of_torch(self):
         sparse = torch.eye(3).to_sparse()
-        for name, value, words, code in (("sparse", {"a": sparse}, "tensor 'a' is made by torch._utils._rebuild_sparse_tensor", 2),
+        for name, value, words, code in (("sparse", {"a": sparse}, "tensor 'a' is created by torch._utils._rebuild_sparse_tensor", 2),
                                          ("module", Module(), "Python object (__main__.Module): save its state_dict()", 2),
                                          ("module in a dictionary", {"m": Module()}, "'m' is an object of __main__.Module", 2),
                                          ("device", {"a": torch.device("cpu")}, "torch.device", 1),

@@ -91,10 +91,10 @@ class Set(unittest.TestCase):
                 self.sets(name, b"", path)
 
     def test_bytes_of_another_length(self):
-        self.refuses(2, "tensor m has 24 bytes, and the input has 23", "m", self.file("in", bytes(23)))
-        self.refuses(2, "tensor m has 24 bytes, and the input has 25", "m", self.file("in", bytes(25)))
-        self.refuses(2, "tensor m has 24 bytes, and the input has 0", "m", "-")
-        self.refuses(2, "tensor none has 0 bytes, and the input has 1", "none", self.file("in", b"x"))
+        self.refuses(2, "tensor m has 24 bytes, but the input has 23", "m", self.file("in", bytes(23)))
+        self.refuses(2, "tensor m has 24 bytes, but the input has 25", "m", self.file("in", bytes(25)))
+        self.refuses(2, "tensor m has 24 bytes, but the input has 0", "m", "-")
+        self.refuses(2, "tensor none has 0 bytes, but the input has 1", "none", self.file("in", b"x"))
 
     def test_standard_input_of_another_length(self):
         for size, says in ((23, "has 23"), (25, "has more")):
@@ -116,7 +116,7 @@ class Set(unittest.TestCase):
         os.truncate(path, len(head) + size)
         result = run("set", str(path), "huge", self.file("in", b"x"))
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn(f"tensor huge has {size} bytes, and the input has 1", result.stderr.decode())
+        self.assertIn(f"tensor huge has {size} bytes, but the input has 1", result.stderr.decode())
 
     @needs_interference
     def test_an_input_that_is_overwritten_while_it_is_read(self):
@@ -169,14 +169,14 @@ class Set(unittest.TestCase):
 
     def test_arrays_of_another_type_or_shape(self):
         for name, descr, shape, says in (
-                ("m", "<f8", "(2, 3)", "tensor m is <f4 [2, 3], and the array is <f8 [2, 3]"),
-                ("m", "<i4", "(2, 3)", "and the array is <i4 [2, 3]"), ("m", ">f4", "(2, 3)", "and the array is >f4 [2, 3]"),
-                ("m", "<f4", "(3, 2)", "and the array is <f4 [3, 2]"), ("m", "<f4", "(6,)", "and the array is <f4 [6]"),
-                ("b", "<u2", "(2,)", "tensor b is |V2 [2], and the array is <u2 [2]"), ("yes", "|b1", "(1,)", "tensor yes is |b1 []"),
+                ("m", "<f8", "(2, 3)", "tensor m is <f4 [2, 3], but the array is <f8 [2, 3]"),
+                ("m", "<i4", "(2, 3)", "but the array is <i4 [2, 3]"), ("m", ">f4", "(2, 3)", "but the array is >f4 [2, 3]"),
+                ("m", "<f4", "(3, 2)", "but the array is <f4 [3, 2]"), ("m", "<f4", "(6,)", "but the array is <f4 [6]"),
+                ("b", "<u2", "(2,)", "tensor b is |V2 [2], but the array is <u2 [2]"), ("yes", "|b1", "(1,)", "tensor yes is |b1 []"),
                 ("four", "|u1", "(2,)", "tensor four: .npy has no type for F4; use raw bytes instead")):
             self.refuses(2, says, name, self.file("in.npy", npy(descr, shape, bytes(24))))
         self.refuses(2, "is in Fortran order", "m", self.file("in.npy", npy("<f4", "(2, 3)", bytes(24), fortran="True")))
-        self.refuses(2, "tensor m has 24 bytes, and the input has 20", "m", self.file("in.npy", npy("<f4", "(2, 3)", bytes(20))))
+        self.refuses(2, "tensor m has 24 bytes, but the input has 20", "m", self.file("in.npy", npy("<f4", "(2, 3)", bytes(20))))
 
     def test_damaged_arrays(self):
         for content in (b"", b"\x93NUMPY", b"not an array", npy("<f4", "(2, 3)", b"")[:40], npy("<f4", "(2, 3", bytes(24)),

@@ -34,8 +34,8 @@ inline constexpr auto kCodes = [] {
 constexpr std::uint8_t code_of(Dtype dtype) { return kCodes[static_cast<std::size_t>(dtype)]; }
 
 // Fills tensors (in the order of the header), metadata and both indexes. Strings are views into the header, not
-// NUL-terminated. Returns whether only spaces follow, which is how writers pad. Throws the errors that `faults` throws.
-// A fatal error is added to the errors that `faults` collects, and thrown.
+// NUL-terminated. Returns whether only spaces follow, as writers pad. Throws the errors that `faults`
+// throws. A fatal error is added to the errors that `faults` collects, and thrown.
 bool decode(Format layout, std::span<const char> header, const HeaderOptions& options, Table& table, FaultSink& faults);
 
 }  // namespace st::format::bintensors

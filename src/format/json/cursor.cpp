@@ -15,7 +15,7 @@ namespace st::format::json {
 namespace {
 
 // The reference converts every number, even in ignored values, to a double, and rejects numbers that become infinite.
-// It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same so that we reach the
+// It multiplies at most 64 bits of digits by a power of ten, in double arithmetic. We do the same, so that we reach the
 // same verdict at the limit.
 bool fits_double(std::uint64_t digits, std::int64_t exponent) {
   constexpr int kSmallestPower = 288;  // finite when multiplied by any 64-bit number

@@ -3,9 +3,8 @@
 // check collects them. When errors are collected, the function skips the invalid value and continues. Text that is not
 // JSON always throws.
 //
-// usual_member() is a fast path for entries as nearly every writer spells them. All other entries go through the
-// grammar.
-// SPDX-License-Identifier: Apache-2.0
+// usual_member() is a fast path for entries formatted as nearly every writer does. All other entries go through the
+// grammar. SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
 #include <algorithm>
@@ -179,7 +178,8 @@ class HeaderParser {
 
   // ---- usual entries ----------------------------------------------------------------------------------------------
 
-  // Reads an entry as nearly every writer spells it: its three fields, no escapes, a short shape and short numbers.
+  // Reads an entry formatted as nearly every writer does: its three fields, no escapes, a short shape and short
+  // numbers.
   //
   // This is not a second grammar: for any other entry, valid or not, it returns false and consumes nothing. The cost of
   // an entry does not depend on its neighbours.
@@ -470,7 +470,7 @@ class HeaderParser {
     if (room <= kLongShape) words_ = dims + rank + 1;  // the last one is for keep_dtype_name()
   }
 
-  // After a value that is not an integer, the shape may have more values than it has room for.
+  // After a value that is not an integer, the shape may have more values than there is room for.
   ST_COLD void check_more_dimensions() {
     for (std::uint64_t unused = 0; in_.take(',');) dimension("shape", unused);
   }

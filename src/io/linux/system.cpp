@@ -217,8 +217,8 @@ ssize_t read_scattered(int descriptor, std::span<const iovec> pieces, off_t offs
 
 std::uint64_t copy_in_kernel(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset, std::uint64_t n) {
   const NoWriteSignals quiet;
-  // On ext4, filling preallocated blocks is a fifth faster than allocating page by page. If the disk is full, the copy
-  // reports it. Copies that share blocks skip this: they need no new blocks, and allocating them could fill the
+  // On ext4, filling preallocated blocks is a fifth faster than allocating them page by page. If the disk is full, the
+  // copy reports it. Copies that share blocks skip this: they need no new blocks, and allocating them could fill the
   // filesystem.
   if (n >= kLeastToTake && !may_share(from_offset, to_offset)) {
     static_cast<void>(fallocate(to, 0, static_cast<off_t>(to_offset), static_cast<off_t>(n)));

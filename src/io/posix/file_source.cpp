@@ -89,7 +89,8 @@ void FileSource::read_at(std::uint64_t offset, void* dst, std::size_t n) const {
   try {
     file_.read_at(base_ + offset, dst, n);
   } catch (const Error& error) {
-    // The path now leads elsewhere, for example after a save over it. The mapping still has the file as it was opened.
+    // The path now leads elsewhere, for example after a save over it. The mapping still contains the file that was
+    // opened.
     const Mapping& kept = mapping_.writable() ? original_ : mapping_;
     const bool elsewhere = error.status == Status::read && file_.descriptor() < 0 && kept.data() != nullptr;
     if (!elsewhere || !copy_from_pages(kept.data() + offset, dst, n)) throw;
@@ -110,7 +111,8 @@ const std::byte* FileSource::view() const {
   return file_.is_intact() ? mapping_.made(file_.descriptor(), base_) : nullptr;
 }
 
-// The system gives out the lowest free number, so a bound on the number bounds what all handles of a process keep.
+// The system uses the lowest free number, so a limit on the number also limits how many descriptors all handles of a
+// process keep.
 bool FileSource::may_keep_descriptor() const {
   const auto number = static_cast<std::size_t>(file_.descriptor());
   return number < std::min(kMostKeptOpen, most_descriptors() / 4);
@@ -154,7 +156,8 @@ void FileSource::release_descriptor() {
 
 void FileSource::advise(std::uint64_t offset, std::uint64_t n, Advice advice) const {
   mapping_.advise(offset, n, advice);
-  // A descriptor that is kept for mapping must not be used to empty the page cache, which other processes share.
+  // A descriptor that is kept for mapping must not be used to drop pages from the page cache, because other processes
+  // share it.
   if (advice == Advice::dont_need && (maps_later_ || is_mapped())) return;
   file_.advise(base_ + offset, n, advice);
 }
@@ -230,14 +233,14 @@ void FileReader::retire() {
   direct_.close();
 }
 
-// With the lock held.
+// The caller holds the lock.
 void FileReader::open_direct() {
   direct_tried_ = true;
   if (direct_flag() == 0) return;
   try {
     direct_ = source_.file().reopen(direct_flag());
   } catch (const Error&) {
-    return;  // a filesystem without it, no descriptors left, another file at this path: the other path stays
+    return;  // no direct I/O, no free descriptor, or another file at this path: keep the current path
   }
   alignment_ = direct_alignment(direct_.get());
 }
@@ -284,7 +287,7 @@ bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint
 
 bool FileReader::direct_refused(int os_error) {
   if (os_error == EIO) return false;
-  // EFAULT and ENOMEM are about this memory and not about the file: device memory, for example, cannot be pinned.
+  // EFAULT and ENOMEM concern this memory, not the file: for example, device memory cannot be pinned.
   if (os_error == EINVAL || os_error == EOPNOTSUPP) direct_works_.store(false, std::memory_order_relaxed);
   return true;
 }

@@ -93,8 +93,8 @@ void advise_pages(void* begin, std::size_t bytes, Advice advice);
 // Copies from mapped pages. If they no longer exist, returns false instead of raising SIGBUS: the kernel copies, so a
 // missing page is an error (EFAULT), not a signal.
 bool copy_from_pages(const void* from, void* to, std::size_t n);
-// Same, by write(2) into a pipe, for systems without a better call and sandboxes that refuse it. Needed because a file
-// that was replaced while open may exist only in its mapping.
+// Does the same with write(2) into a pipe, for systems without a better call and sandboxes that refuse it. Needed
+// because a file that was replaced while open may exist only in its mapping.
 bool copy_through_pipe(const void* from, void* to, std::size_t n);
 
 // ---- names in a directory ----------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ constexpr int kMostLooks = 3;  // while another process changes the file's acces
 std::optional<struct stat> look_at(int directory, const std::string& name) {
   struct stat status {};
   if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
-  if (errno != ENOENT) fail_os(Status::open, errno, "the access of {}", in_quotes(name));
+  if (errno != ENOENT) fail_os(Status::open, errno, "the access rights of {}", in_quotes(name));
   return std::nullopt;
 }
 
@@ -192,7 +192,7 @@ void require_own(const Target& target, uid_t owner) {
 void require_replaceable(const Target& target) {
   require_own(target, target.status.st_uid);
   const int error = target.kind == Target::Kind::link ? 0 : write_error(target);
-  if (error == ENOENT) return;  // removed a moment ago: its name is free
+  if (error == ENOENT) return;  // just removed, so its name is free
   if (error != 0) fail_os(Status::open, error, "{}", target.shown);
   if (is_held_by_sticky_directory(target)) {
     fail_os(Status::open, EPERM, "{}: belongs to user {}, in a sticky directory", target.shown, target.status.st_uid);

@@ -82,8 +82,8 @@ Handle open_stream(const std::wstring& path, const std::string& shown) {
   return stream;
 }
 
-// Opens a file to query its attributes, following links. Empty if there is none. If the path does not exist at first,
-// but then is not a dangling link either, it is being replaced: see rename_over_open_file().
+// Opens a file to query its attributes, following links. Empty if there is none. If the path seems not to exist, but is
+// not a dangling link either, it is just being replaced: see rename_over_open_file().
 Handle look_through_links(const std::wstring& path, const std::string& shown) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Handle file = open_existing(path, FILE_READ_ATTRIBUTES, FILE_FLAG_BACKUP_SEMANTICS);
@@ -175,7 +175,7 @@ bool has_no_lists(int error) {
   return error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION || error == ERROR_CALL_NOT_IMPLEMENTED;
 }
 
-// Copies the access control list and some attributes of the old file to the new one so that no user gains rights.
+// Copies the access control list and some attributes of the old file to the new one, so that no user gains rights.
 // Returns 0 or the error. Returns 0 if the old file no longer exists.
 int copy_access(const std::wstring& from, HANDLE to) {
   const Handle old = open_existing(from, READ_CONTROL | FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);

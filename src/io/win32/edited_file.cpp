@@ -157,7 +157,7 @@ bool EditedFile::overwrite(const std::string& what, std::uint64_t offset, const 
 
 void EditedFile::sync() const {
   if (FlushFileBuffers(state_->file.get()) != 0) return;
-  fail_os(Status::write, last_error(), "{} has this metadata but may not be on the disk", state_->shown);
+  fail_os(Status::write, last_error(), "{} has the new metadata, but it may not be on the disk", state_->shown);
 }
 
 }  // namespace st::io

@@ -152,7 +152,7 @@ RegularFile RegularFile::adopt(Handle handle, std::string path) {
   file.path_ = std::move(path);
   const DWORD type = GetFileType(file.handle());
   if (type != FILE_TYPE_DISK) fail(Status::open, "{} is {}, not a tensor file", file.shown(), kind_of(type));
-  // A directory's path never gets here, but a caller's handle of a directory may.
+  // The path of a directory never gets here, but the caller's handle of a directory may.
   if (is_directory(file.handle())) fail(Status::open, "{} is a directory, not a tensor file", file.shown());
   const std::optional<Identity> identity = identity_of(file.handle());  // disks and volumes have none
   if (!identity) fail_os(Status::open, last_error(), "{}", file.shown());

@@ -18,7 +18,7 @@ std::optional<Identity> identity_of(HANDLE file);
 // The next four return 0 or the system's error. They continue after partial reads and writes, and split lengths beyond
 // the 32 bits of one system call. Any number of threads may use one handle.
 
-// Reads n bytes, or fewer if the file ends. `got` is the number of bytes read.
+// Reads n bytes, or fewer at the end of the file. `got` is the number of bytes read.
 int read_all_at(HANDLE file, std::uint64_t offset, void* dst, std::size_t n, std::size_t& got);
 int write_all_at(HANDLE file, std::uint64_t offset, const void* data, std::size_t n);
 // Writes to a pipe, console or device.

@@ -76,8 +76,8 @@ bool FileReader::read_many(ReadPath path, std::span<const Read> reads, std::uint
   return true;
 }
 
-// After a partial read, the next call would begin inside a sector and is refused. So check how much has arrived before
-// looking at the error.
+// After a partial read, the next call would begin inside a sector, so the system refuses it. So check how much has
+// arrived before checking the error.
 bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
   std::size_t got = 0;
   const int error = read_all_at(direct_.get(), read.offset, read.dst, read.bytes, got);
