@@ -1,0 +1,23 @@
+"""Every command in docs/guarantees.md exists: the verbs are those of ./dev, and each -R selects a test of this build.
+
+usage: guarantees.py BUILD_FOLDER
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+text = (ROOT / "docs/guarantees.md").read_text()
+verbs = set(re.findall(r"^verb_(\w+)\(", (ROOT / "dev").read_text(), re.MULTILINE))
+listing = subprocess.run(["ctest", "--test-dir", sys.argv[1], "-N"], capture_output=True, text=True, check=True).stdout
+tests = re.findall(r"^ *Test +#\d+: (\S+)", listing, re.MULTILINE)
+
+commands = re.findall(r"`\./dev ([^`]+)`", text)
+wrong = [f"./dev {command}: there is no such verb" for command in commands if command.split()[0] not in verbs]
+for pattern in re.findall(r"-R '?([^`']+)", " ".join(f"{command}`" for command in commands)):
+    if not any(re.search(pattern.replace("\\|", "|"), test) for test in tests):
+        wrong.append(f"-R {pattern}: no test has such a name")
+print("\n".join(wrong) or f"{len(commands)} commands, {len(tests)} tests")
+sys.exit(1 if wrong or not tests or not commands else 0)
