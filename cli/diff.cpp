@@ -6,10 +6,15 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <system_error>
+
+#include <fmt/ranges.h>
 
 #include "app.hpp"
 #include "arguments.hpp"
@@ -277,27 +282,39 @@ class Diff {
   }
 
  private:
+  using Values = std::map<std::string, std::set<std::string>>;
+
   // Ignores keys that describe the index itself. If shards have different values for a key, compares all of them.
-  static safetensors::Metadata metadata_of(const SafeOpen& file) {
-    if (file.count_shards() == 1) return file.metadata();
-    WholeMetadata all = metadata_of_all(file);
-    for (const auto& [key, value] : all.others) all.first[key] += " | " + value;
-    return std::move(all.first);
+  static Values metadata_of(const SafeOpen& file) {
+    const safetensors::Metadata own = file.metadata();
+    const bool is_one_file = file.count_shards() == 1 && SafeOpen(std::string(file.shard_path(0))).metadata() == own;
+    const WholeMetadata all = is_one_file ? WholeMetadata{own, {}, true} : metadata_of_all(file);
+    Values values;
+    for (const auto& [key, value] : all.first) values[key].insert(value);
+    for (const auto& [key, value] : all.others) values[key].insert(value);
+    return values;
+  }
+
+  static std::optional<std::string> text_of_values(const Values& all, const std::string& key) {
+    const auto found = all.find(key);
+    if (found == all.end()) return std::nullopt;
+    return formatted("{}", fmt::join(found->second, " | "));
   }
 
   void compare_metadata(const SafeOpen& a, const SafeOpen& b) {
-    const safetensors::Metadata first = metadata_of(a);
-    const safetensors::Metadata second = metadata_of(b);
-    for (const auto& [key, value] : first) {
-      const auto other = second.find(key);
-      if (other == second.end()) {
-        printer_.print_metadata(key, &value, nullptr);
-      } else if (other->second != value) {
-        printer_.print_metadata(key, &value, &other->second);
-      }
+    const Values first = metadata_of(a);
+    const Values second = metadata_of(b);
+    std::set<std::string> keys;
+    for (const auto& [key, values] : first) keys.insert(key);
+    for (const auto& [key, values] : second) {
+      const auto other = first.find(key);
+      keys.insert(key);
+      if (other != first.end() && other->second == values) keys.erase(key);
     }
-    for (const auto& [key, value] : second) {
-      if (!first.contains(key)) printer_.print_metadata(key, nullptr, &value);
+    for (const std::string& key : keys) {
+      const auto old_text = text_of_values(first, key);
+      const auto new_text = text_of_values(second, key);
+      printer_.print_metadata(key, old_text ? &*old_text : nullptr, new_text ? &*new_text : nullptr);
     }
   }
 

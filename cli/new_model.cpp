@@ -119,11 +119,15 @@ bool is_other_file(const std::string& out) {
 }
 
 std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard) {
-  const std::string whole(file.shard_path(shard));
-  const std::string folder = is_folder(path) ? path : path.substr(0, path.size() - file_name(path).size());
-  if (folder.empty() || !whole.starts_with(folder)) return folder.empty() ? whole : file_name(whole);
-  const std::size_t name = whole.find_first_not_of("/\\", folder.size());
-  return name == std::string::npos ? file_name(whole) : whole.substr(name);
+  namespace fs = std::filesystem;
+  const auto normal = [](const fs::path& any) { return any.lexically_normal(); };
+  const fs::path folder =
+      is_folder(path) ? normal(path_of(path) / "x").parent_path() : normal(path_of(path)).parent_path();
+  const fs::path whole = normal(path_of(std::string(file.shard_path(shard))));
+  const fs::path name = whole.lexically_relative(folder.empty() ? "." : folder);
+  const bool is_below = !name.empty() && *name.begin() != "..";
+  const std::u8string text = (is_below ? name : whole.filename()).generic_u8string();
+  return {text.begin(), text.end()};
 }
 
 std::string stem_of_model(const std::string& path, const safetensors::SafeOpen& file) {
@@ -200,7 +204,14 @@ NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, 
     for (std::size_t i = 0; i < file.count_shards(); ++i) file_of(i);
     return model;
   }
-  if (file.count_shards() == 1) return model;
+  if (file.count_shards() == 1) {  // an index that names it is not written, but its metadata is kept
+    NewFile& only = model.files.front();
+    for (const auto& pair : file.metadata()) {
+      if (!is_hint(pair)) only.metadata.insert_or_assign(pair.first, pair.second);
+    }
+    only.has_metadata = only.has_metadata || !only.metadata.empty();
+    return model;
+  }
   model.index = name_of_index(path, file);
   model.metadata = file.metadata();
   std::erase_if(model.metadata, is_hint);

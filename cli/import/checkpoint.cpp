@@ -191,8 +191,11 @@ void check_growth(const Checkpoint& checkpoint) {
   for (const Tensor& tensor : checkpoint.tensors) written = sum(written, tensor.bytes);
   std::uint64_t unpacked = 0;
   for (const Storage& storage : checkpoint.storages) unpacked = sum(unpacked, storage.bytes);
-  const std::uint64_t bytes = std::max(written, unpacked);
-  const std::uint64_t size = checkpoint.input->size();
+  check_growth(*checkpoint.input, std::max(written, unpacked));
+}
+
+void check_growth(const Input& input, std::uint64_t bytes) {
+  const std::uint64_t size = input.size();
   if (bytes <= kFreeGrowth || bytes / kMostGrowth <= size) return;
   fail(kNoOffset, "{} bytes would become {} (limit: {} times the file)", size, bytes, kMostGrowth);
 }

@@ -83,6 +83,7 @@ void check_names(const Checkpoint& checkpoint);
 // Rejects a file whose tensors or unpacked storages are so much larger than the file that it is probably an attack on
 // the disk.
 void check_growth(const Checkpoint& checkpoint);
+void check_growth(const Input& input, std::uint64_t bytes);
 
 struct Dropped {
   std::set<std::string> names;

@@ -28,6 +28,7 @@ std::vector<std::string> names_in(const std::string& folder) {
     std::string name = at->path().filename().string();
     if (!name.starts_with('.')) names.push_back(std::move(name));
   }
+  if (error) throw Failure{kUnreadable, formatted("{}: {}", folder, error.message())};
   std::sort(names.begin(), names.end());
   return names;
 }

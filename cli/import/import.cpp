@@ -40,7 +40,8 @@ void report_left_out(const std::string& path, const Checkpoint& checkpoint, cons
 bool is_importable(const std::string& path) {
   try {
     return is_regular(path) && is_checkpoint(Input(path));
-  } catch (const ImportError&) {
+  } catch (const ImportError& error) {
+    if (error.code == kUnreadable) throw failure_in(path, error);  // nobody knows what it is
     return false;
   }
 }

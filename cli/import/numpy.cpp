@@ -89,6 +89,10 @@ void read_npy(Checkpoint& checkpoint, const std::string& name) {
 }
 
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
+  // Before a header is unpacked: it can have a megabyte.
+  std::uint64_t unpacked = 0;
+  for (const ZipEntry& entry : entries) unpacked += std::min(entry.bytes, UINT64_MAX - unpacked);
+  check_growth(*checkpoint.input, unpacked);
   for (const ZipEntry& entry : entries) {
     const std::string name = entry.name.substr(0, entry.name.size() - kNpyExtension.size());
     const std::string_view other = add_array(checkpoint, storage_of(entry), name);

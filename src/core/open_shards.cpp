@@ -323,13 +323,27 @@ class Opening {
   void require_kept_names() const {
     if (shards_.size() < 2) return;
     const bool settled = !files_.directory->changed_lately();
+    std::vector<std::size_t> looked_up;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
-      const std::string name(index_.shards[i]);
-      if (settled && name.find('/') == name.npos) continue;
-      if (leads_to_shard(name, i)) continue;
-      throw Error{Status::shard, EAGAIN, kNowhere,
-                  formatted("shard {} was replaced while the model was being opened", in_quotes(name))};
+      const bool is_below = index_.shards[i].find('/') != index_.shards[i].npos;
+      if (!settled || is_below || shards_[i].source->is_linked()) looked_up.push_back(i);
     }
+    std::vector<std::optional<Error>> errors(looked_up.size());
+    parallel_for(looked_up.size(), threads_, [&](std::size_t round) {
+      try {
+        require_kept_name(looked_up[round]);
+      } catch (const Error& error) {
+        errors[round] = error;
+      }
+    });
+    if (auto fault = first_of(errors, 0)) throw Error(std::move(fault->error));
+  }
+
+  void require_kept_name(std::size_t shard) const {
+    const std::string name(index_.shards[shard]);
+    if (leads_to_shard(name, shard)) return;
+    throw Error{Status::shard, EAGAIN, kNowhere,
+                formatted("shard {} was replaced while the model was being opened", in_quotes(name))};
   }
 
   bool leads_to_shard(const std::string& name, std::size_t shard) const {

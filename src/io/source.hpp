@@ -126,6 +126,9 @@ class Source {
   // Whether another process may have been writing to these bytes during the read that has just ended.
   virtual bool changed_lately() const { return false; }
 
+  // Whether its name was a symbolic link. Another file can then take its place in a directory other than the link's.
+  virtual bool is_linked() const { return false; }
+
   // While the returned object exists, no in-place edit can start. nullptr if the source cannot be locked.
   virtual std::shared_ptr<const void> lock_out_edits() const { return nullptr; }
 

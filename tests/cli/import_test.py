@@ -970,6 +970,17 @@ class Folder(Case):
         self.assertEqual(self.convert_folder().returncode, 0)
         self.assertEqual(list(read(self.out)[0]), ["w"])
 
+    @needs_interference
+    def test_what_cannot_be_read_is_not_passed_over(self):
+        (self.source / "a.bin").write_bytes(self.content)
+        (self.source / "b.bin").write_bytes(self.content)
+        unreadable = {**interfered("unreadable"), "ST_INPUT": str(self.source / "a.bin")}
+        for environment, words in ((unreadable, "a.bin: Permission denied"), (interfered("listing"), "Input/output error")):
+            result = run("convert", str(self.source), self.out, env=environment)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn(words, result.stderr.decode())
+            self.assertEqual(os.listdir(self.folder), ["model"])
+
     def test_a_model_of_the_library_comes_first(self):
         (self.source / "pytorch_model.bin").write_bytes(self.content)
         header = b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'
@@ -1011,6 +1022,16 @@ class Numpy(Case):
             tensors, _ = self.convert(file.getvalue(), called="a.npz")
             self.assertEqual(tensors, {"a": ("F32", [6], ABC), "b": ("F32", [3, 2], floats(0, 3, 1, 4, 2, 5)),
                                        "s": ("I64", [], struct.pack("<q", 5))})
+
+    @needs_zip
+    def test_npz_of_long_headers_is_refused_before_they_are_unpacked(self):
+        """Two hundred headers of a megabyte take a second and a half to unpack and parse."""
+        header = b"{'descr':'<f4','fortran_order':False,'shape':(0,),}" + b" " * ((1 << 20) - 60) + b"x"
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+            for i in range(200):
+                target.writestr(f"{i}.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header)
+        self.refused(file.getvalue(), 1, "limit: 200 times the file")
 
     @needs_zip
     def test_npz_whose_packed_bytes_are_a_little_more_than_a_block(self):

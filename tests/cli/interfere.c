@@ -11,11 +11,14 @@
 //   overwrite+read  it does so when the command reads data of a *.safetensors, and renames the file first to ST_RENAMED
 //   overwrite+stream  it does so when the command reads a stream, such as the input of set
 //   exchange  another process exchanges ST_INPUT and ST_RENAMED behind each new *.safetensors
+//   unreadable  the file ST_INPUT cannot be opened
+//   listing  a folder cannot be listed: the first call fails
 //   defect   OpenSSL computes no digest
 //
 // Loaded before the C library and OpenSSL.
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -94,10 +97,25 @@ static void overwrite_input_before(int flags) {
   if (makes_output && asked_for("overwrite")) overwrite_input();
 }
 
+static int is_unreadable(const char *path) {
+  if (!asked_for("unreadable") || strcmp(path, getenv("ST_INPUT")) != 0) return 0;
+  errno = EACCES;
+  return 1;
+}
+
+struct dirent *readdir(DIR *folder) {
+  static struct dirent *(*next)(DIR *);
+  if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "readdir");
+  if (!asked_for("listing")) return next(folder);
+  errno = EIO;
+  return NULL;
+}
+
 int open(const char *path, int flags, ...) {
   static int (*next)(const char *, int, ...);
   const int is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
   overwrite_input_before(flags);
+  if (is_unreadable(path)) return -1;
   va_list more;
   va_start(more, flags);
   const mode_t mode = is_nameless || (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;

@@ -291,6 +291,32 @@ class Rename(Case):
         self.assertEqual(index["weight_map"]["m.layers.5.weight"], "model-00003-of-00003.safetensors")
         self.assertEqual(index["metadata"], {"format": "pt", "title": "T", "total_size": 6 * 1056})
 
+    def test_the_metadata_of_an_index_of_one_shard_is_kept(self):
+        self.model("one/model.safetensors", metadata={"format": "pt"})
+        weight_map = {name: "model.safetensors" for name, *_ in LAYERS}
+        (self.folder / "one/model.safetensors.index.json").write_text(
+            json.dumps({"metadata": {"license": "mit", "total_size": 6336}, "weight_map": weight_map}))
+        index = self.path("one/model.safetensors.index.json")
+        self.ok("rename", index, "^model", "m", self.path("two"))
+        self.assertEqual(self.shown("two/model.safetensors")["metadata"], {"format": "pt", "license": "mit"})
+        self.model("plain.safetensors", metadata={"format": "pt", "license": "mit"})
+        self.assertEqual(self.ok("diff", index, self.path("plain.safetensors")), "")
+
+    def test_names_of_shards_do_not_depend_on_the_spelling_of_the_path(self):
+        (self.folder / "a/x").mkdir(parents=True)
+        self.ok("split", self.model(), self.path("a/x"), "--max-size", "3KB")
+        weight_map = json.loads(self.content("a/x/model.safetensors.index.json"))["weight_map"]
+        text = json.dumps({"weight_map": {name: f"x/{shard}" for name, shard in weight_map.items()}})
+        (self.folder / "a/model.safetensors.index.json").write_text(text)
+        for i, spelling in enumerate(("a", "a/", "./a/model.safetensors.index.json", "a/../a//model.safetensors.index.json")):
+            result = run("rename", spelling, "^model", "m", f"out{i}", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, b""), spelling)
+            self.assertEqual(self.names(f"out{i}/x"), self.names("a/x")[:3])
+        result = run("rename", "model.safetensors.index.json", "^model", "m", "../out", cwd=self.folder / "a")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(set(json.loads(self.content("out/model.safetensors.index.json"))["weight_map"].values()),
+                         {f"x/{shard}" for shard in weight_map.values()})
+
     def test_numbered_shards_without_tensors(self):
         for i in (1, 2):
             self.model(f"a/model-0000{i}-of-00002.safetensors", [], {"part": str(i)})

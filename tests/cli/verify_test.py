@@ -160,6 +160,8 @@ class Verify(Case):
         sums = self.folder / "SHA256SUMS"
         for text, code, words in [(f"{digest}  w.safetensors\n", 0, "valid"), (f"{digest.upper()} *w.safetensors\n", 0, "valid"),
                                   (f"{'0' * 64}  w.safetensors\n", 1, f"has the digest {digest}, expected 000"),
+                                  (f"{digest}  w.safetensors\n{'0' * 64}  w.safetensors\n", 1, "expected 000"),
+                                  (f"{digest}  w.safetensors\n" * 2, 0, "valid"),
                                   (f"{digest}  other.safetensors\n", 1, "is not listed in")]:
             sums.write_text(text)
             self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
@@ -244,6 +246,11 @@ class Diff(Case):
             (self.folder / name / "model.safetensors.index.json").write_text(json.dumps(index))
         self.assertEqual(self.ends(5, "diff", self.path("a"), self.path("b")),
                          ["~ metadata k: 1 -> 1 | 2", "~ metadata other: 1 -> 2"])
+        for first, second in (("2", "1"), ("1", "1 | 2")):
+            self.file("c/x.safetensors", [("x", "U8", [1], 1)], {"k": first, "same": "s"})
+            self.file("c/y.safetensors", [("y", "U8", [1], 1)], {"k": second, "same": "s", "other": "2"})
+            (self.folder / "c/model.safetensors.index.json").write_text(json.dumps(index))
+            self.ends(0 if first == "2" else 5, "diff", self.path("b"), self.path("c"))
         result = run("merge", self.path("b"), self.path("one.safetensors"))
         self.assertEqual(result.stderr.decode(),
                          "safetensors: note: shards have different values for metadata key k; the first one is kept\n")

@@ -80,6 +80,32 @@ TEST_F(ShardPathsTest, ThatAreReplacedWhileTheModelIsOpenedAreRefused) {
   EXPECT_EQ(open(index(), options)->count_shards(), 2U);
 }
 
+// The model's directory does not change when the target of a link is replaced.
+TEST_F(ShardPathsTest, ThatAreLinksToReplacedFilesAreRefused) {
+  put("model.safetensors.index.json", kGood);
+  static fs::path below;
+  below = folder / "below";
+  fs::create_directory(below);
+  fs::rename(folder / "model-00001-of-00002.safetensors", below / "first");
+  fs::create_symlink("below/first", folder / "model-00001-of-00002.safetensors");
+  put("below/new", model(entry("a", 0) + entry("b", 4), 8, 'n'));
+  faults::Plan plan;
+  plan.before_open = [](const char* name, int) {
+    if (std::string_view(name) == "model-00002-of-00002.safetensors" && fs::exists(below / "new"))
+      fs::rename(below / "new", below / "first");
+  };
+  OpenOptions options;
+  options.threads = 1;
+  faults::set_clock(60);  // the directory has not changed lately
+  faults::arm(plan);
+  const Error error = error_of(index(), options);
+  faults::disarm();
+  faults::set_clock(0);
+  EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
+  EXPECT_EQ(error.os_error, EAGAIN);
+  EXPECT_EQ(open(index(), options)->count_shards(), 2U);
+}
+
 TEST_F(ShardPathsTest, ThatAreRemovedWhileTheModelIsOpenedAreMissing) {
   put("model.safetensors.index.json", kGood);
   static fs::path of_model;

@@ -666,6 +666,30 @@ TEST_F(RefusedCallsTest, a_user_writes_to_files_of_his_own_in_a_sticky_folder) {
 }
 
 // The new file would have got that user as its owner.
+// Its mode and owner are not those of the file that the save was to replace.
+TEST_F(RefusedCallsTest, what_takes_the_files_place_and_is_none_is_not_replaced) {
+  for (const bool link : {true, false}) {
+    SCOPED_TRACE(link);
+    fs::remove(path());
+    put(path(), "old");
+    ASSERT_EQ(chmod(path().c_str(), 0600), 0);
+    {
+      AtomicFile file = AtomicFile::create(path().c_str(), {});
+      file.write_at(0, "new", 3);
+      fs::rename(path(), path("blob"));
+      if (link) fs::create_symlink("blob", path());
+      const bool made = link || mkfifo(path().c_str(), 0666) == 0;
+      ASSERT_TRUE(made);
+      const Error error = error_of([&] { file.commit(); });
+      EXPECT_EQ(error.status, Status::open);
+      EXPECT_EQ(error.os_error, EAGAIN) << error.message;
+    }
+    EXPECT_EQ(contents(path("blob")), "old");
+    EXPECT_EQ(mode_of(path("blob")), 0600U);
+    EXPECT_EQ(files(), 2U);
+  }
+}
+
 TEST_F(RefusedCallsTest, what_another_user_puts_into_a_sticky_folder_meanwhile_is_not_replaced) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be everybody else";
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);

@@ -159,8 +159,8 @@ Hold hold_of([[maybe_unused]] int directory, [[maybe_unused]] const std::string&
   struct statx more {};
   // A direct system call, because musl has no wrapper before 1.2.5.
   if (syscall(SYS_statx, directory, name.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &more) != 0) return Hold::none;
-  if ((more.stx_attributes & kMountRoot) != 0) return Hold::mount_point;
   if ((more.stx_attributes & (kAppend | kImmutable)) != 0) return Hold::append_only;
+  if ((more.stx_attributes & kMountRoot) != 0) return Hold::mount_point;
 #endif
   return Hold::none;
 }

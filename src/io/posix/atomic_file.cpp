@@ -143,11 +143,14 @@ bool AtomicFile::State::replaces() const { return access_ || target_.kind == Tar
 mode_t AtomicFile::State::first_mode() const { return replaces() ? 0600 : 0666; }
 
 // Another user may have put a file, link or FIFO there since find_target(). Do not replace it, and do not take over its
-// access rights, above all its owner.
+// access rights, above all its owner. Nor replace a link or FIFO where there was a file: its rights are not the file's.
 std::optional<Access> AtomicFile::State::access_now() const {
   struct stat there {};
   if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
     require_own(target_, there.st_uid);
+    if (target_.kind == Target::Kind::regular && !S_ISREG(there.st_mode)) {
+      fail_os(Status::open, EAGAIN, "{} was a regular file when the save began, but is not any more", target_.shown);
+    }
   }
   std::optional<Access> now = access_of(target_.directory.get(), target_.name);
   if (now) require_own(target_, now->owner);

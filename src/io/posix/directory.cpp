@@ -70,14 +70,13 @@ std::unique_ptr<Source> DiskDirectory::open(const std::string& name, bool follow
   struct stat status {};
   const bool link =
       fstatat(descriptor_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
-  const bool check = !follow_links && (link || !plain_name);
   const std::string path = path_ + (path_.back() == '/' ? "" : "/") + name;
   RegularFile file = RegularFile::open_at(descriptor_.get(), name.c_str(), path, /*may_be_link=*/link || !plain_name);
-  if (check && !contains(file)) {
+  if ((link || !plain_name) && !follow_links && !contains(file)) {
     fail(Status::shard, "shard {} is a link that leaves the directory of its index", in_quotes(name));
   }
   const std::uint64_t size = file.size();
-  return std::make_unique<FileSource>(std::move(file), 0, size);
+  return std::make_unique<FileSource>(std::move(file), 0, size, link);
 }
 
 // A rename changes the times of the directory.

@@ -18,8 +18,8 @@ namespace st::io {
 
 class FileSource final : public Source {
  public:
-  FileSource(RegularFile file, std::uint64_t base, std::uint64_t size)
-      : Source(size), file_(std::move(file)), base_(base) {}
+  FileSource(RegularFile file, std::uint64_t base, std::uint64_t size, bool linked = false)
+      : Source(size), file_(std::move(file)), base_(base), linked_(linked) {}
 
   const char* name() const override { return file_.path().c_str(); }
   const FileSource* as_file() const override { return this; }
@@ -33,6 +33,7 @@ class FileSource final : public Source {
   bool view_is_writable() const override { return mapping_.writable(); }
   void advise(std::uint64_t offset, std::uint64_t n, Advice advice) const override;
   bool changed_lately() const override;
+  bool is_linked() const override { return linked_; }
   std::shared_ptr<const void> lock_out_edits() const override;
 
   // The parts of prepare(). On a network mount, or if mapping is refused, Mode::automatic leaves view() nullptr.
@@ -54,6 +55,7 @@ class FileSource final : public Source {
   Mapping original_;  // without a descriptor, and if the caller may have written to mapping_
   bool maps_later_ = false;
   std::uint64_t base_ = 0;
+  bool linked_ = false;
 };
 
 // Bulk reads of one file: copied out of the page cache, around it (O_DIRECT), or through it. If anything is refused

@@ -198,9 +198,13 @@ void require_replaceable(const Target& target) {
     fail_os(Status::open, EPERM, "{}: belongs to user {}, in a sticky directory", target.shown, target.status.st_uid);
   }
   switch (hold_of(target.directory.get(), target.name)) {
-    case Hold::none: return;
+    case Hold::none: break;
     case Hold::mount_point: fail_os(Status::open, EBUSY, "{}: a mount point, which cannot be replaced", target.shown);
     case Hold::append_only: fail_os(Status::open, EPERM, "{}: an append-only file", target.shown);
+  }
+  // Names can be added there, but neither replaced nor removed: the temporary file would stay.
+  if (hold_of(target.directory.get(), ".") == Hold::append_only) {
+    fail_os(Status::open, EPERM, "{}: in an append-only directory", target.shown);
   }
 }
 

@@ -1,9 +1,11 @@
 // Tests the parts of docs/filesystems.md that can be tested here: a FUSE mount, and a wrong clock.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/vfs.h>
@@ -233,6 +235,24 @@ TEST(HugeTlbFs, a_save_is_an_error_and_leaves_nothing) {
   fs::remove(at);
   if (result == 255) GTEST_SKIP() << "hugetlbfs cannot be mounted here";
   EXPECT_EQ(result, 0);
+}
+
+// Nobody could remove the temporary file there.
+TEST_F(FolderTest, an_append_only_folder_is_refused_before_a_byte_is_written) {
+  put(path(), "old");
+  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto set_flags = [&](int flags) { return ioctl(directory.get(), FS_IOC_SETFLAGS, &flags) == 0; };
+  int flags = 0;
+  const bool can = has_linux_io() && ioctl(directory.get(), FS_IOC_GETFLAGS, &flags) == 0;
+  if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "no append-only folders here";
+  const Error error = error_of([&] { write(path(), "new"); });
+  const bool added = error_of([&] { write(path("y"), "new"); }).status == Status::ok;
+  ASSERT_TRUE(set_flags(flags));
+  EXPECT_EQ(error.status, Status::open);
+  EXPECT_EQ(error.os_error, EPERM) << error.message;
+  EXPECT_TRUE(added);
+  EXPECT_EQ(contents(path()), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
 }
 
 // ---- clocks --------------------------------------------------------------------------------------------------------
