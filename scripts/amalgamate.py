@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the library as files to copy: safetensors.h, safetensors.cpp, safetensors.hpp, LICENSE and example.c.
+"""Writes the library as files to copy: safetensors.h and .cpp, .hpp, LICENSE, example.c, SHA256SUMS.
 
     scripts/amalgamate.py OUT SIMDJSON FMT XXHASH    (OUT is a directory, the others are source trees of the pinned versions)
 
@@ -212,12 +212,14 @@ def check_version(name, folder, file, pattern):
     """Requires the pinned version: the result is then the same everywhere."""
     pinned = (ROOT / "cmake/dependencies.cmake").read_text()
     wanted = re.search(r"set\(simdjson_minimum (.*)\)" if name == "simdjson" else rf"{name}/archive/v?(.*)\.tar", pinned)[1]
+    if not (folder / file).is_file():
+        die(f"{folder} is not {name} {wanted}, which cmake/dependencies.cmake pins: it has no {file}")
     if (found := ".".join(re.findall(pattern, (folder / file).read_text(), re.MULTILINE))) != wanted:
         die(f"{folder} is {name} {found}, and cmake/dependencies.cmake pins {wanted}")
     return f"{name} {wanted}"
 
 
-# ---- the five files -----------------------------------------------------------------------------------------------------
+# ---- the six files ------------------------------------------------------------------------------------------------------
 
 def public_functions(header):
     return re.findall(r"^ST_API [^;(]*?\b(st_\w+)\(", header, re.MULTILINE)
@@ -254,9 +256,8 @@ def licences(libraries):
     return text
 
 
-def main(out, *folders):
-    out = pathlib.Path(out)
-    simdjson, fmt, xxhash = map(pathlib.Path, folders)
+def main(*folders):
+    out, simdjson, fmt, xxhash = map(pathlib.Path, folders)
     header = (ROOT / "include/safetensors/safetensors.h").read_text()
     version = ".".join(re.findall(r"define ST_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)", header))
     libraries = [
@@ -283,15 +284,14 @@ def main(out, *folders):
     text += "".join(sources.text) + "\n" + (PARTS / "end.hpp").read_text()
     text = re.sub(r"(?<![\w\"])(?:FMT(?=_)|XXH|SIMDJSON(?=_))", lambda found: f"ST_{found[0][0]}", text)
 
+    files = {"safetensors.h": header_text(header), "safetensors.cpp": text, "example.c": (PARTS / "example.c").read_text(),
+             "safetensors.hpp": hpp_text((ROOT / "include/safetensors/safetensors.hpp").read_text()),
+             "LICENSE": licences((("simdjson", simdjson / "LICENSE"), ("fmt", fmt / "LICENSE.rst"), ("xxHash", xxhash / "LICENSE")))}
+    sums = "".join(f"{hashlib.sha256(files[name].encode()).hexdigest()}  {name}\n" for name in sorted(files))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "safetensors.h").write_text(header_text(header))
-    (out / "safetensors.cpp").write_text(text)
-    (out / "safetensors.hpp").write_text(hpp_text((ROOT / "include/safetensors/safetensors.hpp").read_text()))
-    (out / "example.c").write_text((PARTS / "example.c").read_text())
-    (out / "LICENSE").write_text(licences((("simdjson", simdjson / "LICENSE"), ("fmt", fmt / "LICENSE.rst"),
-                                           ("xxHash", xxhash / "LICENSE"))))
-    for file in ("safetensors.h", "safetensors.hpp", "safetensors.cpp"):
-        print(hashlib.sha256((out / file).read_bytes()).hexdigest(), file)
+    for name, content in {**files, "SHA256SUMS": sums}.items():
+        (out / name).write_bytes(content.encode())
+    print(sums, end="")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# Takes the pinned sources of the libraries that .deps/ has, so that everyone gets the same files.
+# Takes the pinned sources of the libraries from .deps/, so everyone gets the same files. What .deps/ lacks is fetched: the
+# release that CMake would fetch, or else the source package, whose version must be the same.
 amalgamate() {
-  simdjson_source >/dev/null
-  foreign_sources >/dev/null
-  python3 scripts/amalgamate.py build/single "${FETCHCONTENT_SOURCE_DIR_SIMDJSON:-$deps/simdjson}" "$deps/fmtlib" "$deps/xxhash"
+  simdjson=${FETCHCONTENT_SOURCE_DIR_SIMDJSON:-$deps/simdjson}
+  for item in "simdjson:simdjson:$simdjson" "fmt:fmtlib:$deps/fmtlib" "xxhash:xxhash:$deps/xxhash"; do
+    name=${item%%:*} dir=${item#*:*:}
+    package=${item#*:} package=${package%%:*}
+    [ -d "$dir" ] || (cd scripts && python3 -m single.pinned "$name" "$dir") || { have apt-get && apt_source "$package" "$dir"; } ||
+      die "$name cannot be fetched: unpack the release that cmake/dependencies.cmake pins as $dir"
+  done
+  PYTHONUTF8=1 python3 scripts/amalgamate.py build/single "$simdjson" "$deps/fmtlib" "$deps/xxhash"
 }
 
 copied_example=tests/conformance/files/zero_all_dtypes.safetensors

@@ -3,6 +3,7 @@
 usage: complete.py DIRECTORY, which ./dev amalgamate wrote
 SPDX-License-Identifier: Apache-2.0
 """
+import hashlib
 import pathlib
 import re
 import sys
@@ -29,5 +30,11 @@ if 'getenv("SIMDJSON_FORCE_IMPLEMENTATION")' not in text:
 LIMIT, size = 1_200_000, (single / "safetensors.cpp").stat().st_size
 if size > LIMIT:
     faults.append(f"safetensors.cpp has {size} bytes, more than {LIMIT}")
+
+# A copy is checked with sha256sum -c SHA256SUMS.
+files = sorted(path for path in single.iterdir() if path.name != "SHA256SUMS")
+sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+if not (single / "SHA256SUMS").is_file() or (single / "SHA256SUMS").read_text() != sums:
+    faults.append("SHA256SUMS does not have the sums of all files")
 print("\n".join(faults) or f"{len(contained)} sources, {size} bytes")
 sys.exit(bool(faults))

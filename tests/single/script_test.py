@@ -2,14 +2,19 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import hashlib
+import io
 import pathlib
 import sys
+import tarfile
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 import amalgamate  # noqa: E402
 from single.cpp_text import definitions, without_comments, without_spaces_after_commas, without_unused  # noqa: E402
+from single import pinned  # noqa: E402
 
 
 def names(text):
@@ -86,6 +91,36 @@ class Changes(unittest.TestCase):
         for text, pattern in (("a b", "x+y"), ("", "b")):
             with self.assertRaisesRegex(SystemExit, f"matches this pattern: {pattern}".replace("+", r"\+")):
                 amalgamate.changed(text, [("a?", "c"), (pattern, "d")])
+
+
+class Versions(unittest.TestCase):
+    def test_another_library_is_named(self):
+        with tempfile.TemporaryDirectory() as scratch, self.assertRaisesRegex(SystemExit, f"{scratch} is not fmt 9.1.0"):
+            amalgamate.check_version("fmt", pathlib.Path(scratch), "ChangeLog.rst", "x")
+
+
+class Pinned(unittest.TestCase):
+    def test_each_library_has_an_address(self):
+        text = pinned.DEPENDENCIES.read_text()
+        for name in ("simdjson", "fmt", "xxhash"):
+            self.assertRegex(pinned.pinned(name, text)[0], r"^https://github\.com/[^${}]+\d\.tar\.gz$")
+
+    def test_only_the_pinned_archive_is_unpacked(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            scratch = pathlib.Path(scratch)
+            with tarfile.open(scratch / "v1.tar.gz", "w:gz") as tar:
+                member = tarfile.TarInfo("library-1/source.h")
+                member.size = 3
+                tar.addfile(member, io.BytesIO(b"one"))
+            for digest, unpacked in ((hashlib.sha256(b"").hexdigest(), False),
+                                     (hashlib.sha256((scratch / "v1.tar.gz").read_bytes()).hexdigest(), True)):
+                text = f"set(home {scratch.as_uri()})\nst_declare(library package ${{home}}/v1.tar.gz\n  {digest} X)"
+                try:
+                    pinned.unpack("library", scratch / "deps/library", text)
+                except SystemExit as error:
+                    self.assertIn("v1.tar.gz has the SHA-256", str(error))
+                self.assertEqual((scratch / "deps/library/source.h").is_file(), unpacked)
+            self.assertEqual([path.name for path in (scratch / "deps").iterdir()], ["library"])
 
 
 if __name__ == "__main__":
