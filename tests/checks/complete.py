@@ -117,7 +117,18 @@ def jobs():
         yield "CONTRIBUTING.md and may_install of scripts/packages.sh name different jobs"
 
 
-found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs) for fault in check()]
+def guide():
+    """The files that the lists of CONTRIBUTING.md name exist, by their whole path or by its end."""
+    lists = text_of("CONTRIBUTING.md").partition("\n## Adding\n")[2].partition("\n## The ABI\n")[0]
+    tops = [path for path in ROOT.iterdir() if not path.name.startswith((".", "build"))]
+    places = {f"/{path.relative_to(ROOT).as_posix()}" for top in tops for path in (top, *top.rglob("*"))}
+    for place in sorted(set(re.findall(r"`(\w[\w./-]*(?:/[\w-]+/?|\.(?:[ch]pp|c|h|py|sh|def|md|json|tsv|map|bt|cmake)))`", lists))):
+        is_pattern = re.search("NAME|SUBJECT|EXTENSION", place) is not None
+        if not is_pattern and not any(path.endswith(f"/{place.rstrip('/')}") for path in places):
+            yield f"CONTRIBUTING.md names {place}, which does not exist"
+
+
+found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs, guide) for fault in check()]
 for fault in found:
     print(fault)
 sys.exit(1 if found else 0)
