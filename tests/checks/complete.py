@@ -115,6 +115,11 @@ def jobs():
     allowed = re.search(r"case \$verb in ([\w |]+)\) return 0", text_of("scripts/packages.sh"))[1]
     if set(re.findall(r"`(\w+)`", listed)) != set(allowed.split(" | ")):
         yield "CONTRIBUTING.md and may_install of scripts/packages.sh name different jobs"
+    installed = text_of("scripts/packages.sh", "scripts/sources.sh")
+    for needed in re.findall(r"^ +need\w* (.*)", text_of("dev"), re.MULTILINE):
+        for package in re.findall(r"[\w.+-]+:([\w.+-]+)", needed):
+            if not has(installed, package):
+                yield f"install_everything of scripts/sources.sh lacks {package}, which a job in dev needs"
 
 
 def guide():
