@@ -49,12 +49,12 @@ std::uint64_t count_matching(std::span<const std::byte> values, const Pattern& m
   return count;
 }
 
-// NaN and infinity have all bits of infinity set, or all bits of NaN if the dtype has no infinity. FNUZ dtypes have
-// only one NaN.
+// NaN and infinity have all bits of infinity set, or all bits of NaN if the dtype has no infinity. A dtype without
+// negative zero has only one NaN.
 std::uint64_t count_not_finite(Dtype dtype, std::span<const std::byte> values) {
   const Pattern infinity = pattern_of(kInfinity, dtype);
   Pattern mask = infinity;
-  if (dtype == Dtype::F8_E4M3FNUZ || dtype == Dtype::F8_E5M2FNUZ) mask.fill(0xFF);
+  if (pattern_of(-0.0, dtype) == pattern_of(0, dtype)) mask.fill(0xFF);
   switch (safetensors::bits(dtype)) {
     case 8: return count_matching<std::uint8_t>(values, mask, infinity);
     case 16: return count_matching<std::uint16_t>(values, mask, infinity);

@@ -98,6 +98,16 @@ class DtypeNames {
   std::uint64_t factor_;
 };
 
+constexpr bool names_begin_differently() {
+  for (const DtypeInfo& a : kDtypes) {
+    for (const DtypeInfo& b : kDtypes) {
+      if (a.dtype != b.dtype && DtypeNames::digest(a.name) == DtypeNames::digest(b.name)) return false;
+    }
+  }
+  return true;
+}
+static_assert(names_begin_differently(), "no factor separates two names with the same first eight bytes");
+
 // Returns an odd factor that gives each dtype its own slot. Compilers limit the number of constexpr steps. If a new
 // dtype exceeds the limit, give DtypeNames more slots.
 constexpr std::uint64_t factor_without_collision() {

@@ -4,9 +4,9 @@
 // declaration at the end of this file, and an entry in kContainers (header.cpp).
 //
 // The table fits formats whose header
-//   - is one contiguous range of the file, whose position and length follow from the first 64 bytes of the file,
+//   - is one contiguous range of the file from byte 8 on, whose length follows from the first 64 bytes of the file,
 //   - is not longer than kMaxHeaderBytes, because it is read into memory as a whole,
-//   - can be recognized, in files that begin with a length of 8 bytes, by its first byte (byte 8 of the file),
+//   - begins with a byte with which no header of another format begins,
 //   - gives each tensor a dtype of the table and one contiguous range after the header, without gaps or overlaps.
 // A writable format must also begin with the header's length, followed by the header: serialize() writes the first 8
 // bytes of the file and pads the header with spaces. A format with an index at the end of the file, several headers,

@@ -20,6 +20,7 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
 
 static void opening(const test_bytes *file) {
   st_file *out = NULL;
+  st_report *report = NULL;
   st_source source = ST_INIT(st_source);
   REFUSED("path", st_open_n(NULL, 0, NULL, &out, &err));
   REFUSED("out", st_open_n("m.safetensors", 13, NULL, NULL, &err));
@@ -34,6 +35,11 @@ static void opening(const test_bytes *file) {
   source.ctx = file->data;
   source.size = file->size;
   REFUSED("out", st_open_source(&source, NULL, NULL, &err));
+  REFUSED("path", st_check(NULL, NULL, &report, &err));
+  REFUSED("out", st_check("m.safetensors", NULL, NULL, &err));
+  REFUSED("path", st_check_n(NULL, 0, NULL, &report, &err));
+  REFUSED("out", st_check_n("m.safetensors", 13, NULL, NULL, &err));
+  CHECK(report == NULL);
   CHECK(out == NULL && st_open_memory(NULL, 0, NULL, NULL, NULL, &out, NULL) == ST_ERR_TRUNCATED);
 }
 
@@ -41,6 +47,9 @@ static void reading(const st_file *file) {
   const st_tensor *const w = st_get_tensor(file, "w");
   const int64_t begin[] = {1, 0}, end[] = {1, 2};
   st_plan *plan = NULL;
+  st_tensor_list *list = NULL;
+  struct DLManagedTensorVersioned *managed = NULL;
+  struct DLManagedTensor *legacy = NULL;
   void *buffer = NULL;
   unsigned char bytes[16];
   st_error beyond = ST_INIT(st_error);
@@ -55,6 +64,12 @@ static void reading(const st_file *file) {
   REFUSED("tensor", st_tensor_read_slice(NULL, NULL, NULL, NULL, bytes, 16, &err));
   REFUSED("dst", st_tensor_read_slice(w, NULL, NULL, NULL, NULL, 16, &err));
   CHECK(st_tensor_read_slice(w, begin, end, NULL, NULL, 0, NULL) == ST_OK);
+  REFUSED("file", st_list_tensors(NULL, 0, &list, &err));
+  REFUSED("out", st_list_tensors(file, 0, NULL, &err));
+  REFUSED("tensor", st_tensor_to_dlpack(NULL, 0, &managed, &err));
+  REFUSED("out", st_tensor_to_dlpack(w, 0, NULL, &err));
+  REFUSED("tensor", st_tensor_to_dlpack_legacy(NULL, 0, &legacy, &err));
+  REFUSED("out", st_tensor_to_dlpack_legacy(w, 0, NULL, &err));
   REFUSED("file", st_plan_new(NULL, &plan, &err));
   REFUSED("out", st_plan_new(file, NULL, &err));
   CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
@@ -81,6 +96,61 @@ static void reading(const st_file *file) {
   CHECK(st_dtype_from_name(NULL, 3) == ST_DTYPE_UNKNOWN);
 }
 
+static void *host_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return malloc(size);
+}
+
+static void host_free(void *ctx, void *ptr, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(ptr);
+}
+
+static int32_t copy(void *ctx, uint32_t queue, const st_device_copy *copies, size_t n, uint64_t *mark) {
+  (void)ctx;
+  (void)queue;
+  (void)copies;
+  (void)n;
+  (void)mark;
+  return 1;
+}
+
+static int32_t wait_for(void *ctx, uint32_t queue, uint64_t mark) {
+  (void)ctx;
+  (void)queue;
+  (void)mark;
+  return 0;
+}
+
+static void devices(const st_file *file) {
+  const st_tensor *const w = st_get_tensor(file, "w");
+  st_device_ops ops = ST_INIT(st_device_ops);
+  st_device *device = NULL;
+  st_plan *plan = NULL;
+  void *memory = NULL;
+  unsigned char bytes[16];
+  ops.host_alloc = host_alloc;
+  ops.host_free = host_free;
+  ops.copy = copy;
+  ops.wait = wait_for;
+  REFUSED("out", st_device_open_cuda(NULL, NULL, &err));
+  REFUSED("out", st_device_open_hip(NULL, NULL, &err));
+  REFUSED("ops", st_device_new(NULL, NULL, &device, &err));
+  REFUSED("out", st_device_new(&ops, NULL, NULL, &err));
+  CHECK(st_device_new(&ops, NULL, &device, NULL) == ST_OK);
+  REFUSED("device", st_device_alloc(NULL, 1, &memory, &err));
+  REFUSED("out", st_device_alloc(device, 1, NULL, &err));
+  CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
+  REFUSED("plan", st_plan_add_device(NULL, device, NULL, w, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("device", st_plan_add_device(plan, NULL, NULL, w, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("tensor", st_plan_add_device(plan, device, NULL, NULL, NULL, NULL, NULL, bytes, 16, &err));
+  REFUSED("dst", st_plan_add_device(plan, device, NULL, w, NULL, NULL, NULL, NULL, 16, &err));
+  st_plan_free(plan);
+  st_device_free(device);
+  st_device_free(NULL);
+}
+
 static void writing(const st_file *file) {
   const st_tensor *const w = st_get_tensor(file, "w");
   const char *const key = "k";
@@ -102,6 +172,7 @@ static void writing(const st_file *file) {
   REFUSED("writer", st_writer_add(NULL, "t", ST_U8, 0, NULL, "x", NULL, &err));
   REFUSED("name", st_writer_add(writer, NULL, ST_U8, 0, NULL, "x", NULL, &err));
   REFUSED("shape", st_writer_add(writer, "t", ST_U8, 1, NULL, "x", NULL, &err));
+  REFUSED("writer", st_writer_add_n(NULL, "t", 1, ST_U8, 0, NULL, "x", NULL, &err));
   REFUSED("name", st_writer_add_n(writer, NULL, 1, ST_U8, 1, shape, "x", NULL, &err));
   CHECK(st_writer_add_n(writer, NULL, 0, ST_U8, 1, shape, "x", NULL, NULL) == ST_OK); /* the empty name */
   REFUSED("writer", st_writer_add_tensor(NULL, NULL, 0, w, &err));
@@ -145,6 +216,7 @@ int main(void) {
   opening(&file);
   CHECK(test_open(&file, NULL, &out, NULL) == ST_OK);
   reading(out);
+  devices(out);
   writing(out);
   st_free(out);
   test_release(&file);

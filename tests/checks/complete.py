@@ -12,6 +12,9 @@ import api
 ROOT = pathlib.Path(__file__).parents[2]
 WITHOUT_CPP = {"st_version",  # the number: safetensors::version() returns the text
                "st_get_metadata", "st_get_metadata_n"}  # SafeOpen::metadata() returns all of it
+INSTALLED_OTHERWISE = {"gcc", "g++",  # by the jobs that build
+                       "nodejs",  # is of use with npm only, and Debian's has hundreds of packages
+                       "php-ffi"}  # is a part of php-cli
 
 
 def text_of(*places):
@@ -71,23 +74,40 @@ def commands():
     for name in re.findall(r"^  add_(\w+)\(app\);$", text_of("cli/app.cpp"), re.MULTILINE):
         if not re.search(rf"^## .*\b{name}\b", manual, re.MULTILINE):
             yield f"docs/command.md has no section for {name}"
+        if not re.search(rf"^- \[.*\b{name}\b.*\]\(#", manual, re.MULTILINE):
+            yield f"the list at the top of docs/command.md lacks {name}"
         if not re.search(rf"^\| \[Command\].*`{name}`", readme, re.MULTILINE):
             yield f"the row of README.md that lists the commands lacks {name}"
 
 
 def languages():
     manual = text_of("docs/languages.md")
-    for program in sorted(re.findall(r'HERE / "([\w-]+/[\w.]+)"', text_of("tests/consumers/languages.py"))):
-        if program.split("/")[1].startswith(("model.", "Model.", "main.")) and f"`{program}`" not in manual:
-            yield f"docs/languages.md has no rules for {program}"
+    table = text_of("tests/consumers/languages.py")
+    threads = re.search(r"^THREADS = \{(.*?)\}$", table, re.MULTILINE | re.DOTALL)[1]
+    for folder in sorted(path for path in (ROOT / "tests/consumers").iterdir() if path.is_dir()):
+        for path in [*folder.glob("[mM]odel.*"), *folder.glob("main.go")]:
+            program = path.relative_to(ROOT / "tests/consumers").as_posix()
+            if f"`{program}`" not in manual:
+                yield f"docs/languages.md has no rules for {program}"
+            if "--threads" in path.read_text() and f'"{folder.name}":' not in threads:
+                yield f"tests/consumers/languages.py: THREADS lacks {folder.name}, which has --threads"
+    packages = text_of("scripts/sources.sh").partition("\nlanguages() {")[2].partition("\n}")[0] + text_of("scripts/packages.sh")
+    for package in sorted({*re.findall(r'need\("[\w+-]+", "([\w+-]+)"\)', table), *re.findall(r"Debian has it in ([\w+-]+)", table)}):
+        if package not in INSTALLED_OTHERWISE and not has(packages, package):
+            yield f"languages() of scripts/sources.sh lacks {package}"
 
 
 def systems():
     """A source that amalgamate.py does not know for one of a system would be compiled on all of them."""
-    copied = text_of("scripts/amalgamate.py")
+    copied = dict(re.findall(r'^    "(src/io/.*)": "(.*)",$', text_of("scripts/amalgamate.py"), re.MULTILINE))
     for folder in sorted(path.name for path in (ROOT / "src/io").iterdir() if path.is_dir()):
-        if f'"src/io/{folder}":' not in copied:
-            yield f"scripts/amalgamate.py: SYSTEMS lacks src/io/{folder}"
+        place, portable = f"src/io/{folder}", "src/io/posix/system.cpp"
+        if place not in copied:
+            yield f"scripts/amalgamate.py: SYSTEMS lacks {place}"
+        elif folder != "posix" and "io/posix/system.hpp" in text_of(f"{place}/*") and f"!{copied[place]}" not in copied[portable]:
+            yield f"scripts/amalgamate.py: the row of {portable} does not exclude {place}"
+        if not has(text_of("cmake/system.cmake"), place):
+            yield f"cmake/system.cmake compiles {place} on no system"
 
 
 def jobs():
@@ -95,9 +115,25 @@ def jobs():
     allowed = re.search(r"case \$verb in ([\w |]+)\) return 0", text_of("scripts/packages.sh"))[1]
     if set(re.findall(r"`(\w+)`", listed)) != set(allowed.split(" | ")):
         yield "CONTRIBUTING.md and may_install of scripts/packages.sh name different jobs"
+    installed = text_of("scripts/packages.sh", "scripts/sources.sh")
+    for needed in re.findall(r"^ +need\w* (.*)", text_of("dev"), re.MULTILINE):
+        for package in re.findall(r"[\w.+-]+:([\w.+-]+)", needed):
+            if not has(installed, package):
+                yield f"install_everything of scripts/sources.sh lacks {package}, which a job in dev needs"
 
 
-found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs) for fault in check()]
+def guide():
+    """The files that the lists of CONTRIBUTING.md name exist, by their whole path or by its end."""
+    lists = text_of("CONTRIBUTING.md").partition("\n## Adding\n")[2].partition("\n## The ABI\n")[0]
+    tops = [path for path in ROOT.iterdir() if not path.name.startswith((".", "build"))]
+    places = {f"/{path.relative_to(ROOT).as_posix()}" for top in tops for path in (top, *top.rglob("*"))}
+    for place in sorted(set(re.findall(r"`(\w[\w./-]*(?:/[\w-]+/?|\.(?:[ch]pp|c|h|py|sh|def|md|json|tsv|map|bt|cmake)))`", lists))):
+        is_pattern = re.search("NAME|SUBJECT|EXTENSION", place) is not None
+        if not is_pattern and not any(path.endswith(f"/{place.rstrip('/')}") for path in places):
+            yield f"CONTRIBUTING.md names {place}, which does not exist"
+
+
+found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs, guide) for fault in check()]
 for fault in found:
     print(fault)
 sys.exit(1 if found else 0)

@@ -105,7 +105,9 @@ def names_in(text):
 
 
 def nulls(described):
-    """If null_arguments.c expects that NULL is rejected, the pointer must not be NULL, or only under a condition."""
+    """null_arguments.c has a row for each pointer that must not be NULL, of a function that can say so. If it has one for
+    another pointer, that must not be NULL under a condition.
+    """
     functions = {item["name"]: item for item in described["functions"]}
     rows = re.findall(r'REFUSED\("(\w+)", (st_\w+)\(', (ROOT / "tests/capi/null_arguments.c").read_text())
     if len(rows) < 50:
@@ -114,6 +116,13 @@ def nulls(described):
         parameter = next((one for one in functions[function]["parameters"] if one["name"] == name), None)
         if parameter is None or (parameter["nullable"] and "nullable_if" not in parameter):
             yield f"{function} refuses a NULL {name}, which may be NULL here"
+    for function in functions.values():
+        if function["returns"]["type"].get("name") != "st_status":
+            continue
+        for parameter in function["parameters"]:
+            name = parameter["name"]
+            if "pointer" in parameter["type"] and not parameter.get("nullable") and (name, function["name"]) not in rows:
+                yield f"null_arguments.c has no row for {name} of {function['name']}"
 
 
 # ---- compilers --------------------------------------------------------------------------------------------------------

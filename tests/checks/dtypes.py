@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Places that name every dtype, those that st_convert converts, and those that torch has a name for.
 EVERY = ("docs/format.md", "docs/dlpack.md", "tests/capi/reading.c", "tests/capi/dlpack.c", "tests/reference/support/headers.py",
          "tests/reference/dlpack.py", "tests/conformance/files/zero_all_dtypes.safetensors")
-CONVERTED = ("tests/capi/convert.c", "tests/cli/cast_test.py", "tests/cli/casts.json", "tests/reference/convert.py")
+CONVERTED = ("tests/base/convert_test.cpp", "tests/capi/convert.c", "tests/cli/cast_test.py", "tests/cli/casts.json",
+             "tests/cli/verify_test.py", "tests/reference/convert.py")
 IN_TORCH = ("tests/reference/writer.py", "bindings/python/tests/test_write.py")
 
 
@@ -23,14 +24,18 @@ class Row(NamedTuple):
     number: int
     bits: int
     write_order: int
+    dlpack: str
     convertible: bool
     torch: str
+
+    def is_float(self):
+        return self.dlpack not in ("0", "1", "5", "6")  # integers, complex numbers, bool
 
 
 def rows():
     for row in re.findall(r"^ST_DTYPE\((\w+), *(.*)\)$", (ROOT / "src/base/dtypes.def").read_text(), re.MULTILINE):
-        number, bits, write_order, _, convertible, _, _, torch = (cell.strip() for cell in row[1].split(","))
-        yield Row(row[0], int(number), int(bits), int(write_order), convertible == "true", ast.literal_eval(torch))
+        number, bits, write_order, dlpack, convertible, _, _, torch = (cell.strip() for cell in row[1].split(","))
+        yield Row(row[0], int(number), int(bits), int(write_order), dlpack, convertible == "true", ast.literal_eval(torch))
 
 
 def text_of(place):
@@ -61,6 +66,15 @@ def faults():
             yield f"include/safetensors/safetensors.hpp has no Dtype::{row.name}"
         if row.torch and f'torch_dtype("{row.torch}", ST_{row.name}, {max(row.bits // 8, 1)})' not in imported:
             yield f"cli/import/torch_names.cpp has no {row.torch} for {row.name}"
+    comment = text_of("include/safetensors/safetensors.h").partition("ST_API st_status st_convert(")[0].rpartition("/*")[2]
+    for row in table:
+        if row.is_float() and not re.search(rf"\b{row.name}\b", comment):
+            yield f"include/safetensors/safetensors.h: the comment of st_convert lacks {row.name}"
+    codes = text_of("src/format/bintensors/decode.hpp").partition("kDtypesByCode")[2].partition(";")[0]
+    lacking = re.search(r"^LACKING = \((.*)\)$", text_of("tests/cli/convert_test.py"), re.MULTILINE)[1]
+    for row in table:
+        if (f"Dtype::{row.name}" in re.findall(r"Dtype::\w+", codes)) == (f'"{row.name}"' in lacking):
+            yield f"tests/cli/convert_test.py: LACKING and kDtypesByCode of bintensors disagree on {row.name}"
     if f"all {len(table)} dtypes" not in text_of("README.md"):
         yield f"README.md has another count of dtypes than {len(table)}"
 

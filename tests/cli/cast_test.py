@@ -79,6 +79,14 @@ def without_nan_bits(values, dtype):
     return [value if value & sign - 1 < least_nan else value & sign | sign - 1 for value in values]
 
 
+def is_finite(value, dtype):
+    mantissa, ieee, only = LAYOUTS[dtype]
+    if only is not None:
+        return value != only
+    magnitudes = (1 << (BITS[dtype] - 1)) - 1
+    return value & magnitudes < (magnitudes >> mantissa << mantissa if ieee else magnitudes)
+
+
 def with_one_nan(values, dtype):
     """Replaces all NaN by one, because torch drops their signs."""
     if LAYOUTS[dtype][2] is not None:
@@ -117,7 +125,7 @@ class Cast(unittest.TestCase):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="safetensors_cast_"))
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.given = {dtype: patterns(dtype) for dtype in BITS}
-        cls.found = {}
+        cls.found, cls.notes = {}, {}
         tensors = [(dtype, dtype, [len(values)], len(values) * BITS[dtype] // 8) for dtype, values in cls.given.items()]
         data = b"".join(packed(values, dtype) for dtype, values in cls.given.items())
         (folder / "in.safetensors").write_bytes(file_bytes(tensors, {"format": "pt"}, data))
@@ -125,6 +133,7 @@ class Cast(unittest.TestCase):
             out = folder / f"{target}.safetensors"
             result = run("cast", str(folder / "in.safetensors"), str(out), "--to", target.lower())
             assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (0, b"", target != "F64"), result.stderr
+            cls.notes[target] = result.stderr.decode()
             content = out.read_bytes()
             begin = 8 + int.from_bytes(content[:8], "little")
             header = json.loads(content[8:begin])
@@ -139,6 +148,14 @@ class Cast(unittest.TestCase):
         self.assertEqual(len(table), len(PAIRS))
         for source, target in PAIRS:
             self.assertEqual(fingerprint(self.found[source, target], target), table[f"{source} {target}"], (source, target))
+
+    def test_values_out_of_range_are_counted_for_every_type(self):
+        for target in BITS:
+            count = sum(is_finite(given, source) and not is_finite(found, target) for source in BITS
+                        for given, found in zip(self.given[source], self.found[source, target]))
+            expected = f"out of the range of {target}: {count:,} values, now " if count else ""
+            self.assertIn(expected, self.notes[target], target)
+            self.assertEqual(bool(count), bool(self.notes[target]), target)
 
     def test_a_type_to_itself_keeps_every_bit(self):
         for dtype in BITS:

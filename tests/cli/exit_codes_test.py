@@ -37,6 +37,8 @@ COMMANDS = {
     "hash": ["hash", "FILE"],
 }
 
+SILENT = {"diff", "meta set", "meta rm", "set"}  # print nothing if they succeed
+
 
 class ExitCodes(unittest.TestCase):
     def setUp(self):
@@ -128,7 +130,9 @@ class ExitCodes(unittest.TestCase):
 
     def test_output_that_cannot_be_written(self):
         """Printing to a full device fails."""
-        for name in ("show", "verify", "stats", "meta", "meta get", "cat", "hash"):
+        for name in COMMANDS:
+            if name in SILENT or any(word.startswith("OUT") for word in COMMANDS[name]):
+                continue
             with self.subTest(name), open("/dev/full", "wb") as full:
                 result = run(*self.words(name, "good.safetensors"), stdout=full, stderr=subprocess.PIPE)
                 self.assertEqual((result.returncode, result.stderr),

@@ -281,6 +281,7 @@ struct Seed {
 std::vector<Seed> seeds() {
   std::vector<Seed> all;
   for (const char* const folder : {"/conformance/files", "/conformance/bintensors"}) {
+    const std::size_t earlier = all.size();
     for (const auto& file : std::filesystem::directory_iterator(ST_TESTS_DIR + std::string(folder))) {
       std::ifstream in(file.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -290,6 +291,7 @@ std::vector<Seed> seeds() {
       all.push_back(
           {bytes.substr(kLengthBytes, static_cast<std::size_t>(length)), bytes.size() - kLengthBytes - length});
     }
+    EXPECT_GT(all.size(), earlier) << folder << ": this test finds no header there";
   }
   std::sort(all.begin(), all.end(), [](const Seed& a, const Seed& b) { return a.header < b.header; });
   return all;
