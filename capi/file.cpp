@@ -76,22 +76,6 @@ st_status st_open_fd(intptr_t fd, uint64_t offset, uint64_t size, const st_open_
   });
 }
 
-st_status st_open_source(const st_source* source, const st_open_options* options, st_file** out, st_error* err) {
-  return guard(err, [&] {
-    require(source, "source");
-    const st_source given = known_members(source, "st_source");
-    const bool serial = (given.flags & ST_SOURCE_SERIAL) != 0;
-    // Comes before all checks, because its destructor calls close.
-    std::unique_ptr<io::Source> bytes =
-        io::callback_source({given.read_at, given.close, given.ctx, serial}, given.size);
-    refuse_unknown_members(*source, "st_source");
-    refuse_unknown_flags(given.flags, ST_SOURCE_SERIAL, "st_source");
-    require(given.read_at, "source.read_at");
-    require(out, "out");
-    *out = handle(core::Checkpoint::open(std::move(bytes), open_options(options)));
-  });
-}
-
 st_file* st_retain(const st_file* file) {
   if (file != nullptr) file_of(file).retain();
   return const_cast<st_file*>(file);

@@ -30,6 +30,8 @@ inline constexpr std::size_t kFirstBytes<st_open_options> = offsetof(st_open_opt
 template <>
 inline constexpr std::size_t kFirstBytes<st_source> = offsetof(st_source, close) + sizeof(void*);
 template <>
+inline constexpr std::size_t kFirstBytes<st_store> = offsetof(st_store, reserved) + sizeof(std::uint32_t);
+template <>
 inline constexpr std::size_t kFirstBytes<st_read_options> = offsetof(st_read_options, parallel_for) + sizeof(void*);
 template <>
 inline constexpr std::size_t kFirstBytes<st_write_options> = offsetof(st_write_options, header_reserve) +

@@ -7,7 +7,7 @@ endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safetensors)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
-install(DIRECTORY include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN http.h EXCLUDE)  # see http/
 install(FILES bindings/safetensors.json DESTINATION ${CMAKE_INSTALL_DATADIR}/safetensors)
 install(TARGETS safetensors EXPORT safetensorsSharedTargets
   RUNTIME COMPONENT library LIBRARY COMPONENT library NAMELINK_COMPONENT development)

@@ -129,6 +129,16 @@ build_tests() {
   build "$preset" $tests_only "$(reference_python)" "$@"
 }
 
+# The programs of the other tests are not built.
+test_http() {
+  pkg-config --atleast-version=7.85 libcurl ||
+    { say "skipped: libcurl 7.85 or newer is missing (./dev deps installs $http_libraries)"; return 0; }
+  # shellcheck disable=SC2086
+  configure dev -Bbuild/http $tests_only -DST_BUILD_CLI=OFF -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON
+  build_target http_tests
+  run_tests -R '^http\.' "$@"
+}
+
 # Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,
 # so that ccache, which sees relative paths in .ci/run, has compiled the same already.
 install_for_consumers() {

@@ -169,6 +169,13 @@ filesystems() {
   [ -z "$missing" ] || (install_packages) || say "without bindfs the tests of FUSE are skipped"
 }
 
+# What ./dev http wants.
+http() {
+  missing=
+  for item in $http_libraries; do wanted_if_there_is "$item"; done
+  [ -z "$missing" ] || (install_packages) || say "without these packages ./dev http is skipped, or its tests with TLS"
+}
+
 # What tests/devices wants beside the fake drivers: an OpenCL that runs on processors (60 MB), and the headers of CUDA's
 # and AMD's drivers without the drivers (4 MB).
 devices() {
@@ -245,4 +252,5 @@ install_everything() {
   python_for_windows >/dev/null
   devices
   filesystems
+  http
 }

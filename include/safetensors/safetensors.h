@@ -146,7 +146,7 @@ typedef struct st_file st_file;
 typedef struct st_tensor st_tensor;
 
 /* How tensor data is accessed. This applies to files. For st_open_memory, the view is the given
- * memory. For st_open_source, there are no views. */
+ * memory. For st_open_source and st_open_store, there are no views. */
 typedef int32_t st_io;
 enum {
   /* Map the file when st_tensor_data or st_tensor_slice first needs a view of it, or when it is
@@ -290,16 +290,73 @@ typedef struct st_source {
   /* Called once, when the last reference to the file is freed or when opening it fails. May be
    * NULL. */
   void (*close)(void *ctx);
+  /* Used instead of read_at, which may then be NULL: reports failure by a status of this library,
+   * which the library's function returns, and by the message and os_error of *err. *err is
+   * initialized and never NULL. The library fails with ST_ERR_CALLBACK if it does not know the
+   * status. Otherwise as read_at. May be NULL. Since version 0.3.0. */
+  st_status (*read)(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err);
+  /* The number of concurrent reads that serves the source best. A plan uses it, up to 1024, unless
+   * its options request threads. 0: as for a disk. Since version 0.3.0. */
+  uint32_t parallel;
+  uint32_t reserved; /* 0. Since version 0.3.0. */
+  /* Approximate bytes per read of a plan, rounded as in st_read_options, whose value takes
+   * precedence. A cancel waits for the reads that have begun. 0: the library chooses. Since version
+   * 0.3.0. */
+  uint64_t chunk_bytes;
+  /* One read of a plan also reads, and drops, a gap of at most this many bytes between two ranges.
+   * st_read_options takes precedence. 0: one read for each destination. Since version 0.3.0. */
+  uint64_t gap_bytes;
+  /* The name for messages and st_get_shard_path. It must be valid until the source is open, or
+   * closed; the library copies it. NULL: for a store, the name that was opened; otherwise none. May
+   * be NULL. Since version 0.3.0. */
+  const char *name;
 } st_source;
 
-/* Opens a file that the caller's functions read. Opening calls read_at for the first 16 KiB (or for
- * all of a shorter file), and a second time if the header is longer. The struct is copied. Its
- * close is called even if this function fails (convention 12).
+/* Opens a file that the caller's functions read. Opening reads the first 16 KiB (or all of a
+ * shorter file), and a second time if the header is longer. The struct is copied. Its close is
+ * called even if this function fails (convention 12).
  *
- * options may be NULL. *out is freed with st_free. Returns ST_ERR_CALLBACK if read_at fails, and
- * 3xx if the content is invalid. */
+ * options may be NULL. *out is freed with st_free. Returns ST_ERR_CALLBACK if read_at fails, the
+ * status of read if that fails, and 3xx if the content is invalid. */
 ST_API st_status st_open_source(const st_source *source, const st_open_options *options,
                                 st_file **out, st_error *err);
+
+/* Files by name, for example an archive, an object store or a web server. Since version 0.3.0. */
+typedef struct st_store {
+  uint32_t struct_size;
+  uint32_t flags; /* 0                                  */
+  void *ctx;      /* Passed to the two functions.       */
+  /* Opens a file: sets the members of *source, which the library has initialized, or assigns a
+   * struct made by ST_INIT. The library then owns the source and calls its close exactly once.
+   * Returns ST_OK, or ST_ERR_NOT_FOUND if there is no such file. Any other status is an error, as
+   * in st_source.read; then *source is neither used nor closed. Several threads may call it at
+   * once, unless the file is opened with threads = 1. */
+  st_status (*open)(void *ctx, const char *name, st_source *source, st_error *err);
+  /* Called once, after the last source of the store has been closed. May be NULL. */
+  void (*close)(void *ctx);
+  uint32_t parallel; /* Shards to open at the same time, if st_open_options.threads is 0; at most
+                        1024 are. 0: one per processor.                                      */
+  uint32_t reserved; /* 0                                                                    */
+} st_store;
+
+/* Opens the checkpoint with this name in a store, and checks all of its headers. name is a file, or
+ * the index of a model if it ends in ".index.json". Shards have the names in the index, after the
+ * directory of name: the shard "b.safetensors" of "models/a.index.json" is
+ * "models/b.safetensors". Names of shards are relative paths separated by "/", without the parts
+ * "", "." and "..". Two names must be two files. The struct is copied. Its close is called even if
+ * this function fails (convention 12).
+ *
+ * Starts threads if there are several shards. Opening calls the functions of the store and its
+ * sources on these threads and on the calling thread. options may be NULL. *out is freed with
+ * st_free. Since version 0.3.0.
+ *
+ * ST_ERR_OPEN   the store has no file with this name.
+ * ST_ERR_SHARD  a shard is missing or has a name that is not allowed, or the index and the shards
+ *               differ.
+ * Also the statuses of the store's open and of its sources, ST_ERR_HEADER_SIZE, and 3xx if the
+ * content is invalid: see st_open. */
+ST_API st_status st_open_store(const st_store *store, const char *name,
+                               const st_open_options *options, st_file **out, st_error *err);
 
 /* Adds a reference to the file and returns the file. Each reference needs an st_free. Other threads
  * may retain the file, and free their own references, at the same time. Returns NULL for NULL. */

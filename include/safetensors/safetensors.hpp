@@ -581,6 +581,15 @@ class SafeOpen {
     return {"source", opened(st_open_source, &source, &options)};
   }
 
+  // Opens the file or the index with this name in a store: see st_open_store. Its close is called
+  // exactly once, even if this throws. Since version 0.3.0.
+  static SafeOpen from_store(const st_store& store, const std::string& name,
+                             const st_open_options& options = ST_INIT(st_open_options)) {
+    // The library closes the store; a name that it cannot be given would otherwise leave it open.
+    const bool has_nul = name.find('\0') != std::string::npos;
+    return {name, opened(st_open_store, &store, has_nul ? "" : name.c_str(), &options)};
+  }
+
   // Returns the tensor with this name. Throws ST_ERR_NOT_FOUND if there is none.
   Tensor get_tensor(std::string_view name) const {
     std::optional<Tensor> found = find(name);

@@ -21,14 +21,6 @@ constexpr unsigned kMostThreads = 1024;  // maximum that the caller may request
 constexpr std::uint64_t kBytesPerThread = std::uint64_t{512} << 10;  // for fewer bytes, starting a thread takes longer
 constexpr auto kPromptly = std::chrono::milliseconds(20);            // longest time for which a read may delay a cancel
 
-constexpr std::uint64_t kLeastChunk = std::uint64_t{64} << 10;
-constexpr std::uint64_t kMostChunk = std::uint64_t{1} << 30;
-constexpr std::uint64_t kChunkStep = 4096;  // keeps direct reads aligned from chunk to chunk
-
-std::uint64_t usable_chunk(std::uint64_t given) {
-  return given == 0 ? 0 : std::clamp(given, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
-}
-
 bool all_cached(std::span<const ReadRequest> requests, const Readers& readers) {
   for (std::size_t i = 0; i < requests.size();) {
     const std::size_t source = requests[i].source;
@@ -51,6 +43,13 @@ unsigned count_threads(std::span<const ReadRequest> requests, const Readers& rea
     bytes += std::min(requests[i].bytes, kWaiters * kBytesPerThread);
   }
   const std::uint64_t worth = bytes / kBytesPerThread + 1;
+  // Sources that state their parallelism have slow requests, and a thread for each is worth its start.
+  unsigned stated = 0;
+  for (const auto& reader : readers) stated = std::max(stated, reader->source().traits().parallel);
+  if (stated != 0) {
+    const std::uint64_t waits = std::max<std::uint64_t>(worth, requests.size());
+    return static_cast<unsigned>(std::min<std::uint64_t>(waits, std::min(stated, kMostThreads)));
+  }
   if (worth == 1) return 1;
   const unsigned useful = all_cached(requests, readers) ? std::min(hardware_threads(), kMostCopiers) : kWaiters;
   return static_cast<unsigned>(std::min<std::uint64_t>(worth, useful));

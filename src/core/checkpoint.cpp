@@ -72,6 +72,10 @@ CheckpointPtr Checkpoint::open(std::unique_ptr<io::Directory> directory, const O
   return open(files_of_directory(std::move(directory)), options);
 }
 
+CheckpointPtr Checkpoint::open(std::unique_ptr<io::Directory> directory, std::string name, const OpenOptions& options) {
+  return open(files_by_name(std::move(directory), std::move(name)), options);
+}
+
 CheckpointPtr Checkpoint::open_descriptor(std::intptr_t descriptor, std::uint64_t offset, std::uint64_t size,
                                           const OpenOptions& options) {
   return open(io::file_source_of_descriptor(descriptor, offset, size), options);

@@ -70,6 +70,8 @@ class Checkpoint {
   static CheckpointPtr open(std::unique_ptr<io::Source> source, const OpenOptions& options);
   // Opens the model in a directory, which may be a user's implementation.
   static CheckpointPtr open(std::unique_ptr<io::Directory> directory, const OpenOptions& options);
+  // Opens the file or the index with this name. The directory is not listed.
+  static CheckpointPtr open(std::unique_ptr<io::Directory> directory, std::string name, const OpenOptions& options);
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;

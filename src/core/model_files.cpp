@@ -199,4 +199,9 @@ ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory) {
   return {std::move(directory), {}, std::move(shards)};
 }
 
+ModelFiles files_by_name(std::unique_ptr<io::Directory> directory, std::string name) {
+  if (is_index(name)) return {std::move(directory), std::move(name), {}};
+  return {std::move(directory), {}, {std::move(name)}};
+}
+
 }  // namespace st::core

@@ -33,4 +33,7 @@ ModelFiles files_of_model(const char* path);
 // two candidates.
 ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory);
 
+// Returns the files of a model in a directory that cannot be listed: the index with this name, or one file.
+ModelFiles files_by_name(std::unique_ptr<io::Directory> directory, std::string name);
+
 }  // namespace st::core

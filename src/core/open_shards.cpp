@@ -202,6 +202,7 @@ class TensorsOfShard {
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 constexpr std::size_t kWholeModel = SIZE_MAX;
+constexpr unsigned kMostOpeners = 1024;  // threads, whatever a directory states
 
 struct Fault {
   std::size_t shard;  // or kWholeModel
@@ -220,6 +221,12 @@ std::size_t likely_bytes(std::size_t shards) {
   return std::clamp<std::size_t>(shards, 1, 256) * (std::size_t{128} << 10);
 }
 
+unsigned threads_for(const ModelFiles& files, const OpenOptions& options) {
+  if (options.threads != 0) return options.threads;
+  const unsigned stated = files.directory->parallel();
+  return stated != 0 ? std::min(stated, kMostOpeners) : hardware_threads();
+}
+
 class Opening {
  public:
   Opening(const ModelFiles& files, const OpenOptions& options, std::pmr::memory_resource& memory,
@@ -227,7 +234,7 @@ class Opening {
       : files_(files),
         options_(options),
         header_(options.header),
-        threads_(options.threads != 0 ? options.threads : hardware_threads()),
+        threads_(threads_for(files, options)),
         memory_(memory),
         pool_(pool),
         shards_(shards),

@@ -22,7 +22,10 @@ bool belongs_to(const Tensor& tensor, const Checkpoint& file) {
   return shard_of(tensor).number < file.count_shards() && &file.shard(shard_of(tensor).number) == tensor.owner;
 }
 
-bool is_serial(const Checkpoint& file) { return file.count_shards() != 0 && file.shard(0).source->traits().serial; }
+bool any_is_serial(const Readers& readers) {
+  return std::any_of(readers.begin(), readers.end(),
+                     [](const auto& reader) { return reader->source().traits().serial; });
+}
 
 std::uint64_t extent(const format::Slice& slice) {
   return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
@@ -168,7 +171,7 @@ void Plan::run(const ReadOptions& options) {
   const OtherDestinations others = split_overlaps(requests);
   for (const Stream& one : streams_) prepare(one);
   ReadOptions chosen = options;
-  if (options.threads == 0 && is_serial(*file_)) chosen.threads = 1;
+  if (options.threads == 0 && any_is_serial(readers)) chosen.threads = 1;
   std::atomic<bool> failed{false};
   read_all(requests, readers, chosen, listener(options, failed));
   if (done() == total()) {

@@ -39,7 +39,15 @@ std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
   return before > UINT64_MAX - of ? UINT64_MAX : before + of;
 }
 
+constexpr std::uint64_t kLeastChunk = 64 * kKiB;
+constexpr std::uint64_t kMostChunk = 1024 * kMiB;
+constexpr std::uint64_t kChunkStep = 4 * kKiB;  // keeps direct reads aligned from chunk to chunk
+
 }  // namespace
+
+std::uint64_t usable_chunk(std::uint64_t given) {
+  return given == 0 ? 0 : std::clamp(given, kLeastChunk, kMostChunk) / kChunkStep * kChunkStep;
+}
 
 void ReadScheduler::slow_down() {
   const std::lock_guard lock(mutex_);
@@ -84,6 +92,8 @@ io::ReadPath ReadScheduler::path_at(std::uint64_t at) {
 }
 
 std::uint64_t ReadScheduler::batch_bytes(io::ReadPath path) const {
+  if (traits_.chunk_bytes != 0)
+    return limits_.chunk_bytes != 0 ? limits_.chunk_bytes : usable_chunk(traits_.chunk_bytes);
   if (limits_.chunk_bytes != 0) return std::min(limits_.chunk_bytes, most_);
   const std::uint64_t direct = std::clamp(kInFlight / limits_.threads / kMiB * kMiB, kLeastDirect, kMostDirect);
   const std::uint64_t usual = path == io::ReadPath::direct   ? direct
@@ -94,6 +104,7 @@ std::uint64_t ReadScheduler::batch_bytes(io::ReadPath path) const {
 
 std::uint64_t ReadScheduler::gap_bytes(io::ReadPath path) const {
   if (limits_.gap_bytes != 0) return limits_.gap_bytes;
+  if (traits_.gap_bytes != 0) return traits_.gap_bytes;
   return path == io::ReadPath::cached ? kCachedGap : traits_.request_cost / std::min(limits_.threads, kMostSharing);
 }
 

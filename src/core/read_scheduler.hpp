@@ -38,6 +38,9 @@ struct BatchLimits {
   std::uint64_t gap_bytes = 0;    // 0: chosen by the path and the source's Traits::request_cost
 };
 
+// Rounds the bytes of a request to 64 KiB .. 1 GiB, in steps of 4 KiB. 0 stays 0.
+std::uint64_t usable_chunk(std::uint64_t given);
+
 class ReadScheduler {
  public:
   // `requests` sorted by (source, begin).

@@ -29,6 +29,9 @@ class Directory {
   // follow_links.
   virtual std::unique_ptr<Source> open(const std::string& name, bool follow_links) const = 0;
 
+  // How many files should be opened at the same time. 0: as many as there are processors.
+  virtual unsigned parallel() const { return 0; }
+
   // Whether a name in this directory may now belong to a different file than when the directory was opened.
   virtual bool changed_lately() const { return false; }
 

@@ -74,6 +74,10 @@ struct Traits {
   bool serial = false;
   // Reading calls a user-supplied callback, which may run other plans.
   bool calls_back = false;
+  // What a source states about itself, for example because it is on a network. 0: not stated.
+  unsigned parallel = 0;          // concurrent reads that serve it best
+  std::uint64_t chunk_bytes = 0;  // per request. A bulk read keeps this size, however long a request takes.
+  std::uint64_t gap_bytes = 0;    // the longest gap between two ranges that one request also reads
 };
 
 class Source {
@@ -201,10 +205,19 @@ struct Callbacks {
   void (*close)(void* ctx) = nullptr;  // may be nullptr
   void* ctx = nullptr;
   bool serial = false;  // read_at is called by one thread at a time
+  // Instead of read_at: throws. It calls `function`, whose type it knows.
+  void (*read)(const Callbacks& callbacks, std::uint64_t offset, void* dst, std::size_t n) = nullptr;
+  void (*function)() = nullptr;
+  // As in Traits.
+  unsigned parallel = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t gap_bytes = 0;
 };
 
-// Makes a source of the caller's callbacks. `close` is called exactly once, even if this throws.
-std::unique_ptr<Source> callback_source(const Callbacks& callbacks, std::uint64_t size);
+// Makes a source of the caller's callbacks. `close` is called exactly once, even if this throws. Copies `name`, which
+// may be nullptr: see Source::name(). `owner` is released after `close`.
+std::unique_ptr<Source> callback_source(const Callbacks& callbacks, std::uint64_t size, const char* name = nullptr,
+                                        std::shared_ptr<const void> owner = nullptr);
 
 // The first files of a model keep their descriptor so that they can be mapped later. The rest are mapped at open, or
 // reopened by path for each read.

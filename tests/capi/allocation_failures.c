@@ -210,6 +210,33 @@ static st_status open_serial_source(void) {
   return status;
 }
 
+static st_status read_filling(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err) {
+  (void)err;
+  return read_at(ctx, offset, dst, n);
+}
+
+static st_status open_stored(void *ctx, const char *name, st_source *out, st_error *err) {
+  (void)ctx, (void)err;
+  if (strcmp(name, "stored.safetensors") != 0) return ST_ERR_NOT_FOUND;
+  out->size = model_bytes.size;
+  out->read = read_filling;
+  out->gap_bytes = 1;
+  out->name = "a name that is too long to be kept without memory of its own";
+  return ST_OK;
+}
+
+static st_status open_store(void) {
+  st_store store = ST_INIT(st_store);
+  st_file *out = NULL;
+  store.open = open_stored;
+  store.close = release;
+  released = 0;
+  const st_status status = st_open_store(&store, "stored.safetensors", NULL, &out, &error);
+  if (status == ST_OK) add_listing(out);
+  st_free(out);
+  return released == 1 ? status : WRONG;
+}
+
 static st_status open_path_n(void) {
   st_file *out = NULL;
   const st_status status = st_open_n("model.safetensors and more", 17, NULL, &out, &error);
@@ -584,6 +611,7 @@ static const test_case kCases[] = {
     {"st_open_fd", open_descriptor, NULL, 0},
     {"st_open_source", open_source, NULL, 0},
     {"st_open_source, serial", open_serial_source, NULL, 0},
+    {"st_open_store", open_store, NULL, 0},
     {"st_open_n", open_path_n, NULL, 0},
     {"st_get_header", header_of, NULL, 0},
     {"st_list_tensors, mapped", list_mapped, NULL, 0},

@@ -201,6 +201,29 @@ void check_source() {
   source.close = [](void* ctx) { ++static_cast<Bytes*>(ctx)->closed; };
   check_content(safetensors::SafeOpen::from_source(source));
   expect(bytes.closed == 1, "a source is closed once");
+
+  // The same source, which a store opens by name.
+  struct Store {
+    st_source source;
+    int closed = 0;
+  } given{source};
+  auto store = ST_INIT(st_store);
+  store.ctx = &given;
+  store.open = [](void* ctx, const char* name, st_source* out, st_error*) -> st_status {
+    if (std::string_view(name) != "m.safetensors") return ST_ERR_NOT_FOUND;
+    *out = static_cast<Store*>(ctx)->source;
+    return ST_OK;
+  };
+  store.close = [](void* ctx) { ++static_cast<Store*>(ctx)->closed; };
+  check_content(safetensors::SafeOpen::from_store(store, "m.safetensors"));
+  expect(bytes.closed == 2 && given.closed == 1, "a store is closed once");
+  for (const std::string& name : {std::string("absent"), std::string("m.safetensors\0x", 15)}) {
+    try {
+      safetensors::SafeOpen::from_store(store, name);
+      expect(false, "a name that the store lacks");
+    } catch (const safetensors::Error&) {}
+  }
+  expect(given.closed == 3, "a store is closed even if opening fails");
 }
 
 void check_errors(const std::string& path) {

@@ -115,7 +115,7 @@ static void a_source_is_closed_when_opening_fails(void) {
 
 /* A struct with unknown members is rejected and closed. One whose size no version has is not read. */
 static void a_source_whose_struct_is_refused_is_closed(void) {
-  static const uint32_t kImpossible[] = {0, 4, sizeof(st_source) - 8, sizeof(st_source) + 1, 0x10000, UINT32_MAX};
+  static const uint32_t kImpossible[] = {0, 4, offsetof(st_source, close), sizeof(st_source) + 1, 0x10000, UINT32_MAX};
   struct {
     st_source known;
     uint64_t later;

@@ -171,6 +171,24 @@ inline Outcome open_source(const std::string&, const std::string& bytes, std::ui
                     [&](auto options, auto out, auto err) { return st_open_source(&source, options, out, err); });
 }
 
+inline st_status read_stored(void* ctx, std::uint64_t offset, void* dst, std::size_t n, st_error*) {
+  return read_string(ctx, offset, dst, n) == 0 ? ST_OK : ST_ERR_READ;
+}
+
+inline Outcome open_store(const std::string&, const std::string& bytes, std::uint32_t flags) {
+  st_store store = ST_INIT(st_store);
+  store.ctx = const_cast<std::string*>(&bytes);
+  store.open = [](void* ctx, const char*, st_source* source, st_error*) -> st_status {
+    source->ctx = ctx;
+    source->size = static_cast<const std::string*>(ctx)->size();
+    source->read = read_stored;
+    source->name = "";  // messages name no file
+    return ST_OK;
+  };
+  return outcome_of(flags, ST_IO_AUTO,
+                    [&](auto options, auto out, auto err) { return st_open_store(&store, "x", options, out, err); });
+}
+
 struct Way {
   const char* name;
   Outcome (*open)(const std::string& path, const std::string& bytes, std::uint32_t flags);
@@ -185,6 +203,7 @@ inline constexpr Way kWays[] = {
     {"part of a descriptor, MAP", open_fd<ST_IO_MAP>},
     {"part of a descriptor, READ", open_fd<ST_IO_READ>},
     {"source", open_source},
+    {"store", open_store},
 };
 
 }  // namespace conformance

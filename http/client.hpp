@@ -1,0 +1,94 @@
+// HTTP requests by libcurl: a pool of easy handles, each with its own connections, and one GET of a range.
+//
+// A request here is one exchange. It follows no redirect and is not repeated: remote_file.hpp does both.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <curl/curl.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "url.hpp"
+
+namespace st::http {
+
+struct Settings {
+  bool plain = false;            // http:// is allowed
+  bool private_allowed = false;  // addresses that are not public are allowed
+  std::vector<std::string> headers;
+  std::string ca_file;  // empty: the system's
+  std::string proxy;    // empty: none
+  unsigned connections = 16;
+  unsigned redirects = 5;
+  unsigned tries = 5;
+  unsigned stall_ms = 30'000;
+  std::size_t first_bytes = std::size_t{128} << 10;
+};
+
+// What identifies one state of a file on a server.
+struct Version {
+  std::uint64_t size = 0;
+  std::string etag;           // empty if the server sends none
+  std::string last_modified;  // compared if there is no ETag
+};
+
+struct Request {
+  const Url* url = nullptr;
+  bool with_headers = false;  // the caller's
+  std::uint64_t first = 0;
+  std::size_t bytes = 0;  // at least 1. If the version is not known, the file may be shorter.
+  std::byte* dst = nullptr;
+  const Version* version = nullptr;  // which the answer must have; nullptr: not known yet
+};
+
+enum class Outcome : std::uint8_t {
+  complete,     // all bytes of the range that the file has
+  whole_file,   // 200 instead of a range, and the file fits. Only if the version is not known.
+  no_ranges,    // 200 instead of a range
+  interrupted,  // reset, stalled or short: worth another try. `received` bytes are right.
+  status,       // another status than 200 and 206
+  changed,      // not the version of the request
+  refused,      // an address that is not public
+  failed,       // anything else; see `problem`
+};
+
+struct Reply {
+  Outcome outcome = Outcome::failed;
+  long status = 0;
+  std::size_t received = 0;  // bytes of the range
+  Version version;           // after complete, whole_file, and interrupted with received != 0
+  std::string location;      // of a redirect
+  long retry_after = 0;      // seconds; 0: not stated
+  std::string problem;       // for messages
+};
+
+class Client {
+ public:
+  explicit Client(Settings settings);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  const Settings& settings() const { return settings_; }
+
+  // Any thread may call this. Waits while as many requests as there are connections are in flight.
+  Reply get(const Request& request);
+
+ private:
+  class Lease;
+
+  const Settings settings_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<CURL*> idle_;  // the most recently used last: its connections are most likely still open
+  unsigned busy_ = 0;
+};
+
+}  // namespace st::http
