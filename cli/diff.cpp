@@ -304,17 +304,17 @@ class Diff {
   void compare_metadata(const SafeOpen& a, const SafeOpen& b) {
     const Values first = metadata_of(a);
     const Values second = metadata_of(b);
-    std::set<std::string> keys;
-    for (const auto& [key, values] : first) keys.insert(key);
-    for (const auto& [key, values] : second) {
-      const auto other = first.find(key);
-      keys.insert(key);
-      if (other != first.end() && other->second == values) keys.erase(key);
+    const auto print = [&](const std::string& key) {
+      const auto a_text = text_of_values(first, key);
+      const auto b_text = text_of_values(second, key);
+      printer_.print_metadata(key, a_text ? &*a_text : nullptr, b_text ? &*b_text : nullptr);
+    };
+    for (const auto& [key, values] : first) {
+      const auto other = second.find(key);
+      if (other == second.end() || other->second != values) print(key);
     }
-    for (const std::string& key : keys) {
-      const auto old_text = text_of_values(first, key);
-      const auto new_text = text_of_values(second, key);
-      printer_.print_metadata(key, old_text ? &*old_text : nullptr, new_text ? &*new_text : nullptr);
+    for (const auto& [key, values] : second) {
+      if (!first.contains(key)) print(key);
     }
   }
 

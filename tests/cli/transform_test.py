@@ -530,7 +530,7 @@ class Extract(Case):
         out = self.path("out.safetensors")
         self.assertIn("no tensor matches", self.refused(2, "extract", path, out, "--filter", "nothing"))
         self.assertIn("is not closed", self.refused(2, "extract", path, out, "--filter", "[a"))
-        self.assertIn("either a tensor or --filter", self.refused(2, "extract", path, "a", out, "--filter", "*"))
+        self.assertIn("either TENSOR, or --filter", self.refused(2, "extract", path, "a", out, "--filter", "*"))
         self.assertIn("needs --filter", self.refused(2, "extract", path, "a", out, "--dry-run"))
         self.assertFalse(os.path.exists(out))
 
