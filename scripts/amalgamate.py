@@ -281,7 +281,7 @@ def main(*folders):
     for name, part in parts:
         text += f"\n// ==== {name}\nST_BEGIN\n{without_spaces_after_commas(without_unused(part, mentioned))}ST_END\n"
     text += (PARTS / "own.hpp").read_text() + section("scripts/single/cxx20.hpp", "", (PARTS / "cxx20.hpp").read_text())
-    text += "".join(sources.text) + "\n" + (PARTS / "end.hpp").read_text()
+    text += re.sub(r" -{5,}\n", "\n", "".join(sources.text)) + "\n" + (PARTS / "end.hpp").read_text()  # rules of headings
     text = re.sub(r"(?<![\w\"])(?:FMT(?=_)|XXH|SIMDJSON(?=_))", lambda found: f"ST_{found[0][0]}", text)
 
     files = {"safetensors.h": header_text(header), "safetensors.cpp": text, "example.c": (PARTS / "example.c").read_text(),
