@@ -43,6 +43,7 @@ assert safetensors is safetensors_c and safetensors.numpy is safetensors_c.numpy
 assert safe_open.__module__ == "safetensors_c" and safetensors.__version__
 import importlib.util
 assert importlib.util.find_spec("safetensors") is not None
+assert importlib.util.find_spec("safetensors.torch") and not importlib.util.find_spec("safetensors.nothing")
 try:
     import safetensors.nothing
 except ModuleNotFoundError as error:
