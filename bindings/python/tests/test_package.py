@@ -149,8 +149,8 @@ from safetensors import _safetensors_rust
 import safetensors._safetensors_rust as again
 assert again is _safetensors_rust and again.safe_open is safetensors_c.safe_open
 print(*again.__all__)
-""").split() == ["PySafeSlice", "SafetensorError", "TensorSpec", "__version__", "_safe_open_handle", "deserialize",
-                 "safe_open", "serialize", "serialize_file"]
+""").split() == ["PrefetchLoader", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec", "__version__",
+                 "_safe_open_handle", "deserialize", "safe_open", "serialize", "serialize_file"]
 
 
 CHILDREN = """
