@@ -16,7 +16,7 @@ _PLACES = {
     "SafetensorError": "_errors", "safe_open": "_open", "_safe_open_handle": "_open", "PySafeSlice": "_open",
     "TensorSpec": "_write", "serialize": "_write", "serialize_file": "_write", "deserialize": "_edit",
     "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
-    "write_tensor": "_edit",
+    "write_tensor": "_edit", "PrefetchLoader": "_prefetch", "TensorMeta": "_prefetch",
 }
 
 _named = os.environ.get("SAFETENSORS_C_LIBRARY", "")
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ._errors import SafetensorError
     from ._open import PySafeSlice, _safe_open_handle, safe_open
     from ._patch import patch
+    from ._prefetch import PrefetchLoader, TensorMeta
     from ._write import TensorSpec, serialize, serialize_file
 
 

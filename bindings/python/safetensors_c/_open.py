@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._prefetch import PrefetchLoader, TensorMeta
+
 # Windows commits memory for a whole copy-on-write mapping, so tensors of torch are read there.
 _MAPS = os.name != "nt"
 
@@ -141,7 +143,7 @@ class safe_open:
     """
 
     __module__ = "safetensors_c"
-    __slots__ = ("_opened", "_make", "_of", "_rows", "_found", "_arguments", "__weakref__")
+    __slots__ = ("_opened", "_make", "_of", "_rows", "_found", "_arguments", "_kind", "__weakref__")
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
         self._opened = None
@@ -162,7 +164,7 @@ class safe_open:
         opened = _file.open_file(filename, viewed)
         copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
         self._make = _maker(framework, device, viewed, copied)
-        self._opened = opened
+        self._opened, self._kind = opened, (framework, device)
         self._arguments = None  # to open it once more, if it has a path
         if isinstance(filename, (str, os.PathLike)):
             self._arguments = absolute(filename), framework, device, backend
@@ -237,6 +239,24 @@ class safe_open:
         part = _new(PySafeSlice)
         part._of, part._row = of, row
         return part
+
+    def get_tensor_meta(self, name: str) -> TensorMeta:
+        """The dtype and shape of a tensor, and where its bytes are in the data of its file. Reads none of them."""
+        from ._prefetch import meta
+        table = self._file.table
+        if not isinstance(name, str) or name not in table.index:
+            raise self._missing(name)
+        return meta(table, table.index[name])
+
+    def prefetch(self, plan: dict[str, slice | None] | None = None, *, device=None, threads: int = 8) -> PrefetchLoader:
+        """Loads tensors of torch to a GPU of CUDA by a thread, while the program goes on.
+
+        `plan` has the names of tensors, each with None for all of it or with a slice of its first dimension; without a
+        plan all tensors are loaded. `device`: None for that of this file. `threads` read the file.
+        """
+        from ._prefetch import prefetch
+        file, framework, of = self._file, *self._kind
+        return prefetch(file, framework, of if device is None else _device(device), plan, threads)
 
     def _row(self, name) -> int:
         """The row of a tensor, and from then on `_rows` for all of them."""

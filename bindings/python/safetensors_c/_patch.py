@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 
 NAME, OURS = "safetensors", "safetensors_c"
 # A directory with a package `safetensors` that calls patch(). Child processes find it before the reference.
@@ -21,20 +22,16 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(self, fullname: str, path=None, target=None):
         if fullname == NAME:
             return ModuleSpec(fullname, self, is_package=True)
-        return ModuleSpec(fullname, self) if fullname.startswith(NAME + ".") else None
+        if fullname.startswith(NAME + ".") and find_spec(OURS + fullname[len(NAME):]):
+            return ModuleSpec(fullname, self)
+        return None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module) -> None:
-        name = module.__name__
-        ours = OURS + name[len(NAME):]
-        try:
-            sys.modules[name] = import_module(ours)  # importlib takes it instead of the empty module
-        except ModuleNotFoundError as error:
-            if error.name == ours:
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
-            raise
+        # importlib takes it instead of the empty module
+        sys.modules[module.__name__] = import_module(OURS + module.__name__[len(NAME):])
 
 
 def patch() -> None:

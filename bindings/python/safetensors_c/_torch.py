@@ -80,6 +80,12 @@ class Tensors(Maker):
             return self._fill(file, [tensor], None if tensor.nbytes >= 16 << 20 else 1)[0]
         return self._view(file, tensor) if self._mapped else self._move(self._read(file, tensor))
 
+    def several(self, file, tensors, threads: int) -> list:
+        """Some tensors of a file, read by `threads` where they can be read at once."""
+        if self._opened_gpu() is not None:
+            return self._fill(file, tensors, threads)
+        return [self.tensor(file, tensor) for tensor in tensors]
+
     def row(self, file, i: int):
         if self._mapped and numpy is not None:
             found = self._views(file, [i])

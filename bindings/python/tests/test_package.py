@@ -43,6 +43,7 @@ assert safetensors is safetensors_c and safetensors.numpy is safetensors_c.numpy
 assert safe_open.__module__ == "safetensors_c" and safetensors.__version__
 import importlib.util
 assert importlib.util.find_spec("safetensors") is not None
+assert importlib.util.find_spec("safetensors.torch") and not importlib.util.find_spec("safetensors.nothing")
 try:
     import safetensors.nothing
 except ModuleNotFoundError as error:
@@ -148,8 +149,8 @@ from safetensors import _safetensors_rust
 import safetensors._safetensors_rust as again
 assert again is _safetensors_rust and again.safe_open is safetensors_c.safe_open
 print(*again.__all__)
-""").split() == ["PySafeSlice", "SafetensorError", "TensorSpec", "__version__", "_safe_open_handle", "deserialize",
-                 "safe_open", "serialize", "serialize_file"]
+""").split() == ["PrefetchLoader", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec", "__version__",
+                 "_safe_open_handle", "deserialize", "safe_open", "serialize", "serialize_file"]
 
 
 CHILDREN = """
