@@ -100,7 +100,7 @@ class Set(unittest.TestCase):
         for size, says in ((23, "has 23"), (25, "has more")):
             result = subprocess.run([COMMAND, "set", str(self.model), "m", "-"], input=bytes(size), capture_output=True, timeout=60)
             self.assertEqual((result.returncode, self.model.read_bytes()), (2, self.content))
-            self.assertIn(f"tensor m has 24 bytes, and the input {says}", result.stderr.decode())
+            self.assertIn(f"tensor m has 24 bytes, but the input {says}", result.stderr.decode())
 
     def test_the_rest_of_a_file_as_standard_input(self):
         with open(self.file("in", b"skipped" + b"x" * 24), "rb") as file:

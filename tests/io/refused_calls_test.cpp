@@ -681,7 +681,7 @@ TEST_F(RefusedCallsTest, what_takes_the_files_place_and_is_none_is_not_replaced)
       const bool made = link || mkfifo(path().c_str(), 0666) == 0;
       ASSERT_TRUE(made);
       const Error error = error_of([&] { file.commit(); });
-      EXPECT_EQ(error.status, Status::open);
+      EXPECT_EQ(error.status, Status::state);
       EXPECT_EQ(error.os_error, EAGAIN) << error.message;
     }
     EXPECT_EQ(contents(path("blob")), "old");

@@ -149,7 +149,7 @@ std::optional<Access> AtomicFile::State::access_now() const {
   if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
     require_own(target_, there.st_uid);
     if (target_.kind == Target::Kind::regular && !S_ISREG(there.st_mode)) {
-      fail_os(Status::open, EAGAIN, "{} was a regular file when the save began, but is not any more", target_.shown);
+      fail_os(Status::state, EAGAIN, "{} was a regular file when the save began, but is not any more", target_.shown);
     }
   }
   std::optional<Access> now = access_of(target_.directory.get(), target_.name);
