@@ -10,6 +10,7 @@ from collections import defaultdict
 import torch
 
 from ._dtypes import BITS, SPELLING
+from ._errors import SafetensorError
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
@@ -233,6 +234,12 @@ def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_na
 
 # ---- writing --------------------------------------------------------------------------------------------------------------
 
+class _UnknownDtype(SafetensorError, KeyError):
+    """The reference raises KeyError, whose text would be in quotes."""
+
+    __str__ = Exception.__str__
+
+
 def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
                     keep_alive_buffer: list[tuple[Any, torch.Tensor]]) -> dict[str, TensorSpec]:
     """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
@@ -250,7 +257,9 @@ def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
             tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
         keep_alive_buffer.append((None, tensor))
         kind = tensor.dtype
-        specs[name] = TensorSpec(dtype=_SPELLED.get(kind) or str(kind).split(".")[-1], shape=tensor.shape,
+        if kind not in _SPELLED:
+            raise _UnknownDtype(f"Unknown dtype {kind} of tensor `{name}`. Supported dtypes: " + ", ".join(SPELLING.values()))
+        specs[name] = TensorSpec(dtype=_SPELLED[kind], shape=tensor.shape,
                                  data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())
     return specs
 

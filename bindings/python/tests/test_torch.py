@@ -189,13 +189,19 @@ def test_device(ours, path, device):
     ({"a": torch.zeros(2, 3).t()}, ValueError, "You are trying to save a non contiguous tensor: `a` which is not allowed"),
     ({"a": torch.zeros(3).to_sparse()}, ValueError, "You are trying to save a sparse tensors: `['a']`"),
     (dict.fromkeys("ab", torch.zeros(2)), RuntimeError, "Some tensors share memory"),
-    ({"a": torch.zeros(2, dtype=torch.complex128)}, Exception, "complex128"),
+    ({"a": torch.zeros(2, dtype=torch.complex128)}, KeyError, "complex128"),
 ])
 def test_what_is_not_saved(pt_module, path, bad, problem, message):
     for save in (pt_module.save, lambda tensors: pt_module.save_file(tensors, path)):
         with pytest.raises(problem) as error:
             save(bad)
         assert message in str(error.value)
+
+
+def test_dtype_that_is_not_saved_is_an_error_of_the_package_too(ours):
+    from safetensors_c.torch import save
+    with pytest.raises(ours.SafetensorError, match=r"^Unknown dtype torch.complex128 of tensor `a`. Supported dtypes: bool, int8"):
+        save({"a": torch.zeros(2, dtype=torch.complex128)})
 
 
 class Tied(torch.nn.Module):
