@@ -18,10 +18,16 @@ static int32_t read_at(void *ctx, uint64_t offset, void *dst, size_t n) {
   return 0;
 }
 
+static st_status open_nothing(void *ctx, const char *name, st_source *source, st_error *err) {
+  (void)ctx, (void)name, (void)source, (void)err;
+  return ST_ERR_NOT_FOUND;
+}
+
 static void opening(const test_bytes *file) {
   st_file *out = NULL;
   st_report *report = NULL;
   st_source source = ST_INIT(st_source);
+  st_store store = ST_INIT(st_store);
   REFUSED("path", st_open_n(NULL, 0, NULL, &out, &err));
   REFUSED("out", st_open_n("m.safetensors", 13, NULL, NULL, &err));
   REFUSED("path", st_open(NULL, NULL, &out, &err));
@@ -35,6 +41,11 @@ static void opening(const test_bytes *file) {
   source.ctx = file->data;
   source.size = file->size;
   REFUSED("out", st_open_source(&source, NULL, NULL, &err));
+  REFUSED("store", st_open_store(NULL, "m.safetensors", NULL, &out, &err));
+  REFUSED("store.open", st_open_store(&store, "m.safetensors", NULL, &out, &err));
+  store.open = open_nothing;
+  REFUSED("name", st_open_store(&store, NULL, NULL, &out, &err));
+  REFUSED("out", st_open_store(&store, "m.safetensors", NULL, NULL, &err));
   REFUSED("path", st_check(NULL, NULL, &report, &err));
   REFUSED("out", st_check("m.safetensors", NULL, NULL, &err));
   REFUSED("path", st_check_n(NULL, 0, NULL, &report, &err));
