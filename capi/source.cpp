@@ -87,12 +87,15 @@ std::unique_ptr<io::Source> take_source(const st_source& source, const char* nam
 // The caller's store. Its destructor calls close, so it is made before the store's struct is checked.
 class Store {
  public:
-  explicit Store(const st_store& given) : given_(given) {}
+  Store() = default;
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store() {
     if (given_.close != nullptr) given_.close(given_.ctx);
   }
+
+  // Not the constructor: std::make_shared would then name the struct, and share code with a copy of another version.
+  void take(const st_store& given) { given_ = given; }
 
   unsigned parallel() const { return given_.parallel; }
 
@@ -113,12 +116,14 @@ class Store {
   }
 
  private:
-  const st_store given_;
+  st_store given_{};
 };
 
 std::shared_ptr<const Store> take_store(const st_store& given) {
   try {
-    return std::make_shared<const Store>(given);
+    const auto store = std::make_shared<Store>();
+    store->take(given);
+    return store;
   } catch (const std::bad_alloc&) {
     if (given.close != nullptr) given.close(given.ctx);
     throw;
