@@ -60,11 +60,11 @@ bool write_new_file(const char* path, const Shard& shard, const std::string& hea
   io::CreateOptions creating;
   creating.sync = sync;
   creating.streams = false;  // a FIFO that has replaced the file would block
-  io::AtomicFile file = io::AtomicFile::create(path, creating);
-  file.set_size(header.size() + data);
-  file.write_at(0, header.data(), header.size());
-  file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);
   try {
+    io::AtomicFile file = io::AtomicFile::create(path, creating);
+    file.set_size(header.size() + data);
+    file.write_at(0, header.data(), header.size());
+    file.copy_at(header.size(), *shard.source, shard.table.data_begin, data);
     file.commit_over(edited);
     return true;
   } catch (const Error& error) {

@@ -503,6 +503,25 @@ TEST_F(EditTest, does_not_undo_a_save) {
   expect_tensors();
 }
 
+TEST_F(EditTest, begins_again_on_the_file_of_a_link_that_takes_the_place) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "the moment is known by O_TMPFILE";
+  make({});
+  static std::string at;
+  at = path;
+  faults::Plan plan;
+  plan.before_open = [](const char*, int flags) {
+    if ((flags & O_TMPFILE) != O_TMPFILE || fs::is_symlink(at)) return;
+    fs::rename(at, at + ".blob");
+    fs::create_symlink(at + ".blob", at);
+  };
+  faults::arm(plan);
+  set("note", std::string(100'000, 'n'));
+  faults::disarm();
+  EXPECT_TRUE(fs::is_symlink(path));
+  EXPECT_GT(fs::file_size(path), 100'000U);
+  expect_tensors();
+}
+
 // The kernel opens the file that such a path refers to, but a save writes to the descriptor.
 TEST_F(EditTest, an_open_descriptor_is_refused) {
   WriteOptions roomy;

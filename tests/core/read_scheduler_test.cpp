@@ -199,6 +199,18 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
 }
 
 // A byte requested twice is never in one batch twice, because the ranges of a batch do not overlap.
+// Its reads of adjacent tensors are to wait for it at the same time.
+TEST(ReadScheduler, OfASourceThatAnswersSeveralAtOnceHoldOneRange) {
+  for (const unsigned parallel : {0U, 16U}) {
+    io::Callbacks callbacks{no_bytes, nullptr, nullptr};
+    callbacks.parallel = parallel;
+    const SourcePtr source = io::callback_source(callbacks, kMiB);
+    std::vector<ReadRequest> requests;
+    for (std::uint64_t i = 0; i < 8; ++i) requests.push_back({source.get(), i * kKiB, kKiB, &place});
+    EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {}).size(), parallel == 0 ? 1U : 8U);
+  }
+}
+
 TEST(ReadScheduler, ThatOverlapAreCutApart) {
   const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
   const Readers readers = readers_of({quick.get()});

@@ -128,6 +128,7 @@ void AtomicFile::State::open_temp_file() {
   file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || replaces()) sweep_temp_files(target_.directory.get(), target_.name, owner());
+  if (!nameless) require_no_append_only(target_);
   if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
   // commit() needs both of these. Report errors before the first byte is written.
@@ -149,7 +150,7 @@ std::optional<Access> AtomicFile::State::access_now() const {
   if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
     require_own(target_, there.st_uid);
     if (target_.kind == Target::Kind::regular && !S_ISREG(there.st_mode)) {
-      fail_os(Status::state, EAGAIN, "{} was a regular file when the save began, but is not any more", target_.shown);
+      fail(Status::state, "{} was a regular file when its save began, but is not any more", target_.shown);
     }
   }
   std::optional<Access> now = access_of(target_.directory.get(), target_.name);
@@ -332,6 +333,7 @@ void AtomicFile::State::publish() {
 
 // Gives the temporary file a name. If that is impossible, copies its bytes to a named one.
 void AtomicFile::State::name_temp_file() {
+  require_no_append_only(target_);
   temp_name_ = link_temp_file(file_.get(), target_.directory.get(), target_.name);
   if (!temp_name_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file next to {}", target_.shown);

@@ -202,9 +202,12 @@ void require_replaceable(const Target& target) {
     case Hold::mount_point: fail_os(Status::open, EBUSY, "{}: a mount point, which cannot be replaced", target.shown);
     case Hold::append_only: fail_os(Status::open, EPERM, "{}: an append-only file", target.shown);
   }
-  // Names can be added there, but neither replaced nor removed: the temporary file would stay.
+  require_no_append_only(target);
+}
+
+void require_no_append_only(const Target& target) {
   if (hold_of(target.directory.get(), ".") == Hold::append_only) {
-    fail_os(Status::open, EPERM, "{}: in an append-only directory", target.shown);
+    fail_os(Status::open, EPERM, "{}: in an append-only or immutable directory", target.shown);
   }
 }
 

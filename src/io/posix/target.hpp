@@ -50,6 +50,9 @@ void require_own(const Target& target, uid_t owner);
 // Throws Status::open if no rename could replace this regular file or link. Also throws if the file is read-only, which
 // a rename would ignore.
 void require_replaceable(const Target& target);
+// Throws if the directory is append-only: names can be added there, but neither replaced nor removed, so a temporary file
+// would stay.
+void require_no_append_only(const Target& target);
 
 // Opens a stream for writing. Throws for another user's FIFO in a sticky directory, and if the stream has been replaced
 // since find_target().

@@ -247,7 +247,14 @@ TEST_F(FolderTest, an_append_only_folder_is_refused_before_a_byte_is_written) {
   if (!can || !set_flags(flags | FS_APPEND_FL)) GTEST_SKIP() << "no append-only folders here";
   const Error error = error_of([&] { write(path(), "new"); });
   const bool added = error_of([&] { write(path("y"), "new"); }).status == Status::ok;
+  faults::Plan kernel;
+  kernel.no_nameless_files = true;
+  kernel.only_refusals = true;
+  faults::arm(kernel);
+  const Error with_name = error_of([&] { write(path("z"), "new"); });
+  faults::disarm();
   ASSERT_TRUE(set_flags(flags));
+  EXPECT_EQ(with_name.os_error, EPERM) << with_name.message;
   EXPECT_EQ(error.status, Status::open);
   EXPECT_EQ(error.os_error, EPERM) << error.message;
   EXPECT_TRUE(added);
