@@ -1,12 +1,12 @@
 // `safetensors verify PATH...`: reports every error of files and models, and notes about valid ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <set>
 #include <system_error>
 
 #include "app.hpp"
@@ -99,7 +99,7 @@ class Sums {
     std::string path;
   };
   std::string shown_;
-  std::vector<Line> lines_;
+  std::array<std::vector<Line>, 2> lines_;  // with paths from the folder of the list, and from the working directory
 };
 
 std::vector<OddValues> odd_values(const safetensors::SafeOpen& file) {
@@ -137,26 +137,33 @@ Sums::Sums(const std::string& path) : shown_(path) {
     if (!good) throw Failure{kUsage, formatted("{}: not a sha256sum line: {}", path, shown(line, 60))};
     const std::string digest = lower(line.substr(0, kDigits));
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
-    lines_.push_back({digest, text_of(real_path(folder / path_of(name)))});
-    if (!folder.empty()) lines_.push_back({digest, text_of(real_path(path_of(name)))});
+    lines_[0].push_back({digest, text_of(real_path(folder / path_of(name)))});
+    if (!folder.empty()) lines_[1].push_back({digest, text_of(real_path(path_of(name)))});
   }
   if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // opening a folder does not fail
 }
 
 std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
   const std::string path = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
-  std::set<std::string> expected;  // all lines for this file have to be right
-  for (const Line& line : lines_) {
-    if (line.path == path) expected.insert(line.digest);
-  }
-  if (expected.empty()) return formatted("is not listed in {}", printable(shown_));
+  const auto is_of_this = [&](const Line& line) { return line.path == path; };
+  const auto lists_this = [&](const auto& reading) { return std::any_of(reading.begin(), reading.end(), is_of_this); };
+  if (std::none_of(lines_.begin(), lines_.end(), lists_this))
+    return formatted("is not listed in {}", printable(shown_));
   const std::string found = digest_from(file, shard, 0, DigestKind::sha256);
-  expected.erase(found);
   // For the older bintensors layout, `hash` prints the digest of the data only.
-  if (!expected.empty() && file.format() == ST_FORMAT_BINTENSORS_OLD) {
-    expected.erase(digest_from(file, shard, content_begin(file, shard), DigestKind::sha256));
+  const std::string of_data = file.format() == ST_FORMAT_BINTENSORS_OLD
+                                  ? digest_from(file, shard, content_begin(file, shard), DigestKind::sha256)
+                                  : found;
+  std::string other;
+  for (const std::vector<Line>& reading : lines_) {
+    if (!lists_this(reading)) continue;
+    const auto wrong = std::find_if(reading.begin(), reading.end(), [&](const Line& line) {
+      return is_of_this(line) && line.digest != found && line.digest != of_data;
+    });
+    if (wrong == reading.end()) return "";  // all lines for this file are right
+    if (other.empty()) other = wrong->digest;
   }
-  return expected.empty() ? "" : formatted("has the digest {}, expected {}", found, *expected.begin());
+  return formatted("has the digest {}, expected {}", found, other);
 }
 
 // ---- the digest of the content

@@ -64,7 +64,8 @@ std::string checkpoint_in(const std::string& path) {
   std::vector<std::string> indexes, files;
   for (const std::string& name : names) {
     if (name.ends_with(kIndexEnding) && is_importable_index(whole(name))) indexes.push_back(name);
-    if (is_other_file(whole(name)) && is_importable(whole(name))) files.push_back(name);
+    const bool is_for_others = name.ends_with(".json") || name.ends_with(".onnx");
+    if (!is_for_others && is_other_file(whole(name)) && is_importable(whole(name))) files.push_back(name);
   }
   if (!indexes.empty()) return choose(path, indexes);
   return files.empty() ? path : choose(path, files);

@@ -165,6 +165,14 @@ class Verify(Case):
                                   (f"{digest}  other.safetensors\n", 1, "is not listed in")]:
             sums.write_text(text)
             self.assertIn(words, self.ends(code, "verify", path, "--against", str(sums))[0])
+        # sha256sum was run in the folder below. Its first line must not count for the file below.
+        other = self.folder / "a/w.safetensors"
+        other.parent.mkdir()
+        other.write_bytes(pathlib.Path(self.floats("v.safetensors", [3])).read_bytes())
+        below = hashlib.sha256(other.read_bytes()).hexdigest()
+        (self.folder / "a/SUMS").write_text(f"{digest}  ../w.safetensors\n{below}  w.safetensors\n")
+        result = run("verify", "w.safetensors", "a/w.safetensors", "--against", "a/SUMS", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stdout)
         sums.write_text("nonsense\n")
         self.assertEqual(run("verify", path, "--against", str(sums)).returncode, 2)
         for unreadable in (self.path("absent"), str(self.folder)):
