@@ -206,7 +206,7 @@ TEST(ReadScheduler, OfASourceThatAnswersSeveralAtOnceHoldOneRange) {
     callbacks.parallel = parallel;
     const SourcePtr source = io::callback_source(callbacks, kMiB);
     std::vector<ReadRequest> requests;
-    for (std::uint64_t i = 0; i < 8; ++i) requests.push_back({source.get(), i * kKiB, kKiB, &place});
+    for (std::uint64_t i = 0; i < 8; ++i) requests.push_back({0, i * kKiB, kKiB, &place});
     EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {}).size(), parallel == 0 ? 1U : 8U);
   }
 }
