@@ -1265,9 +1265,9 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  *
  * ST_ERR_STATE      bytes are missing; the message says how many, and of which tensor. Or the
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
- *                   that called st_writer_begin can write the file. Or a link, FIFO or directory has
- *                   taken the place of the file that was to be replaced (since 0.3; st_writer_begin
- *                   can return this, too).
+ *                   that called st_writer_begin can write the file. Or a link, FIFO or directory
+ *                   has taken the place of the file that was to be replaced (since 0.3;
+ *                   st_writer_begin can return this, too).
  * ST_ERR_OPEN       another user's file, link or FIFO has replaced the target in a sticky
  *                   directory.
  * ST_ERR_WRITE      the system could not write, or could not replace the file. os_error is EMFILE
