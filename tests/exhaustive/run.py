@@ -3,13 +3,15 @@
     run.py LIBRARY [--tokens N] [--slices ELEMENTS] [--most CASES_PER_TASK] [--seed N] [--jobs N]
 
 --tokens is the number of tokens in the longest sequence. --slices is the number of elements in the largest tensor that
-is sliced. With --most, each task tries a random sample of its cases. Prints the number of cases of each family.
+is sliced. With --most, each task tries a random sample of its cases. Prints the number of cases of each family. Without
+options it takes some hours of CPU time.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
 import collections
 import ctypes
 import itertools
+import math
 import multiprocessing
 import os
 import random
@@ -184,57 +186,51 @@ def compare_files(library, files):
 
 # ---- slices ---------------------------------------------------------------------------------------------------------
 
-NONE = {"begin": -2**63, "end": 2**63 - 1}
-EDGES_OF_SLICES = range(-4, 5)
-ELEMENT = {"F4": 4, "U8": 8, "F16": 16, "F32": 32, "F64": 64}
+POSITIONS = range(-4, 5)
+EVERY_PART = list(itertools.product(POSITIONS, POSITIONS, [step for step in POSITIONS if step]))  # begin, end, step
+BITS = {"F4": 4, "U8": 8, "F16": 16, "F32": 32, "F64": 64}
+MOST_SLICES = 20_000  # of a shape; more are sampled, except in two dimensions of bytes and of half bytes
 
 
 def slice_tasks(most):
-    """Each start, stop and step in -4..4 of each shape of up to `most` elements and 3 dimensions, for each width."""
+    """Shapes of up to `most` elements in one to three dimensions. In several dimensions, none is longer than 9: beyond
+    the positions, they behave alike."""
     for rank in (1, 2, 3):
-        for shape in shapes([rank], range(most + 1)):
-            elements = 1
-            for size in shape:
-                elements *= size
-            # Beyond the range of the positions, a longer dimension behaves like one of 9 elements.
-            if elements <= most and max(shape) <= (most if rank == 1 else 9):
-                for kind in ELEMENT:
-                    yield ("slices", slices, (kind, shape))
+        for shape in shapes([rank], range(min(most, most if rank == 1 else 9) + 1)):
+            if math.prod(shape) <= most:
+                for kind in BITS:
+                    yield ("slices", compare_slices, (kind, shape))
 
 
-def slices(kind, shape):
-    per_dimension = list(itertools.product(EDGES_OF_SLICES, EDGES_OF_SLICES, [step for step in EDGES_OF_SLICES if step]))
-    yield kind, shape, itertools.product(per_dimension, repeat=len(shape)), len(per_dimension) ** len(shape)
+def some_slices(kind, shape, most, chance):
+    complete = len(shape) == 1 or len(shape) == 2 and BITS[kind] <= 8
+    limit = min(most or math.inf, math.inf if complete else MOST_SLICES)
+    if len(EVERY_PART) ** len(shape) <= limit:
+        return itertools.product(EVERY_PART, repeat=len(shape))
+    return (tuple(chance.choice(EVERY_PART) for _ in shape) for _ in range(limit))
 
 
-def compare_slices(library, task, most, chance):
-    (kind, shape, every, count), = task
-    width = ELEMENT[kind]
-    elements = 1
-    for size in shape:
-        elements *= size
-    if elements * width % 8:
-        return 0, []
-    data = bytes(random.Random(elements).randbytes(elements * width // 8))
+def compare_slices(library, kind, shape, most, chance):
+    bits = BITS[kind]
+    elements = math.prod(shape)
+    if elements * bits % 8:
+        return 0, []  # no such tensor
+    data = chance.randbytes(elements * bits // 8)
     file = file_of(f'{{"a":{described(kind, shape, 0, len(data))}}}', data)
     assert library.open(file, model.DEFAULT) == 0
     tensor = library.so.st_get_tensor_at(library.out, 0)
     numbers = ctypes.c_int64 * len(shape)
     cases, wrong = 0, []
-    if most and count > most:
-        per_dimension = list(itertools.product(EDGES_OF_SLICES, EDGES_OF_SLICES, [s for s in EDGES_OF_SLICES if s]))
-        every = (tuple(chance.choice(per_dimension) for _ in shape) for _ in range(most))
     into = ctypes.create_string_buffer(len(data) + 8)
-    for parts in every:
+    for parts in some_slices(kind, shape, most, chance):
         begins, ends, steps = zip(*parts)
         picked = model.slice_of(shape, begins, ends, steps)
-        size = (len(picked) * width + 7) // 8
+        size = (len(picked) * bits + 7) // 8
         status = library.so.st_tensor_read_slice(tensor, numbers(*begins), numbers(*ends), numbers(*steps), into, size, None)
         cases += 1
-        if width >= 8:
-            step = width // 8
-            expected = b"".join(data[i * step:(i + 1) * step] for i in picked)
-            right = status == 0 and into.raw[:size] == expected
+        if bits >= 8:
+            step = bits // 8
+            right = status == 0 and into.raw[:size] == b"".join(data[i * step:(i + 1) * step] for i in picked)
         else:
             right = halves_agree(data, picked, status, into.raw[:size])
         if not right:
@@ -254,22 +250,25 @@ def halves_agree(data, picked, status, read):
 
 # ---- running --------------------------------------------------------------------------------------------------------
 
+def sample(cases, most, chance):
+    """At most that many of the cases, each with the same chance."""
+    kept = []
+    for i, case in enumerate(cases):
+        if len(kept) < most:
+            kept.append(case)
+        elif (at := chance.randrange(i + 1)) < most:
+            kept[at] = case
+    return kept
+
+
 def run(task):
     number, (family, make, arguments), settings = task
     library = Library(settings.library)
     chance = random.Random(f"{settings.seed} {number}")
-    cases = make(*arguments)
     if family == "slices":
-        return family, *compare_slices(library, cases, settings.most, chance)
-    if settings.most:
-        kept = []  # a sample of what is made, each case with the same chance
-        for i, case in enumerate(cases):
-            if len(kept) < settings.most:
-                kept.append(case)
-            elif (at := chance.randrange(i + 1)) < settings.most:
-                kept[at] = case
-        cases = kept
-    return family, *compare_files(library, cases)
+        return family, *compare_slices(library, *arguments, settings.most, chance)
+    files = make(*arguments)
+    return family, *compare_files(library, sample(files, settings.most, chance) if settings.most else files)
 
 
 def main():
