@@ -2,7 +2,8 @@
 //
 // A pickle can use one value a million times, and an archive can compress it a thousandfold, so a 2 kB file could
 // exhaust any memory. One limit covers the values, names, dimensions and tensors of a file. Charges are never refunded,
-// so the limit also bounds the time for copying. SPDX-License-Identifier: Apache-2.0
+// so the limit also bounds the time for copying.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -38,6 +39,13 @@ bool is_of_library(const std::string& name) {
   return format_of_extension(name) || name.ends_with(".safetensors.index.json");
 }
 
+bool has_extension_of_checkpoint(const std::string& name) {
+  constexpr std::array<std::string_view, 7> kExtensions{".pt", ".pth", ".bin", ".ckpt", ".npz", ".npy", ".gguf"};
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::any_of(kExtensions.begin(), kExtensions.end(), [&](auto each) { return lower.ends_with(each); });
+}
+
 bool holds(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -64,8 +72,7 @@ std::string checkpoint_in(const std::string& path) {
   std::vector<std::string> indexes, files;
   for (const std::string& name : names) {
     if (name.ends_with(kIndexEnding) && is_importable_index(whole(name))) indexes.push_back(name);
-    const bool is_for_others = name.ends_with(".json") || name.ends_with(".onnx");
-    if (!is_for_others && is_other_file(whole(name)) && is_importable(whole(name))) files.push_back(name);
+    if (has_extension_of_checkpoint(name) && is_importable(whole(name))) files.push_back(name);
   }
   if (!indexes.empty()) return choose(path, indexes);
   return files.empty() ? path : choose(path, files);

@@ -41,7 +41,7 @@ bool is_importable(const std::string& path) {
   try {
     return is_regular(path) && is_checkpoint(Input(path));
   } catch (const ImportError& error) {
-    if (error.code == kUnreadable) throw failure_in(path, error);  // nobody knows what it is
+    if (error.code == kUnreadable) throw failure_in(path, error);  // it may be a checkpoint
     return false;
   }
 }

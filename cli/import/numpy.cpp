@@ -89,7 +89,7 @@ void read_npy(Checkpoint& checkpoint, const std::string& name) {
 }
 
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
-  // Before a header is unpacked: it can have a megabyte.
+  // Check this before unpacking the headers, which can be a megabyte long.
   std::uint64_t unpacked = 0;
   for (const ZipEntry& entry : entries) unpacked += std::min(entry.bytes, UINT64_MAX - unpacked);
   check_growth(*checkpoint.input, unpacked);

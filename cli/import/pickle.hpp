@@ -3,7 +3,8 @@
 // A pickle is a program for a stack machine that may import and call any name. This machine imports and calls nothing.
 // A call of a known name (in the caller's table) becomes a value of kind `call` with the name and the arguments. A call
 // of any other name becomes a value of kind `object`, which keeps the name and everything that the pickle stores in the
-// object. Memory use is limited (budget.hpp), and no function is recursive. SPDX-License-Identifier: Apache-2.0
+// object. Memory use is limited (budget.hpp), and no function is recursive.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

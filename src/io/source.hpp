@@ -130,7 +130,7 @@ class Source {
   // Whether another process may have been writing to these bytes during the read that has just ended.
   virtual bool changed_lately() const { return false; }
 
-  // Whether its name was a symbolic link. Another file can then take its place in a directory other than the link's.
+  // Whether its name was a symbolic link. If so, replacing the file does not change the times of the link's directory.
   virtual bool is_linked() const { return false; }
 
   // While the returned object exists, no in-place edit can start. nullptr if the source cannot be locked.

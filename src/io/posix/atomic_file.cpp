@@ -123,12 +123,13 @@ void AtomicFile::State::open_temp_file() {
     directory_to_sync_ = open_file(target_.directory.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!directory_to_sync_) fail_os(Status::open, errno, "the directory of {}", target_.shown);
   }
+  if (replaces()) require_no_append_only(target_);
   // An unnamed file that replaces nothing is linked directly to the target's name, so it needs no sweep. If linking
   // fails, name_temp_file() sweeps.
   file_ = open_nameless(target_.directory.get(), first_mode());
   const bool nameless = static_cast<bool>(file_);
   if (!nameless || replaces()) sweep_temp_files(target_.directory.get(), target_.name, owner());
-  if (!nameless) require_no_append_only(target_);
+  if (!nameless && !replaces()) require_no_append_only(target_);
   if (!nameless) file_ = create_temp_file(target_.directory.get(), target_.name, first_mode(), temp_name_);
   if (!file_) fail_os(Status::open, errno, "a file next to {}", target_.shown);
   // commit() needs both of these. Report errors before the first byte is written.
@@ -144,7 +145,7 @@ bool AtomicFile::State::replaces() const { return access_ || target_.kind == Tar
 mode_t AtomicFile::State::first_mode() const { return replaces() ? 0600 : 0666; }
 
 // Another user may have put a file, link or FIFO there since find_target(). Do not replace it, and do not take over its
-// access rights, above all its owner. Nor replace a link or FIFO where there was a file: its rights are not the file's.
+// access rights, above all its owner. If a link or FIFO is there now, the rights of the old file are lost, so fail.
 std::optional<Access> AtomicFile::State::access_now() const {
   struct stat there {};
   if (fstatat(target_.directory.get(), target_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -304,6 +305,7 @@ void AtomicFile::State::publish() {
     } else if (error != 0 && !is_refusal(error)) {
       fail_os(Status::write, error, "{}", target_.shown);
     }
+    if (direct) require_no_append_only(target_);
     name_temp_file();
   }
   // The lock prevents saves between an edit's last check of its target and its rename. It is exclusive, so it also
@@ -333,7 +335,6 @@ void AtomicFile::State::publish() {
 
 // Gives the temporary file a name. If that is impossible, copies its bytes to a named one.
 void AtomicFile::State::name_temp_file() {
-  require_no_append_only(target_);
   temp_name_ = link_temp_file(file_.get(), target_.directory.get(), target_.name);
   if (!temp_name_.empty()) return;
   if (!is_refusal(errno)) fail_os(Status::write, errno, "a file next to {}", target_.shown);

@@ -202,7 +202,6 @@ void require_replaceable(const Target& target) {
     case Hold::mount_point: fail_os(Status::open, EBUSY, "{}: a mount point, which cannot be replaced", target.shown);
     case Hold::append_only: fail_os(Status::open, EPERM, "{}: an append-only file", target.shown);
   }
-  require_no_append_only(target);
 }
 
 void require_no_append_only(const Target& target) {
