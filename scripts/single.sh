@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# Takes the pinned sources of the libraries from .deps/, so everyone gets the same files. What .deps/ lacks is fetched: the
-# release that CMake would fetch, or else the source package, whose version must be the same.
+# Takes the pinned sources of the libraries from .deps/, so everyone gets the same files.
 amalgamate() {
   simdjson=${FETCHCONTENT_SOURCE_DIR_SIMDJSON:-$deps/simdjson}
-  for item in "simdjson:simdjson:$simdjson" "fmt:fmtlib:$deps/fmtlib" "xxhash:xxhash:$deps/xxhash"; do
-    name=${item%%:*} dir=${item#*:*:}
-    package=${item#*:} package=${package%%:*}
-    [ -d "$dir" ] || (cd scripts && python3 -m single.pinned "$name" "$dir") || { have apt-get && apt_source "$package" "$dir"; } ||
-      die "$name cannot be fetched: unpack the release that cmake/dependencies.cmake pins as $dir"
-  done
+  pinned_source simdjson simdjson "$simdjson"
+  pinned_source fmt fmtlib "$deps/fmtlib"
+  pinned_source xxhash xxhash "$deps/xxhash"
   PYTHONUTF8=1 python3 scripts/amalgamate.py build/single "$simdjson" "$deps/fmtlib" "$deps/xxhash"
+}
+
+# pinned_source NAME PACKAGE DIRECTORY: if the directory is missing, fetches the release that CMake would fetch, or else
+# the source package. The script rejects any other version.
+pinned_source() {
+  [ ! -d "$3" ] || return 0
+  (cd scripts && python3 -m single.pinned "$1" "$3") || { have apt-get && apt_source "$2" "$3"; } ||
+    die "$1 cannot be fetched: unpack the release that cmake/dependencies.cmake pins as $3"
 }
 
 copied_example=tests/conformance/files/zero_all_dtypes.safetensors
