@@ -94,7 +94,8 @@ class Store {
     if (given_.close != nullptr) given_.close(given_.ctx);
   }
 
-  // Not the constructor: std::make_shared would then name the struct, and share code with a copy of another version.
+  // A constructor with this argument would make std::make_shared name the struct, so copies of two versions of the
+  // library in one program would share its code.
   void take(const st_store& given) { given_ = given; }
 
   unsigned parallel() const { return given_.parallel; }

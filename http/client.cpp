@@ -51,7 +51,7 @@ bool take(std::string_view& text, std::string_view start) {
   return true;
 }
 
-// bytes FIRST-LAST/SIZE, or bytes */SIZE, of which first and last are then nullopt
+// The value of Content-Range: "bytes FIRST-LAST/SIZE", or "bytes */SIZE" without first and last.
 struct ContentRange {
   std::optional<std::uint64_t> first;
   std::optional<std::uint64_t> last;
@@ -422,7 +422,7 @@ class Exchange {
   Clock::time_point last_byte_;
   bool decided_ = false;
   bool wanted_ = false;       // the body goes to dst
-  bool whole_range_ = false;  // it has all that was asked for
+  bool whole_range_ = false;  // the response has the entire requested range
   bool whole_file_ = false;
   bool given_up_ = false;
   bool stalled_ = false;

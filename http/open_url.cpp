@@ -136,7 +136,7 @@ struct Model {
   Url url;
   std::string name;  // of the file at `url`
   std::mutex mutex;
-  std::vector<RemoteFile*> files;  // that are open
+  std::vector<RemoteFile*> files;  // the open ones
   bool* is_missing = nullptr;      // set if there is no file at `url`
 
   const Settings& settings() const { return client->settings(); }

@@ -31,7 +31,7 @@ class RemoteFile {
   void forget_beginning();
 
  private:
-  // Where the redirects lead.
+  // The end of the redirects.
   struct Target {
     Url url;
     bool with_headers = true;  // the redirects have not left the origin

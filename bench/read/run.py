@@ -2,7 +2,8 @@
 """Runs the loaders of bench/read in turns and compares them: every byte in the caller's memory, checksums equal.
 
 Each load is a process of its own. Hot means that the files were read just before; cold that they were evicted and at
-most 1 % of them is resident, which is asked and not assumed. SPDX-License-Identifier: Apache-2.0
+most 1 % of them is resident, which is asked and not assumed.
+SPDX-License-Identifier: Apache-2.0
 """
 import argparse
 import json

@@ -34,12 +34,12 @@ extern "C" {
 
 /* Flags of st_http_options. */
 enum {
-  ST_HTTP_PLAIN = 1 << 0,  /* Allow http:// as well. Without it, only https:// is used, also after
-                              redirects.                                                     */
+  ST_HTTP_PLAIN = 1 << 0,  /* Allow http:// as well. Without it, only https:// is used, even
+                              after redirects.                                               */
   ST_HTTP_PRIVATE = 1 << 1 /* Allow addresses that are not public: loopback, private and link-local
                               networks, metadata services. They are checked after each name
-                              resolution, also after redirects. (With a proxy, the proxy resolves
-                              names: then nothing is checked.)                               */
+                              resolution, even after redirects. (With a proxy, the proxy resolves
+                              names, so no address is checked.)                              */
 };
 
 /* 0 and NULL mean the defaults. Strings are copied. */

@@ -1,7 +1,8 @@
 // Opens all shards of a model.
 //
 // Checking a model (check.hpp) uses the same code to find the listed tensors and to report errors, so its first error
-// is the one that opening reports. SPDX-License-Identifier: Apache-2.0
+// is the one that opening reports.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

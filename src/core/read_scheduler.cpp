@@ -140,7 +140,8 @@ void ReadScheduler::take_ranges(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t limit = next_multiple(requests_[next_].begin + taken_, room);
   std::uint64_t end = requests_[next_].begin + taken_;
   const std::uint64_t gap = traits_.joins_reads ? batch.gap : 0;
-  // A source that answers several requests at once must not get those of a batch one after another.
+  // A batch is read by one thread. A source that answers several requests at once gets one range per batch, so several
+  // threads wait for it.
   const std::size_t most = !traits_.joins_reads && traits_.parallel > 1 ? 1 : kMostRanges;
   while (next_ < requests_.size() && batch.ranges.size() < most) {
     const ReadRequest& request = requests_[next_];

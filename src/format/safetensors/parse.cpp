@@ -4,7 +4,8 @@
 // JSON always throws.
 //
 // usual_member() is a fast path for entries formatted as nearly every writer does. All other entries go through the
-// grammar. SPDX-License-Identifier: Apache-2.0
+// grammar.
+// SPDX-License-Identifier: Apache-2.0
 #include "format/safetensors/parse.hpp"
 
 #include <algorithm>
