@@ -186,7 +186,9 @@ st_status st_open_store(const st_store* store, const char* name, const st_open_o
     require(out, "out");
     const std::string_view text = name;
     const std::size_t directory = text.rfind('/') + 1;  // 0 if there is no slash
-    if (directory == text.size()) fail(Status::argument, "name {} is not the name of a file", in_quotes(text));
+    const std::string_view last = text.substr(directory);
+    if (last.empty() || last == "." || last == "..")
+      fail(Status::argument, "name {} is not the name of a file", in_quotes(text));
     const core::OpenOptions chosen = open_options(options);
     *out = handle(core::Checkpoint::open(std::make_unique<StoreDirectory>(std::move(taken), text.substr(0, directory)),
                                          std::string(text.substr(directory)), chosen));

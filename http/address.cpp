@@ -30,6 +30,7 @@ constexpr Block kSpecial[] = {
     {v4(10), 8},
     {v4(100, 64), 10},
     {v4(127), 8},
+    {v4(168, 63, 129) | 16, 32},  // not IANA's: Azure's metadata service
     {v4(169, 254), 16},
     {v4(172, 16), 12},
     {v4(192, 0, 0), 24},

@@ -25,6 +25,8 @@ constexpr std::size_t kMostHeaderBytes = std::size_t{64} << 10;
 constexpr std::size_t kMostDroppedBytes = std::size_t{16} << 10;  // of the body of an error or a redirect
 constexpr std::size_t kLeastBytesPerMs = 16;                      // slower requests have stalled
 constexpr long kBufferBytes = 256L << 10;
+constexpr std::size_t kMostKeptBytes = std::size_t{64} << 20;
+constexpr std::size_t kLongestEtag = 1024;
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
@@ -35,6 +37,16 @@ std::string_view trimmed(std::string_view text) {
 bool equal_names(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return (x | ((x >= 'A' && x <= 'Z') ? 32 : 0)) == y; });
+}
+
+// RFC 9110, 8.8.3. libcurl passes on control characters, which could end the line of If-Match.
+bool is_strong_etag(std::string_view text) {
+  if (text.size() < 2 || text.size() > kLongestEtag || text.front() != '"' || text.back() != '"') return false;
+  const std::string_view inside = text.substr(1, text.size() - 2);
+  return std::all_of(inside.begin(), inside.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte > 0x20 && byte != '"' && byte != 0x7F;
+  });
 }
 
 std::optional<std::uint64_t> take_number(std::string_view& text) {
@@ -86,7 +98,7 @@ struct Headers {
 
   void add(std::string_view name, std::string_view value) {
     if (equal_names(name, "content-range")) {
-      bad_range = range.has_value();  // two of them
+      bad_range = bad_range || range.has_value();  // two of them
       range = parse_content_range(value);
       bad_range = bad_range || !range;
     } else if (equal_names(name, "content-length")) {
@@ -98,7 +110,7 @@ struct Headers {
     } else if (equal_names(name, "location")) {
       location = value;
     } else if (equal_names(name, "content-encoding")) {
-      is_encoded = !value.empty() && !equal_names(value, "identity");
+      is_encoded = is_encoded || (!value.empty() && !equal_names(value, "identity"));
     }
   }
 };
@@ -114,7 +126,10 @@ class Exchange {
       : curl_(curl), request_(request), settings_(settings) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
-  ~Exchange() { curl_slist_free_all(lines_); }
+  ~Exchange() {
+    curl_easy_reset(curl_);  // or the handle would keep pointers to this object
+    curl_slist_free_all(lines_);
+  }
 
   Reply run() {
     set_up();
@@ -140,8 +155,6 @@ class Exchange {
   }
 
   void set_up() {
-    // Keeps connections, and nothing else of an earlier request.
-    curl_easy_reset(curl_);
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_URL, request_.url->text.c_str());
     set(CURLOPT_PROTOCOLS_STR, settings_.plain ? "http,https" : "https");
@@ -150,9 +163,14 @@ class Exchange {
     set(CURLOPT_HTTPGET, 1L);
     set(CURLOPT_MAXCONNECTS, 2L);
     set(CURLOPT_BUFFERSIZE, kBufferBytes);
-    set(CURLOPT_PROXY, settings_.proxy.c_str());  // "" keeps libcurl from reading the environment
+    // The empty strings keep libcurl from reading http_proxy and no_proxy.
+    set(CURLOPT_PROXY, settings_.proxy.c_str());
+    set(CURLOPT_NOPROXY, "");
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
-    if (!settings_.ca_file.empty()) set(CURLOPT_CAINFO, settings_.ca_file.c_str());
+    if (!settings_.ca_file.empty()) {
+      set(CURLOPT_CAINFO, settings_.ca_file.c_str());
+      set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // the system's
+    }
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.stall_ms));
     set(CURLOPT_ERRORBUFFER, problem_);
     set(CURLOPT_USERAGENT, "libsafetensors-http");
@@ -161,9 +179,9 @@ class Exchange {
         std::to_string(request_.first) + "-" + std::to_string(request_.first + (request_.bytes - 1));
     set(CURLOPT_RANGE, range.c_str());
     add_line("Accept-Encoding: identity");
-    // If-Match needs a strong ETag: a weak one never matches.
+    // If-Match needs a strong ETag: a weak one never matches. Another origin must not choose what this one gets.
     const Version* const version = request_.version;
-    if (version != nullptr && !version->etag.empty() && version->etag.front() == '"') {
+    if (version != nullptr && version->origin == request_.url->origin && is_strong_etag(version->etag)) {
       add_line("If-Match: " + version->etag);
     }
     if (request_.with_headers) {
@@ -277,8 +295,12 @@ class Exchange {
     }
     whole_range_ = expected_ == wanted;
     wanted_ = true;
-    reply_.version = {range->size, headers_.etag, headers_.last_modified};
+    set_version(range->size);
     return true;
+  }
+
+  void set_version(std::uint64_t size) {
+    reply_.version = {size, headers_.etag, headers_.last_modified, request_.url->origin};
   }
 
   bool is_version() {
@@ -286,7 +308,7 @@ class Exchange {
     if (known == nullptr) return true;
     if (headers_.range->size != known->size) return give_up(Outcome::changed, "its length has changed");
     if (headers_.etag != known->etag) return give_up(Outcome::changed, "its ETag has changed");
-    if (known->etag.empty() && headers_.last_modified != known->last_modified) {
+    if (!known->has_strong_etag() && headers_.last_modified != known->last_modified) {
       return give_up(Outcome::changed, "its time of modification has changed");
     }
     return true;
@@ -300,7 +322,7 @@ class Exchange {
       whole_range_ = true;
       whole_file_ = true;
       wanted_ = true;
-      reply_.version = {*headers_.length, headers_.etag, headers_.last_modified};
+      set_version(*headers_.length);
       return true;
     }
     return give_up(Outcome::no_ranges, "the server does not send ranges");
@@ -356,7 +378,7 @@ class Exchange {
       reply_.outcome = !whole         ? Outcome::interrupted
                        : whole_file_  ? Outcome::whole_file
                        : whole_range_ ? Outcome::complete
-                                      : Outcome::interrupted;
+                                      : Outcome::partial;
       reply_.problem = stalled_ ? "the connection has stalled" : "the response ended early";
       return;
     }
@@ -377,7 +399,7 @@ class Exchange {
     reply_.problem = "the server answers with status " + std::to_string(reply_.status);
     if (reply_.status == 416 && request_.version == nullptr && headers_.range && headers_.range->size == 0) {
       reply_.outcome = Outcome::complete;  // an empty file has no range
-      reply_.version = {0, headers_.etag, headers_.last_modified};
+      set_version(0);
     }
     if (reply_.status == 412 || (reply_.status == 416 && request_.version != nullptr)) {
       reply_.outcome = Outcome::changed;
@@ -398,12 +420,13 @@ class Exchange {
     }
   }
 
-  // libcurl's own text is more precise, but must not contain the URL's query.
+  // libcurl's own text is more precise, but must not contain the URL's query or the password of a proxy.
   std::string text_of_code(CURLcode code) const {
     // libcurl also says so of a line of more than 100 KiB.
     if (code == CURLE_OUT_OF_MEMORY) return "out of memory, or a line of the response is too long";
     const std::string_view text = problem_;
-    const bool usable = !text.empty() && text.find('?') == text.npos && text.find("://") == text.npos;
+    const bool usable = !text.empty() && text.find_first_of("?@") == text.npos && text.find("://") == text.npos &&
+                        code != CURLE_COULDNT_RESOLVE_PROXY && code != CURLE_PROXY;
     std::string chosen = usable ? std::string(text) : curl_easy_strerror(code);
     std::replace_if(
         chosen.begin(), chosen.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
@@ -466,7 +489,7 @@ class Client::Lease {
   CURL* curl_;
 };
 
-Client::Client(Settings settings) : settings_(std::move(settings)) {
+Client::Client(Settings settings) : settings_(std::move(settings)), process_(getpid()) {
   static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (initialized != CURLE_OK) throw Failure{ST_ERR_INTERNAL, "libcurl cannot be initialized"};
 }
@@ -475,7 +498,20 @@ Client::~Client() {
   for (CURL* const curl : idle_) curl_easy_cleanup(curl);
 }
 
+bool Client::is_forked() const { return getpid() != process_; }
+
+void Client::require_own_process() const {
+  if (is_forked()) throw Failure{ST_ERR_STATE, "the process was forked after the file was opened: open it again"};
+}
+
+bool Client::may_keep(std::size_t bytes) {
+  if (kept_.fetch_add(bytes) + bytes <= kMostKeptBytes) return true;
+  kept_.fetch_sub(bytes);
+  return false;
+}
+
 Reply Client::get(const Request& request) {
+  require_own_process();
   const Lease lease(*this);
   return Exchange(lease.get(), request, settings_).run();
 }

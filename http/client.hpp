@@ -5,7 +5,9 @@
 #pragma once
 
 #include <curl/curl.h>
+#include <sys/types.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +38,12 @@ struct Settings {
 struct Version {
   std::uint64_t size = 0;
   std::string etag;           // empty if the server sends none
-  std::string last_modified;  // compared if there is no ETag
+  std::string last_modified;  // compared if there is no strong ETag
+  std::string origin;         // of the server that sent them
+
+  // Weak ETags begin with "W/". They may stay the same when bytes change.
+  bool has_strong_etag() const { return !etag.empty() && etag.front() == '"'; }
+  bool detects_changes() const { return has_strong_etag() || !last_modified.empty(); }
 };
 
 struct Request {
@@ -52,6 +59,7 @@ enum class Outcome : std::uint8_t {
   complete,     // all bytes of the range that the file has
   whole_file,   // 200 instead of a range, and the file fits. Only if the version is not known.
   no_ranges,    // 200 instead of a range
+  partial,      // a complete response with fewer bytes than requested
   interrupted,  // reset, stalled or short: worth another try. `received` bytes are right.
   status,       // another status than 200 and 206
   changed,      // not the version of the request
@@ -63,7 +71,7 @@ struct Reply {
   Outcome outcome = Outcome::failed;
   long status = 0;
   std::size_t received = 0;  // bytes of the range
-  Version version;           // after complete, whole_file, and interrupted with received != 0
+  Version version;           // after complete, whole_file, partial, and interrupted with received != 0
   std::string location;      // of a redirect
   long retry_after = 0;      // seconds; 0: not stated
   std::string problem;       // for messages
@@ -78,8 +86,16 @@ class Client {
 
   const Settings& settings() const { return settings_; }
 
-  // Any thread may call this. Waits while as many requests as there are connections are in flight.
+  // Any thread may call this. Waits while as many requests as there are connections are in flight. Throws in a forked
+  // process.
   Reply get(const Request& request);
+
+  // A forked process has the parent's connections and locks. It must not use or destroy them.
+  bool is_forked() const;
+  void require_own_process() const;
+
+  // Whether a file of this size may be kept in memory. All files together may take 64 MiB.
+  bool may_keep(std::size_t bytes);
 
  private:
   class Lease;
@@ -89,6 +105,8 @@ class Client {
   std::condition_variable returned_;
   std::vector<CURL*> idle_;  // the most recently used last: its connections are most likely still open
   unsigned busy_ = 0;
+  std::atomic<std::size_t> kept_{0};
+  const pid_t process_;
 };
 
 }  // namespace st::http

@@ -28,20 +28,25 @@ constexpr std::uint64_t kMostFirstBytes = std::uint64_t{64} << 20;
 
 // ---- errors ----------------------------------------------------------------------------------------------------------
 
-st_status report(st_error* err, st_status status, const char* message, int os_error = 0) noexcept {
+st_status report(st_error* err, st_error full) noexcept {
+  const st_status status = full.status;
   if (err == nullptr) return status;
-  st_error full{};
   full.struct_size = err->struct_size;
-  full.status = status;
-  full.os_error = os_error;
-  full.offset = UINT64_MAX;
-  std::snprintf(full.message, sizeof full.message, "%s", message);
   const std::size_t size = err->struct_size == 0 ? 256 : std::min<std::size_t>(err->struct_size, sizeof full);
   if (size < sizeof full && size > offsetof(st_error, message)) {
     reinterpret_cast<char*>(&full)[size - 1] = '\0';
   }
   std::memcpy(err, &full, size);
   return status;
+}
+
+st_status report(st_error* err, st_status status, const char* message, int os_error = 0) noexcept {
+  st_error full{};
+  full.status = status;
+  full.os_error = os_error;
+  full.offset = UINT64_MAX;
+  std::snprintf(full.message, sizeof full.message, "%s", message);
+  return report(err, full);
 }
 
 template <class Body>
@@ -83,6 +88,10 @@ bool begins_with_name(std::string_view header, std::string_view name) {
          std::equal(name.begin(), name.end(), header.begin(), [](char a, char b) { return a == (b | 32) || a == b; });
 }
 
+// Of the name of a header: RFC 9110, 5.6.2.
+constexpr std::string_view kTokenCharacters =
+    "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 std::string checked_header(const char* given) {
   if (given == nullptr) throw Failure{ST_ERR_ARGUMENT, "a header is NULL"};
   const std::string_view header = given;
@@ -90,8 +99,8 @@ std::string checked_header(const char* given) {
   const bool one_line = std::none_of(header.begin(), header.end(), [](char c) {
     return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F;
   });
-  const std::size_t colon = header.find(':');
-  if (!one_line || colon == header.npos || colon == 0) {
+  const std::size_t colon = header.find_first_not_of(kTokenCharacters);
+  if (!one_line || colon == header.npos || colon == 0 || header[colon] != ':') {
     throw Failure{ST_ERR_ARGUMENT, "a header is not one line 'NAME: VALUE'"};
   }
   for (const char* const name : {"range", "if-match", "accept-encoding", "host"}) {
@@ -156,7 +165,9 @@ st_status read_file(void* ctx, std::uint64_t offset, void* dst, std::size_t n, s
   });
 }
 
+// A forked process leaks the file: its locks may be held for ever.
 void close_file(void* ctx) {
+  if (static_cast<OpenFile*>(ctx)->model->client->is_forked()) return;
   const std::unique_ptr<OpenFile> file(static_cast<OpenFile*>(ctx));
   const std::lock_guard lock(file->model->mutex);
   auto& files = file->model->files;
@@ -186,7 +197,9 @@ st_status open_file(void* ctx, const char* name, st_source* source, st_error* er
   return status;
 }
 
-void close_model(void* ctx) { delete static_cast<Model*>(ctx); }
+void close_model(void* ctx) {
+  if (!static_cast<Model*>(ctx)->client->is_forked()) delete static_cast<Model*>(ctx);
+}
 
 // Sets *is_missing if there is no file at the URL.
 st_status open_model(const std::shared_ptr<Client>& client, const std::string& text, const st_open_options* options,
@@ -224,9 +237,10 @@ st_status st_open_url(const char* url, const st_http_options* http, const st_ope
     if (!is_hub_url(url)) return open_model(client, url, options, out, err, &is_missing);
     const auto [directory, file] = parse_hub_url(url);
     if (!file.empty()) return open_model(client, directory + encoded(file), options, out, err, &is_missing);
+    auto error = ST_INIT(st_error);
     const st_status status =
-        open_model(client, directory + "model.safetensors.index.json", options, out, err, &is_missing);
-    if (!is_missing) return status;
+        open_model(client, directory + "model.safetensors.index.json", options, out, &error, &is_missing);
+    if (!is_missing) return status == ST_OK ? ST_OK : report(err, error);
     return open_model(client, directory + "model.safetensors", options, out, err, &is_missing);
   });
 }

@@ -22,12 +22,30 @@ bool is_temporary(long status) {
   return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
 }
 
-bool is_denied(const Reply& reply) {
-  return reply.outcome == Outcome::status && (reply.status == 401 || reply.status == 403);
+constexpr std::size_t kLeastKept = std::size_t{16} << 10;
+constexpr std::size_t kWorthOneRequest = std::size_t{64} << 10;
+
+// A signed URL that has expired: S3 answers with 400 or 403, other servers with 404 or 410.
+bool may_have_expired(const Reply& reply) {
+  const long status = reply.status;
+  return reply.outcome == Outcome::status && status >= 400 && status < 500 && status != 408 && status != 412 &&
+         status != 416 && status != 429;
+}
+
+bool is_complete(const Reply& reply) {
+  return reply.outcome == Outcome::complete || reply.outcome == Outcome::whole_file;
+}
+
+// The length of the header stands in front of it, in safetensors and bintensors files.
+std::uint64_t end_of_header(const std::vector<std::byte>& beginning) {
+  if (beginning.size() < 8) return UINT64_MAX;
+  std::uint64_t length = 0;
+  for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(beginning[i]);
+  return length > UINT64_MAX - 8 ? UINT64_MAX : length + 8;
 }
 
 bool is_worth_another_try(const Reply& reply) {
-  if (reply.outcome == Outcome::interrupted) return true;
+  if (reply.outcome == Outcome::interrupted || reply.outcome == Outcome::partial) return true;
   return reply.outcome == Outcome::status && is_temporary(reply.status) && reply.retry_after <= kLongestRetryAfter;
 }
 
@@ -45,8 +63,16 @@ RemoteFile::RemoteFile(std::shared_ptr<Client> client, Url url)
     : client_(std::move(client)), url_(std::move(url)), beginning_(client_->settings().first_bytes) {
   resolved_.target = std::make_shared<const Target>(Target{url_, true});
   const std::size_t got = fetch(0, beginning_.data(), beginning_.size(), nullptr, version_);
+  const bool is_all = got == version_.size;
+  if (!is_all && !version_.detects_changes()) {
+    fail(ST_ERR_UNSUPPORTED,
+         "the server sends neither a strong ETag nor Last-Modified, so a change would go unnoticed");
+  }
   beginning_.resize(got);
-  is_whole_ = got == version_.size;
+  is_whole_ = is_all && client_->may_keep(got);
+  // Only the header is read while the model is opened. The library may ask for more than a short header.
+  const std::uint64_t needed = std::max<std::uint64_t>(kLeastKept, end_of_header(beginning_));
+  if (!is_all) beginning_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(got, needed)));
   beginning_.shrink_to_fit();
 }
 
@@ -62,6 +88,7 @@ void RemoteFile::read(std::uint64_t offset, std::byte* dst, std::size_t n) const
     dst += known;
     n -= known;
   }
+  if (n > 0) client_->require_own_process();  // before any lock
   Version found;
   while (n > 0) {
     const std::size_t part = std::min(n, kMostOfOneRequest);
@@ -80,13 +107,13 @@ std::size_t RemoteFile::fetch(std::uint64_t first, std::byte* dst, std::size_t n
   std::size_t got = 0;
   for (unsigned tries = 1;; ++tries) {
     const Reply reply = exchange({nullptr, false, first + got, n - got, dst + got, known});
-    const bool complete = reply.outcome == Outcome::complete || reply.outcome == Outcome::whole_file;
-    if (complete) {
+    if (is_complete(reply)) {
       if (known == nullptr) found = reply.version;
       return got + reply.received;
     }
-    // The bytes of an interrupted range count. An interrupted 200 is asked for from its beginning.
-    if (reply.outcome == Outcome::interrupted && reply.status == 206 && reply.received != 0) {
+    const bool partial = reply.outcome == Outcome::partial;
+    // The bytes of an interrupted range count. An interrupted 200 is requested again from its beginning.
+    if (partial || (reply.outcome == Outcome::interrupted && reply.status == 206 && reply.received != 0)) {
       if (known == nullptr) {
         found = reply.version;
         known = &found;
@@ -94,6 +121,11 @@ std::size_t RemoteFile::fetch(std::uint64_t first, std::byte* dst, std::size_t n
       }
       got += reply.received;
       if (got == n) return got;
+    }
+    // Some servers limit the length of a range. Requests for few bytes each count as tries.
+    if (partial && reply.received >= std::min(kWorthOneRequest, reply.received + n - got)) {
+      tries = 0;
+      continue;
     }
     if (!is_worth_another_try(reply) || tries == client_->settings().tries) fail(reply, opening);
     pause_after(tries, reply.outcome == Outcome::status ? reply.retry_after : 0);
@@ -105,27 +137,40 @@ RemoteFile::Resolved RemoteFile::resolved() const {
   return resolved_;
 }
 
-// Sends one request to where the redirects lead. They are resolved by the first request, and again after 401 or 403: a
-// signed URL may have expired.
+// Sends one request to the end of the redirects. The first request resolves them. A signed URL may expire; then they are
+// resolved again.
 Reply RemoteFile::exchange(Request request) const {
   const Resolved now = resolved();
   Target target = *now.target;
-  if (now.generation != 0) {
-    Reply reply = follow(request, target);
-    if (!is_denied(reply) || target.url.text == url_.text) return reply;
-    const std::lock_guard alone(resolving_);
-    const Resolved newer = resolved();
-    target = newer.generation != now.generation ? *newer.target : Target{url_, true};
-    reply = follow(request, target);
-    const std::lock_guard lock(mutex_);
-    resolved_ = {std::make_shared<const Target>(std::move(target)), newer.generation + 1};
+  const Reply reply = follow(request, target);
+  if (now.generation == 0) {
+    if (is_complete(reply) || reply.outcome == Outcome::partial) publish(std::move(target), 1);
     return reply;
   }
+  if (!may_have_expired(reply) || target.url.text == url_.text) return reply;
+  if (const auto failed = resolve_again(request, now.generation)) return *failed;
+  target = *resolved().target;
+  return follow(request, target);
+}
+
+// One thread requests a single byte, because the others wait for it. Returns the reply if the redirects lead to no file.
+std::optional<Reply> RemoteFile::resolve_again(Request request, unsigned generation) const {
+  const std::lock_guard alone(resolving_);
+  if (resolved().generation != generation) return std::nullopt;  // another thread did it
+  Target target{url_, true};
+  std::byte one{};
+  request.dst = &one;
+  request.bytes = 1;
   Reply reply = follow(request, target);
-  if (reply.outcome == Outcome::status) return reply;
+  reply.received = 0;
+  if (!is_complete(reply)) return reply;
+  publish(std::move(target), generation + 1);
+  return std::nullopt;
+}
+
+void RemoteFile::publish(Target target, unsigned generation) const {
   const std::lock_guard lock(mutex_);
-  resolved_ = {std::make_shared<const Target>(std::move(target)), now.generation + 1};
-  return reply;
+  resolved_ = {std::make_shared<const Target>(std::move(target)), generation};
 }
 
 // Follows redirects from `target`, and sets it to where they lead.
@@ -170,7 +215,12 @@ void RemoteFile::fail(const Reply& reply, bool opening) const {
 }
 
 void RemoteFile::fail(st_status status, const std::string& problem) const {
-  throw Failure{status, "'" + url_.shown + "': " + problem};
+  // st_error has room for 255 bytes, and the end of the message is the reason.
+  constexpr std::size_t kShown = 120;
+  const std::string& all = url_.shown;
+  const std::string shown =
+      all.size() <= kShown ? all : all.substr(0, kShown / 2) + "..." + all.substr(all.size() - kShown / 2);
+  throw Failure{status, "'" + shown + "': " + problem};
 }
 
 }  // namespace st::http

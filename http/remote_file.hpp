@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class RemoteFile {
 
   Resolved resolved() const;
   Reply exchange(Request request) const;
+  std::optional<Reply> resolve_again(Request request, unsigned generation) const;
+  void publish(Target target, unsigned generation) const;
   Reply follow(Request request, Target& target) const;
   Target redirected(const Target& from, const std::string& location) const;
   std::size_t fetch(std::uint64_t first, std::byte* dst, std::size_t n, const Version* known, Version& found) const;

@@ -114,6 +114,21 @@ std::string encoded(std::string_view path) { return encoded(path, true); }
 
 constexpr std::string_view kHubScheme = "hf://";
 
+namespace {
+
+// Whether the path has no part that is empty, "." or "..".
+bool is_plain_path(std::string_view path) {
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view part = path.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool is_hub_url(std::string_view text) { return text.substr(0, kHubScheme.size()) == kHubScheme; }
 
 HubFile parse_hub_url(std::string_view text) {
@@ -131,12 +146,14 @@ HubFile parse_hub_url(std::string_view text) {
     model = model.substr(0, at);
   }
   const std::string_view file = text.substr(std::min(model_end + 1, text.size()));
-  for (const std::string_view given : {owner, model, revision}) {
-    if (given.empty() || given == "." || given == "..") throw Failure(bad);
-  }
   if (text.find_first_of("?#") != text.npos) throw Failure(bad);
   std::string branch(revision);  // "refs/pr/1" is given as "refs%2Fpr%2F1"
   for (std::size_t at; (at = branch.find("%2F")) != branch.npos;) branch.replace(at, 3, "/");
+  // A part ".." would lead to another repository, with the caller's token.
+  for (const std::string_view given : {owner, model, std::string_view(branch)}) {
+    if (!is_plain_path(given)) throw Failure(bad);
+  }
+  if (!file.empty() && !is_plain_path(file)) throw Failure(bad);
   const std::string directory =
       "https://huggingface.co/" + encoded(owner) + "/" + encoded(model) + "/resolve/" + encoded(branch, false) + "/";
   return {directory, std::string(file)};

@@ -50,9 +50,11 @@ typedef struct st_http_options {
                                  origin (scheme, host and port) of the URL only, and not after a
                                  redirect has left it. Range and If-Match are not allowed.   */
   size_t header_count;
-  const char *ca_file;        /* Certificates of authorities, in PEM. NULL: the system's.    */
-  const char *proxy;          /* URL of a proxy. NULL: none. The environment is not read.    */
-  uint32_t connections;       /* Connections at the same time; at most 256. 0: 16.           */
+  const char *ca_file;        /* The only trusted authorities, in PEM. NULL: the system's.   */
+  const char *proxy;          /* URL of a proxy. NULL: none. http_proxy, no_proxy and the like are
+                                 ignored. (libcurl reads SSLKEYLOGFILE.)                     */
+  uint32_t connections;       /* Requests at the same time; at most 256. 0: 16. After a redirect,
+                                 each may keep a connection to both servers.                 */
   uint32_t redirects;         /* Redirects in a row; at most 100. 0: 5.                      */
   uint32_t tries;             /* Requests for one range, with increasing pauses, after 408, 429,
                                  5xx, a reset, a stall or a short body; at most 100. 0: 5.   */
@@ -76,6 +78,10 @@ typedef struct st_http_options {
  * all connections. st_get_shard_path returns the URL without its query, which no message contains
  * either.
  *
+ * A process that was forked after the call cannot read from the file (ST_ERR_STATE), and st_free
+ * leaks its memory there: open the file again. A cancelled plan may wait for a pause between two
+ * requests, at most 60 seconds.
+ *
  * options, for the checkpoint, and http may be NULL. *out is freed with st_free. Starts threads if
  * there are several shards.
  *
@@ -84,8 +90,10 @@ typedef struct st_http_options {
  * ST_ERR_READ         a request failed in other ways or too often, or the file has changed: each
  *                     answer must have the length and the ETag of the first. Later reads return
  *                     this, too.
- * ST_ERR_UNSUPPORTED  the server does not send ranges (a file that fits into the first request can
- *                     still be opened), or the URL or a redirect has a scheme that is not allowed.
+ * ST_ERR_UNSUPPORTED  the server does not send ranges, or sends neither a strong ETag nor
+ *                     Last-Modified. (A file that fits into the first request can still be opened,
+ *                     if the response has a Content-Length.) Or the URL or a redirect has a scheme
+ *                     that is not allowed.
  * Also the statuses of st_open_store. */
 ST_HTTP_API st_status st_open_url(const char *url, const st_http_options *http,
                                   const st_open_options *options, st_file **out, st_error *err);

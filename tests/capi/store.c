@@ -236,13 +236,15 @@ static void a_struct_that_is_refused_is_closed(void) {
   given.open = open_stored;
   CHECK(st_open_store(&given, NULL, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 2);
   CHECK(st_open_store(&given, "x", NULL, NULL, NULL) == ST_ERR_ARGUMENT && from->closed == 3);
+  CHECK(st_open_store(&given, ".", NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 4);
+  CHECK(st_open_store(&given, "a/..", NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 5);
   given.flags = 1;
-  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_UNSUPPORTED && from->closed == 4);
+  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_UNSUPPORTED && from->closed == 6);
   given.flags = 0;
   given.reserved = 1;
-  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 5);
+  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 7);
   given.struct_size = 3;
-  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_STRUCT_SIZE && from->closed == 5);
+  CHECK(st_open_store(&given, "x", NULL, &out, NULL) == ST_ERR_STRUCT_SIZE && from->closed == 7);
   CHECK(st_open_store(NULL, "x", NULL, &out, NULL) == ST_ERR_ARGUMENT);
   from->given.flags = 1u << 31;
   expect_failure(from, "alone.safetensors", ST_ERR_UNSUPPORTED, "st_source.flags");

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import library
-from library import File, data_of, model, simple
+from library import ST, File, data_of, model, simple
 from server import Closed, Server, redirect
 
 MIB = 1 << 20
@@ -66,6 +66,35 @@ class Opening(ServerTest):
         self.addCleanup(os.environ.pop, "all_proxy")
         with File(self.serve(simple(10))):
             pass
+        os.environ["no_proxy"] = "*"  # would connect directly, without a check of the address
+        self.addCleanup(os.environ.pop, "no_proxy")
+        self.expect(library.OPEN, "", self.server.url(), flags=library.PLAIN, proxy=b"http://127.0.0.1:1", tries=1)
+        self.assertEqual(len(self.requests), 1)
+
+    def test_the_password_of_a_proxy_is_not_in_messages(self):
+        for proxy in (b"user:topsecret@127.0.0.1:99999", b"user:topsecret@ba d"):
+            self.expect(library.OPEN, "", self.server.url(), proxy=proxy, tries=1)
+
+    def test_a_forked_process_reads_nothing(self):
+        """It has the sockets of its parent, and perhaps a lock that nobody will release."""
+        url = self.serve(simple(4 * MIB))
+        self.server.delay = 0.3
+        with File(url, connections=1) as file:
+            reading = threading.Thread(target=lambda: self.assertEqual(file.read("t"), data_of(4 * MIB)))
+            reading.start()
+            time.sleep(0.1)
+            child = os.fork()
+            if child == 0:
+                try:
+                    file.read("t")
+                    os._exit(1)
+                except library.Failed as failed:
+                    ST.st_free(file.file)
+                    os._exit(0 if failed.status == library.STATE else 2)
+            _, status = os.waitpid(child, 0)
+            self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+            reading.join()
+            self.assertEqual(file.read("t"), data_of(4 * MIB))
 
     def test_what_is_not_there(self):
         self.expect(library.OPEN, "/m.safetensors': the server answers with status 404", self.server.url())
@@ -92,7 +121,8 @@ class Opening(ServerTest):
         self.expect(library.ARGUMENT, "not a valid URL", "http://")
         self.expect(library.ARGUMENT, "is not the URL of a file", self.server.url("/directory/"))
         self.expect(library.ARGUMENT, "hf://OWNER", "hf://owner?topsecret")
-        for header in ("topsecret", "A: topsecret\r\nHost: x", "A: topsecret\nX: y", ": topsecret", "Range: topsecret", "if-match: topsecret"):
+        for header in ("topsecret", "A: topsecret\r\nHost: x", "A: topsecret\nX: y", ": topsecret", "Range: topsecret", "if-match: topsecret",
+                       "Range : topsecret", "Range;a: topsecret", "Host : topsecret"):
             self.expect(library.ARGUMENT, "header", self.server.url(), headers=[header])
 
     def test_a_model_of_shards(self):
@@ -271,6 +301,48 @@ class Faults(ServerTest):
         with File(url) as file:
             self.assertEqual(file.read("t"), data_of(MIB))
 
+    def test_a_server_may_limit_the_length_of_ranges(self):
+        data = data_of(8 * MIB)
+        url = self.serve(model({"t": ((8 * MIB,), data)}))
+
+        def some(connection, request):
+            first, last = request.range
+            request.headers["range"] = f"bytes={first}-{min(last, first + MIB - 1)}"
+            self.server.correct(connection, request)
+        self.server.fault = lambda request: some
+        began = time.monotonic()
+        with File(url) as file:
+            self.assertEqual(file.read("t"), data)
+        self.assertLess(len(self.requests), 11)
+        self.assertLess(time.monotonic() - began, 2)  # without pauses
+
+    def test_headers_that_occur_twice(self):
+        url = self.serve(simple(MIB))
+        size = len(self.server.files["/m.safetensors"])
+        good = f"bytes 0-{FIRST - 1}/{size}"
+        for more in (f"{good}\r\nContent-Range: x\r\nContent-Range: {good}", f"{good}\r\nContent-Encoding: gzip\r\nContent-Encoding: identity"):
+            self.server.fault = lambda request: lambda connection, _: self.server.correct(connection, request, {"Content-Range": more})
+            self.expect(library.OPEN, "", url, tries=1)
+
+    def test_a_weak_etag_alone_says_nothing_about_bytes(self):
+        for before, after in (({"Last-Modified": "yesterday"}, {"Last-Modified": "today"}), ({"Last-Modified": "yesterday"}, {})):
+            url = self.serve(simple(4 * MIB))
+            same = {"ETag": 'W/"1"'}
+            self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {**same, **before})
+            with File(url) as file:
+                self.serve(simple(4 * MIB, seed=3))
+                self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {**same, **after})
+                with self.assertRaises(library.Failed) as caught:
+                    file.plan()
+                self.assertIn("has changed on the server", caught.exception.message)
+
+    def test_a_server_whose_changes_would_go_unnoticed(self):
+        for etag in (None, 'W/"1"'):
+            self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"ETag": etag})
+            self.expect(library.UNSUPPORTED, "neither a strong ETag nor Last-Modified", self.serve(simple(MIB)))
+            with File(self.serve(simple(1000))) as file:  # in one answer
+                self.assertEqual(file.read("t"), data_of(1000))
+
     def test_a_file_that_changes_is_an_error(self):
         new = simple(4 * MIB, seed=3)
         for kind in ("etag", "if-match", "length", "weak etag", "time", "no etag any more"):
@@ -281,6 +353,7 @@ class Faults(ServerTest):
                 modified = {"ETag": None, "Last-Modified": "yesterday"}
                 if kind == "weak etag":
                     self.server.etags["/m.safetensors"] = 'W/"1"'
+                    self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"Last-Modified": "yesterday"})
                 if kind == "time":
                     self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, dict(modified))
                 with File(url) as file:
@@ -288,7 +361,7 @@ class Faults(ServerTest):
                     self.server.files["/m.safetensors"] = new + (b"x" if kind == "length" else b"")
                     if kind != "if-match":  # the server ignores it
                         modified["Last-Modified"] = "today"
-                        more = {"time": modified, "no etag any more": {"ETag": None}, "weak etag": {"ETag": 'W/"2"'}}.get(kind, {})
+                        more = {"time": modified, "no etag any more": {"ETag": None}, "weak etag": {"ETag": 'W/"2"', "Last-Modified": "yesterday"}}.get(kind, {})
 
                         def answer(connection, request):
                             request.headers.pop("if-match", None)
@@ -371,6 +444,33 @@ class Redirects(ServerTest):
                 file.plan(threads=1)
             self.assertEqual(caught.exception.status, library.READ)
             self.assertEqual(len(self.requests), 1)
+
+    def test_threads_do_not_wait_for_one_another_after_403(self):
+        valid = ["1"]
+        self.server.fault = lambda request: redirect(self.other.url("/blob", f"?X-Signature=topsecret{valid[0]}"))
+        self.other.fault = lambda request: None if request.target.endswith(valid[0]) else (
+            lambda connection, _: self.other.send(connection, 403, {"Content-Length": 0}))
+        data = data_of(128 * MIB)
+        self.other.files["/blob"] = model({"t": ((128 * MIB,), data)})
+        with File(self.url) as file:
+            file.plan()
+            self.other.delay = 0.3
+            valid[0] = "2"
+            began = time.monotonic()
+            self.assertEqual(bytes(file.plan()["t"]), data)
+            self.assertLess(time.monotonic() - began, 16 * 0.3)
+
+    def test_one_origin_does_not_choose_headers_for_another(self):
+        for etag in ('"a\rX-Injected: yes\rY: "', '"good"'):
+            self.server.fault = lambda request: redirect(self.target)
+            self.other.fault = lambda request: lambda c, r: self.other.correct(c, r, {"ETag": etag})
+            with File(self.url, headers=self.headers) as file:
+                self.requests.clear()
+                self.other.fault = lambda request: lambda connection, _: self.other.send(connection, 403, {"Content-Length": 0})
+                with self.assertRaises(library.Failed):
+                    file.plan(threads=1)
+                self.assertTrue(self.requests)
+                self.assertFalse(any("if-match" in request.headers or "x-injected" in request.headers for request in self.requests))
 
     def test_targets_that_are_not_allowed(self):
         for to in ("file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://127.0.0.1/x", "dict://127.0.0.1:11211/x"):

@@ -9,7 +9,7 @@ import struct
 ST = c.CDLL(os.environ["ST_LIBRARY"])
 HTTP = c.CDLL(os.environ["ST_HTTP_LIBRARY"])
 PLAIN, PRIVATE = 1, 2
-OPEN, READ, SHARD, UNSUPPORTED, ARGUMENT, HEADER_SIZE = 201, 202, 312, 102, 100, 301
+OPEN, READ, SHARD, UNSUPPORTED, ARGUMENT, HEADER_SIZE, STATE = 201, 202, 312, 102, 100, 301, 106
 SECRETS = ("topsecret", "Bearer")  # in queries and headers; no message may contain them
 
 
