@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../io/faults.hpp"
+#include "../io/files.hpp"
 #include "../io/read_faults.hpp"
 #include "core/check.hpp"
 #include "core/open_shards.hpp"
@@ -49,6 +50,15 @@ TEST_F(ShardPathsTest, ThatTheIndexDoesNotNameDoNoHarm) {
   ASSERT_EQ(mkfifo((folder / "model-00003-of-00002.safetensors").c_str(), 0600), 0);
   EXPECT_EQ(open(index())->count_shards(), 2U);
   EXPECT_EQ(open(folder)->count_shards(), 2U);
+}
+
+TEST_F(ShardPathsTest, MayLieInAFolderThatCannotBeListed) {
+  if (geteuid() != 0) GTEST_SKIP() << "root lists every folder";
+  put("model.safetensors.index.json", kGood);
+  ASSERT_EQ(chmod(root.c_str(), 0711) | chmod(folder.c_str(), 0711), 0);
+  const int shards = io::as_user(12345, 12345, [&] { return static_cast<int>(open(index())->count_shards()); });
+  EXPECT_EQ(shards, 2);
+  EXPECT_EQ(io::as_user(12345, 12345, [&] { return error_of(folder).os_error; }), EACCES);
 }
 
 // Windows rejects such a name.

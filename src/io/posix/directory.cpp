@@ -111,7 +111,7 @@ SplitPath split_path(std::string_view path) {
 }
 
 std::unique_ptr<Directory> open_directory(const std::string& path) {
-  Descriptor opened = open_file(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
+  Descriptor opened = open_directory_for_lookup(AT_FDCWD, path.c_str());  // its names may be unreadable
   if (!opened) fail_os(Status::open, errno, "{}", in_quotes(path));
   return std::make_unique<DiskDirectory>(std::move(opened), path);
 }
