@@ -36,7 +36,7 @@ typedef struct source {
 static st_status read_stored(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err) {
   source *const self = ctx;
   if (self->from->read_fails_with != ST_OK) {
-    snprintf(err->message, sizeof err->message, "the line is dead");
+    snprintf(err->message, sizeof err->message, "the line\nis dead");
     err->os_error = 7;
     return self->from->read_fails_with;
   }
