@@ -79,11 +79,8 @@ void Plan::add(const Tensor& tensor, const std::int64_t* begin, const std::int64
   check_destination(tensor, bytes, dst, dst_bytes);
   std::uint64_t sum = 0;
   if (!checked_add(total(), bytes, sum)) fail(Status::overflow, "the plan would read more than 2^64-1 bytes");
-  ReadRequest request = request_for(tensor, first, bytes, strided.get(), dst);
-  request.entry = entries_.size();
-  request.device = device.get();
   streams_.reserve(streams_.size() + 2);  // allocates first: everything is added, or nothing
-  entries_.emplace_back(tensor, request, bytes, std::move(strided));
+  entries_.emplace_back(tensor, first, bytes, dst, device.get(), std::move(strided));
   if (device != nullptr) keep({device, stream, &tensor});
   total_.store(sum, std::memory_order_relaxed);
 }
@@ -158,11 +155,14 @@ void Plan::run(const ReadOptions& options) {
   for (Entry& entry : entries_) entry.left.store(entry.bytes, std::memory_order_relaxed);
   std::vector<ReadRequest> requests;
   requests.reserve(entries_.size());
-  for (const Entry& entry : entries_) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
     if (entry.bytes != 0) {
-      requests.push_back(entry.request);
+      requests.push_back(request_for(*entry.tensor, entry.begin, entry.bytes, entry.strided.get(), entry.dst));
+      requests.back().entry = i;
+      requests.back().device = entry.device;
     } else if (options.ready != nullptr) {
-      options.ready(options.ctx, entry.request.entry);
+      options.ready(options.ctx, i);
     }
   }
   sort_by_position(requests);

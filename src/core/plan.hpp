@@ -42,19 +42,26 @@ class Plan {
  private:
   struct Entry {
     const Tensor* tensor;
-    ReadRequest request;                     // with the shard's number and an offset
-    std::uint64_t bytes = 0;                 // bytes that arrive; for a slice, fewer than the range of the request
-    std::unique_ptr<format::Slice> strided;  // of the request
+    std::uint64_t begin;  // relative to the tensor
+    std::uint64_t bytes;  // bytes that arrive; for a slice, fewer than the range that is read
+    std::byte* dst;
+    Device* device;
+    std::unique_ptr<format::Slice> strided;  // null: the whole range
     std::atomic<std::uint64_t> left;         // bytes that the last run has not read
 
-    Entry(const Tensor& of, const ReadRequest& wanted, std::uint64_t size, std::unique_ptr<format::Slice> slice)
-        : tensor(&of), request(wanted), bytes(size), strided(std::move(slice)), left(size) {}
+    Entry(const Tensor& of, std::uint64_t first, std::uint64_t size, void* to, Device* on,
+          std::unique_ptr<format::Slice> slice)
+        : tensor(&of),
+          begin(first),
+          bytes(size),
+          dst(static_cast<std::byte*>(to)),
+          device(on),
+          strided(std::move(slice)),
+          left(size) {}
     Entry(Entry&& other) noexcept
-        : tensor(other.tensor),
-          request(other.request),
-          bytes(other.bytes),
-          strided(std::move(other.strided)),
-          left(other.left.load(std::memory_order_relaxed)) {}
+        : Entry(*other.tensor, other.begin, other.bytes, other.dst, other.device, std::move(other.strided)) {
+      left = other.left.load(std::memory_order_relaxed);
+    }
   };
 
   struct Stream {
