@@ -576,6 +576,31 @@ TEST_F(FileReaderTest, takes_the_path_that_was_asked_for_or_that_waits_least) {
   }
 }
 
+// Only samples of so long a range are looked at.
+TEST_F(FileReaderTest, a_long_range_is_cached_if_a_third_of_it_is) {
+  constexpr std::uint64_t kLong = 64 << 20;
+  const struct {
+    std::uint64_t begin, end;  // what is cached
+    bool cached;
+  } cases[] = {
+      {0, kLong / 4, false}, {kLong / 4, kLong / 2, false},    {kLong - kLong / 4, kLong, false},
+      {0, kLong / 2, true},  {kLong / 4, kLong * 3 / 4, true}, {kLong / 2, kLong, true},
+      {0, kLong, true},
+  };
+  for (const auto& [begin, end, cached] : cases) {
+    const Descriptor made(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    ASSERT_EQ(ftruncate(made.get(), kLong), 0);  // a hole, which is not cached
+    const std::string text(end - begin, 'x');
+    ASSERT_EQ(pwrite(made.get(), text.data(), text.size(), static_cast<off_t>(begin)),
+              static_cast<ssize_t>(text.size()));
+    ASSERT_EQ(fsync(made.get()), 0);
+    const FileSource bytes(RegularFile::open(path().c_str()), 0, kLong);
+    if (!residency(bytes.file().descriptor(), 0, 1)) GTEST_SKIP() << "the system does not tell what is cached";
+    FileReader file(bytes, Cache::automatic);
+    EXPECT_EQ(file.is_cached(0, kLong), cached) << begin << " to " << end;
+  }
+}
+
 TEST_F(FileReaderTest, a_file_is_opened_for_direct_reads_once) {
   if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
   const FileSource bytes = source(false);
