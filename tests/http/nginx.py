@@ -33,9 +33,9 @@ def missing():
     return "" if shutil.which("openssl") else "the command openssl is not installed"
 
 
-def make_certificate(folder):
+def make_certificate(folder, names="IP:127.0.0.1,DNS:localhost"):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", folder / "key.pem", "-out",
+                    "-addext", f"subjectAltName={names}", "-keyout", folder / "key.pem", "-out",
                     folder / "cert.pem"], check=True, capture_output=True)
 
 

@@ -9,28 +9,30 @@ import os
 
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
-__all__ = ["SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
+__all__ = ["HttpOptions", "SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
            "serialize", "serialize_file", "write_tensor"]
 
 _PLACES = {
     "SafetensorError": "_errors", "safe_open": "_open", "_safe_open_handle": "_open", "PySafeSlice": "_open",
     "TensorSpec": "_write", "serialize": "_write", "serialize_file": "_write", "deserialize": "_edit",
     "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
-    "write_tensor": "_edit", "PrefetchLoader": "_prefetch", "TensorMeta": "_prefetch",
+    "write_tensor": "_edit", "PrefetchLoader": "_prefetch", "TensorMeta": "_prefetch", "HttpOptions": "_http",
 }
 
-_named = os.environ.get("SAFETENSORS_C_LIBRARY", "")
-if os.path.dirname(_named) and not os.path.isabs(_named):  # loaded later, when another directory may be current
-    from contextlib import suppress
+for _variable in ("SAFETENSORS_C_LIBRARY", "SAFETENSORS_C_HTTP_LIBRARY"):
+    _named = os.environ.get(_variable, "")
+    if os.path.dirname(_named) and not os.path.isabs(_named):  # loaded later, when another directory may be current
+        from contextlib import suppress
 
-    from ._open import absolute
-    with suppress(OSError):  # there may be no current directory
-        os.environ["SAFETENSORS_C_LIBRARY"] = absolute(_named)
+        from ._open import absolute
+        with suppress(OSError):  # there may be no current directory
+            os.environ[_variable] = absolute(_named)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._edit import deserialize, edit_metadata, library_version, write_tensor
     from ._errors import SafetensorError
+    from ._http import HttpOptions
     from ._open import PySafeSlice, _safe_open_handle, safe_open
     from ._patch import patch
     from ._prefetch import PrefetchLoader, TensorMeta

@@ -7,6 +7,10 @@ from __future__ import annotations
 from . import numpy as by_numpy
 from ._open import safe_open
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._http import HttpOptions
+
 
 def functions(framework: str, to_numpy, from_numpy) -> tuple:
     """save, save_file, load and load_file of a framework, from its two conversions, and these for dictionaries."""
@@ -29,9 +33,10 @@ def functions(framework: str, to_numpy, from_numpy) -> tuple:
         """The tensors of a safetensors file that lies in memory."""
         return from_arrays(by_numpy.load(data))
 
-    def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None) -> dict:
+    def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None,
+                  http: HttpOptions | None = None, fs=None) -> dict:
         """The tensors of a checkpoint: anything that safe_open takes."""
-        with safe_open(filename, framework=framework, backend=backend) as file:
+        with safe_open(filename, framework=framework, backend=backend, http=http, fs=fs) as file:
             return file.get_tensors(threads=threads, progress=progress)
 
     return save, save_file, load, load_file, from_arrays, to_arrays

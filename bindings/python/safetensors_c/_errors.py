@@ -58,7 +58,9 @@ def from_status(status: str, message: str, offset: int | None, os_error: int, co
                 return FileNotFoundError(f"No such file or directory: {os.fsdecode(path)}")
             return FileNotFoundError(*problem.args) if os.name != "nt" else problem
         return problem
-    if status == "ST_ERR_OPEN" and context == "header" and path is not None:  # a directory or a device
+    if status == "ST_ERR_OPEN" and context == "header" and (path is not None or size is None):  # a directory, a server
+        return OSError(message)
+    if status == "ST_ERR_READ" and context != "write":  # a server: other files have the number of an error
         return OSError(message)
     if status == "ST_ERR_NO_MEMORY":
         return MemoryError(message)

@@ -14,7 +14,7 @@ from . import _library
 from ._dtypes import NAMES
 from ._errors import SafetensorError
 from ._library import call, path_of, quick, st
-from ._source import Descriptor, FileObject, memory_of
+from ._source import Descriptor, FileObject, Opener, memory_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class File:
         self.views: dict[int, Any] = {}  # the regions as arrays of a framework, by shard
         self.writable = io == _library.IO_COPY
         self.in_memory = False
+        self.opener: Opener | None = None  # its reads are requests, or calls of Python
         out, options = c_void_p(), _OPTIONS[io]
         self._owner = _Handle(out)
         if isinstance(source, Descriptor):
@@ -88,9 +89,12 @@ class File:
             address, size, self._owner.keep = memory_of(source)
             self.in_memory = True
             call(st.st_open_memory, address, size, None, None, byref(options), byref(out), context="bytes", size=size)
+        elif isinstance(source, Opener):
+            self._owner.keep = self.opener = source
+            source.open(options, out)
         elif hasattr(source, "read") and hasattr(source, "seek"):
-            self._owner.keep = FileObject(source)
-            self._owner.keep.open(options, out)
+            self._owner.keep = self.opener = FileObject(source)
+            self.opener.open(options, out)
         else:
             raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                             + type(source).__name__)
@@ -99,11 +103,6 @@ class File:
     @cached_property
     def table(self) -> Table:
         return Table(self.handle)
-
-    @property
-    def is_object(self) -> bool:
-        """Whether it is read by a file object of Python, which one thread at a time may call."""
-        return isinstance(self._owner.keep, FileObject)
 
     def find(self, name: str) -> Tensor | None:
         if "table" in self.__dict__:
@@ -158,19 +157,30 @@ class File:
 
     def read(self, tensor: Tensor, address: int) -> None:
         """Copies the bytes of a tensor to where there is room for them."""
-        self.call(st.st_tensor_read, tensor.handle, address, tensor.nbytes)
+        if self._reads_at_once(tensor.nbytes):
+            from . import _plan
+            _plan.read(self, [(tensor.handle, address, tensor.nbytes)])
+        else:
+            self.call(st.st_tensor_read, tensor.handle, address, tensor.nbytes)
 
     def read_slice(self, tensor: Tensor, part: Selection, address: int, size: int) -> None:
         """Copies the bytes of a slice, `size` of them, to where there is room for them."""
-        if size:
+        if self._reads_at_once(size):
+            from . import _plan
+            _plan.read(self, [(tensor.handle, address, size)], part=part)
+        elif size:
             kind = c_int64 * len(part.begin)
             self.call(st.st_tensor_read_slice, tensor.handle, kind(*part.begin), kind(*part.end), kind(*part.step), address,
                       size)
 
     def call(self, function, *arguments) -> None:
         """Calls a function that reads from this file."""
-        keep = self._owner.keep
-        (keep.call if isinstance(keep, FileObject) else call)(function, *arguments)
+        (call if self.opener is None else self.opener.call)(function, *arguments)
+
+    def _reads_at_once(self, size: int) -> bool:
+        """Whether a plan reads bytes by several requests at the same time. A small slice is one request, or it is several
+        that do not depend on each other."""
+        return size > 0 and self.opener is not None and self.opener.threads != 1
 
 
 class _List:

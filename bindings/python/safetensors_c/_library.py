@@ -15,6 +15,7 @@ FILE_NAME = {"darwin": "libsafetensors.dylib", "win32": "safetensors.dll"}.get(s
 _SYSTEM_NAME = {"darwin": "libsafetensors.0.dylib", "win32": "safetensors.dll"}.get(sys.platform, "libsafetensors.so.0")
 
 IO_AUTO, IO_MAP, IO_COPY, IO_READ = range(4)
+ERR_NOT_FOUND, ERR_CALLBACK = 103, 205
 FORMATS = {"safetensors": 1, "bintensors": 2, "bintensors-old": 3}
 BUFFER_LAZY = 1
 WRITE_SYNC, WRITE_KEEP_ORDER, WRITE_NO_REPLACE, WRITE_REPLACE_LINK = 1, 2, 4, 8
@@ -39,6 +40,21 @@ PROGRESS = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
 class Source(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ctx", c_void_p), ("size", c_uint64),
                 ("read_at", READ_AT), ("close", RELEASE)]
+
+
+class ParallelSource(Source):
+    """Libraries before 0.3 have no such fields."""
+
+    _fields_ = [("read", c_void_p), ("parallel", c_uint32), ("reserved", c_uint32), ("chunk_bytes", c_uint64),
+                ("gap_bytes", c_uint64), ("name", c_char_p)]
+
+
+OPEN = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_void_p)
+
+
+class Store(Structure):
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ctx", c_void_p), ("open", OPEN), ("close", RELEASE),
+                ("parallel", c_uint32), ("reserved", c_uint32)]
 
 
 class ReadOptions(Structure):
@@ -135,6 +151,7 @@ _SINCE_0_2 = {
 }
 
 _SINCE_0_3 = {  # slow
+    "st_open_store": (_STATUS, c_void_p, c_char_p, c_void_p, _OUT, _ERROR),
     "st_tensor_write_n": (_STATUS, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p, c_size_t, c_void_p, _ERROR),
 }
 
@@ -172,7 +189,8 @@ try:
     _bind(quick, _QUICK)
     if hasattr(quick, "st_list_tensors"):
         _bind(quick, _SINCE_0_2)
-    if hasattr(st, "st_tensor_write_n"):
+    HAS_STORES = hasattr(st, "st_open_store")
+    if HAS_STORES:
         _bind(st, _SINCE_0_3)
     HAS_DEVICES = hasattr(st, "st_plan_add_device")
     if HAS_DEVICES:

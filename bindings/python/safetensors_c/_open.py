@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._http import HttpOptions
     from ._prefetch import PrefetchLoader, TensorMeta
 
 # Windows commits memory for a whole copy-on-write mapping, so tensors of torch are read there.
@@ -67,6 +68,8 @@ def _unsigned(text: str) -> int:
         raise ValueError("number too large to fit in target type")
     return int(digits)
 
+
+_URLS = ("https://", "http://", "hf://")
 
 # Imported when the first file is opened. To say so in each function that needs them takes 1 us per call.
 _file = _source = None
@@ -130,11 +133,15 @@ class safe_open:
 
     Args:
         filename: the path of a safetensors or bintensors file, of the index of a model in several files, or of the
-            folder of one; or the bytes of a file; or an object with `read` and `seek`.
+            folder of one; or the bytes of a file; or an object with `read` and `seek`; or the URL of a file or an index,
+            for which the system needs libsafetensors-http: "https://...", or "hf://OWNER/MODEL[@REVISION][/FILE]".
         framework: "np", "pt", "jax" (or "flax"), "tf", "mlx" or "paddle".
         device: where tensors are put, for "pt" and "paddle": "cpu", "cuda:0", 0, ...
         backend: "mmap" copies from a mapping of the file, and tensors of torch are views of it; "pread" reads, so that
-            they own their memory and a file that is truncated meanwhile is an error instead of a SIGBUS.
+            they own their memory and a file that is truncated meanwhile is an error instead of a SIGBUS. URLs and file
+            objects are read in both cases.
+        http: options for URLs. Other sources ignore them.
+        fs: a filesystem of fsspec. `filename` is then the name of a file or an index there.
 
     Example:
         with safe_open("model.safetensors", framework="pt", device="cuda") as f:
@@ -145,7 +152,8 @@ class safe_open:
     __module__ = "safetensors_c"
     __slots__ = ("_opened", "_make", "_of", "_rows", "_found", "_arguments", "_kind", "__weakref__")
 
-    def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap"):
+    def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap", http: HttpOptions | None = None,
+                 fs=None):
         self._opened = None
         framework, device = _framework(framework), _device(device)
         if not isinstance(backend, str):
@@ -157,16 +165,24 @@ class safe_open:
             raise SafetensorError(f"Device {device} is not supported for framework {framework}")
         if _file is None:
             _import()
-        if type(filename) is not str and _source.may_be_path(filename):
+        if type(filename) is not str and fs is None and _source.may_be_path(filename):
             raise TypeError(f"argument 'filename': '{type(filename).__name__}' object is not an instance of 'str', and not "
                             "the content of a file")
         viewed = framework == "pytorch" and device == "cpu" and backend == "mmap" and _MAPS
-        opened = _file.open_file(filename, viewed)
+        source, is_url = filename, False
+        if fs is not None:
+            source = _source.Store(fs, filename)
+        elif isinstance(filename, str) and filename.startswith(_URLS):
+            from ._http import Url
+            source, is_url = Url(filename, http), True
+        opened = _file.open_file(source, viewed)
         copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
         self._make = _maker(framework, device, viewed, copied)
         self._opened, self._kind = opened, (framework, device)
         self._arguments = None  # to open it once more, if it has a path
-        if isinstance(filename, (str, os.PathLike)):
+        if is_url:
+            self._arguments = filename, framework, device, backend, http
+        elif isinstance(filename, (str, os.PathLike)) and fs is None:
             self._arguments = absolute(filename), framework, device, backend
         self._rows: dict[str, int] = {}
         self._of, self._found = None, 0
@@ -293,14 +309,17 @@ class safe_open:
     def __reduce__(self):
         if self._opened is None or self._arguments is None:
             raise TypeError(f"cannot pickle '{type(self).__name__}' object that is closed or has no path")
+        if len(self._arguments) > 4:
+            from ._http import check_pickled
+            check_pickled(self._arguments[0], self._arguments[4])
         return _reopened, (type(self), *self._arguments)
 
     def __exit__(self, _exc_type, _exc_value, _traceback) -> None:
         self._opened, self._of, self._rows = None, None, {}
 
 
-def _reopened(kind, path: str, framework: str, device, backend: str) -> safe_open:
-    return kind(path, framework, device, backend=backend)
+def _reopened(kind, path: str, framework: str, device, backend: str, http: HttpOptions | None = None) -> safe_open:
+    return kind(path, framework, device, backend=backend, http=http)
 
 
 class _safe_open_handle(safe_open):

@@ -34,7 +34,7 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
         for handle, address, size in destinations:
             if size and add(at, handle, begin, end, step, address, size, reference):
                 raise _library.failure(error)
-        _run(file, plan, threads or (1 if file.is_object else 0), progress)
+        _run(file, plan, threads or (0 if file.opener is None else file.opener.threads), progress)
     finally:
         quick.st_plan_free(plan)
 

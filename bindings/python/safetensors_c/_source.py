@@ -1,4 +1,5 @@
-"""What a checkpoint can be opened from besides a path: a descriptor, memory, and an object that reads and seeks.
+"""What a checkpoint can be opened from besides a path: a descriptor, memory, an object that reads and seeks, and a
+filesystem of fsspec. _http.py opens URLs.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -13,6 +14,8 @@ from ctypes import addressof, byref, c_uint8, c_void_p, memmove
 from . import _callbacks, _library
 from ._errors import not_an_instance
 from ._library import call, st
+
+_PARALLEL = {"parallel": 16, "chunk_bytes": 8 << 20, "gap_bytes": 128 << 10}  # requests to a server, as by libsafetensors-http
 
 
 class Descriptor:
@@ -57,25 +60,26 @@ def may_be_path(data) -> bool:
     return isinstance(data, (bytes, bytearray, memoryview)) and 0 not in bytes(data[:8])
 
 
-class FileObject:
-    """Lets the library read an object that has `read` and `seek`, one call at a time."""
+class Opener:
+    """What opens a checkpoint, and is kept while the library refers to it. The library has no mapping of such files."""
 
-    def __init__(self, file):
-        reader = _Reader(file)
-        self._raised, self._read_at = reader.raised, _library.READ_AT(reader.copy)
-        size = file.seek(0, io.SEEK_END)
-        size = file.tell() if size is None else size
-        # Without ST_SOURCE_SERIAL: the library's lock would stay locked in a process forked during a read.
-        self._source = _library.new(_library.Source, size=size, read_at=self._read_at)
+    threads = 0  # that read, unless the caller requests a number; 0: as many as suit the library
 
     def open(self, options, out: c_void_p) -> None:
-        self.call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
-                  size=self._source.size)
+        raise NotImplementedError
 
     def call(self, function, *arguments, **context) -> None:
-        """Calls a function that reads the file. What the file raises is the cause of the error, or raised itself if it
-        is to end the program.
-        """
+        """Calls a function that reads the files."""
+        call(function, *arguments, **context)
+
+
+class _Called(Opener):
+    """Has functions of Python that the library calls. What they raise is the cause of the error. Exceptions that end the
+    program, such as KeyboardInterrupt, are raised as they are."""
+
+    _raised: list[BaseException]
+
+    def call(self, function, *arguments, **context) -> None:
         error = None
         try:
             with _callbacks.kept(self._raised):
@@ -93,37 +97,168 @@ class FileObject:
             error = cause = None  # which hold this frame by their tracebacks
 
 
+class FileObject(_Called):
+    """Lets the library read an object that has `read` and `seek`: one call at a time, or several if it belongs to a
+    filesystem of fsspec that can do that."""
+
+    def __init__(self, file):
+        self._raised = []
+        reader = _reader(file, self._raised, _Turn())
+        self._read_at = _library.READ_AT(reader.copy)
+        if reader.parallel:
+            self._source = _library.new(_library.ParallelSource, size=reader.size, read_at=self._read_at, **_PARALLEL)
+        else:
+            self.threads = 1
+            # Without ST_SOURCE_SERIAL: the library's lock would stay locked in a process forked during a read.
+            self._source = _library.new(_library.Source, size=reader.size, read_at=self._read_at)
+
+    def open(self, options, out: c_void_p) -> None:
+        self.call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
+                  size=self._source.size)
+
+
+class Store(_Called):
+    """Lets the library open files of a filesystem of fsspec by their names, such as the shards of an index."""
+
+    def __init__(self, filesystem, name):
+        if not isinstance(name, str):
+            raise TypeError(f"with fs=, the name of a file is 'str', not '{type(name).__name__}'")
+        if not hasattr(filesystem, "open"):
+            raise TypeError(f"fs: '{type(filesystem).__name__}' object is not a filesystem of fsspec")
+        if not _library.HAS_STORES:
+            raise ImportError(f"fs= needs libsafetensors 0.3; {_library.path} is older")
+        self._raised = []
+        self._name = _library.path_of(name)
+        if not _is_parallel(filesystem):
+            self.threads = 1
+        self._files = _Files(filesystem, self._raised)
+        self._store = _library.new(_library.Store, open=_library.OPEN(self._files.open),
+                                   parallel=_PARALLEL["parallel"] if self.threads == 0 else 1)
+
+    def open(self, options, out: c_void_p) -> None:
+        chosen = _library.new(_library.OpenOptions, io=options.io, threads=self.threads)
+        self.call(st.st_open_store, byref(self._store), self._name, byref(chosen), byref(out), context="header",
+                  path=self._name)
+
+
+class _Files:
+    """The open files of a Store. Apart from it, as _Reader from FileObject."""
+
+    def __init__(self, filesystem, raised: list[BaseException]):
+        self._filesystem, self._raised, self._turn = filesystem, raised, _Turn()
+        self._callbacks: list = []  # the library calls them
+
+    def open(self, _, name: bytes, source: int, error: int) -> int:
+        try:
+            file = self._filesystem.open(name.decode(), "rb")
+            reader = _reader(file, self._raised, self._turn)
+            read_at = _library.READ_AT(reader.copy)
+            self._callbacks.append(read_at)
+            given = _library.ParallelSource.from_address(source)
+            given.size, given.read_at = reader.size, read_at
+            if reader.parallel:
+                for member, value in _PARALLEL.items():
+                    setattr(given, member, value)
+            return 0
+        except FileNotFoundError as problem:
+            self._raised.append(problem)
+            return _library.ERR_NOT_FOUND
+        except BaseException as problem:
+            self._raised.append(problem)
+            return _library.ERR_CALLBACK
+
+
+def _is_parallel(filesystem) -> bool:
+    """Whether several threads may use a filesystem of fsspec at the same time: its requests run in a loop of asyncio."""
+    fsspec = sys.modules.get("fsspec.asyn")
+    # Some filesystems have the attributes of one in `fs`, such as async_impl, but are not asynchronous themselves.
+    if fsspec is None or not issubclass(type(filesystem), fsspec.AsyncFileSystem) or filesystem.asynchronous:
+        return False
+    inner = getattr(filesystem, "fs", None)
+    return _library.HAS_STORES and (inner is None or _is_parallel(inner))
+
+
+def _reader(file, raised: list[BaseException], turn: _Turn) -> _Reader | _Ranges:
+    fsspec = sys.modules.get("fsspec.spec")  # if the file belongs to it, it has been imported
+    # Other caches keep parts of the file on purpose: reads go through them.
+    if (fsspec is not None and isinstance(file, fsspec.AbstractBufferedFile) and _is_parallel(file.fs)
+            and getattr(getattr(file, "cache", None), "name", None) in ("none", "readahead", "bytes")
+            and isinstance(file.size, int)):
+        return _Ranges(file, raised)
+    return _Reader(file, raised, turn)
+
+
+class _Turn:
+    """Lets one thread at a time call methods of file objects."""
+
+    def __init__(self) -> None:
+        self.lock, self.process = threading.Lock(), os.getpid()
+        self.thread: int | None = None  # which holds the lock
+
+    def check(self) -> None:
+        if self.process != os.getpid():  # another thread may have held the lock at the fork
+            self.lock, self.process, self.thread = threading.Lock(), os.getpid(), None
+        if self.thread == threading.get_ident():
+            raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
+
+
 class _Reader:
     """Apart from FileObject, which would hold itself by its callback."""
 
-    def __init__(self, file):
-        self._file, self._lock, self._process = file, threading.Lock(), os.getpid()
-        self._thread: int | None = None  # which holds the lock
-        self.raised: list[BaseException] = []
+    parallel = False
+
+    def __init__(self, file, raised: list[BaseException], turn: _Turn):
+        self._file, self._raised, self._turn = file, raised, turn
+        size = file.seek(0, io.SEEK_END)
+        self.size = file.tell() if size is None else size
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
-            if self._process != os.getpid():  # another thread may have held the lock at the fork
-                self._lock, self._process, self._thread = threading.Lock(), os.getpid(), None
-            if self._thread == threading.get_ident():
-                raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
-            with self._lock:
-                self._thread = threading.get_ident()
+            turn = self._turn
+            turn.check()
+            with turn.lock:
+                turn.thread = threading.get_ident()
                 try:
                     self._fill(offset, destination, count)
                 finally:
-                    self._thread = None
+                    turn.thread = None
             return 0
         except BaseException as problem:
-            self.raised.append(problem)
+            self._raised.append(problem)
             return 1
 
     def _fill(self, offset: int, destination: int, count: int) -> None:
         self._file.seek(offset)
         while count:
-            data = self._file.read(count)
-            size = bytes.__len__(data) if isinstance(data, bytes) else 0  # a subclass may override len()
-            if not 0 < size <= count:
-                raise OSError(f"read({count}) returned {data!r:.60} where {count} bytes should be")
-            memmove(destination, data, size)
+            size = _put(self._file.read(count), destination, count, f"read({count})")
             destination, count = destination + size, count - size
+
+
+class _Ranges:
+    """Reads a file of fsspec by requests for ranges, by which the filesystem also notices that the file has changed. Its
+    position is neither used nor moved."""
+
+    parallel = True
+
+    def __init__(self, file, raised: list[BaseException]):
+        self._fetch, self._raised, self.size = file._fetch_range, raised, file.size
+
+    def copy(self, _, offset: int, destination: int, count: int) -> int:
+        try:
+            while count:
+                end = offset + count
+                size = _put(self._fetch(offset, end), destination, count, f"range {offset}-{end}")
+                offset, destination, count = offset + size, destination + size, count - size
+            return 0
+        except BaseException as problem:
+            self._raised.append(problem)
+            return 1
+
+
+def _put(data, destination: int, count: int, asked: str) -> int:
+    """Copies what a file object returned, and returns the number of bytes."""
+    size = bytes.__len__(data) if isinstance(data, bytes) else 0  # a subclass may override len()
+    if not 0 < size <= count:
+        raise OSError(f"{asked} returned {data!r:.60} where {count} bytes should be")
+    memmove(destination, data, size)
+    return size

@@ -161,11 +161,13 @@ class Tensors(Maker):
         backwards = any(isinstance(item, slice) and item.step is not None and item.step < 0
                         for item in (index if isinstance(index, tuple) else (index,)))
         if tensor.dtype not in ("F4", "UNKNOWN"):
-            part = _part(index, tensor.shape) if self._opened_gpu() is not None else None
+            on_gpu = self._opened_gpu() is not None
+            part = _part(index, tensor.shape) if on_gpu or file.opener is not None else None
             if part is not None:
-                return self._fill_part(file, tensor, part)
+                return self._fill_part(file, tensor, part) if on_gpu else self._move(_read_part(file, tensor, part))
             if backwards:
-                return self._move(_read_slice(file, tensor, index))
+                from ._index import Selection
+                return self._move(_read_part(file, tensor, Selection(index, tensor.shape)))
         whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
         return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
 
@@ -183,7 +185,7 @@ class Tensors(Maker):
 
     def _read(self, file, tensor):
         empty = self._empty(tensor)
-        _plan.read(file, _places([tensor], [empty]), None if tensor.nbytes >= 16 << 20 else 1)
+        _plan.read(file, _places([tensor], [empty]), None if tensor.nbytes >= 16 << 20 or file.opener is not None else 1)
         return empty
 
     def _fill(self, file, rows, threads=None, progress=None) -> list:
@@ -264,11 +266,12 @@ def _groups(rows, limit: int):
 def _part(index, shape):
     """What a plan can read of a tensor, or None if only torch knows what is meant: masks, new axes, and what it refuses."""
     from ._index import Selection
-    if any(item is None or isinstance(item, bool) for item in (index if isinstance(index, tuple) else (index,))):
+    if any(item is None or isinstance(item, bool) or getattr(item, "dtype", None) is torch.bool
+           for item in (index if isinstance(index, tuple) else (index,))):
         return None
     try:
         return Selection(index, shape)
-    except SafetensorError:
+    except (SafetensorError, OverflowError):
         return None
 
 
@@ -283,9 +286,7 @@ def _pairs(whole, index):
     return taken.reshape(part.shape).view(whole.dtype)
 
 
-def _read_slice(file, tensor, index):
-    from ._index import Selection
-    part = Selection(index, tensor.shape)
+def _read_part(file, tensor, part):
     empty = torch.empty(part.shape, dtype=dtype(tensor.dtype))
     file.read_slice(tensor, part, empty.data_ptr(), part.elements * empty.element_size())
     return empty

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._http import HttpOptions
     from ._write import TensorSpec
 
 
@@ -75,13 +76,14 @@ def load(data: bytes) -> dict[str, np.ndarray]:
         return file.get_tensors()
 
 
-def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None) -> dict[str, np.ndarray]:
+def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None,
+              http: HttpOptions | None = None, fs=None) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint, in memory of their own.
 
-    `filename` is anything that safe_open takes. `threads` read the file (None: as many as suit it). `progress` is
+    `filename` is anything that safe_open takes, as are `http` and `fs`. `threads` read the file (None: as many as suit it). `progress` is
     called with the bytes that are read and all bytes; True shows a bar.
     """
-    with safe_open(filename, framework="np", backend=backend) as file:
+    with safe_open(filename, framework="np", backend=backend, http=http, fs=fs) as file:
         return file.get_tensors(threads=threads, progress=progress)
 
 

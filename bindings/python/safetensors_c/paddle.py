@@ -16,6 +16,10 @@ from ._edit import deserialize
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._http import HttpOptions
+
 
 def save(tensors: dict[str, paddle.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these tensors, which must be contiguous."""
@@ -36,9 +40,9 @@ def load(data: bytes, device: str = "cpu") -> dict[str, paddle.Tensor]:
 
 
 def load_file(filename, device="cpu", *, backend: str = "mmap", threads: int | None = None,
-              progress=None) -> dict[str, paddle.Tensor]:
+              progress=None, http: HttpOptions | None = None, fs=None) -> dict[str, paddle.Tensor]:
     """The tensors of a checkpoint: anything that safe_open takes."""
-    with safe_open(filename, framework="paddle", device=device, backend=backend) as file:
+    with safe_open(filename, framework="paddle", device=device, backend=backend, http=http, fs=fs) as file:
         return file.get_tensors(threads=threads, progress=progress)
 
 

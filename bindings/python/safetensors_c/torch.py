@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._http import HttpOptions
+
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a safetensors file with these tensors, which must be dense, contiguous and share no memory."""
@@ -43,14 +45,14 @@ def load(data: bytes) -> dict[str, torch.Tensor]:
 
 
 def load_file(filename, device="cpu", *, backend: str = "mmap", threads: int | None = None,
-              progress=None) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint.
+              progress=None, http: HttpOptions | None = None, fs=None) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint: anything that safe_open takes.
 
     On the CPU they are views of the file, mapped copy-on-write: what is written to them does not reach the file. With
     `threads`, `progress` (a function of the bytes that are read and all bytes, or True for a bar) or backend="pread"
     they own their memory, and the whole file is read before the call returns.
     """
-    with safe_open(filename, framework="pt", device=device, backend=backend) as file:
+    with safe_open(filename, framework="pt", device=device, backend=backend, http=http, fs=fs) as file:
         return file.get_tensors(threads=threads, progress=progress)
 
 
@@ -76,12 +78,12 @@ def save_model(model: torch.nn.Module, filename: str, metadata: dict[str, str] |
 
 
 def load_model(model: torch.nn.Module, filename, strict: bool = True, device="cpu", *,
-               backend: str = "mmap") -> tuple[set[str], list[str]]:
+               backend: str = "mmap", http: HttpOptions | None = None, fs=None) -> tuple[set[str], list[str]]:
     """Loads a checkpoint into a model, whose tensors may share memory in another way than those of the model that was
     saved. Returns the names that the model has and the file lacks, and those that the file has and the model does not
     take; with `strict` these are a RuntimeError.
     """
-    state = load_file(filename, device=device, backend=backend)
+    state = load_file(filename, device=device, backend=backend, http=http, fs=fs)
     duplicates = _remove_duplicate_names(model.state_dict(), preferred_names=state.keys())
     missing, unexpected = model.load_state_dict(state, strict=False)
     missing = set(missing)

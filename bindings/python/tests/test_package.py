@@ -217,13 +217,15 @@ def test_program_by_a_relative_path_has_an_absolute_one(tmp_path, program):
 
 
 SAMPLE = """
-from safetensors_c import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
+from safetensors_c import HttpOptions, SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
 
 with safe_open("x", framework="np", device="cpu") as f:
     names: list[str] = f.keys()
     metadata: dict[str, str] | None = f.metadata()
     shape: list[int] = f.get_slice("a").get_shape()
     print(f.get_tensor("a"), f.get_slice("a")[0], f.get_tensors(), f.shapes())
+http: HttpOptions = HttpOptions(headers={"a": "b"}, plain=True, ca_file="x")
+safe_open("https://x", framework="np", http=http).__exit__(None, None, None)
 data: bytes = serialize({"a": TensorSpec(dtype="float32", shape=[1], data_ptr=1, data_len=4)})
 serialize_file({}, "x", progress=lambda done, total: None)
 status: str | None = SafetensorError().status

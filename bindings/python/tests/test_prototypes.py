@@ -16,7 +16,8 @@ if not DESCRIPTION.exists():
 API = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
 STRUCTS = {struct["name"]: struct for struct in API["structs"]}
 FUNCTIONS = {function["name"]: function for function in API["functions"]}
-OF_CLASS = {"Error": "st_error", "OpenOptions": "st_open_options", "Source": "st_source", "ReadOptions": "st_read_options",
+OF_CLASS = {"Error": "st_error", "OpenOptions": "st_open_options", "Source": "st_source", "ParallelSource": "st_source",
+            "Store": "st_store", "ReadOptions": "st_read_options",
             "DeviceOptions": "st_device_options", "WriteOptions": "st_write_options",
             "ReportingWriteOptions": "st_write_options", "TensorList": "st_tensor_list"}
 LAYOUT = next(name for name, layout in API["layouts"].items() if layout["pointer"] == ctypes.sizeof(ctypes.c_void_p)
@@ -73,5 +74,5 @@ def test_constants():
     constants = {one["name"]: one["value"] for enum in API["enums"] for one in enum["constants"]}
     assert _library.FORMATS == {name.removeprefix("ST_FORMAT_").lower().replace("_", "-"): value
                                 for name, value in constants.items() if name.startswith("ST_FORMAT_")}
-    names = [name for name in vars(_library) if name.startswith(("IO_", "WRITE_", "BUFFER_"))]
+    names = [name for name in vars(_library) if name.startswith(("IO_", "WRITE_", "BUFFER_", "ERR_"))]
     assert len(names) > 5 and {name: getattr(_library, name) for name in names} == {name: constants[f"ST_{name}"] for name in names}
