@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from ctypes import byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, sizeof, string_at
+from ctypes import (PYFUNCTYPE, byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, py_object, pythonapi, sizeof,
+                    string_at)
 from functools import cached_property, partial
 from operator import attrgetter
 
@@ -48,11 +49,18 @@ def open_file(source, writable: bool) -> File:
         return File(source, _library.IO_READ)
 
 
+_untrack = (PYFUNCTYPE(None, py_object)(("PyObject_GC_UnTrack", pythonapi))
+            if hasattr(pythonapi, "PyObject_GC_UnTrack") else lambda _: None)
+
+
 class _Handle:
-    """Owns what the library opened, and what the library refers to meanwhile. Freed when nothing refers to it.
+    """Owns what the library opened, and the memory that the library refers to. Freed when nothing refers to it.
 
     All of `__del__` is C. At the first line of a Python function the handler of a signal may run, such as Ctrl-C: its
     exception would be lost there, and the memory too.
+
+    The collector of cycles does not see it. It calls the finalizers of all garbage in any order, and those of the program
+    may still read from the file. So nothing in `keep` may refer to the file.
     """
 
     __slots__ = ("keep", "_free")
@@ -60,6 +68,7 @@ class _Handle:
     def __init__(self, opened: c_void_p):
         self._free = partial(st.st_free, opened)
         self.keep: object = None
+        _untrack(self)
 
     __del__ = property(attrgetter("_free"))
 
@@ -90,10 +99,10 @@ class File:
             self.in_memory = True
             call(st.st_open_memory, address, size, None, None, byref(options), byref(out), context="bytes", size=size)
         elif isinstance(source, Opener):
-            self._owner.keep = self.opener = source
+            self.opener = source
             source.open(options, out)
         elif hasattr(source, "read") and hasattr(source, "seek"):
-            self._owner.keep = self.opener = FileObject(source)
+            self.opener = FileObject(source)
             self.opener.open(options, out)
         else:
             raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
@@ -191,6 +200,7 @@ class _List:
     def __init__(self, file: int):
         out = c_void_p()
         self._free = partial(quick.st_tensor_list_free, out)
+        _untrack(self)
         call(quick.st_list_tensors, file, 0, byref(out))
         self.rows = _library.TensorList.from_address(out.value or 0)
 

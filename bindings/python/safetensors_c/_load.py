@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _plan
 from ._dtypes import BITS, NAMES
+from ._errors import SafetensorError
 
 CHUNK = 256 << 10
 SMALL = 32 << 10  # at most
@@ -37,6 +38,8 @@ def load(file, kinds, shapes, own, made, copied: bool, threads=None, progress=No
     for first, last, begin, end in _groups(table):
         if begin is None:
             tensor, address = own(first)
+            if not address and sizes[first]:
+                raise SafetensorError(f"tensor {table.names[first]!r}: there is no memory to read it to")
             found.append(tensor)
             alone.append((first, address))
             continue

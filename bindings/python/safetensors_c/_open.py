@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from operator import index as as_integer
 
 from ._errors import SafetensorError, not_an_instance
@@ -154,7 +155,10 @@ class safe_open:
 
     def __init__(self, filename, framework: str, device="cpu", *, backend: str = "mmap", http: HttpOptions | None = None,
                  fs=None):
-        self._opened = None
+        self._opened = self._of = None
+        self._arguments = None  # to open it once more, if it has a path
+        self._rows: dict[str, int] = {}
+        self._found = 0
         framework, device = _framework(framework), _device(device)
         if not isinstance(backend, str):
             raise not_an_instance("backend", backend)
@@ -179,13 +183,11 @@ class safe_open:
         copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
         self._make = _maker(framework, device, viewed, copied)
         self._opened, self._kind = opened, (framework, device)
-        self._arguments = None  # to open it once more, if it has a path
         if is_url:
             self._arguments = filename, framework, device, backend, http
         elif isinstance(filename, (str, os.PathLike)) and fs is None:
-            self._arguments = absolute(filename), framework, device, backend
-        self._rows: dict[str, int] = {}
-        self._of, self._found = None, 0
+            with suppress(OSError):  # there may be no current directory
+                self._arguments = absolute(filename), framework, device, backend
 
     @property
     def _file(self):

@@ -20,8 +20,8 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}, and must be at least 1")
     plan = c_void_p()
-    call(quick.st_plan_new, file.handle, byref(plan))
     try:
+        call(quick.st_plan_new, file.handle, byref(plan))
         error = _library.new(_library.Error)
         add, at, reference = quick.st_plan_add, plan.value, byref(error)
         if device is not None:

@@ -77,18 +77,22 @@ class _Called(Opener):
     """Has functions of Python that the library calls. What they raise is the cause of the error. Exceptions that end the
     program, such as KeyboardInterrupt, are raised as they are."""
 
-    _raised: list[BaseException]
+    _raised: _Raised
 
     def call(self, function, *arguments, **context) -> None:
-        error = None
+        error, raised = None, self._raised
+        before, mine = raised.here.call, []
+        raised.here.call = mine
         try:
-            with _callbacks.kept(self._raised):
+            with _callbacks.kept(mine):
                 call(function, *arguments, **context)
         except Exception as problem:
             error = problem
+        finally:
+            raised.here.call = before
         try:
-            cause = self._raised.pop() if self._raised else None
-            self._raised.clear()
+            cause = mine.pop() if mine else raised.of_library() if error is not None else None
+            mine.clear()
             if cause is not None and (error is None or not isinstance(cause, Exception)):
                 raise cause
             if error is not None:
@@ -97,12 +101,31 @@ class _Called(Opener):
             error = cause = None  # which hold this frame by their tracebacks
 
 
+class _Raised:
+    """What callbacks raise, for the calls in which they do: several threads may read at the same time."""
+
+    def __init__(self) -> None:
+        self.here = _Here()
+        self._elsewhere: list[BaseException] = []  # in threads of the library, which may be those of any call
+
+    def append(self, problem: BaseException) -> None:
+        (self._elsewhere if self.here.call is None else self.here.call).append(problem)
+
+    def of_library(self) -> BaseException | None:
+        raised, self._elsewhere = self._elsewhere, []
+        return raised[-1] if raised else None
+
+
+class _Here(threading.local):
+    call: list[BaseException] | None = None  # that this thread makes
+
+
 class FileObject(_Called):
     """Lets the library read an object that has `read` and `seek`: one call at a time, or several if it belongs to a
     filesystem of fsspec that can do that."""
 
     def __init__(self, file):
-        self._raised = []
+        self._raised = _Raised()
         reader = _reader(file, self._raised, _Turn())
         self._read_at = _library.READ_AT(reader.copy)
         if reader.parallel:
@@ -127,7 +150,7 @@ class Store(_Called):
             raise TypeError(f"fs: '{type(filesystem).__name__}' object is not a filesystem of fsspec")
         if not _library.HAS_STORES:
             raise ImportError(f"fs= needs libsafetensors 0.3; {_library.path} is older")
-        self._raised = []
+        self._raised = _Raised()
         self._name = _library.path_of(name)
         if not _is_parallel(filesystem):
             self.threads = 1
@@ -144,7 +167,7 @@ class Store(_Called):
 class _Files:
     """The open files of a Store. Apart from it, as _Reader from FileObject."""
 
-    def __init__(self, filesystem, raised: list[BaseException]):
+    def __init__(self, filesystem, raised: _Raised):
         self._filesystem, self._raised, self._turn = filesystem, raised, _Turn()
         self._callbacks: list = []  # the library calls them
 
@@ -178,7 +201,7 @@ def _is_parallel(filesystem) -> bool:
     return _library.HAS_STORES and (inner is None or _is_parallel(inner))
 
 
-def _reader(file, raised: list[BaseException], turn: _Turn) -> _Reader | _Ranges:
+def _reader(file, raised: _Raised, turn: _Turn) -> _Reader | _Ranges:
     fsspec = sys.modules.get("fsspec.spec")  # if the file belongs to it, it has been imported
     # Other caches keep parts of the file on purpose: reads go through them.
     if (fsspec is not None and isinstance(file, fsspec.AbstractBufferedFile) and _is_parallel(file.fs)
@@ -195,9 +218,12 @@ class _Turn:
         self.lock, self.process = threading.Lock(), os.getpid()
         self.thread: int | None = None  # which holds the lock
 
-    def check(self) -> None:
-        if self.process != os.getpid():  # another thread may have held the lock at the fork
-            self.lock, self.process, self.thread = threading.Lock(), os.getpid(), None
+    def check(self, file) -> None:
+        if self.process != os.getpid():
+            if not isinstance(file, io.BytesIO):
+                raise RuntimeError("the file object was opened before a fork, and shares its position with other processes: "
+                                   "open the file again")
+            self.lock, self.process, self.thread = threading.Lock(), os.getpid(), None  # another thread may have held it
         if self.thread == threading.get_ident():
             raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
 
@@ -207,15 +233,17 @@ class _Reader:
 
     parallel = False
 
-    def __init__(self, file, raised: list[BaseException], turn: _Turn):
+    def __init__(self, file, raised: _Raised, turn: _Turn):
         self._file, self._raised, self._turn = file, raised, turn
         size = file.seek(0, io.SEEK_END)
         self.size = file.tell() if size is None else size
+        if not 0 <= self.size < 1 << 63:
+            raise ValueError(f"the file object's size is {self.size}")
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
             turn = self._turn
-            turn.check()
+            turn.check(self._file)
             with turn.lock:
                 turn.thread = threading.get_ident()
                 try:
@@ -240,7 +268,7 @@ class _Ranges:
 
     parallel = True
 
-    def __init__(self, file, raised: list[BaseException]):
+    def __init__(self, file, raised: _Raised):
         self._fetch, self._raised, self.size = file._fetch_range, raised, file.size
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:

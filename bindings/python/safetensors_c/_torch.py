@@ -1,7 +1,7 @@
 """Tensors of torch.
 
 On the CPU they are views of a copy-on-write mapping, as with the reference: nothing is read before it is touched, and
-writing to one changes neither the file nor another tensor that is loaded later. (Torch ignores the mark of memory that
+writing to one changes neither the file nor what is loaded from another safe_open. (Torch ignores the mark of memory that
 is read-only, so that writing to a view of a read-only mapping would crash.) Where there is no mapping, where progress or
 a number of threads is asked for, and for other devices, tensors have memory apart from the file's.
 
@@ -124,7 +124,7 @@ class Tensors(Maker):
             if other is _F4:
                 extents = shape(table.row(i))
             if not sizes[i]:
-                found.append(torch.empty(extents, dtype=dtype(table.dtype(i))))
+                found.append(torch.empty(extents, dtype=dtype(table.dtype(i)), device="cpu"))
                 continue
             memory = memories.get(shards[i])
             if memory is None:
@@ -145,7 +145,7 @@ class Tensors(Maker):
             shapes = [shape(row) for row in table.rows()]
 
         def own(row: int) -> tuple:
-            tensor = torch.empty(shapes[row], dtype=dtype(table.dtype(row)))
+            tensor = torch.empty(shapes[row], dtype=dtype(table.dtype(row)), device="cpu")
             return tensor, tensor.data_ptr()
 
         def made(arrays: list, first: int) -> list:
@@ -162,12 +162,13 @@ class Tensors(Maker):
                         for item in (index if isinstance(index, tuple) else (index,)))
         if tensor.dtype not in ("F4", "UNKNOWN"):
             on_gpu = self._opened_gpu() is not None
-            part = _part(index, tensor.shape) if on_gpu or file.opener is not None else None
+            part = _part(index, tensor.shape) if on_gpu or file.opener is not None or backwards else None
             if part is not None:
                 return self._fill_part(file, tensor, part) if on_gpu else self._move(_read_part(file, tensor, part))
             if backwards:
                 from ._index import Selection
-                return self._move(_read_part(file, tensor, Selection(index, tensor.shape)))
+                Selection(index, tensor.shape)  # says what is wrong
+                raise SafetensorError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
         whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
         return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
 
@@ -181,7 +182,7 @@ class Tensors(Maker):
                                 offset=offset).reshape(extents)
 
     def _empty(self, tensor):
-        return torch.empty(shape(tensor), dtype=dtype(tensor.dtype), pin_memory=self._pinned)
+        return torch.empty(shape(tensor), dtype=dtype(tensor.dtype), device="cpu", pin_memory=self._pinned)
 
     def _read(self, file, tensor):
         empty = self._empty(tensor)
@@ -282,11 +283,11 @@ def _pairs(whole, index):
     taken = whole.view(torch.uint8)
     for axis, bounds in enumerate(zip(part.begin, part.end, part.step)):
         begin, end, step = bounds
-        taken = taken.index_select(axis, torch.tensor(range(begin, max(end, -1), step), dtype=torch.long))
+        taken = taken.index_select(axis, torch.tensor(range(begin, max(end, -1), step), dtype=torch.long, device="cpu"))
     return taken.reshape(part.shape).view(whole.dtype)
 
 
 def _read_part(file, tensor, part):
-    empty = torch.empty(part.shape, dtype=dtype(tensor.dtype))
+    empty = torch.empty(part.shape, dtype=dtype(tensor.dtype), device="cpu")
     file.read_slice(tensor, part, empty.data_ptr(), part.elements * empty.element_size())
     return empty

@@ -19,8 +19,8 @@ def write(tensors, path: bytes, metadata: dict[str, str] | None, format: str, sy
     if format not in ("safetensors", "bintensors"):
         raise ValueError(f"format is {format!r}, and must be 'safetensors' or 'bintensors'")
     writer = c_void_p()
-    call(quick.st_writer_new, byref(writer))
     try:
+        call(quick.st_writer_new, byref(writer))
         if metadata is not None:
             call(quick.st_writer_set_metadata_n, writer, None, 0, None, 0, context="write")
             for key, value in metadata.items():

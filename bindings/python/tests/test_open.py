@@ -421,6 +421,138 @@ thread.join()
 """)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_file_object_with_a_descriptor_is_not_read_after_a_fork(ours, model):
+    with open(model, "rb") as opened:
+        file = safe_open(opened, "np")
+        name = file.keys()[0]
+        child = os.fork()
+        if child == 0:
+            try:
+                file.get_tensor(name)
+            except Exception as error:
+                while error.__cause__:
+                    error = error.__cause__
+                os._exit("before a fork" not in str(error))
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        file.get_tensor(name)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("ask", ["f.get_tensor('a')", "f.get_slice('a')[:]", "f.keys()", "f.dtypes()", "f.shapes()"])
+def test_finalizers_in_a_cycle_may_still_read(ours, ask, backend):
+    python_ends(f"""
+import gc, tempfile, os
+import numpy
+from safetensors_c import safe_open
+from safetensors_c.numpy import save_file
+
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "x.safetensors")
+    save_file({{"a": numpy.arange(3), "b": numpy.ones(5)}}, path)
+    seen = []
+
+    class Owner:
+        def __init__(self, f):
+            self.f, self.me = f, self
+        def __del__(self):
+            f = self.f
+            seen.append({ask})
+
+    for _ in range(20):
+        Owner(safe_open(path, "np", backend={backend!r}))
+        gc.collect()
+    assert len(seen) == 20
+    assert str(seen[-1]) == str((lambda f: {ask})(safe_open(path, "np"))), seen[-1]
+    if os.path.isdir("/proc/self/fd"):
+        assert len(os.listdir("/proc/self/fd")) < 20
+""")
+
+
+def test_a_file_object_that_refers_to_its_checkpoint_is_collected(ours, model):
+    import gc
+    import io
+    import weakref
+
+    class Object(io.BytesIO):
+        pass
+
+    with open(model, "rb") as file:
+        source = Object(file.read())
+    source.checkpoint = safe_open(source, "np")
+    source.checkpoint.keys()
+    gone = weakref.ref(source)
+    del source
+    gc.collect()
+    assert gone() is None
+
+
+def test_threads_that_read_one_file_object_get_their_own_errors(ours):
+    python_ends("""
+import io, sys, threading
+import numpy
+from safetensors_c import safe_open
+from safetensors_c.numpy import save
+
+sys.setswitchinterval(1e-6)
+data = save({"bad": numpy.arange(50), "good": numpy.arange(60)})
+at = data.index(numpy.arange(60).tobytes())
+
+class Object(io.BytesIO):
+    begun = False
+    def read(self, size=-1):
+        if self.begun and size == 400:
+            raise OSError("bad sector")
+        return super().read(size)
+
+object = Object(data)
+file = safe_open(object, "np", backend="pread")
+file.keys()
+object.begun = True
+wrong = []
+
+def good():
+    for _ in range(2000):
+        try:
+            if file.get_tensor("good").size != 60:
+                wrong.append("size")
+        except BaseException as error:
+            wrong.append(repr(error))
+
+def bad():
+    for _ in range(2000):
+        try:
+            file.get_tensor("bad")
+            wrong.append("no error")
+        except Exception as error:
+            if "bad sector" not in str(error) + str(error.__cause__):
+                wrong.append(repr(error))
+
+threads = [threading.Thread(target=each) for each in (good, bad, good, bad)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong[:3]
+""")
+
+
+def test_path_in_a_working_directory_that_is_gone(ours, model, tmp_path):
+    python_ends(f"""
+import os, shutil
+from safetensors_c import safe_open
+os.mkdir({str(tmp_path / "a")!r})
+shutil.copy({str(model)!r}, {str(tmp_path / "x.safetensors")!r})
+os.chdir({str(tmp_path / "a")!r})
+os.rmdir({str(tmp_path / "a")!r})
+try:
+    os.stat("../x.safetensors")
+except OSError:
+    pass
+else:
+    safe_open("../x.safetensors", "np").keys()
+""")
+
+
 def python_ends(code):
     """Runs a program that hangs without the fix, which then fails by its limit."""
     import subprocess

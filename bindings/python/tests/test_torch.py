@@ -367,3 +367,21 @@ def test_slices_of_f4_with_negative_steps(ours, path):
             taken = part[index]
             assert taken.dtype == torch.float4_e2m1fn_x2
             assert taken.view(torch.uint8).numpy().tolist() == raw[index].tolist(), index
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_another_default_device_does_not_matter(tmp_path, backend):
+    from safetensors_c import safe_open
+    from safetensors_c.torch import load, load_file, save_file
+    path = tmp_path / "x.safetensors"
+    tensors = {"large": torch.arange(20000.0), "small": torch.arange(3), "none": torch.zeros(0)}
+    save_file(tensors, path)
+    with torch.device("meta"):
+        found = [load(path.read_bytes()), load_file(path, backend=backend), load_file(path, backend=backend, threads=2)]
+        with safe_open(path, "pt", backend=backend) as file:
+            found.append({name: file.get_tensor(name) for name in tensors})
+            backwards = file.get_slice("large")[::-1]
+    for each in found:
+        assert {tensor.device.type for tensor in each.values()} == {"cpu"}
+        assert all(torch.equal(each[name], tensor) for name, tensor in tensors.items())
+    assert backwards[0] == 19999
