@@ -32,15 +32,11 @@ bool is_known(st_status status) {
   }
 }
 
-// Returns the message as one line. The callback may have filled the whole array.
+// The callback may have filled the whole array.
 std::string message_of(const st_error& error) {
   const auto* const end = static_cast<const char*>(std::memchr(error.message, '\0', sizeof error.message));
-  std::string text(error.message,
-                   end == nullptr ? sizeof error.message : static_cast<std::size_t>(end - error.message));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7F') c = ' ';
-  }
-  return text;
+  return one_line(
+      {error.message, end == nullptr ? sizeof error.message : static_cast<std::size_t>(end - error.message)});
 }
 
 // The error that a callback has returned. `what` names the callback for messages.

@@ -43,7 +43,7 @@ std::string find_root(const std::vector<ZipEntry>& entries) {
 void check_order(const Input& input, const ZipEntry* order) {
   if (order == nullptr) return;
   const std::string word = read_whole(input, storage_of(*order), kLongestNote);
-  if (word != "little") fail(order->begin, "unsupported byte order '{}' (supported: little)", word);
+  if (word != "little") fail_unsupported(order->begin, "unsupported byte order '{}' (supported: little)", word);
 }
 
 // ---- the stacked form --------------------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ void Collector::add_tensor(const TorchCall& call, const std::string& name) {
   if (arguments.size() > needed) {
     const Value& rest = pickle_[arguments.back()];
     const bool is_none = rest.kind == Kind::none || (rest.kind == Kind::dict && rest.items.empty());
-    if (!is_none) fail(rest.offset, "tensor '{}' has pending operations (conjugate or negate)", name);
+    if (!is_none) fail_unsupported(rest.offset, "tensor '{}' has pending operations (conjugate or negate)", name);
   }
   const StorageName storage = read_storage_name(pickle_, pickle_[arguments[0]]);
   const TorchGlobal type = dtype_of(call, storage);

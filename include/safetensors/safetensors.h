@@ -1209,8 +1209,8 @@ typedef struct st_write_options {
   uint32_t flags;          /* Any of the ST_WRITE_ flags.                                    */
   st_format format;        /* ST_FORMAT_BINTENSORS or ST_FORMAT_SAFETENSORS; 0: the latter.  */
   uint32_t reserved;       /* 0                                                              */
-  uint64_t data_alignment; /* Alignment of the data in the file, in bytes: a power of two from 8 to
-                              1 MiB. 0: 8.                                                   */
+  uint64_t data_alignment; /* Alignment of the data in the file, in bytes: a power of two up to
+                              1 MiB. Less than 8, and 0, mean 8.                             */
   uint64_t header_reserve; /* Unused bytes in the header, for metadata that st_edit_metadata adds
                               later without a new file.                                      */
   void *ctx;               /* Passed to progress. Since version 0.3.0.                       */

@@ -29,8 +29,8 @@ Pairs changed(const Table& table, std::span<const MetadataChange> changes) {
   Pairs pairs;
   for (const MetadataPair& pair : table.metadata) pairs[pair.key] = pair.value;
   for (const MetadataChange& change : changes) {
+    format::check_metadata(change.key, change.value.value_or(std::string_view()));
     if (change.value) {
-      format::check_metadata(change.key, *change.value);
       pairs[change.key] = *change.value;
     } else {
       pairs.erase(change.key);
@@ -118,6 +118,7 @@ bool try_edit(const char* path, std::span<const MetadataChange> changes, const E
   io::EditedFile file = io::EditedFile::open(path);
   Shard shard(std::pmr::new_delete_resource());
   open_edited(shard, file);
+  format::require_editable(shard.table.format);
   const Pairs pairs = changed(shard.table, changes);
   const std::uint64_t data_begin = shard.table.data_begin;
   const bool stays = options.data_alignment == 0 || data_begin % options.data_alignment == 0;

@@ -143,12 +143,16 @@ std::string serialize(const NewHeader& header) {
   return out;
 }
 
-std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice) {
+void require_editable(Format format) {
   const Container* const container = container_of(format);
   if (container->splice_metadata == nullptr) {
     fail(Status::unsupported, "the metadata of {} files cannot be edited", container->name);
   }
-  return container->splice_metadata(header, splice);
+}
+
+std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice) {
+  require_editable(format);
+  return container_of(format)->splice_metadata(header, splice);
 }
 
 }  // namespace st::format

@@ -54,6 +54,9 @@ unsigned dtype_order(Format format, Dtype dtype);
 // Returns the length and the header. Throws Status::header_size if no reader accepts a header of that length.
 std::string serialize(const NewHeader& header);
 
+// Throws Status::unsupported if the metadata of such files cannot be edited.
+void require_editable(Format format);
+
 // Returns the length and the header with new metadata: see Container::splice_metadata.
 std::string splice_metadata(Format format, std::string_view header, const MetadataSplice& splice);
 

@@ -50,21 +50,34 @@ bool is_before(const Tensor& a, const Tensor& b) {
   return std::pair(first, a.name()) < std::pair(second, b.name());
 }
 
-void note_order(const Table& table, Findings& findings) {
-  const auto& tensors = table.tensors;
-  const auto out = std::adjacent_find(tensors.begin(), tensors.end(),
-                                      [](const Tensor& a, const Tensor& b) { return is_before(b, a); });
-  if (out == tensors.end()) return;
-  note(findings, Status::offsets, table.data_begin + (out + 1)->begin,
-       formatted("tensors are not in the order of the reference's writer: {} is the first out of place",
-                 in_quotes((out + 1)->name())),
-       &*(out + 1));
+// Returns the tensors in the order of their data. Empty tensors at the same place are in the order of the reference's
+// writer.
+std::vector<const Tensor*> in_order(const Table& table) {
+  std::vector<const Tensor*> order;
+  for (const Tensor& tensor : table.tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
+    const auto place = [](const Tensor& tensor) { return std::pair(tensor.begin, tensor.end); };
+    return place(*a) != place(*b) ? place(*a) < place(*b) : is_before(*a, *b);
+  });
+  return order;
 }
 
-void note_spelling(const Table& table, std::string_view header, Findings& findings) {
+void note_order(const Table& table, const std::vector<const Tensor*>& order, Findings& findings) {
+  const auto out = std::adjacent_find(order.begin(), order.end(),
+                                      [](const Tensor* a, const Tensor* b) { return is_before(*b, *a); });
+  if (out == order.end()) return;
+  const Tensor& first = **(out + 1);
+  note(
+      findings, Status::offsets, table.data_begin + first.begin,
+      formatted("tensors are not in the order of the reference's writer: {} is the first out of place", in_quotes(first.name())),
+      &first);
+}
+
+void note_spelling(const Table& table, const std::vector<const Tensor*>& order, std::string_view header,
+                   Findings& findings) {
   std::vector<NewTensor> tensors;
-  for (const Tensor& tensor : table.tensors) {
-    tensors.push_back({tensor.name(), tensor.shape(), tensor.begin, tensor.end, tensor.dtype()});
+  for (const Tensor* const tensor : order) {
+    tensors.push_back({tensor->name(), tensor->shape(), tensor->begin, tensor->end, tensor->dtype()});
   }
   const std::string usual = serialize({tensors, table.metadata, table.has_metadata});
   const std::string_view expected = std::string_view(usual).substr(kLengthBytes);
@@ -84,8 +97,9 @@ void lint(const Table& table, std::string_view header, Findings& findings) {
   const auto is_unknown = [](const Tensor& tensor) { return tensor.dtype() == Dtype::unknown; };
   if (table.format != Format::safetensors || std::any_of(table.tensors.begin(), table.tensors.end(), is_unknown))
     return;
-  note_order(table, findings);
-  note_spelling(table, header, findings);
+  const std::vector<const Tensor*> order = in_order(table);
+  note_order(table, order, findings);
+  note_spelling(table, order, header, findings);
 }
 
 }  // namespace st::format

@@ -191,6 +191,7 @@ static void test_edit_of_bintensors(const char *path) {
   st_writer_free(writer);
   CHECK(st_edit_metadata(path, keys, values, 1, NULL, &refusal) == ST_ERR_UNSUPPORTED);
   CHECK_FOR(refusal.message, strstr(refusal.message, "the metadata of bintensors files cannot be edited") != NULL);
+  CHECK(st_edit_metadata(path, NULL, NULL, 0, NULL, &refusal) == ST_ERR_UNSUPPORTED);
 }
 
 static void test_edit(const char *path) {

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import json
 import os
 import pathlib
 import re
@@ -121,6 +122,14 @@ class ExitCodes(unittest.TestCase):
         self.assertTrue(run("--no-such-option").stderr.endswith(b" (safetensors --help)\n"))
         self.assertEqual(run("stats", "FILE", "--filter").stderr,
                          b"safetensors: --filter: 1 required GLOB missing (safetensors stats --help)\n")
+
+    def test_an_option_with_nothing_behind_it_is_empty(self):
+        good, out = str(self.folder / "good.safetensors"), self.folder / "d.safetensors"
+        for words in (["split", good, str(out), "--name=", "--dry-run"], ["rename", good, "a", "c", str(out), "--exclude=", "--dry-run"],
+                      ["cast", good, str(out), "--to", "f16", "--exclude=", "--dry-run"]):
+            run(*words)
+            self.assertFalse(out.exists(), words)
+        self.assertEqual(json.loads(run("show", good, "--filter=", "--json").stdout)["tensors"], [])
 
     def test_no_words_at_all(self):
         for name in COMMANDS:

@@ -35,6 +35,12 @@ TEST(Lint, TheReferencesSpellingHasNone) {
                    R"("a":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})"),
             6)
           .empty());
+  // Empty tensors at one place: dtype before name.
+  EXPECT_TRUE(notes(padded(R"({"z":{"dtype":"F64","shape":[0],"data_offsets":[0,0]},)"
+                           R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                           R"("q":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})"),
+                    1)
+                  .empty());
   EXPECT_TRUE(notes(padded("{}"), 0).empty());
   EXPECT_TRUE(notes(padded("{}") + std::string(64, ' '), 0).empty());  // more alignment
 }
