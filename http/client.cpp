@@ -9,11 +9,13 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <string_view>
 #include <utility>
 
 #include "address.hpp"
+#include "digest.hpp"
 
 namespace st::http {
 
@@ -94,6 +96,7 @@ struct Headers {
   std::string etag;
   std::string last_modified;
   std::string location;
+  std::string sha256;
   bool is_encoded = false;
 
   void add(std::string_view name, std::string_view value) {
@@ -111,6 +114,8 @@ struct Headers {
       location = value;
     } else if (equal_names(name, "content-encoding")) {
       is_encoded = is_encoded || (!value.empty() && !equal_names(value, "identity"));
+    } else if (sha256.empty()) {
+      sha256 = sha256_in(name, value);
     }
   }
 };
@@ -135,7 +140,9 @@ class Exchange {
     set_up();
     began_ = last_byte_ = Clock::now();
     const CURLcode code = curl_easy_perform(curl_);
+    if (thrown_) std::rethrow_exception(thrown_);
     if (out_of_memory_) throw std::bad_alloc();
+    reply_.sha256 = headers_.sha256;
     judge(code);
     return std::move(reply_);
   }
@@ -214,7 +221,7 @@ class Exchange {
   }
 
   static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    return static_cast<Exchange*>(self)->has_stalled() ? 1 : 0;
+    return static_cast<Exchange*>(self)->must_end() ? 1 : 0;
   }
 
   static curl_socket_t on_socket(void* self, curlsocktype, curl_sockaddr* address) {
@@ -226,8 +233,8 @@ class Exchange {
   std::size_t guarded(const Function& function) {
     try {
       return function(*this);
-    } catch (const std::exception&) {
-      out_of_memory_ = true;
+    } catch (...) {
+      thrown_ = std::current_exception();
       return 0;
     }
   }
@@ -256,7 +263,11 @@ class Exchange {
     if (n > expected_ - reply_.received) {
       return give_up(Outcome::failed, "the server sends more bytes than the range has");
     }
-    std::memcpy(request_.dst + reply_.received, data, n);
+    if (request_.sink != nullptr) {
+      (*request_.sink)(request_.first + reply_.received, reinterpret_cast<const std::byte*>(data), n);
+    } else {
+      std::memcpy(request_.dst + reply_.received, data, n);
+    }
     reply_.received += n;
     return true;
   }
@@ -300,7 +311,7 @@ class Exchange {
   }
 
   void set_version(std::uint64_t size) {
-    reply_.version = {size, headers_.etag, headers_.last_modified, request_.url->origin};
+    reply_.version = {size, headers_.etag, headers_.last_modified, request_.url->origin, {}};
   }
 
   bool is_version() {
@@ -336,6 +347,8 @@ class Exchange {
   }
 
   // Called about once a second, and more often while bytes arrive.
+  bool must_end() { return has_stalled() || (settings_.is_cancelled && settings_.is_cancelled()); }
+
   bool has_stalled() {
     const Clock::time_point now = Clock::now();
     const std::chrono::milliseconds limit(settings_.stall_ms);
@@ -450,7 +463,8 @@ class Exchange {
   bool given_up_ = false;
   bool stalled_ = false;
   bool out_of_memory_ = false;
-  std::size_t expected_ = 0;  // bytes of the body
+  std::exception_ptr thrown_;  // by a function that libcurl has called
+  std::size_t expected_ = 0;   // bytes of the body
   std::size_t dropped_ = 0;
   std::string refused_;  // the address
 };

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +33,9 @@ struct Settings {
   unsigned tries = 5;
   unsigned stall_ms = 30'000;
   std::size_t first_bytes = std::size_t{128} << 10;
+  bool keep_beginning = false;  // a RemoteFile keeps all bytes of its first request
+  std::function<bool()>
+      is_cancelled;  // asked at least once a second, by any thread; true ends all requests. May be empty
 };
 
 // What identifies one state of a file on a server.
@@ -40,11 +44,15 @@ struct Version {
   std::string etag;           // empty if the server sends none
   std::string last_modified;  // compared if there is no strong ETag
   std::string origin;         // of the server that sent them
+  std::string sha256;         // of the whole file, in hexadecimal digits, if the server or a redirect states it
 
   // Weak ETags begin with "W/". They may stay the same when bytes change.
   bool has_strong_etag() const { return !etag.empty() && etag.front() == '"'; }
   bool detects_changes() const { return has_strong_etag() || !last_modified.empty(); }
 };
+
+// Takes bytes of a range as they arrive, in order. What it throws ends the request, and leaves Client::get.
+using Sink = std::function<void(std::uint64_t offset, const std::byte* data, std::size_t n)>;
 
 struct Request {
   const Url* url = nullptr;
@@ -53,6 +61,7 @@ struct Request {
   std::size_t bytes = 0;  // at least 1. If the version is not known, the file may be shorter.
   std::byte* dst = nullptr;
   const Version* version = nullptr;  // which the answer must have; nullptr: not known yet
+  const Sink* sink = nullptr;        // gets the bytes instead of dst
 };
 
 enum class Outcome : std::uint8_t {
@@ -73,6 +82,7 @@ struct Reply {
   std::size_t received = 0;  // bytes of the range
   Version version;           // after complete, whole_file, partial, and interrupted with received != 0
   std::string location;      // of a redirect
+  std::string sha256;        // of the whole file, if the response states it
   long retry_after = 0;      // seconds; 0: not stated
   std::string problem;       // for messages
 };

@@ -1,6 +1,6 @@
 // The C API: a store of libsafetensors whose files are on a web server.
 // SPDX-License-Identifier: Apache-2.0
-#include <safetensors/http.h>
+#include "open_url.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "client.hpp"
-#include "remote_file.hpp"
 #include "url.hpp"
 
 using namespace st::http;
@@ -115,7 +113,9 @@ unsigned chosen(std::uint32_t given, unsigned usual, unsigned most) {
   return given == 0 ? usual : std::min(given, most);
 }
 
-Settings settings_of(const st_http_options* given) {
+}  // namespace
+
+Settings st::http::settings_of(const st_http_options* given) {
   const st_http_options options = known_options(given);
   if ((options.flags & ~std::uint32_t{ST_HTTP_PLAIN | ST_HTTP_PRIVATE}) != 0) {
     throw Failure{ST_ERR_UNSUPPORTED, "st_http_options.flags has unknown bits"};
@@ -137,6 +137,8 @@ Settings settings_of(const st_http_options* given) {
   return settings;
 }
 
+namespace {
+
 // ---- the store -------------------------------------------------------------------------------------------------------
 
 // The files of a model on a server. The store of libsafetensors owns it.
@@ -145,22 +147,23 @@ struct Model {
   Url url;
   std::string name;  // of the file at `url`
   std::mutex mutex;
-  std::vector<RemoteFile*> files;  // the open ones
-  bool* is_missing = nullptr;      // set if there is no file at `url`
+  std::vector<RemoteFile*> files;          // the open ones
+  std::vector<NamedFile>* kept = nullptr;  // gets the files that are opened; null once the model is open
+  bool* is_missing = nullptr;              // set if there is no file at `url`
 
   const Settings& settings() const { return client->settings(); }
 };
 
 struct OpenFile {
   Model* model;
-  RemoteFile file;
+  std::shared_ptr<RemoteFile> file;
 
-  OpenFile(Model* owner, Url url) : model(owner), file(owner->client, std::move(url)) {}
+  OpenFile(Model* owner, Url url) : model(owner), file(std::make_shared<RemoteFile>(owner->client, std::move(url))) {}
 };
 
 st_status read_file(void* ctx, std::uint64_t offset, void* dst, std::size_t n, st_error* err) {
   return guard(err, [&] {
-    static_cast<OpenFile*>(ctx)->file.read(offset, static_cast<std::byte*>(dst), n);
+    static_cast<OpenFile*>(ctx)->file->read(offset, static_cast<std::byte*>(dst), n);
     return ST_OK;
   });
 }
@@ -171,7 +174,7 @@ void close_file(void* ctx) {
   const std::unique_ptr<OpenFile> file(static_cast<OpenFile*>(ctx));
   const std::lock_guard lock(file->model->mutex);
   auto& files = file->model->files;
-  files.erase(std::find(files.begin(), files.end(), &file->file));
+  files.erase(std::find(files.begin(), files.end(), file->file.get()));
 }
 
 st_status open_file(void* ctx, const char* name, st_source* source, st_error* err) {
@@ -181,15 +184,16 @@ st_status open_file(void* ctx, const char* name, st_source* source, st_error* er
     Url url = is_first ? model.url : next_to(model.url, name, model.settings().plain);
     auto opened = std::make_unique<OpenFile>(&model, std::move(url));
     const std::lock_guard lock(model.mutex);
-    model.files.push_back(&opened->file);
+    if (model.kept != nullptr) model.kept->push_back({name, opened->file});
+    model.files.push_back(opened->file.get());
     source->ctx = opened.get();
-    source->size = opened->file.size();
+    source->size = opened->file->size();
     source->close = close_file;
     source->read = read_file;
     source->parallel = model.settings().connections;
     source->chunk_bytes = kChunkBytes;
     source->gap_bytes = kGapBytes;
-    source->name = opened->file.shown().c_str();
+    source->name = opened->file->shown().c_str();
     opened.release();
     return ST_OK;
   });
@@ -203,7 +207,7 @@ void close_model(void* ctx) {
 
 // Sets *is_missing if there is no file at the URL.
 st_status open_model(const std::shared_ptr<Client>& client, const std::string& text, const st_open_options* options,
-                     st_file** out, st_error* err, bool* is_missing) {
+                     st_file** out, st_error* err, std::vector<NamedFile>* kept, bool* is_missing) {
   auto model = std::make_unique<Model>();
   model->client = client;
   model->url = parse_url(text, client->settings().plain);
@@ -217,30 +221,40 @@ st_status open_model(const std::shared_ptr<Client>& client, const std::string& t
   Model* const opened = model.get();
   store.close = close_model;
   opened->is_missing = is_missing;
+  opened->kept = kept;
   model.release();
   const st_status status = st_open_store(&store, name.c_str(), options, out, err);
   if (status != ST_OK) return status;
   const std::lock_guard lock(opened->mutex);
+  opened->kept = nullptr;
+  if (kept != nullptr) return ST_OK;
   for (RemoteFile* const file : opened->files) file->forget_beginning();
   return ST_OK;
 }
 
 }  // namespace
 
+st_status st::http::open_url(const std::string& url, Settings settings, const st_open_options* options, st_file** out,
+                             st_error* err, std::vector<NamedFile>* files) {
+  const auto client = std::make_shared<Client>(std::move(settings));
+  bool is_missing = false;
+  const auto open = [&](const std::string& text, st_error* error) {
+    return open_model(client, text, options, out, error, files, &is_missing);
+  };
+  if (!is_hub_url(url)) return open(url, err);
+  const auto [directory, file] = parse_hub_url(url);
+  if (!file.empty()) return open(directory + encoded(file), err);
+  auto error = ST_INIT(st_error);
+  const st_status status = open(directory + "model.safetensors.index.json", &error);
+  if (!is_missing) return status == ST_OK ? ST_OK : report(err, error);
+  return open(directory + "model.safetensors", err);
+}
+
 st_status st_open_url(const char* url, const st_http_options* http, const st_open_options* options, st_file** out,
                       st_error* err) {
   return guard(err, [&] {
     if (url == nullptr) throw Failure{ST_ERR_ARGUMENT, "url is NULL"};
     if (out == nullptr) throw Failure{ST_ERR_ARGUMENT, "out is NULL"};
-    const auto client = std::make_shared<Client>(settings_of(http));
-    bool is_missing = false;
-    if (!is_hub_url(url)) return open_model(client, url, options, out, err, &is_missing);
-    const auto [directory, file] = parse_hub_url(url);
-    if (!file.empty()) return open_model(client, directory + encoded(file), options, out, err, &is_missing);
-    auto error = ST_INIT(st_error);
-    const st_status status =
-        open_model(client, directory + "model.safetensors.index.json", options, out, &error, &is_missing);
-    if (!is_missing) return status == ST_OK ? ST_OK : report(err, error);
-    return open_model(client, directory + "model.safetensors", options, out, err, &is_missing);
+    return open_url(url, settings_of(http), options, out, err, nullptr);
   });
 }

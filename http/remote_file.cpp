@@ -14,8 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostOfOneRequest = std::size_t{8} << 20;  // a reset then costs at most this
+constexpr std::size_t kMostOfOneStream = std::size_t{64} << 20;  // the sink keeps what has arrived
 constexpr milliseconds kFirstPause(250);
 constexpr milliseconds kLongestPause(8'000);
+constexpr milliseconds kCancelWithin(100);
 constexpr long kLongestRetryAfter = 60;  // seconds; a server that asks for more gets no further request
 
 bool is_temporary(long status) {
@@ -49,20 +51,12 @@ bool is_worth_another_try(const Reply& reply) {
   return reply.outcome == Outcome::status && is_temporary(reply.status) && reply.retry_after <= kLongestRetryAfter;
 }
 
-// Doubles with each try. The last tenths differ from thread to thread, so that they do not return at the same moment.
-void pause_after(unsigned tries, long retry_after) {
-  const milliseconds usual = std::min(kFirstPause * (1 << std::min(tries - 1, 10U)), kLongestPause);
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  const milliseconds more = usual * (now / 1000 % 256) / 512;
-  std::this_thread::sleep_for(std::max<milliseconds>(usual + more, std::chrono::seconds(retry_after)));
-}
-
 }  // namespace
 
 RemoteFile::RemoteFile(std::shared_ptr<Client> client, Url url)
     : client_(std::move(client)), url_(std::move(url)), beginning_(client_->settings().first_bytes) {
   resolved_.target = std::make_shared<const Target>(Target{url_, true});
-  const std::size_t got = fetch(0, beginning_.data(), beginning_.size(), nullptr, version_);
+  const std::size_t got = fetch({nullptr, false, 0, beginning_.size(), beginning_.data()}, version_);
   const bool is_all = got == version_.size;
   if (!is_all && !version_.detects_changes()) {
     fail(ST_ERR_UNSUPPORTED,
@@ -72,7 +66,8 @@ RemoteFile::RemoteFile(std::shared_ptr<Client> client, Url url)
   is_whole_ = is_all && client_->may_keep(got);
   // Only the header is read while the model is opened. The library may ask for more than a short header.
   const std::uint64_t needed = std::max<std::uint64_t>(kLeastKept, end_of_header(beginning_));
-  if (!is_all) beginning_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(got, needed)));
+  if (!is_all && !client_->settings().keep_beginning)
+    beginning_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(got, needed)));
   beginning_.shrink_to_fit();
 }
 
@@ -92,42 +87,82 @@ void RemoteFile::read(std::uint64_t offset, std::byte* dst, std::size_t n) const
   Version found;
   while (n > 0) {
     const std::size_t part = std::min(n, kMostOfOneRequest);
-    fetch(offset, dst, part, &version_, found);
+    fetch({nullptr, false, offset, part, dst, &version_}, found);
     offset += part;
     dst += part;
     n -= part;
   }
 }
 
-// Reads n bytes with as many tries as the settings allow. Without a known version, the file may be shorter, and `found`
-// is set. Returns the number of bytes.
-std::size_t RemoteFile::fetch(std::uint64_t first, std::byte* dst, std::size_t n, const Version* known,
-                              Version& found) const {
-  const bool opening = known == nullptr;
+void RemoteFile::stream(std::uint64_t offset, std::uint64_t n, const Sink& sink) const {
+  if (n > 0 && offset < beginning_.size()) {
+    const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(n, beginning_.size() - offset));
+    sink(offset, beginning_.data() + offset, known);
+    offset += known;
+    n -= known;
+  }
+  if (n > 0) client_->require_own_process();
+  Version found;
+  while (n > 0) {
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(n, kMostOfOneStream));
+    fetch({nullptr, false, offset, part, nullptr, &version_, &sink}, found);
+    offset += part;
+    n -= part;
+  }
+}
+
+bool RemoteFile::is_cancelled() const {
+  const auto& asked = client_->settings().is_cancelled;
+  return asked && asked();
+}
+
+// Doubles with each try. The last tenths differ from thread to thread, so that they do not return at the same moment.
+void RemoteFile::pause_after(unsigned tries, long retry_after) const {
+  using Clock = std::chrono::steady_clock;
+  const milliseconds usual = std::min(kFirstPause * (1 << std::min(tries - 1, 10U)), kLongestPause);
+  const Clock::time_point begun = Clock::now();
+  const milliseconds more = usual * (begun.time_since_epoch().count() / 1000 % 256) / 512;
+  const Clock::time_point end = begun + std::max<milliseconds>(usual + more, std::chrono::seconds(retry_after));
+  if (!client_->settings().is_cancelled) return std::this_thread::sleep_until(end);
+  while (Clock::now() < end && !is_cancelled()) std::this_thread::sleep_for(kCancelWithin);
+}
+
+// Gets the bytes of the request with as many tries as the settings allow. Without a known version, the file may be
+// shorter, and `found` is set. Returns the number of bytes.
+std::size_t RemoteFile::fetch(Request request, Version& found) const {
+  const bool opening = request.version == nullptr;
+  const std::uint64_t first = request.first;
+  std::size_t n = request.bytes;
   std::size_t got = 0;
   for (unsigned tries = 1;; ++tries) {
-    const Reply reply = exchange({nullptr, false, first + got, n - got, dst + got, known});
+    const Version* const known = request.version;
+    const Reply reply = exchange(request);
     if (is_complete(reply)) {
       if (known == nullptr) found = reply.version;
       return got + reply.received;
     }
+    if (is_cancelled()) fail(ST_ERR_CANCELLED, "cancelled");
     const bool partial = reply.outcome == Outcome::partial;
     // The bytes of an interrupted range count. An interrupted 200 is requested again from its beginning.
     if (partial || (reply.outcome == Outcome::interrupted && reply.status == 206 && reply.received != 0)) {
       if (known == nullptr) {
         found = reply.version;
-        known = &found;
+        request.version = &found;
         n = static_cast<std::size_t>(std::min<std::uint64_t>(n, found.size));
       }
       got += reply.received;
       if (got == n) return got;
+      request.first = first + got;
+      request.bytes = n - got;
+      if (request.dst != nullptr) request.dst += reply.received;
     }
     // Some servers limit the length of a range. Requests for few bytes each count as tries.
     if (partial && reply.received >= std::min(kWorthOneRequest, reply.received + n - got)) {
       tries = 0;
       continue;
     }
-    if (!is_worth_another_try(reply) || tries == client_->settings().tries) fail(reply, opening);
+    if (!partial && reply.received >= kMostOfOneRequest) tries = 1;  // a long range may be interrupted more often
+    if (!is_worth_another_try(reply) || tries >= client_->settings().tries) fail(reply, opening);
     pause_after(tries, reply.outcome == Outcome::status ? reply.retry_after : 0);
   }
 }
@@ -160,6 +195,7 @@ std::optional<Reply> RemoteFile::resolve_again(Request request, unsigned generat
   Target target{url_, true};
   std::byte one{};
   request.dst = &one;
+  request.sink = nullptr;
   request.bytes = 1;
   Reply reply = follow(request, target);
   reply.received = 0;
@@ -175,11 +211,16 @@ void RemoteFile::publish(Target target, unsigned generation) const {
 
 // Follows redirects from `target`, and sets it to where they lead.
 Reply RemoteFile::follow(Request request, Target& target) const {
+  std::string sha256;  // the first one that is stated. A model hub states it in its redirect to the storage.
   for (unsigned redirects = 0;; ++redirects) {
     request.url = &target.url;
     request.with_headers = target.with_headers;
     Reply reply = client_->get(request);
-    if (reply.outcome != Outcome::status || reply.location.empty()) return reply;
+    if (sha256.empty()) sha256 = reply.sha256;
+    if (reply.outcome != Outcome::status || reply.location.empty()) {
+      reply.version.sha256 = std::move(sha256);
+      return reply;
+    }
     if (redirects == client_->settings().redirects) {
       fail(ST_ERR_OPEN, "more than " + std::to_string(redirects) + " redirects in a row");
     }

@@ -24,9 +24,13 @@ class RemoteFile {
 
   const std::string& shown() const { return url_.shown; }
   std::uint64_t size() const { return version_.size; }
+  const Version& version() const { return version_; }
 
   // Reads n bytes, which are inside size(). Any thread may call this.
   void read(std::uint64_t offset, std::byte* dst, std::size_t n) const;
+
+  // Passes n bytes, which are inside size(), to the sink in order, by few long requests. What the sink throws ends it.
+  void stream(std::uint64_t offset, std::uint64_t n, const Sink& sink) const;
 
   // Frees the bytes of the first request, unless they are the whole file. No other thread may use the file.
   void forget_beginning();
@@ -48,7 +52,9 @@ class RemoteFile {
   void publish(Target target, unsigned generation) const;
   Reply follow(Request request, Target& target) const;
   Target redirected(const Target& from, const std::string& location) const;
-  std::size_t fetch(std::uint64_t first, std::byte* dst, std::size_t n, const Version* known, Version& found) const;
+  std::size_t fetch(Request request, Version& found) const;
+  bool is_cancelled() const;
+  void pause_after(unsigned tries, long retry_after) const;
   [[noreturn]] void fail(const Reply& reply, bool opening) const;
   [[noreturn]] void fail(st_status status, const std::string& problem) const;
 

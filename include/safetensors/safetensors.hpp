@@ -590,6 +590,12 @@ class SafeOpen {
     return {name, opened(st_open_store, &store, has_nul ? "" : name.c_str(), &options)};
   }
 
+  // Takes over a file from a function of C, for example st_open_url, and frees it. name is for
+  // messages. Since version 0.3.0.
+  static SafeOpen from_c_handle(st_file* file, const std::string& name = "file") {
+    return {name, detail::Handle(file)};
+  }
+
   // Returns the tensor with this name. Throws ST_ERR_NOT_FOUND if there is none.
   Tensor get_tensor(std::string_view name) const {
     std::optional<Tensor> found = find(name);

@@ -224,6 +224,11 @@ void check_source() {
     } catch (const safetensors::Error&) {}
   }
   expect(given.closed == 3, "a store is closed even if opening fails");
+
+  st_file* file = nullptr;
+  expect(st_open_source(&source, nullptr, &file, nullptr) == ST_OK, "a source is opened from C");
+  check_content(safetensors::SafeOpen::from_c_handle(file));
+  expect(bytes.closed == 3, "a file from C is freed");
 }
 
 void check_errors(const std::string& path) {

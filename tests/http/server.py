@@ -42,6 +42,7 @@ class Server:
         self.etags = {}
         self.fault = lambda request: None
         self.bodies = 0  # bytes of them that were sent
+        self.piece, self.pause = 1 << 20, 0.0  # bytes that are sent at once, and seconds after each
         self.lock = threading.Lock()
         self.tls = tls
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -69,6 +70,8 @@ class Server:
     def serve(self, connection):
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.pause:  # what it has sent, and the client has not read, would be lost
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
             if self.tls:
                 connection = self.tls.wrap_socket(connection, server_side=True)
             buffered = b""
@@ -111,10 +114,14 @@ class Server:
 
     def send(self, connection, status, headers, body=b""):
         lines = [f"HTTP/1.1 {status} X"] + [f"{name}: {value}" for name, value in headers.items() if value is not None]
-        with self.lock:
-            self.bodies += len(body)
         connection.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
-        connection.sendall(body)
+        for at in range(0, len(body), self.piece):
+            part = body[at:at + self.piece]
+            with self.lock:
+                self.bodies += len(part)
+            connection.sendall(part)
+            if self.pause:
+                time.sleep(self.pause)
 
     def correct(self, connection, request, change=None, body=None):
         data = self.files.get(request.path)
@@ -205,7 +212,7 @@ def redirect(to, status=302, body=b""):
 
 
 class _Nobody:
-    lock, bodies = threading.Lock(), 0
+    lock, bodies, piece, pause = threading.Lock(), 0, 1 << 20, 0.0
 
 
 _NOBODY = _Nobody()
