@@ -14,6 +14,7 @@
 #include "arguments.hpp"
 #include "failure.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -74,10 +75,12 @@ void add_commands(Command app) {
   add_cast(app);
   add_convert(app);
   add_hash(app);
+  add_fetch(app);
 }
 
 std::unique_ptr<CLI::App> make_app() {
-  auto app = std::make_unique<CLI::App>("List, check, compare, edit and convert safetensors files", "safetensors");
+  auto app =
+      std::make_unique<CLI::App>("List, check, compare, edit, convert and download safetensors files", "safetensors");
   keep_lines_of_footers(*app->get_formatter());
   app->allow_windows_style_options(false);  // a path may begin with a slash on Windows, too
   app->set_version_flag("--version", "safetensors " + std::string(safetensors::version()));
@@ -85,6 +88,25 @@ std::unique_ptr<CLI::App> make_app() {
   add_commands(Command(app.get()));
   app->require_subcommand(1);
   return app;
+}
+
+// Removes the queries of URLs from a message of the parser: of whole arguments, and of what looks like one.
+std::string without_queries(std::string text, const std::vector<std::string>& arguments) {
+  for (const std::string& word : arguments) {
+    const std::string shown = shown_url(word);
+    std::size_t at = shown == word ? text.npos : text.find(word);
+    for (; at != text.npos; at = text.find(word, at + shown.size())) text.replace(at, word.size(), shown);
+  }
+  for (const std::string_view scheme : {"https://", "http://", "hf://"}) {
+    std::size_t at = text.find(scheme);
+    while (at != text.npos) {
+      const std::size_t length = std::min(text.find_first_of(" '\"", at), text.size()) - at;
+      const std::string shown = shown_url(text.substr(at, length));
+      text.replace(at, length, shown);
+      at = text.find(scheme, at + shown.size());
+    }
+  }
+  return text;
 }
 
 // Returns a one-line error message for the arguments, with a similar command or option as a suggestion.
@@ -99,7 +121,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
       continue;
     }
     if (command == &app && !word.starts_with("-")) {
-      return formatted("unknown command '{}'{}", printable(word), did_you_mean(word, commands));
+      return formatted("unknown command '{}'{}", printable(shown_url(word)), did_you_mean(word, commands));
     }
     const std::string option = word.substr(0, word.find('='));
     const std::vector<std::string> options = names_of_options(*command);
@@ -108,7 +130,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   }
   std::string text = error.what();
   unmark(text);
-  return text;
+  return without_queries(text, arguments);
 }
 
 // Returns the help text of the command that the words name. Handles `meta` specially, because the parser takes the word

@@ -16,6 +16,7 @@ void add_cat(Command& app);
 void add_convert(Command& app);
 void add_diff(Command& app);
 void add_extract(Command& app);
+void add_fetch(Command& app);
 void add_hash(Command& app);
 void add_merge(Command& app);
 void add_meta(Command& app);

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "remote.hpp"
 #include "text.hpp"
 
 namespace cli {
@@ -73,6 +74,15 @@ std::string to_bytes(std::string& text) {
   return {};
 }
 
+std::string hide_query(std::string& path) {
+  path = shown_url(path);
+  return {};
+}
+
+std::string refuse_url(std::string& path) {
+  return is_url(path) ? shown_url(path) + " is a URL, which cannot be written" : std::string();
+}
+
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
 // Runs before all other checks of the value, because CLI11 runs the last transform() of an option first.
@@ -134,6 +144,18 @@ Option Command::add_option(const char* name, std::string& value, const char* wha
 
 Option Command::add_option(const char* name, std::vector<std::string>& values, const char* what) {
   return Option(unmarked(command_->add_option(name, values, what)));
+}
+
+Option Command::add_input(const char* name, std::string& path, const char* what) {
+  return Option(unmarked(command_->add_option(name, path, what)->transform(checked_by(hide_query))));
+}
+
+Option Command::add_input(const char* name, std::vector<std::string>& paths, const char* what) {
+  return Option(unmarked(command_->add_option(name, paths, what)->transform(checked_by(hide_query))));
+}
+
+Option Command::add_output(const char* name, std::string& path, const char* what) {
+  return Option(unmarked(command_->add_option(name, path, what)->transform(checked_by(refuse_url))));
 }
 
 // CLI11 options that take a vector are greedy. This one takes one value at a time.

@@ -47,6 +47,11 @@ class Command {
   Command add_command(const char* name, const char* what);
   Option add_option(const char* name, std::string& value, const char* what = "");
   Option add_option(const char* name, std::vector<std::string>& values, const char* what = "");
+  // A model to read: a path, or a URL, whose query is hidden from the command (remote.hpp).
+  Option add_input(const char* name, std::string& path, const char* what = "");
+  Option add_input(const char* name, std::vector<std::string>& paths, const char* what = "");
+  // A file or a folder to write. A URL is an error.
+  Option add_output(const char* name, std::string& path, const char* what = "");
   Option add_repeated(const char* name, std::vector<std::string>& values, const char* what);  // one value per use
   Option add_number(const char* name, std::uint64_t& value, const char* what);
   Option add_size(const char* name, std::uint64_t& bytes, const char* what);  // 5GB, 1.5GB, 4GiB

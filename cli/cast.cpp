@@ -104,8 +104,8 @@ void cast(const CastOptions& options) {
 void add_cast(Command& app) {
   const auto options = std::make_shared<CastOptions>();
   Command command = app.add_command("cast", "Convert float tensors to another dtype");
-  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
-  command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
+  command.add_input("FILE", options->path, "A file, an index of shards, or a model folder").required();
+  command.add_output("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
   command.add_option("--to", options->to, "New dtype: bf16, f16, f32, f64, f8_e4m3 ...; also float16, fp16 ...")
       .shown_as("DTYPE")
       .required();

@@ -14,6 +14,7 @@
 #include "new_model.hpp"
 #include "output.hpp"
 #include "progress.hpp"
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -78,9 +79,18 @@ void print_plan(const safetensors::SafeOpen& file, const std::string& into, cons
   plan.print(metadata);
 }
 
+// Checkpoints of other programs are read from files only.
+void require_own_format(const std::string& url) {
+  const std::string name = last_part(url);
+  if (name.ends_with(".bin.index.json") || (is_other_file(name) && !name.ends_with(".index.json"))) {
+    throw Failure{kUsage, url + ": checkpoints of other programs are converted from files, not from URLs"};
+  }
+}
+
 void run(ConvertOptions options) {
-  options.from = importer::checkpoint_in(options.from);
-  const bool is_index = importer::is_importable_index(options.from);
+  const bool remote = is_url(options.from);
+  remote ? require_own_format(options.from) : static_cast<void>(options.from = importer::checkpoint_in(options.from));
+  const bool is_index = !remote && importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
   if (!is_index && options.into.ends_with(".index.json"))
     throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};
@@ -97,14 +107,14 @@ void run(ConvertOptions options) {
     }
     const std::string into = options.into == "-" ? "/dev/stdout" : options.into;
     if (!options.replace && !is_stream(into)) write.flags |= ST_WRITE_NO_REPLACE;
-    if (importer::is_importable(options.from)) {
+    if (!remote && importer::is_importable(options.from)) {
       at = into;
       check_output(at, Inputs({options.from}), /*may_be_input=*/false, options.replace);
       importer::import_file({options.from, at, write, options.keep_shared, options.key, options.dry_run});
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
-    const safetensors::SafeOpen file(options.from);
+    const safetensors::SafeOpen file = open_model(options.from);
     at = into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
     check_output(at, Inputs(options.from, file), !is_model, options.replace);
@@ -120,11 +130,11 @@ void add_convert(Command& app) {
   const auto options = std::make_shared<ConvertOptions>();
   Command command = app.add_command("convert", "Convert a model to safetensors or bintensors");
   command
-      .add_option("A", options->from,
-                  "A safetensors, bintensors, torch, numpy or GGUF file, an index of shards, or a model folder")
+      .add_input("A", options->from,
+                 "A safetensors, bintensors, torch, numpy or GGUF file, an index of shards, or a model folder")
       .required();
   command
-      .add_option("B", options->into,
+      .add_output("B", options->into,
                   "Output file (.safetensors, .bt, .bintensors), - for standard output, or a folder for shards")
       .required();
   command.add_option("--to", options->format, "Format of B (default: from its extension)")

@@ -24,6 +24,7 @@
 #include "name_filter.hpp"
 #include "new_model.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "text.hpp"
 #include "values.hpp"
 
@@ -287,7 +288,7 @@ class Diff {
   // Ignores keys that describe the index itself. If shards have different values for a key, compares all of them.
   static Values metadata_of(const SafeOpen& file) {
     const safetensors::Metadata own = file.metadata();
-    const bool is_one_file = file.count_shards() == 1 && SafeOpen(std::string(file.shard_path(0))).metadata() == own;
+    const bool is_one_file = file.count_shards() == 1 && open_shard(file, 0).metadata() == own;
     const WholeMetadata all = is_one_file ? WholeMetadata{own, {}, true} : metadata_of_all(file);
     Values values;
     for (const auto& [key, value] : all.first) values[key].insert(value);
@@ -341,7 +342,7 @@ SafeOpen opened(const std::string& path) {
   st_open_options reading = ST_INIT(st_open_options);
   reading.io = ST_IO_READ;  // a truncated file raises an error, not a signal
   try {
-    return SafeOpen(path, reading);
+    return open_model(path, reading);
   } catch (const safetensors::Error& error) {
     throw failure_in(path, error);
   }
@@ -373,8 +374,8 @@ void diff(const DiffOptions& options) {
 void add_diff(Command& app) {
   const auto options = std::make_shared<DiffOptions>();
   Command command = app.add_command("diff", "Compare two models");
-  command.add_option("A", options->a, "A file, an index of shards, or a model folder").required();
-  command.add_option("B", options->b, "The model to compare with").required();
+  command.add_input("A", options->a, "A file, an index of shards, or a model folder").required();
+  command.add_input("B", options->b, "The model to compare with").required();
   options->filter.declare(command, "Compare only tensors whose name matches this pattern; repeatable");
   const Option headers = command.add_flag("--headers", options->headers, "Do not compare tensor data");
   command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);

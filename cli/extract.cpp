@@ -16,6 +16,7 @@
 #include "one_tensor.hpp"
 #include "output.hpp"
 #include "progress.hpp"
+#include "remote.hpp"
 #include "text.hpp"
 #include "write_model.hpp"
 
@@ -236,7 +237,7 @@ std::vector<std::uint64_t> kept(const std::vector<std::uint64_t>& shape, const S
 
 void extract(const ExtractOptions& options) {
   try {
-    const safetensors::SafeOpen file(options.path);
+    const safetensors::SafeOpen file = open_model(options.path);
     const Inputs inputs(options.path, file);
     const safetensors::Tensor tensor = tensor_named(file, options.path, options.tensor);
     const SliceText slice = parse_slice(options.slice, tensor.shape);
@@ -270,7 +271,7 @@ constexpr const char* kExtractExamples =
 
 Command add(Command& app, const char* name, const char* what, const char* tensor, ExtractOptions& options) {
   Command command = app.add_command(name, what);
-  command.add_option("FILE", options.path, "A file, an index of shards, or a model folder").required();
+  command.add_input("FILE", options.path, "A file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options.tensor, tensor).required();
   command.add_option("--slice", options.slice, "Write only a slice, in Python syntax: '1:3, :, -1, ::2'")
       .shown_as("SLICE");
@@ -284,6 +285,8 @@ void extract_all(ExtractOptions& options) {
   if (options.npy || !options.slice.empty())
     throw Failure{kUsage, "--npy and --slice need a TENSOR, not --filter or --exclude"};
   options.settings.out = options.tensor;
+  if (is_url(options.settings.out))
+    throw Failure{kUsage, shown_url(options.settings.out) + " is a URL, which cannot be written"};
   options.filter.check();
   try {
     const Input input(options.path);
@@ -309,7 +312,7 @@ void add_extract(Command& app) {
   const auto options = std::make_shared<ExtractOptions>();
   Command command = add(app, "extract", "Write one tensor to a file, or several to a new model",
                         "The tensor's name; omitted with --filter or --exclude", *options);
-  command.add_option("OUT", options->out, "The file to write; without TENSOR, a file or a folder");
+  command.add_output("OUT", options->out, "The file to write; without TENSOR, a file or a folder");
   options->filter.declare(command, "Write a model of all tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kExtractExamples);

@@ -12,6 +12,7 @@
 #include "digest.hpp"
 #include "failure.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -53,7 +54,7 @@ ExitCode hash(const std::string& path, const HashOptions& options, Output& out) 
   try {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;  // a truncated file is an error, and not a signal
-    const safetensors::SafeOpen file(path, reading);
+    const safetensors::SafeOpen file = open_model(path, reading);
     const DigestKind kind = options.sha1 ? DigestKind::sha1 : DigestKind::sha256;
     const bool content = options.content || file.format() == ST_FORMAT_BINTENSORS_OLD;
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
@@ -72,7 +73,7 @@ ExitCode hash(const std::string& path, const HashOptions& options, Output& out) 
 void add_hash(Command& app) {
   const auto options = std::make_shared<HashOptions>();
   Command command = app.add_command("hash", "Check files and print their digests");
-  command.add_option("FILE", options->paths, "Files or models").required();
+  command.add_input("FILE", options->paths, "Files or models").required();
   const Option sha1 = command.add_flag("--sha1", options->sha1, "Print SHA-1 digests (40 hex digits)");
   command.add_flag("--sha256", "Print SHA-256 digests (64 hex digits; the default)").excludes(sha1);
   command.add_flag("--content", options->content, "Hash only the bytes after the header");

@@ -82,8 +82,7 @@ void add_merge(Command& app) {
   Command command = app.add_command("merge", "Merge a sharded model or several files into one file");
   // The parser gives all words to this positional, including OUT.
   command
-      .add_option("MODEL", options->paths,
-                  "Files, indexes of shards or model folders, followed by the output file or -")
+      .add_input("MODEL", options->paths, "Files, indexes of shards or model folders, followed by the output file or -")
       .shown_as("... OUT")
       .required();
   options->settings.declare(command);
@@ -92,6 +91,9 @@ void add_merge(Command& app) {
     if (options->paths.size() < 2) throw Failure{kUsage, "merge needs at least one MODEL, followed by OUT"};
     options->settings.out = options->paths.back();
     options->paths.pop_back();
+    if (is_url(options->settings.out)) {
+      throw Failure{kUsage, options->settings.out + " is a URL, which cannot be written"};
+    }
     merge(*options);
   });
 }

@@ -16,6 +16,7 @@
 #include "failure.hpp"
 #include "json.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -44,7 +45,7 @@ using safetensors::Metadata;
 using Changes = std::map<std::string, std::optional<std::string>>;
 
 void list(const MetaOptions& options) {
-  const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
+  const Metadata metadata = open_model(options.path).metadata();
   Output out;
   if (options.json) {
     out.write(json_text(metadata.empty() ? Json::object() : Json(metadata)) + "\n");
@@ -58,7 +59,7 @@ void list(const MetaOptions& options) {
 
 // Prints the exact bytes of the value and a newline. For a terminal, escapes control characters.
 void get(const MetaOptions& options) {
-  const Metadata metadata = safetensors::SafeOpen(options.path).metadata();
+  const Metadata metadata = open_model(options.path).metadata();
   const auto found = metadata.find(options.key);
   if (found == metadata.end()) throw Failure{kUsage, options.path + ": no metadata key " + shown(options.key, 100)};
   Output out;
@@ -83,6 +84,7 @@ void edit(const MetaOptions& options, const Changes& changes) {
 }
 
 void set(const MetaOptions& options) {
+  require_local(options.path, "meta set changes");
   Changes changes;
   for (const std::string& pair : options.pairs) {
     const std::size_t equals = pair.find('=');
@@ -105,6 +107,7 @@ void set(const MetaOptions& options) {
 }
 
 void remove(const MetaOptions& options) {
+  require_local(options.path, "meta rm changes");
   Changes changes;
   for (const std::string& key : options.keys) changes.emplace(key, std::nullopt);
   edit(options, changes);
@@ -134,7 +137,7 @@ void add_editing(Command& command, MetaOptions& options) {
 void add_meta(Command& app) {
   const auto options = std::make_shared<MetaOptions>();
   Command command = app.add_command("meta", "List or edit the metadata of a file");
-  command.add_option("FILE", options->path, "A .safetensors file").required();
+  command.add_input("FILE", options->path, "A .safetensors file").required();
   command.add_flag("--json", options->json, "Print a JSON object of strings, {} if there is no metadata");
   command.footer(kMetaExamples);
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -76,8 +77,6 @@ bool is_hint(const std::pair<const std::string, std::string>& pair) {
   return pair.first == "total_size" || pair.first == "total_parameters";
 }
 
-SafeOpen opened_shard(const SafeOpen& file, std::size_t shard) { return SafeOpen(std::string(file.shard_path(shard))); }
-
 // Gives a shard the metadata that programs need to open a single shard.
 void give_shard_metadata(NewFile& shard, const NewFile& whole) {
   const Metadata& all = whole.metadata;
@@ -120,6 +119,12 @@ bool is_other_file(const std::string& out) {
 
 std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& path, std::size_t shard) {
   namespace fs = std::filesystem;
+  if (is_url(path)) {
+    const std::string index = https_url(path);
+    const std::string folder = index.substr(0, index.rfind('/') + 1);
+    const std::string url(file.shard_path(shard));
+    return url.starts_with(folder) ? percent_decoded(url.substr(folder.size())) : last_part(url);
+  }
   const auto normal = [](const fs::path& any) { return any.lexically_normal(); };
   const fs::path folder =
       is_folder(path) ? normal(path_of(path) / "x").parent_path() : normal(path_of(path)).parent_path();
@@ -131,14 +136,14 @@ std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& 
 }
 
 std::string stem_of_model(const std::string& path, const safetensors::SafeOpen& file) {
-  const std::string index = is_folder(path) ? index_in(path) : file_name(path);
+  const std::string index = is_folder(path) ? index_in(path) : last_part(path);
   if (index.ends_with(kIndexEnding)) return without(index, kIndexEnding);
-  const std::string shard = without_extension(file_name(std::string(file.shard_path(0))));
+  const std::string shard = without_extension(last_part(std::string(file.shard_path(0))));
   return file.count_shards() > 1 ? without_number(shard) : shard;
 }
 
 std::string name_of_index(const std::string& path, const safetensors::SafeOpen& file) {
-  if (path.ends_with(".index.json")) return file_name(path);
+  if (path.ends_with(".index.json")) return last_part(path);
   return stem_of_model(path, file) + std::string(kIndexEnding);
 }
 
@@ -164,7 +169,7 @@ WholeMetadata metadata_of_all(const SafeOpen& file) {
   WholeMetadata all{file.metadata(), {}, file.has_metadata()};
   std::erase_if(all.first, is_hint);
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
-    const SafeOpen shard = opened_shard(file, i);
+    const SafeOpen shard = open_shard(file, i);
     for (const auto& pair : shard.metadata()) {
       const auto [found, is_new] = all.first.insert(pair);
       if (is_new || found->second == pair.second) continue;
@@ -194,7 +199,7 @@ NewModel in_same_files(std::vector<NewTensor> tensors, const std::string& path, 
   const auto file_of = [&](std::size_t shard) -> NewFile& {
     const auto [found, is_new] = numbers.emplace(shard, model.files.size());
     if (is_new) {
-      const SafeOpen alone = opened_shard(file, shard);
+      const SafeOpen alone = open_shard(file, shard);
       model.files.push_back({name_of_shard(file, path, shard), {}, alone.metadata(), alone.has_metadata()});
     }
     return model.files[found->second];

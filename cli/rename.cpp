@@ -142,10 +142,10 @@ void rename(const RenameOptions& options) {
 void add_rename(Command& app) {
   const auto options = std::make_shared<RenameOptions>();
   Command command = app.add_command("rename", "Rename tensors");
-  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
+  command.add_input("FILE", options->path, "A file, an index of shards, or a model folder").required();
   command.add_option("PATTERN", options->pattern, "The regular expression to replace").required();
   command.add_option("REPLACEMENT", options->replacement, "The new text; may be empty").required();
-  command.add_option("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
+  command.add_output("OUT", options->settings.out, "A file, - for standard output, or a folder for shards").required();
   options->filter.declare(command, "Rename only tensors whose name matches this pattern; repeatable");
   options->settings.declare(command);
   command.footer(kRenameNotes);

@@ -18,6 +18,7 @@
 #include "failure.hpp"
 #include "npy_header.hpp"
 #include "one_tensor.hpp"
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
@@ -159,6 +160,8 @@ void require_same_type(const safetensors::Tensor& now, const safetensors::Tensor
 }
 
 void set(const SetOptions& options) {
+  require_local(options.path, "set changes");
+  require_local(options.in, "set reads");
   try {
     const Source before = open_tensor(options);
     const std::vector<char> bytes = content_for(before.tensor, options);
@@ -180,9 +183,9 @@ void set(const SetOptions& options) {
 void add_set(Command& app) {
   const auto options = std::make_shared<SetOptions>();
   Command command = app.add_command("set", "Replace the bytes of one tensor in place");
-  command.add_option("FILE", options->path, "A .safetensors file, an index of shards, or a model folder").required();
+  command.add_input("FILE", options->path, "A .safetensors file, an index of shards, or a model folder").required();
   command.add_option("TENSOR", options->tensor, "The tensor's name").required();
-  command.add_option("IN", options->in, "A file with the new bytes, or a .npy file; - for standard input").required();
+  command.add_input("IN", options->in, "A file with the new bytes, or a .npy file; - for standard input").required();
   command.add_flag("--npy", options->npy, "Read IN as .npy; the default if its name ends in .npy");
   command.add_flag("--sync", options->sync, "Wait until the new bytes are on disk");
   command.footer(kSetNotes);

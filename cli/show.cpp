@@ -11,6 +11,7 @@
 #include "arguments.hpp"
 #include "failure.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 
 namespace cli {
 namespace {
@@ -58,7 +59,7 @@ void sort(std::vector<safetensors::Tensor>& tensors, const std::string& by) {
 }
 
 Listing list(const ShowOptions& options) {
-  Listing listing{safetensors::SafeOpen(options.path), options.path, {}, options.sort.empty(), {}, {}};
+  Listing listing{open_model(options.path), options.path, {}, options.sort.empty(), {}, {}};
   for (safetensors::Tensor tensor : listing.file) {
     if (!options.filter.matches(tensor.name)) continue;
     add(listing.all, tensor);
@@ -119,7 +120,7 @@ void show(const ShowOptions& options) {
 void add_show(Command& app) {
   const auto options = std::make_shared<ShowOptions>();
   Command command = app.add_command("show", "List the tensors and the metadata of a file");
-  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder");
+  command.add_input("FILE", options->path, "A file, an index of shards, or a model folder");
   options->filter.declare(command, "List only tensors whose name matches this pattern (*, ?, [a-z]); repeatable");
   command.add_number("--limit", options->limit, "List at most N tensors; totals still count all matching tensors")
       .shown_as("N");
@@ -130,8 +131,8 @@ void add_show(Command& app) {
   const Option json = command.add_flag("--json", options->json, "Print one JSON object instead of the table");
   Option tree =
       command.add_flag("--tree", options->tree, "Print names as a tree, with identical numbered blocks merged");
-  Option map = command.add_option("--map", options->map_file,
-                                  "Draw a map of each file's bytes by tensor, as text or to an SVG file");
+  Option map = command.add_input("--map", options->map_file,
+                                 "Draw a map of each file's bytes by tensor, as text or to an SVG file");
   map.shown_as("[OUT.svg]").may_lack_value().excludes(json).excludes(tree).excludes(sort);
   tree.excludes(json).excludes(sort);
   declare_replace(command, options->replace);

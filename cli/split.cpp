@@ -50,8 +50,8 @@ void split(const SplitOptions& options) {
 void add_split(Command& app) {
   const auto options = std::make_shared<SplitOptions>();
   Command command = app.add_command("split", "Split a model into shards with an index");
-  command.add_option("FILE", options->path, "A file or a sharded model").required();
-  command.add_option("FOLDER", options->settings.out, "The folder for the shards; created if necessary").required();
+  command.add_input("FILE", options->path, "A file or a sharded model").required();
+  command.add_output("FOLDER", options->settings.out, "The folder for the shards; created if necessary").required();
   command.add_size("--max-size", options->most_bytes, "Maximum data per shard: 5GB (the default), 1.5GB, 500MiB ...")
       .shown_as("SIZE");
   command.add_option("--name", options->name, "Base name of the shards: NAME-00001-of-00003.safetensors")

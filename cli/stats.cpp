@@ -11,6 +11,7 @@
 #include "json.hpp"
 #include "name_filter.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "text.hpp"
 #include "values.hpp"
 
@@ -110,7 +111,7 @@ void stats(const StatsOptions& options) {
   try {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;
-    const safetensors::SafeOpen file(options.path, reading);
+    const safetensors::SafeOpen file = open_model(options.path, reading);
     options.filter.require_one(options.path, {file});
     std::vector<safetensors::Tensor> tensors;
     std::vector<Source> sources;
@@ -152,7 +153,7 @@ void stats(const StatsOptions& options) {
 void add_stats(Command& app) {
   const auto options = std::make_shared<StatsOptions>();
   Command command = app.add_command("stats", "Print the minimum, maximum and mean of each tensor");
-  command.add_option("FILE", options->path, "A file, an index of shards, or a model folder").required();
+  command.add_input("FILE", options->path, "A file, an index of shards, or a model folder").required();
   options->filter.declare(command, "Read only tensors whose name matches this pattern; repeatable");
   command.add_flag("--json", options->json, "Print one JSON object for each tensor");
   command.footer(kStatsNotes);

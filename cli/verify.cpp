@@ -16,6 +16,7 @@
 #include "failure.hpp"
 #include "json.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
 #include "values.hpp"
@@ -204,6 +205,11 @@ struct Row {
   ExitCode code = kSuccess;
 };
 
+// The library checks files completely. At a URL, opening finds the first error.
+std::vector<safetensors::Finding> findings_of(const std::string& path) {
+  return is_url(path) ? std::vector<safetensors::Finding>() : safetensors::check(path);
+}
+
 class Verifier {
  public:
   Verifier(const VerifyOptions& options, Output& out) : options_(options), out_(out) {
@@ -217,7 +223,7 @@ class Verifier {
     errors_ = 0;
     bool opens = true;
     try {
-      for (const safetensors::Finding& finding : safetensors::check(path)) {
+      for (const safetensors::Finding& finding : findings_of(path)) {
         add(finding);
         opens = opens && finding.is_note;
       }
@@ -246,10 +252,12 @@ class Verifier {
     out_.print("{}: {}: {}{}\n", printable(row.path), row.kind, printable(row.message), status);
   }
 
-  // Reports a file that cannot be read, as a line on standard error or, with `--json`, as an object.
+  // Reports a file that cannot be read, as a line on standard error or, with `--json`, as an object. A file on a server
+  // may also be invalid, which is a finding.
   void report(const std::string& path, const safetensors::Error& error) {
     const Failure failure = failure_in(path, error);
-    if (!options_.json) {
+    const bool is_finding = is_url(path) && failure.code == kBadFile;
+    if (!options_.json && !is_finding) {
       code_ = worse_of(code_, complain(failure));
       return;
     }
@@ -267,7 +275,7 @@ class Verifier {
   void look_inside(const std::string& path) {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;  // a truncated file raises an error, not a signal
-    const safetensors::SafeOpen file(path, reading);
+    const safetensors::SafeOpen file = open_model(path, reading);
     if (!content_.empty() && file.count_shards() > 1) {
       throw Failure{kUsage,
                     formatted("{}: --content expects one file, not a model of {} shards; name one of the shards", path,
@@ -314,7 +322,7 @@ class Verifier {
 void add_verify(Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
   Command command = app.add_command("verify", "Check files and models completely and report every error");
-  command.add_option("PATH", options->paths, "Files, indexes of shards, or model folders").required();
+  command.add_input("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
   command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
       .shown_as("SHA256SUMS");

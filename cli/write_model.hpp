@@ -10,6 +10,7 @@
 
 #include "new_model.hpp"
 #include "output.hpp"
+#include "remote.hpp"
 
 namespace cli {
 
@@ -25,7 +26,7 @@ struct WriteSettings {
 };
 
 struct Input {
-  explicit Input(const std::string& from) : path(from), file(from), files(from, file) {}
+  explicit Input(const std::string& from) : path(from), file(open_model(from)), files(from, file) {}
 
   std::string path;
   safetensors::SafeOpen file;

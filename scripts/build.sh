@@ -134,7 +134,7 @@ test_http() {
   pkg-config --atleast-version=7.85 libcurl ||
     { say "skipped: libcurl 7.85 or newer is missing (./dev deps installs $http_libraries)"; return 0; }
   # shellcheck disable=SC2086
-  configure dev -Bbuild/http $tests_only -DST_BUILD_CLI=OFF -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON "$(reference_python)"
+  configure dev -Bbuild/http $tests_only -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON "$(reference_python)"
   build_target http_tests
   run_tests -R '^http\.' "$@"
 }

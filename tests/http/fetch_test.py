@@ -1,0 +1,344 @@
+"""`safetensors fetch`: what arrives, what is sent again, and what remains if it ends early.
+
+    fetch_test.py --kills N    kills N downloads at random points, and prints how many bytes were sent
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import base64
+import hashlib
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from command import BAD_FILE, COMMAND, FIRST, MIB, SUCCESS, UNREADABLE, CommandTest, environment
+from library import data_of, model, simple
+
+KILLS = 15
+
+
+class FetchTest(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.new = self.folder / "new"
+
+    def fetch(self, url, *words, **options):
+        return self.run_command("fetch", url, self.new, *words, **options)
+
+    def expect_files(self, files):
+        """Compares digests, because unittest takes minutes to describe how megabytes differ."""
+        def digests(contents):
+            return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        self.assertEqual(digests(self.files_in(self.new)), digests(files))
+
+    def start(self, url):
+        return subprocess.Popen([COMMAND, "fetch", url, self.new], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, env=environment())
+
+    def slow_down(self, bytes_per_second):
+        self.server.piece = 64 << 10
+        self.server.pause = self.server.piece / bytes_per_second
+
+    def part(self, name="m.safetensors"):
+        return self.new / ".safetensors-fetch" / (name + ".part")
+
+    def wait_for_part(self, size, name="m.safetensors"):
+        end = time.monotonic() + 60
+        while not self.part(name).exists() or self.part(name).stat().st_size < size:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+    def ended_early(self, url, size, by=signal.SIGKILL, name="m.safetensors"):
+        """Starts a slow download, and ends it when so many bytes are there. Returns what it has printed."""
+        self.slow_down(20 * MIB)
+        process = self.start(url)
+        try:
+            self.wait_for_part(size, name)
+        finally:
+            process.send_signal(by)
+            output = b"".join(process.communicate(timeout=60))
+        self.assertEqual(process.returncode, -by, output)
+        self.server.pause = 0
+        self.expect_files({})
+        return output
+
+
+class Complete(FetchTest):
+    def test_a_file(self):
+        data = simple(20 * MIB)
+        out = self.fetch(self.serve(data))
+        self.expect_files({"m.safetensors": data})
+        self.assertIn(b"m.safetensors: 21.0 MB\n", out)
+        self.assertEqual(self.server.bodies, len(data))
+        self.assertEqual(os.listdir(self.new / ".safetensors-fetch").count("m.safetensors.part"), 0)
+
+    def test_a_model(self):
+        url, files = self.serve_model(3 * MIB)
+        self.fetch(url)
+        self.expect_files(files)
+        self.assertEqual(self.server.bodies, sum(map(len, files.values())))
+        self.run_command("verify", self.new)
+
+    def test_a_second_run_sends_one_request_for_each_file(self):
+        url, files = self.serve_model(3 * MIB)
+        self.fetch(url)
+        before = {name: (self.new / name).stat() for name in files}
+        self.server.requests.clear()
+        self.assertEqual(self.fetch(url).count(b"already there"), len(files))
+        self.assertEqual(len(self.server.requests), len(files))
+        self.assertEqual(before, {name: (self.new / name).stat() for name in files})
+
+    def test_files_of_others_are_kept(self):
+        url, files = self.serve_model(MIB)
+        self.put({"m-00002-of-00003.safetensors": b"mine"}, "new")
+        self.fetch(url, code=UNREADABLE, text="m-00002-of-00003.safetensors: already exists; --replace replaces it")
+        self.expect_files({"m-00002-of-00003.safetensors": b"mine"})
+        self.fetch(url, "--replace")
+        self.expect_files(files)
+
+    def test_a_file_that_was_edited(self):
+        url = self.serve(simple(MIB))
+        self.fetch(url)
+        (self.folder / "in").write_bytes(bytes(MIB))
+        self.run_command("set", self.new / "m.safetensors", "t", self.folder / "in")  # the length stays the same
+        edited = self.files_in(self.new)
+        self.fetch(url, code=UNREADABLE, text="already exists")
+        self.expect_files(edited)
+        self.fetch(url, "--replace")
+        self.expect_files({"m.safetensors": simple(MIB)})
+
+    def test_a_new_version(self):
+        url, _ = self.serve_model(3 * MIB)
+        self.fetch(url)
+        url, files = self.serve_model(3 * MIB, seed=5)
+        self.fetch(url, code=UNREADABLE, text="already exists")
+        self.fetch(url, "--replace")
+        self.expect_files(files)
+
+    def test_a_server_without_etags(self):
+        """Last-Modified identifies the version. A server that sends neither can serve short files only."""
+        data = simple(MIB)
+        url = self.serve(data)
+        headers = {"ETag": None, "Last-Modified": "yesterday"}
+        self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, headers)
+        self.fetch(url)
+        self.assertIn(b"already there", self.fetch(url))
+        headers["Last-Modified"] = "today"
+        self.fetch(url, code=UNREADABLE, text="already exists")
+        headers["Last-Modified"] = None
+        self.fetch(url, "--replace", code=2, text="neither a strong ETag nor Last-Modified")
+        small = self.serve(simple(1000), "/small.safetensors")
+        self.fetch(small)
+        self.expect_files({"m.safetensors": data, "small.safetensors": simple(1000)})
+
+    def test_faults_are_retried(self):
+        url, files = self.serve_model(3 * MIB)
+        faults = ("503", "reset_within", "short", "reset")
+        self.server.fault = lambda request: faults[request.number // 2 % 4] if request.number % 2 else None
+        self.fetch(url)
+        self.expect_files(files)
+
+    def test_names_that_lead_out_of_the_folder(self):
+        for name in ("..%2Fm.safetensors", "a%2fm.safetensors", "%2e%2e%2fm", ".safetensors-fetch"):
+            path = self.server.url("/x/" + name)
+            self.server.fault = lambda request: lambda c, r: (setattr(r, "target", "/m.safetensors"), self.server.correct(c, r))
+            self.serve(simple(10))
+            self.fetch(path, code=BAD_FILE, text="is not the name of a file")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_bar_on_a_terminal(self):
+        self.slow_down(4 * MIB)
+        controller, terminal = os.openpty()
+        process = subprocess.Popen([COMMAND, "fetch", self.serve(simple(5 * MIB)), self.new], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=terminal, env=environment(COLUMNS="120"))
+        os.close(terminal)
+        text = b""
+        while select.select([controller], [], [], 60)[0]:
+            try:
+                text += os.read(controller, 1000)
+            except OSError:
+                break
+        os.close(controller)
+        self.assertEqual(process.wait(), SUCCESS)
+        self.assertRegex(text, rb"fetching \[=+ +\] +\d+% .* of 5\.\d MB, .*/s")
+
+
+class Digests(FetchTest):
+    def answer(self, headers):
+        self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, headers)
+
+    def test_a_digest_that_matches(self):
+        data = simple(3 * MIB)
+        digest = hashlib.sha256(data)
+        url = self.serve(data)
+        for headers in ({"X-Linked-ETag": f'"{digest.hexdigest()}"'}, {"Repr-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"}):
+            self.answer(headers)
+            self.assertIn(b"SHA-256 matches", self.fetch(url, "--replace"))
+            self.expect_files({"m.safetensors": data})
+            (self.new / "m.safetensors").unlink()
+
+    def test_a_digest_that_does_not_match(self):
+        url, files = self.serve_model(MIB)
+        self.answer({"X-Linked-ETag": '"%s"' % ("0" * 64)})
+        self.fetch(url, code=BAD_FILE, text="the server states " + "0" * 64)
+        self.expect_files({})
+        self.server.fault = lambda request: None
+        self.fetch(url)
+        self.expect_files(files)
+
+    def test_bytes_that_are_wrong_are_requested_again(self):
+        data = simple(MIB)
+        url = self.serve(data)
+        digest = hashlib.sha256(data).hexdigest()
+        self.answer({"X-Linked-ETag": f'"{digest}"'})
+        self.server.etags["/m.safetensors"] = '"1"'  # is the same for both
+        self.server.files["/m.safetensors"] = data[:-1] + b"x"
+        self.fetch(url, code=BAD_FILE, text="SHA-256")
+        self.assertFalse(self.part().exists())
+        self.server.files["/m.safetensors"] = data
+        self.fetch(url)
+        self.expect_files({"m.safetensors": data})
+
+
+class EndedEarly(FetchTest):
+    def test_the_rest_is_requested(self):
+        data = simple(16 * MIB)
+        url = self.serve(data)
+        self.ended_early(url, 6 * MIB)
+        have = self.part().stat().st_size
+        self.assertTrue(self.part().read_bytes() == data[:have])
+        self.server.requests.clear()
+        self.server.bodies = 0
+        self.fetch(url)
+        self.expect_files({"m.safetensors": data})
+        self.assertEqual([request.range[0] for request in self.server.requests], [0, have])
+        self.assertLessEqual(self.server.bodies, FIRST + len(data) - have + 4 * self.server.piece)  # some of the first run
+        self.assertEqual(self.server.requests[1].headers["if-match"], self.server.etag("/m.safetensors"))
+
+    def test_ctrl_c(self):
+        url = self.serve(simple(16 * MIB))
+        output = self.ended_early(url, 2 * MIB, by=signal.SIGINT)
+        self.assertEqual(output, b"safetensors: interrupted; to continue, run the same command again\n")
+        self.fetch(url)
+        self.expect_files({"m.safetensors": simple(16 * MIB)})
+
+    def test_ctrl_c_while_the_server_is_silent(self):
+        url = self.serve(simple(MIB))
+        self.server.fault = lambda request: "silence" if request.number else None
+        process = self.start(url)
+        self.wait_for_part(FIRST)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_file_that_has_changed_starts_over(self):
+        url = self.serve(simple(16 * MIB))
+        self.ended_early(url, 4 * MIB)
+        data = simple(16 * MIB, seed=9)
+        self.serve(data)
+        self.server.requests.clear()
+        self.fetch(url)
+        self.expect_files({"m.safetensors": data})
+        self.assertEqual([request.range[0] for request in self.server.requests], [0, FIRST])
+
+    def test_a_file_that_changes_meanwhile(self):
+        url = self.serve(simple(16 * MIB))
+        new = simple(16 * MIB, seed=9)
+
+        def changed(connection, request):
+            self.server.fault_short(connection, request) if request.number == 1 else self.server.correct(connection, request)
+        self.server.fault = lambda request: self.serve(new) and None if request.number == 2 else changed
+        self.fetch(url, code=UNREADABLE, text="has changed on the server")
+        self.expect_files({})
+        self.server.fault = lambda request: None
+        self.fetch(url)
+        self.expect_files({"m.safetensors": new})
+
+    def test_a_part_that_is_not_what_its_record_says(self):
+        data = simple(8 * MIB)
+        url = self.serve(data)
+        for content, record in ((data + b"x", None), (b"x" * 1000, ""), (b"x" * 1000, "{\n\n"), (b"x" * 1000, "\0" * 100)):
+            self.ended_early(url, MIB)
+            self.part().write_bytes(content)
+            if record is not None:
+                self.part().with_suffix(".version").write_text(record)
+            self.fetch(url)
+            self.expect_files({"m.safetensors": data})
+            (self.new / "m.safetensors").unlink()
+
+    def test_a_model_gets_no_name_before_all_is_there(self):
+        url, files = self.serve_model(4 * MIB)
+        self.server.fault = lambda request: "404" if "00002" in request.path and request.range[0] else None
+        self.server.fault_404 = lambda connection, request: self.server.send(connection, 404, {"Content-Length": 0})
+        self.fetch(url, code=UNREADABLE, text="status 404")
+        self.expect_files({})
+        self.server.fault = lambda request: None
+        self.fetch(url)
+        self.expect_files(files)
+
+    def test_killed_while_the_files_get_their_names(self):
+        """All parts are complete, and some have their names."""
+        url, files = self.serve_model(4 * MIB)
+        self.fetch(url)
+        first, second, third, index = files
+        (self.new / third).rename(self.part(third.replace("%", "%25").replace("/", "%2F")))
+        (self.new / index).rename(self.part(index))
+        os.link(self.new / first, self.part(first))
+        self.server.bodies = 0
+        self.assertEqual(self.fetch(url).count(b"already there"), 2)
+        self.expect_files(files)
+        self.assertEqual(self.server.bodies, 3 * FIRST + len(files[index]))
+        self.assertEqual(list(self.new.glob(".safetensors-fetch/*.part")), [])
+
+    def test_two_at_once(self):
+        url = self.serve(simple(16 * MIB))
+        self.slow_down(8 * MIB)
+        first = self.start(url)
+        self.wait_for_part(MIB)
+        self.fetch(url, code=UNREADABLE, text="another fetch is writing to this folder")
+        first.communicate(timeout=60)
+        self.assertEqual(first.returncode, SUCCESS)
+        self.expect_files({"m.safetensors": simple(16 * MIB)})
+
+    def test_killed_at_random_points(self):
+        """Each download is killed once and run again. All bytes that the server sends for both count."""
+        chance = random.Random(KILLS)
+        url, files = self.serve_model(16 * MIB, seed=3)
+        total = sum(map(len, files.values()))
+        self.slow_down(20 * MIB)
+        ratios, with_part = [], 0
+        for _ in range(KILLS):
+            self.server.bodies = 0
+            process = self.start(url)
+            time.sleep(chance.uniform(0, 0.9))
+            process.kill()
+            process.communicate()
+            with_part += any(path.stat().st_size for path in self.new.glob(".safetensors-fetch/*.part"))
+            found = self.files_in(self.new)
+            self.assertTrue(found.items() <= files.items())
+            if "m.safetensors.index.json" in found:
+                self.expect_files(files)
+            self.fetch(url)
+            self.expect_files(files)
+            ratios.append(self.server.bodies / total)
+            self.run_command("verify", self.new)
+            for path in sorted(self.new.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+        print(f"{KILLS} kills, {with_part} within the download: {min(ratios):.3f} to {max(ratios):.3f} times the bytes, "
+              f"{sum(ratios) / len(ratios):.3f} on average")
+        self.assertGreater(with_part, KILLS // 2)
+        self.assertLessEqual(max(ratios), 1.05)
+
+
+if __name__ == "__main__":
+    if "--kills" in sys.argv:
+        at = sys.argv.index("--kills")
+        KILLS = int(sys.argv[at + 1])
+        sys.argv[at:] = ["EndedEarly.test_killed_at_random_points"]
+    unittest.main()
