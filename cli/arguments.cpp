@@ -98,7 +98,8 @@ CLI::Option* unmarked(CLI::Option* option) {
 std::vector<std::string> kept_whole(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {
     if (argument.starts_with('[')) argument.insert(argument.begin(), '\0');
-    if (argument.starts_with("--") && argument.ends_with('=')) argument += '\0';  // an empty value, not the next argument
+    if (argument.starts_with("--") && argument.ends_with('='))
+      argument += '\0';  // an empty value, not the next argument
   }
   return arguments;
 }

@@ -67,10 +67,10 @@ void note_order(const Table& table, const std::vector<const Tensor*>& order, Fin
                                       [](const Tensor* a, const Tensor* b) { return is_before(*b, *a); });
   if (out == order.end()) return;
   const Tensor& first = **(out + 1);
-  note(
-      findings, Status::offsets, table.data_begin + first.begin,
-      formatted("tensors are not in the order of the reference's writer: {} is the first out of place", in_quotes(first.name())),
-      &first);
+  note(findings, Status::offsets, table.data_begin + first.begin,
+       formatted("tensors are not in the order of the reference's writer: {} is the first out of place",
+                 in_quotes(first.name())),
+       &first);
 }
 
 void note_spelling(const Table& table, const std::vector<const Tensor*>& order, std::string_view header,
