@@ -186,7 +186,7 @@ static void failures_are_those_of_the_store(void) {
   expect_failure(from, "models/m.index.json", ST_ERR_CALLBACK, "the store's open returned 12345");
   from->fails = NULL;
   from->read_fails_with = ST_ERR_READ;
-  expect_failure(from, "alone.safetensors", ST_ERR_READ, "'alone.safetensors': the line is dead");
+  expect_failure(from, "alone.safetensors", ST_ERR_READ, "'alone.safetensors': the line?is ? dead");
   from->read_fails_with = -1;
   expect_failure(from, "alone.safetensors", ST_ERR_CALLBACK, "the source's read returned -1");
   free_store(from);
