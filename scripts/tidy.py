@@ -25,7 +25,7 @@ def flags_of(entry):
 
 
 def sources(build):
-    """The sources of each list of flags."""
+    """The sources of each list of flags, those of each program apart."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"]).relative_to(TOP)
@@ -33,7 +33,7 @@ def sources(build):
             found.setdefault(path, flags_of(entry))
     lists = {}
     for path, flags in sorted(found.items()):
-        lists.setdefault(tuple(flags), []).append(path)
+        lists.setdefault((tuple(flags), path.parent.name == "pages"), []).append(path)
     return lists
 
 
@@ -59,7 +59,7 @@ def main(tool, build):
     folder.mkdir(exist_ok=True)
     database = []
     origin = {}
-    for flags, paths in sources(build).items():
+    for (flags, _), paths in sources(build).items():
         for i in range(0, len(paths), TOGETHER):
             entry = joined(paths[i : i + TOGETHER], flags, folder / f"{len(database)}.cpp")
             origin[entry["file"]] = paths[i : i + TOGETHER]

@@ -54,6 +54,7 @@ bool is_before(const Tensor& a, const Tensor& b) {
 // writer.
 std::vector<const Tensor*> in_order(const Table& table) {
   std::vector<const Tensor*> order;
+  order.reserve(table.tensors.size());
   for (const Tensor& tensor : table.tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
     const auto place = [](const Tensor& tensor) { return std::pair(tensor.begin, tensor.end); };
@@ -76,6 +77,7 @@ void note_order(const Table& table, const std::vector<const Tensor*>& order, Fin
 void note_spelling(const Table& table, const std::vector<const Tensor*>& order, std::string_view header,
                    Findings& findings) {
   std::vector<NewTensor> tensors;
+  tensors.reserve(order.size());
   for (const Tensor* const tensor : order) {
     tensors.push_back({tensor->name(), tensor->shape(), tensor->begin, tensor->end, tensor->dtype()});
   }
