@@ -123,7 +123,14 @@ std::string name_of_shard(const safetensors::SafeOpen& file, const std::string& 
     const std::string index = https_url(path);
     const std::string folder = index.substr(0, index.rfind('/') + 1);
     const std::string url(file.shard_path(shard));
-    return url.starts_with(folder) ? percent_decoded(url.substr(folder.size())) : last_part(url);
+    if (!url.starts_with(folder)) return last_part(url);
+    std::string name;
+    for (std::size_t at = folder.size(); at <= url.size();) {
+      const std::size_t end = std::min(url.find('/', at), url.size());
+      name += (name.empty() ? "" : "/") + decoded_name(std::string_view(url).substr(at, end - at));
+      at = end + 1;
+    }
+    return name;
   }
   const auto normal = [](const fs::path& any) { return any.lexically_normal(); };
   const fs::path folder =

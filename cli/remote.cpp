@@ -115,8 +115,14 @@ std::string percent_decoded(std::string_view text) {
   return decoded;
 }
 
+std::string decoded_name(std::string_view part) {
+  const std::string name = percent_decoded(part);
+  const bool bad = name == "." || name == ".." || name.find_first_of(std::string_view("/\0", 2)) != name.npos;
+  return bad ? std::string(part) : name;
+}
+
 std::string last_part(const std::string& path) {
-  return is_url(path) ? percent_decoded(path.substr(path.rfind('/') + 1)) : file_name(path);
+  return is_url(path) ? decoded_name(std::string_view(path).substr(path.rfind('/') + 1)) : file_name(path);
 }
 
 safetensors::SafeOpen open_model(const std::string& path, const st_open_options& options) {

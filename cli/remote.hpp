@@ -23,6 +23,9 @@ bool is_url(std::string_view text);
 std::string shown_url(const std::string& given);
 std::string whole_url(const std::string& shown);
 
+// Decodes a part of a URL, unless the result would not be the name of a file.
+std::string decoded_name(std::string_view part);
+
 // Returns the last part of a path or a URL, without percent-encoding.
 std::string last_part(const std::string& path);
 

@@ -96,7 +96,8 @@ struct Headers {
   std::string etag;
   std::string last_modified;
   std::string location;
-  std::string sha256;
+  std::string sha256;  // of the body
+  std::string linked;  // of the file to which a redirect of a model hub leads
   bool is_encoded = false;
 
   void add(std::string_view name, std::string_view value) {
@@ -114,8 +115,8 @@ struct Headers {
       location = value;
     } else if (equal_names(name, "content-encoding")) {
       is_encoded = is_encoded || (!value.empty() && !equal_names(value, "identity"));
-    } else if (sha256.empty()) {
-      sha256 = sha256_in(name, value);
+    } else if (std::string& found = equal_names(name, "x-linked-etag") ? linked : sha256; found.empty()) {
+      found = sha256_in(name, value);
     }
   }
 };
@@ -142,8 +143,8 @@ class Exchange {
     const CURLcode code = curl_easy_perform(curl_);
     if (thrown_) std::rethrow_exception(thrown_);
     if (out_of_memory_) throw std::bad_alloc();
-    reply_.sha256 = headers_.sha256;
     judge(code);
+    reply_.sha256 = headers_.linked.empty() && !is_redirect(reply_.status) ? headers_.sha256 : headers_.linked;
     return std::move(reply_);
   }
 

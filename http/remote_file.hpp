@@ -23,6 +23,7 @@ class RemoteFile {
   RemoteFile& operator=(const RemoteFile&) = delete;
 
   const std::string& shown() const { return url_.shown; }
+  const std::string& query() const { return url_.query; }  // may be a secret
   std::uint64_t size() const { return version_.size; }
   const Version& version() const { return version_; }
 

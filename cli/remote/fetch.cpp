@@ -98,9 +98,22 @@ struct FetchedFile {
   std::uint64_t size() const { return remote->size(); }
 };
 
+std::string sha256_of(const std::string& text) {
+  Digest digest(DigestKind::sha256);
+  digest.add(text.data(), text.size());
+  return hex(digest.finish());
+}
+
+// Files of several URLs may have the same ETag: many servers make it of the time and the size. A query may be a
+// signature, which is another one at each run, so it does not count if the server states a digest.
 std::string version_text(const FetchedFile& file) {
   const st::http::Version& version = file.remote->version();
-  return json_text({{"size", version.size}, {"etag", version.etag}, {"last_modified", version.last_modified}});
+  return json_text({{"url", file.remote->shown()},
+                    {"query", version.sha256.empty() ? sha256_of(file.remote->query()) : ""},
+                    {"size", version.size},
+                    {"etag", version.etag},
+                    {"last_modified", version.last_modified},
+                    {"sha256", version.sha256}});
 }
 
 // The record of a complete file also contains the time of its last change. If a program edits the file, it no longer
@@ -151,7 +164,7 @@ class Fetch {
   void run() {
     open_all();
     make_folder(options_.folder);
-    make_folder(parts_);
+    make_parts_folder();
     const Descriptor lock(in_folder(parts_, "lock"), O_RDWR | O_CREAT | O_NOFOLLOW);
     if (flock(lock.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw Failure{kUnreadable, options_.folder + ": another fetch is writing to this folder"};
@@ -172,6 +185,15 @@ class Fetch {
 
  private:
   // ---- before the download
+
+  // What lies in it is taken for ours, so nobody else may have put it there.
+  void make_parts_folder() const {
+    if (mkdir(parts_.c_str(), 0700) != 0 && errno != EEXIST) fail_on_file(parts_);
+    struct stat status {};
+    if (lstat(parts_.c_str(), &status) != 0) fail_on_file(parts_);
+    const bool own = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & S_IWOTH) == 0;
+    if (!own) throw Failure{kUnreadable, parts_ + ": is not a folder that only this user may write to"};
+  }
 
   bool must_stop() const { return has_failed_ || is_interrupted(); }
 
@@ -221,6 +243,7 @@ class Fetch {
     if (!options_.replace && exists(file.path)) {
       throw Failure{kUnreadable, file.path + ": already exists; --replace replaces it"};
     }
+    if (is_folder(file.path)) throw Failure{kUnreadable, file.path + ": is a folder"};
     const auto part = identity_of(file.part);
     if (same && part && part->size <= file.size()) file.begin = part->size;
   }
@@ -346,7 +369,9 @@ class Fetch {
   // ---- afterwards
 
   // An interruption leaves parts, which the next run installs. There is no index until all other files have their names.
-  void install() const {
+  void install() {
+    const bool changes =
+        std::any_of(files_.begin(), files_.end(), [](const FetchedFile& file) { return !file.is_there; });
     for (const FetchedFile& file : files_) {
       if (file.is_there) continue;
       const auto state = identity_of(file.part);
@@ -354,9 +379,15 @@ class Fetch {
       write_record(file, change_text(*state));
       make_folders(file.path);
     }
-    const FetchedFile& last = files_.back();
-    const bool replaces_index = last.is_index && !last.is_there && exists(last.path);
-    if (replaces_index) remove_file(last.path);
+    FetchedFile& last = files_.back();
+    if (last.is_index && changes && exists(last.path)) {
+      if (!last.is_there) {
+        remove_file(last.path);
+      } else if (rename(last.path.c_str(), last.part.c_str()) != 0) {  // a complete part until it gets its name again
+        fail_on_file(last.path);
+      }
+      last.is_there = false;
+    }
     for (const FetchedFile& file : files_) {
       if (!file.is_there) give_name(file);
     }
@@ -375,6 +406,11 @@ class Fetch {
     if (!options_.replace) {
       if (link(file.part.c_str(), file.path.c_str()) == 0) return remove_file(file.part);
       if (errno == EEXIST) throw Failure{kUnreadable, file.path + ": already exists; --replace replaces it"};
+    }
+    struct stat old {};
+    if (lstat(file.path.c_str(), &old) == 0 && S_ISREG(old.st_mode)) {
+      if (chown(file.part.c_str(), old.st_uid, old.st_gid) != 0 && errno != EPERM) fail_on_file(file.part);
+      if (chmod(file.part.c_str(), old.st_mode & 07777U) != 0) fail_on_file(file.part);
     }
     if (rename(file.part.c_str(), file.path.c_str()) != 0) fail_on_file(file.path);
   }

@@ -167,6 +167,52 @@ class Complete(FetchTest):
         self.assertRegex(text, rb"fetching \[=+ +\] +\d+% .* of 5\.\d MB, .*/s")
 
 
+class Versions(FetchTest):
+    def test_two_urls_with_one_etag_are_two_files(self):
+        one = simple(2 * MIB)
+        two = one[:-MIB] + bytes(MIB)
+        urls = [self.serve(one, "/a/m.safetensors"), self.serve(two, "/b/m.safetensors")]
+        for path in ("/a/m.safetensors", "/b/m.safetensors"):
+            self.server.etags[path] = '"1-2"'
+        self.fetch(urls[0])
+        self.fetch(urls[1], code=UNREADABLE, text="already exists")
+        self.assertNotIn(b"already there", self.fetch(urls[1], "--replace"))
+        self.expect_files({"m.safetensors": two})
+        (self.new / "m.safetensors").unlink()
+        self.ended_early(urls[0], MIB)
+        self.fetch(urls[1])
+        self.expect_files({"m.safetensors": two})
+
+    def test_a_folder_for_parts_that_others_may_write_to(self):
+        url = self.serve(simple(MIB))
+        parts = self.new / ".safetensors-fetch"
+        parts.mkdir(parents=True)
+        parts.chmod(0o777)
+        self.fetch(url, code=UNREADABLE, text="only this user may write to")
+        parts.rmdir()
+        (self.folder / "elsewhere").mkdir()
+        parts.symlink_to(self.folder / "elsewhere")
+        self.fetch(url, code=UNREADABLE, text="only this user may write to")
+        self.assertEqual(os.listdir(self.folder / "elsewhere"), [])
+
+    def test_the_mode_of_a_file_stays(self):
+        url = self.serve(simple(MIB))
+        self.put({"m.safetensors": b"old"}, "new")
+        (self.new / "m.safetensors").chmod(0o600)
+        self.fetch(url, "--replace")
+        self.assertEqual((self.new / "m.safetensors").stat().st_mode & 0o777, 0o600)
+
+    def test_an_index_that_stays_while_its_shards_change(self):
+        url, files = self.serve_model(MIB)
+        self.fetch(url)
+        name = "m-00001-of-00003.safetensors"
+        self.server.etags["/models/" + name] = '"another"'
+        self.server.files["/models/" + name] = files[name][:-1] + b"\xff"
+        out = self.fetch(url, "--replace")
+        self.assertEqual(out.count(b"already there"), len(files) - 2)  # the index is put back
+        self.expect_files({**files, name: files[name][:-1] + b"\xff"})
+
+
 class Digests(FetchTest):
     def answer(self, headers):
         self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, headers)

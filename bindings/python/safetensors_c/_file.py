@@ -59,8 +59,8 @@ class _Handle:
     All of `__del__` is C. At the first line of a Python function the handler of a signal may run, such as Ctrl-C: its
     exception would be lost there, and the memory too.
 
-    The collector of cycles does not see it. It calls the finalizers of all garbage in any order, and those of the program
-    may still read from the file. So nothing in `keep` may refer to the file.
+    The collector of cycles does not see it, unless `keep` may refer to the file. It calls the finalizers of all garbage in
+    any order, and those of the program may still read from the file.
     """
 
     __slots__ = ("keep", "_free")
@@ -68,7 +68,6 @@ class _Handle:
     def __init__(self, opened: c_void_p):
         self._free = partial(st.st_free, opened)
         self.keep: object = None
-        _untrack(self)
 
     __del__ = property(attrgetter("_free"))
 
@@ -107,6 +106,9 @@ class File:
         else:
             raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                             + type(source).__name__)
+        kept = getattr(source, "obj", source) if self.in_memory else None
+        if kept is None or type(kept) in (bytes, bytearray):
+            _untrack(self._owner)
         self.handle = out.value or 0
 
     @cached_property
