@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "format/utf8.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 #include "io/directory.hpp"
@@ -33,17 +32,11 @@ bool is_known(st_status status) {
   }
 }
 
-// Returns the message as one line of UTF-8. The callback may have filled the whole array.
+// The callback may have filled the whole array.
 std::string message_of(const st_error& error) {
   const auto* const end = static_cast<const char*>(std::memchr(error.message, '\0', sizeof error.message));
-  std::string text(error.message,
-                   end == nullptr ? sizeof error.message : static_cast<std::size_t>(end - error.message));
-  const bool valid = format::is_utf8(text);
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == 0x7F || (byte > 0x7F && !valid)) c = '?';
-  }
-  return text;
+  return one_line(
+      {error.message, end == nullptr ? sizeof error.message : static_cast<std::size_t>(end - error.message)});
 }
 
 // The error that a callback has returned. `what` names the callback for messages.

@@ -90,7 +90,7 @@ std::unique_ptr<CLI::App> make_app() {
   return app;
 }
 
-// Removes the queries of URLs from a message of the parser: of whole arguments, and of what looks like one.
+// Removes the queries of URLs from a message of the parser, which may quote an argument or a part of it.
 std::string without_queries(std::string text, const std::vector<std::string>& arguments) {
   for (const std::string& word : arguments) {
     const std::string shown = shown_url(word);

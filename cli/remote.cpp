@@ -18,7 +18,7 @@ namespace {
 
 // ---- URLs
 
-// The URLs of the command line, by what is shown of them.
+// The URLs of the command line by their shown form.
 std::map<std::string, std::string>& known_urls() {
   static std::map<std::string, std::string> urls;
   return urls;
@@ -151,5 +151,23 @@ safetensors::SafeOpen open_shard(const safetensors::SafeOpen& file, std::size_t 
 void require_local(const std::string& path, std::string_view what) {
   if (is_url(path)) throw Failure{kUsage, formatted("{}: {} files, not URLs", path, what)};
 }
+
+#ifndef ST_HTTP  // otherwise in cli/remote
+namespace {
+
+[[noreturn]] void fail_without_http(const std::string& url) {
+  throw Failure{kUsage, url + ": this command was built without HTTP: build it with -DST_BUILD_HTTP=ON"};
+}
+
+}  // namespace
+
+safetensors::SafeOpen open_remote(const std::string& url, const st_open_options& /*options*/) {
+  fail_without_http(url);
+}
+
+std::string https_url(const std::string& url) { return url; }
+
+void fetch(const FetchOptions& options) { fail_without_http(options.url); }
+#endif
 
 }  // namespace cli

@@ -1,7 +1,6 @@
 // Models on web servers: URLs in place of paths.
 //
-// cli/remote implements open_remote(), https_url() and fetch() if the command is built with ST_BUILD_HTTP. Otherwise
-// cli/no_remote does, which rejects every URL.
+// Without ST_BUILD_HTTP, every URL is rejected.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -25,7 +25,7 @@ def flags_of(entry):
 
 
 def sources(build):
-    """The sources of each list of flags, those of each program apart."""
+    """The sources of each list of flags. pages.cpp, a program of its own, is separate."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"]).relative_to(TOP)

@@ -30,6 +30,8 @@
 
 #include "failure.hpp"
 #include "http/open_url.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system.hpp"
 #include "json.hpp"
 #include "output.hpp"
 #include "progress.hpp"
@@ -47,42 +49,21 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
 using st::http::RemoteFile;
 
-[[noreturn]] void fail_on_file(const std::string& path) {
-  throw Failure{kUnreadable, path + ": " + std::strerror(errno)};
+[[noreturn]] void fail_on_file(const std::string& path, int error = errno) {
+  throw Failure{kUnreadable, path + ": " + std::strerror(error)};
 }
 
-// ---- a file of the system
+st::io::Descriptor open_or_fail(const std::string& path, int flags) {
+  st::io::Descriptor file = st::io::open_file(AT_FDCWD, path.c_str(), flags, 0666);
+  if (!file) fail_on_file(path);
+  return file;
+}
 
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags) : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (number_ < 0) fail_on_file(path);
+void sync_or_fail(const std::string& path, const st::io::Descriptor& file) {
+  if (const int error = st::io::sync_now(file.get()); error != 0 && error != EINVAL && error != ENOTSUP) {
+    fail_on_file(path, error);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { close(number_); }
-
-  int number() const { return number_; }
-
-  void write_at(std::uint64_t offset, const std::byte* data, std::size_t n) const {
-    while (n > 0) {
-      const ssize_t written = pwrite(number_, data, n, static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail_on_file(path_);
-      data += written;
-      offset += static_cast<std::uint64_t>(written);
-      n -= static_cast<std::size_t>(written);
-    }
-  }
-
-  void sync() const {
-    if (fsync(number_) != 0 && errno != EINVAL && errno != ENOTSUP) fail_on_file(path_);
-  }
-
- private:
-  const std::string path_;
-  const int number_;
-};
+}
 
 // ---- what to download
 
@@ -145,7 +126,7 @@ std::string flat(const std::string& name) {
   return text;
 }
 
-// The names come from the server, and must not lead out of the folder. The library has checked those of shards.
+// The names come from the server, and must not lead out of the folder. The library has checked the names of shards.
 void require_good_name(const std::string& url, const std::string& name, bool may_have_folders) {
   bool good = name.find('\0') == name.npos && (may_have_folders || name.find('/') == name.npos);
   for (std::size_t at = 0; at <= name.size();) {
@@ -165,8 +146,8 @@ class Fetch {
     open_all();
     make_folder(options_.folder);
     make_parts_folder();
-    const Descriptor lock(in_folder(parts_, "lock"), O_RDWR | O_CREAT | O_NOFOLLOW);
-    if (flock(lock.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const st::io::Descriptor lock = open_or_fail(in_folder(parts_, "lock"), O_RDWR | O_CREAT | O_NOFOLLOW);
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw Failure{kUnreadable, options_.folder + ": another fetch is writing to this folder"};
     }
     for (FetchedFile& file : files_) find_state(file);
@@ -186,7 +167,7 @@ class Fetch {
  private:
   // ---- before the download
 
-  // What lies in it is taken for ours, so nobody else may have put it there.
+  // fetch trusts the parts and records in this folder, so only this user may write to it.
   void make_parts_folder() const {
     if (mkdir(parts_.c_str(), 0700) != 0 && errno != EEXIST) fail_on_file(parts_);
     struct stat status {};
@@ -312,10 +293,12 @@ class Fetch {
   }
 
   void download(FetchedFile& file) {
-    const Descriptor part(file.part, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    const st::io::Descriptor part = open_or_fail(file.part, O_WRONLY | O_CREAT | O_NOFOLLOW);
     const auto keep = [&](std::uint64_t offset, const std::byte* data, std::size_t n) {
       if (must_stop()) throw Interruption{};
-      part.write_at(offset, data, n);
+      if (const int error = st::io::write_all_at(part.get(), offset, data, n); error != 0) {
+        fail_on_file(file.part, error);
+      }
       done_ += n;
     };
     try {
@@ -324,7 +307,7 @@ class Fetch {
       fail(failure);
     }
     check(file);
-    part.sync();
+    sync_or_fail(file.part, part);
   }
 
   // Checks a complete part, and removes it if it is wrong. The next run then starts over.
@@ -391,7 +374,7 @@ class Fetch {
     for (const FetchedFile& file : files_) {
       if (!file.is_there) give_name(file);
     }
-    Descriptor(options_.folder, O_RDONLY | O_DIRECTORY).sync();
+    sync_or_fail(options_.folder, open_or_fail(options_.folder, O_RDONLY | O_DIRECTORY));
   }
 
   void make_folders(const std::string& path) const {

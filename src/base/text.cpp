@@ -90,6 +90,11 @@ std::string in_quotes(std::string_view name) {
   return "'" + beginning_of(name, kEndBytes, shown) + "..." + end_of(name, kEndBytes) + "'";
 }
 
+std::string one_line(std::string_view text) {
+  std::size_t bytes = 0;
+  return beginning_of(text, text.max_size(), bytes);
+}
+
 std::string scaled(std::uint64_t value, std::span<const std::string_view> units) {
   if (value < 1000) return formatted("{}{}", value, units[0]);
   std::uint64_t in_unit = 1000;

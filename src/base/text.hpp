@@ -29,6 +29,9 @@ std::string in_quotes(std::string_view name);
 // Returns a number below 1000 and its unit. units: the suffixes for 1, 1000, 1000^2 and so on, including the space.
 std::string scaled(std::uint64_t value, std::span<const std::string_view> units);
 
+// Returns text of the caller as one line of UTF-8 for a message: all else is escaped.
+std::string one_line(std::string_view text);
+
 // Returns a size such as "1.2 GB", in decimal units as file managers use them.
 std::string human_bytes(std::uint64_t bytes);
 

@@ -77,7 +77,7 @@ Device::~Device() {
 void Device::check(std::int32_t code, const char* what) const {
   if (code == 0) return;
   const char* const name = ops_->error_name == nullptr ? nullptr : ops_->error_name(ops_->ctx, code);
-  const std::string shown = name == nullptr ? std::string() : ", " + in_quotes(name);
+  const std::string shown = name == nullptr ? std::string() : ", " + one_line(name);
   throw Error{Status::device, code, kNowhere, formatted("{} returned {}{}", what, code, shown)};
 }
 

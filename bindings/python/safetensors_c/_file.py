@@ -59,8 +59,8 @@ class _Handle:
     All of `__del__` is C. At the first line of a Python function the handler of a signal may run, such as Ctrl-C: its
     exception would be lost there, and the memory too.
 
-    The collector of cycles does not see it, unless `keep` may refer to the file. It calls the finalizers of all garbage in
-    any order, and those of the program may still read from the file.
+    It is hidden from the collector of cycles, unless `keep` may refer to the file. The collector calls finalizers in any
+    order, and a finalizer of the program may still read from the file.
     """
 
     __slots__ = ("keep", "_free")

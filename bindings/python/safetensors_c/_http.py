@@ -1,4 +1,4 @@
-"""Checkpoints on web servers, by the library libsafetensors-http, which is loaded for the first URL.
+"""Checkpoints on web servers. The first URL loads libsafetensors-http.
 
 SPDX-License-Identifier: Apache-2.0
 """

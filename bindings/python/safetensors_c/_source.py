@@ -74,7 +74,7 @@ class Opener:
 
 
 class _Called(Opener):
-    """Has functions of Python that the library calls. What they raise is the cause of the error. Exceptions that end the
+    """Has functions of Python that the library calls. Their exceptions become the cause of the error. Exceptions that end the
     program, such as KeyboardInterrupt, are raised as they are."""
 
     _raised: _Raised

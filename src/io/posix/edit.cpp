@@ -197,7 +197,7 @@ const char* EditedFile::State::try_open(const char* path, bool again) {
   if (fstat(file.get(), &status) != 0) fail_os(Status::open, errno, "{}", shown);
   seen = identity_of(status);
   if (!seen.same_file(identity_of(target->status))) return kReplaced;
-  require_own(*target, status.st_uid);  // another user's file may have got the number of the one that was looked at
+  require_own(*target, status.st_uid);  // another user's file may have its inode number by now
   // An editor that has just released the lock, or a save, may also have replaced the file.
   struct stat named {};
   if (fstatat(target->directory.get(), target->name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {

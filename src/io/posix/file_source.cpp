@@ -23,8 +23,8 @@ namespace {
 // Cached reads are faster once about a third of the range is resident. Measured where the disk gives 4 GB/s directly
 // and 2.8 GB/s through the cache, and the cache gives 18 GB/s.
 constexpr std::uint64_t kCachedOneIn = 3;
-// Of a long range only samples are looked at: to count the pages of 512 MiB takes 3 ms, twice as long as to copy 64 columns
-// of its matrices.
+// A long range is judged by samples. Counting the pages of 512 MiB takes 3 ms, but copying 64 columns of matrices of that
+// size takes half as long.
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kSampleBytes = 64 << 10;
 
