@@ -291,16 +291,29 @@ class Signals(Case):
         self.assertEqual(self.interrupted(signal.SIGINT, ["convert", array, self.folder / "new.safetensors"]), -signal.SIGINT)
         self.check_folder("a.npy")
 
+    def writes_a_temporary_file(self, process):
+        """Whether it has one open, which has no name, or a name that begins with a dot."""
+        for descriptor in os.scandir(f"/proc/{process.pid}/fd"):
+            try:
+                state = os.stat(descriptor.path)
+                path = os.readlink(descriptor.path)
+            except OSError:  # closed since
+                continue
+            if stat.S_ISREG(state.st_mode) and (state.st_nlink == 0 or ".st-new-" in path):
+                return True
+        return False
+
     def test_a_signal_leaves_a_shard_that_another_process_replaced(self):
-        size = 100_000_000
-        head = file_bytes([(name, "U8", [size], size) for name in "abcd"], data=b"")
+        size, count = 1_000_000, 400  # enough shards for this process to look at one meanwhile
+        head = file_bytes([(f"t{i}", "U8", [size], size) for i in range(count)], data=b"")
         self.model.write_bytes(head)
-        os.truncate(self.model, len(head) + 4 * size)
-        first = self.folder / "out" / "model-00001-of-00004.safetensors"
+        os.truncate(self.model, len(head) + count * size)
+        first = self.folder / "out" / "model-00001-of-00400.safetensors"
         for _ in range(30):
-            process = subprocess.Popen([COMMAND, "split", self.model, self.folder / "out", "--max-size", "100MB", "--name", "model"],
+            process = subprocess.Popen([COMMAND, "split", self.model, self.folder / "out", "--max-size", "1MB", "--name", "model"],
                                        env=self.environment, stderr=subprocess.DEVNULL)
-            while process.poll() is None and not first.exists():
+            # From the second shard on, the process knows that the first one is its own (docs/command.md).
+            while process.poll() is None and not (first.exists() and self.writes_a_temporary_file(process)):
                 pass
             self.out.write_bytes(b"other")
             self.out.rename(first)
