@@ -27,9 +27,6 @@ constexpr std::uint32_t kMostQueues = 64;
 // A cancel does not wake a thread that waits for a slot. The thread polls.
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
-// A thread reads into one slot while its other slot is copied. More slots would only waste memory.
-constexpr std::ptrdiff_t kSlotsOfThread = 2;
-
 // A thread's place in the queue while this object exists. Constructed and destroyed with the device locked.
 class Place {
  public:
@@ -221,7 +218,7 @@ void Staging::give_back() noexcept {
 std::byte* Staging::next_slot(Device& device) {
   give_back();
   const auto is_of_device = [&device](const Flight& flight) { return flight.device == &device; };
-  if (std::count_if(flights_.begin(), flights_.end(), is_of_device) == kSlotsOfThread) {
+  if (std::count_if(flights_.begin(), flights_.end(), is_of_device) == std::ptrdiff_t{kSlotsOfThread}) {
     finish(std::find_if(flights_.begin(), flights_.end(), is_of_device));
   }
   slot_ = device.take_slot(listener_);

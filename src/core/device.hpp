@@ -72,7 +72,8 @@ class Device {
   ~Device();  // frees the slots
 
   std::size_t slot_bytes() const { return limits_.slot_bytes; }
-  std::uint64_t staging_bytes() const;  // of the slots that exist
+  std::size_t slots() const { return limits_.slots; }  // the maximum
+  std::uint64_t staging_bytes() const;                 // of the slots that exist
 
   // Returns a slot of slot_bytes(), or nullptr if the listener stops in the meantime. If no slot is idle, allocates
   // one, if the limits allow it. Otherwise waits; waiting threads are served in order. The caller must give the slot
@@ -121,6 +122,9 @@ class Device {
 // The slots of one thread: it fills one while devices copy from the others.
 class Staging {
  public:
+  // A thread reads into one slot while its other slot is copied. More slots would only waste memory.
+  static constexpr std::size_t kSlotsOfThread = 2;
+
   explicit Staging(const ReadListener& listener) : listener_(listener) {}
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;

@@ -44,8 +44,7 @@ std::uint64_t usable_chunk(std::uint64_t given);
 class ReadScheduler {
  public:
   // `requests` sorted by (source, begin).
-  ReadScheduler(std::span<const ReadRequest> requests, const Readers& readers, const BatchLimits& limits)
-      : requests_(requests), readers_(readers), limits_(limits), in_use_(readers.size()) {}
+  ReadScheduler(std::span<const ReadRequest> requests, const Readers& readers, const BatchLimits& limits);
 
   // Makes the next batch, in the memory of `batch`. Returns false if none is left. The previous batch in this memory must
   // have been read: the descriptors of its file may be closed now.
@@ -69,6 +68,7 @@ class ReadScheduler {
   const std::span<const ReadRequest> requests_;
   const Readers& readers_;
   const BatchLimits limits_;
+  const std::uint64_t cached_bytes_;  // of a batch of cached bytes
 
   std::mutex mutex_;
   // The cursor into requests_, and the progress inside the current one:

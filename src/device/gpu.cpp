@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/gpu.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,10 +17,15 @@ namespace {
 
 // Both drivers use the same numbers for these errors and flags.
 constexpr int kOutOfMemory = 2;
+constexpr int kNotReady = 600;
 constexpr unsigned kNonBlockingStream = 1;  // not synchronized with the default stream
 constexpr unsigned kBlockingEvent = 1;      // waiting threads sleep, because there may be more threads than processors
 constexpr unsigned kEventWithoutTime = 2;
 constexpr unsigned kPortable = 1;  // pinned for all contexts
+
+// The longest time for which a thread asks whether a copy is done before it sleeps. A slot of 4 MiB takes 0.08 ms, and being
+// woken 0.02: tensors of 4 KiB took 57 µs each when the thread slept at once, and 31 when it did not (H200).
+constexpr auto kAwake = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -219,9 +226,20 @@ int Gpu::copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* 
   return 0;
 }
 
+int Gpu::wait_for(void* event) {
+  const auto begin = std::chrono::steady_clock::now();
+  do {
+    const int code = calls.event_query(event);
+    if (code != kNotReady) return code;
+    forget_error();
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() - begin < kAwake);
+  return calls.event_synchronize(event);
+}
+
 int Gpu::wait(std::uint32_t queue, void* event) noexcept {
   Current current(*this);
-  int code = calls.event_synchronize(event);
+  int code = wait_for(event);
   const int left = current.leave();
   if (code != 0) finish(queue);
   give_back(event);

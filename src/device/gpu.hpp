@@ -98,6 +98,7 @@ class Gpu {
   int begin(std::uint32_t queue, std::span<const Copy> copies, void* event);
   void finish(std::uint32_t queue) noexcept;
   int copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* mark);
+  int wait_for(void* event);
   int wait(std::uint32_t queue, void* event) noexcept;
   int after(void* stream);
   int alloc(std::uint64_t bytes, void** out);

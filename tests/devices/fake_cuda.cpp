@@ -138,6 +138,11 @@ int cuEventRecord(void* event, void* stream) {
                 number == 1 || number == 2 ? default_stream(number == 2) : static_cast<Stream*>(stream));
 }
 
+int cuEventQuery(void* event) {
+  const int code = enter("cuEventQuery");
+  return code != kOk ? code : query(static_cast<Event*>(event));
+}
+
 int cuEventSynchronize(void* event) {
   const int code = enter("cuEventSynchronize");
   return code != kOk ? code : synchronize(static_cast<Event*>(event));
@@ -219,6 +224,4 @@ int cuMemsetD8Async(std::uintptr_t dst, unsigned char value, std::size_t bytes, 
             bytes);
   return kOk;
 }
-
-int cuEventQuery(void* event) { return query(static_cast<Event*>(event)); }
 }

@@ -27,7 +27,6 @@ int kept(int code) {
   if (code != kOk) last_error = code;
   return code;
 }
-
 }  // namespace
 
 int fake::current_device() { return chosen.device; }
@@ -114,6 +113,11 @@ int hipEventRecord(void* event, void* stream) {
                 number == 0 || number == 2 ? default_stream(number == 2) : static_cast<Stream*>(stream));
 }
 
+int hipEventQuery(void* event) {
+  const int code = enter("hipEventQuery");
+  return kept(code != kOk ? code : query(static_cast<Event*>(event)));
+}
+
 int hipEventSynchronize(void* event) {
   const int code = enter("hipEventSynchronize");
   return kept(code != kOk ? code : synchronize(static_cast<Event*>(event)));
@@ -186,6 +190,4 @@ int hipMemsetD8Async(std::uintptr_t dst, unsigned char value, std::size_t bytes,
             bytes);
   return kOk;
 }
-
-int hipEventQuery(void* event) { return query(static_cast<Event*>(event)); }
 }

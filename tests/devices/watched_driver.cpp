@@ -394,6 +394,13 @@ int ST_NAME(cuEventRecord, hipEventRecord)(void* event, void* stream) {
   return expected(kName, real().event_record(event, stream));
 }
 
+int ST_NAME(cuEventQuery, hipEventQuery)(void* event) {
+  constexpr const char* kName = kIsHip ? "hipEventQuery" : "cuEventQuery";
+  if (const int code = enter(kName); code != 0) return code;
+  const int code = real().event_query(event);
+  return code == kNotReady ? code : expected(kName, code);
+}
+
 int ST_NAME(cuEventSynchronize, hipEventSynchronize)(void* event) {
   constexpr const char* kName = kIsHip ? "hipEventSynchronize" : "cuEventSynchronize";
   if (const int code = enter(kName); code != 0) return code;
