@@ -15,6 +15,7 @@ FILE_NAME = {"darwin": "libsafetensors.dylib", "win32": "safetensors.dll"}.get(s
 _SYSTEM_NAME = {"darwin": "libsafetensors.0.dylib", "win32": "safetensors.dll"}.get(sys.platform, "libsafetensors.so.0")
 
 IO_AUTO, IO_MAP, IO_COPY, IO_READ = range(4)
+CACHE_AUTO, CACHE_THROUGH, CACHE_AROUND, CACHE_MAPPED = range(4)
 ERR_NOT_FOUND, ERR_CALLBACK = 103, 205
 FORMATS = {"safetensors": 1, "bintensors": 2, "bintensors-old": 3}
 BUFFER_LAZY = 1

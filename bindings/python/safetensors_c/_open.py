@@ -82,12 +82,12 @@ def _import() -> None:
     from . import _file, _source
 
 
-def _maker(framework: str, device, viewed: bool, copied: bool):
+def _maker(framework: str, device, mapped: bool, copied: bool):
     """What turns tensors of a file into those of the framework. Torch and paddle are imported here, the others for the
     first tensor, as by the reference.
 
-    `viewed`: tensors of torch are views of the mapping. `copied`: tensors may be copied from the mapping, or from the
-    memory that holds the file; otherwise they are read.
+    `mapped`: tensors of torch are views of the mapping, and slices for a GPU are copied from it. `copied`: tensors may be
+    copied from the mapping, or from the memory that holds the file; otherwise they are read.
     """
     kind = _makers.get(framework)
     if kind is None:
@@ -99,7 +99,7 @@ def _maker(framework: str, device, viewed: bool, copied: bool):
             from ._numpy import Arrays as kind
         _makers[framework] = kind
     if framework == "pytorch":
-        return kind(device, viewed, copied)
+        return kind(device, mapped, copied)
     return kind(device) if framework == "paddle" else kind(_FROM_NUMPY.get(framework), copied)
 
 
@@ -181,7 +181,7 @@ class safe_open:
             source, is_url = Url(filename, http), True
         opened = _file.open_file(source, viewed)
         copied = opened.in_memory or backend == "mmap" and framework != "pytorch"
-        self._make = _maker(framework, device, viewed, copied)
+        self._make = _maker(framework, device, viewed or device != "cpu" and backend == "mmap", copied)
         self._opened, self._kind = opened, (framework, device)
         if is_url:
             self._arguments = filename, framework, device, backend, http

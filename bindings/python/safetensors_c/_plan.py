@@ -10,12 +10,13 @@ from . import _callbacks, _library
 from ._library import call, quick, st
 
 
-def read(file, destinations, threads: int | None = None, progress=None, device=None, stream: int = 0, part=None) -> None:
+def read(file, destinations, threads: int | None = None, progress=None, device=None, stream: int = 0, part=None,
+         cache: int = _library.CACHE_AUTO) -> None:
     """Fills memory: destinations are the handle of a tensor, an address, and the size of the tensor, which is there.
 
     `progress` is called with the bytes that are read and those of the plan; what it raises ends the reading. With a
     `device` the addresses are in its memory, which is written to after the work that `stream` has been given; 0: at once.
-    With a `part`, a Selection, only that part of the tensors is read, whose size is then given.
+    With a `part`, a Selection, only that part of the tensors is read, whose size is then given. `cache`: as st_cache.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}, and must be at least 1")
@@ -34,14 +35,14 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
         for handle, address, size in destinations:
             if size and add(at, handle, begin, end, step, address, size, reference):
                 raise _library.failure(error)
-        _run(file, plan, threads or (0 if file.opener is None else file.opener.threads), progress)
+        _run(file, plan, threads or (0 if file.opener is None else file.opener.threads), cache, progress)
     finally:
         quick.st_plan_free(plan)
 
 
-def _run(file, plan, threads: int, progress) -> None:
+def _run(file, plan, threads: int, cache: int, progress) -> None:
     # The library takes no more than 1024, and ctypes the last 32 bits of a number.
-    options = _library.new(_library.ReadOptions, threads=min(threads, 1024))
+    options = _library.new(_library.ReadOptions, threads=min(threads, 1024), cache=cache)
     if not progress:
         file.call(st.st_plan_run, plan, byref(options))
         return
