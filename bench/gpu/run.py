@@ -74,6 +74,30 @@ def test(driver, built, tests):
     return lines, ran.returncode == 0 and failed == 0 and len(cases) > len(skipped)
 
 
+def python_environment(options):
+    packages = [str(ROOT / "bindings/python"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "SAFETENSORS_C_LIBRARY": str(options.built / "libsafetensors.so"),
+            "PYTHONPATH": os.pathsep.join(filter(None, packages)), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_torch(options, driver):
+    """Runs the tests of torch on a GPU. Returns the lines to print, and whether they passed."""
+    if why := reason_without_torch(options, driver):
+        return [f"tests of torch: not run: {why}"], True
+    environment = python_environment(options)
+    if driver.is_fake:
+        environment["ST_TEST_GPU"] = "cpu"
+    ran = subprocess.run([options.python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                          ROOT / "bindings/python/tests/test_gpu.py"], env=environment, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, errors="replace", timeout=TEST_SECONDS, check=False)
+    lines = ran.stdout.strip().splitlines()
+    if ran.returncode == 0:
+        return [f"tests of torch: {lines[-1]}"], True
+    if any("No module named pytest" in line for line in lines):
+        return ["tests of torch: not run: this Python has no pytest"], True
+    return [*lines, "tests of torch: failed"], False
+
+
 def measure(options, driver, path, mebibytes):
     command = [options.built / "bench/gpu/bench_gpu", driver.kind, driver.path, path, str(mebibytes), "--rounds",
                str(options.rounds)] + (["--wrong-byte"] if options.wrong_byte else [])
@@ -85,11 +109,8 @@ def measure(options, driver, path, mebibytes):
 
 def measure_python(options, path, device):
     """A figure per loader, and why others have none."""
-    packages = [str(ROOT / "bindings/python"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "SAFETENSORS_C_LIBRARY": str(options.built / "libsafetensors.so"),
-                   "PYTHONPATH": os.pathsep.join(filter(None, packages)), "PYTHONDONTWRITEBYTECODE": "1"}
     ran = subprocess.run([options.python, ROOT / "bench/gpu/load.py", path, device, str(options.rounds)],
-                         env=environment, stdout=subprocess.PIPE, text=True, check=False)
+                         env=python_environment(options), stdout=subprocess.PIPE, text=True, check=False)
     if ran.returncode != 0:
         raise Failed(f"load.py ended with {ran.returncode}")
     return {one["loader"]: one for one in map(json.loads, ran.stdout.splitlines())}
@@ -179,6 +200,10 @@ def run(options, driver, rows, notes):
     if options.tests != "-*":
         lines, passed = test(driver, options.built, options.tests)
         print("\n".join(lines), flush=True)
+        if not options.tests and not (driver.is_fake and driver.kind == "hip"):
+            lines, torch_passed = test_torch(options, driver)
+            print("\n".join(lines), flush=True)
+            passed = passed and torch_passed
     try:
         for gigabytes in options.gigabytes or ([0.064] if driver.is_fake else [1, 4, 20]):
             for row in rows_of_size(options, driver, max(round(gigabytes * GB / (1 << 20)), 1), notes):
