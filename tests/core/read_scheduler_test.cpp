@@ -101,7 +101,8 @@ TEST(ReadScheduler, EndAtMultiplesOfTheirSize) {
       {slow.get(), 1, 0, kMiB},
       {slow.get(), 16, 0, kMiB},
       {quick.get(), 1, 0, 8 * kMiB},
-      {quick.get(), 16, 0, 8 * kMiB},
+      {quick.get(), 2, 0, 4 * kMiB},
+      {quick.get(), 16, 0, 2 * kMiB},
       {slow.get(), 1, 4096, 4096},
       {slow.get(), 4, 3 * kMiB, 3 * kMiB},
       {quick.get(), 1, 12'345, 12'345},
@@ -121,8 +122,10 @@ TEST(ReadScheduler, EndAtMultiplesOfTheirSize) {
       std::uint64_t size = which.expected;
       if (size == 0) {
         const std::uint64_t shared = std::clamp(32 / std::uint64_t{which.threads}, std::uint64_t{1}, std::uint64_t{16});
+        const std::uint64_t several =
+            std::clamp(kBytes / which.threads / 4 / (2 * kMiB), std::uint64_t{1}, std::uint64_t{4});
         size = batch.path == io::ReadPath::direct   ? shared * kMiB
-               : batch.path == io::ReadPath::cached ? 8 * kMiB
+               : batch.path == io::ReadPath::cached ? several * 2 * kMiB
                                                     : kMiB;
       }
       ASSERT_EQ(batch.ranges.size(), 1U);

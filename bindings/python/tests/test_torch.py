@@ -385,3 +385,37 @@ def test_another_default_device_does_not_matter(tmp_path, backend):
         assert {tensor.device.type for tensor in each.values()} == {"cpu"}
         assert all(torch.equal(each[name], tensor) for name, tensor in tensors.items())
     assert backwards[0] == 19999
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_what_is_small_is_moved_to_a_gpu_from_the_mapping(tmp_path, monkeypatch, backend):
+    from safetensors_c import _library, _torch, safe_open
+    from safetensors_c.torch import save_file
+    path = tmp_path / "x.safetensors"
+    tensors = {"large": torch.arange(400_000.0).reshape(400, 1000), "small": torch.arange(6).reshape(2, 3), "none": torch.zeros(0)}
+    save_file(tensors, path)
+    planned = []
+
+    class Planned:
+        """Reads to memory what is meant for the GPU."""
+
+        @staticmethod
+        def read(file, destinations, threads, progress, _device, _stream, part=None, cache=_library.CACHE_AUTO):
+            planned.append(cache)
+            _torch_plan.read(file, destinations, threads, progress, part=part, cache=cache)
+
+    _torch_plan = _torch._plan
+    monkeypatch.setattr(_torch, "_plan", Planned)
+    monkeypatch.setattr(_torch.Tensors, "_opened_gpu", lambda self: self)
+    monkeypatch.setattr(_torch.Tensors, "_stream", lambda self: 0)
+    with safe_open(path, "pt", backend=backend) as file:
+        file._make._cache = _library.CACHE_MAPPED if backend == "mmap" else _library.CACHE_AUTO
+        assert torch.equal(file.get_tensor("small"), tensors["small"])
+        assert torch.equal(file.get_slice("large")[:, 3:5], tensors["large"][:, 3:5])
+        assert torch.equal(file.get_slice("large")[7], tensors["large"][7])
+        assert planned == ([] if backend == "mmap" else [_library.CACHE_AUTO] * 3)
+        assert torch.equal(file.get_tensor("large"), tensors["large"])
+        assert torch.equal(file.get_slice("large")[:, 1:], tensors["large"][:, 1:])
+        assert file.get_tensor("none").shape == (0,)
+        assert file.get_slice("large")[::-1, 0][0] == tensors["large"][-1, 0]
+    assert planned[-1] == (_library.CACHE_MAPPED if backend == "mmap" else _library.CACHE_AUTO)
