@@ -99,7 +99,7 @@ def in_place(path):
 
 def section(name, condition, text):
     """One source. Functions of the C API stay outside the unnamed namespace."""
-    text = re.sub(r"^// SPDX-License-Identifier:.*\n+|(?<=^})  // namespace.*", "", text.strip(), flags=re.MULTILINE)
+    text = re.sub(r"^// SPDX-License-Identifier:.*\n+|^ +//.*\n|(?<=\S)  // .*", "", text.strip(), flags=re.MULTILINE)
     inside, api, outside = text.partition('extern "C" {\n')
     if api:
         outside = f"{api}{outside}\n"
