@@ -13,11 +13,12 @@ import threading
 
 import pytest
 
-import safetensors_c.torch
+import safetensors_c
 from safetensors_c import _device
 
 torch = pytest.importorskip("torch")
 reference = pytest.importorskip("safetensors.torch")
+ours = pytest.importorskip("safetensors_c.torch")
 DEVICE = os.environ.get("ST_TEST_GPU") or ("cuda:0" if torch.cuda.is_available() else "")
 if not DEVICE:
     pytest.skip("torch has no GPU", allow_module_level=True)
@@ -54,7 +55,7 @@ def stored(tmp_path_factory):
 
 
 def load(path, **arguments):
-    return safetensors_c.torch.load_file(path, device=DEVICE, **arguments)
+    return ours.load_file(path, device=DEVICE, **arguments)
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
@@ -92,12 +93,12 @@ def test_an_index_too_many(stored):
 @pytest.mark.parametrize("device", ["cuda", 0, torch.device("cuda", 0)])
 def test_words_for_a_device(stored, device):
     path, tensors = stored
-    assert safetensors_c.torch.load_file(path, device=device)["large"].device == torch.device("cuda:0")
+    assert ours.load_file(path, device=device)["large"].device == torch.device("cuda:0")
 
 
 def test_saves_are_the_references(stored):
     moved = {name: tensor.to(DEVICE) for name, tensor in stored[1].items()}
-    assert safetensors_c.torch.save(moved) == reference.save(moved)
+    assert ours.save(moved) == reference.save(moved)
 
 
 @on_gpu
