@@ -218,6 +218,31 @@ TEST_P(AtomicFileTest, a_file_that_appears_meanwhile_is_replaced) {
   EXPECT_EQ(names(), Names{"x"});
 }
 
+// Also between the last look at the name and the link to it.
+TEST_P(AtomicFileTest, a_file_that_appears_at_any_moment_is_replaced_and_keeps_its_mode) {
+  bool reached = true;
+  for (std::size_t at = 0; reached; ++at) {
+    SCOPED_TRACE(at);
+    fs::remove(path());
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "mine", 4);
+    read_faults::Plan plan{"stat"};
+    plan.before = [&](std::size_t number) {
+      if (number != at) return;
+      put(path(), "theirs");
+      fs::permissions(path(), fs::perms{0640});
+    };
+    read_faults::arm(plan);
+    const Error error = error_of([&] { file.commit(); });
+    read_faults::disarm();
+    reached = read_faults::calls() > at;
+    EXPECT_EQ(error.message, "");
+    EXPECT_EQ(contents(path()), "mine");
+    EXPECT_EQ(mode_of(path()), reached ? 0640U : 0644U);
+    EXPECT_EQ(names(), Names{"x"});
+  }
+}
+
 // The target is opened for its lock after the bytes are synced, just before the rename.
 TEST_P(AtomicFileTest, who_narrows_the_target_while_bytes_are_synced_is_heard) {
   put(path(), "old");
@@ -279,6 +304,35 @@ TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_o
     EXPECT_FALSE(look_was_possible);
     EXPECT_TRUE(could_lock(path(), F_WRLCK));
   }
+}
+
+// An edit locks the new file. A lock of the old one would not keep it out.
+TEST_P(AtomicFileTest, a_file_that_takes_the_place_of_the_one_being_locked_is_locked_instead) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  static bool is_open;
+  locked_target = path();
+  put(path(), "old");
+  put(path("y"), "newer");
+  AtomicFile file = AtomicFile::create(path().c_str(), {});
+  faults::Plan watching;
+  watching.no_nameless_files = GetParam();
+  watching.only_refusals = true;
+  watching.before_open = [](const char* name, int) { is_open = is_open || fs::path(name).filename() == "x"; };
+  watching.before_rename = [] { edit_was_possible = could_lock(locked_target, F_WRLCK); };
+  read_faults::Plan replacing{"stat"};
+  replacing.before = [&](std::size_t) {
+    if (is_open && fs::exists(path("y"))) fs::rename(path("y"), path());
+  };
+  is_open = false;
+  edit_was_possible = true;
+  faults::arm(watching);
+  read_faults::arm(replacing);
+  file.commit();
+  read_faults::disarm();
+  faults::disarm();
+  EXPECT_FALSE(edit_was_possible);
+  EXPECT_EQ(contents(path()), "");
+  EXPECT_EQ(names(), Names{"x"});
 }
 
 TEST_P(AtomicFileTest, what_others_did_to_the_target_meanwhile_can_be_kept) {
@@ -408,9 +462,15 @@ TEST_P(AtomicFileTest, a_file_is_copied_by_the_kernel) {
   const Descriptor theirs(open(path("source").c_str(), O_RDONLY | O_CLOEXEC));
   const Descriptor probe(open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (copy_file_range(theirs.get(), nullptr, probe.get(), nullptr, 1, 0) != 1) GTEST_SKIP() << "this one cannot";
-  for (const bool by_path : {false, true}) {
+  for (const char* const way : {"by descriptor", "by path", "by path, without a descriptor"}) {
+    SCOPED_TRACE(way);
+    const bool by_path = way != std::string_view("by descriptor");
     RegularFile plain = by_path ? RegularFile::open(path("source").c_str()) : RegularFile::duplicate(theirs.get());
-    const FileSource source(std::move(plain), 100, 299'900);
+    FileSource source(std::move(plain), 100, 299'900);
+    if (way == std::string_view("by path, without a descriptor")) {
+      source.map(Mode::map);
+      source.release_descriptor();
+    }
     AtomicFile file = AtomicFile::create(path().c_str(), {});
     file.set_size(1000 + 200'000);
     faults::arm({});  // from here on calls are counted
