@@ -24,6 +24,7 @@
 
 #include "../io/faults.hpp"
 #include "../io/read_faults.hpp"
+#include "../io/refuse.hpp"
 #include "../io/system.hpp"
 #include "base/text.hpp"
 #include "core/checkpoint.hpp"
@@ -838,6 +839,37 @@ TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) 
     ADD_FAILURE() << "opened";
   } catch (const Error& error) {
     EXPECT_EQ(error.status, Status::read) << error.message;
+  }
+}
+
+// Nothing is written in place that a reader could see half of.
+TEST_F(EditTest, without_locks_an_edit_writes_a_new_file) {
+  if (!io::has_linux_io()) GTEST_SKIP() << "no locks of open files, without which nothing is edited in place";
+  WriteOptions options;
+  options.header_reserve = 200;
+  for (const bool sync : {false, true}) {
+    SCOPED_TRACE(sync);
+    make(options);
+    const ino_t before = inode(path);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!io::refuse_file_locks(ENOLCK)) _exit(255);
+      try {
+        set("note", "new", {.sync = sync});
+        _exit(0);
+      } catch (const Error& error) {
+        fprintf(stderr, "%s\n", error.message.c_str());
+        _exit(1);
+      }
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(value("note"), "new");
+    EXPECT_NE(inode(path), before);
+    expect_tensors();
   }
 }
 
