@@ -1,6 +1,7 @@
 // A system that refuses or interrupts calls or runs out of resources, and a target that is replaced during a save.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -776,6 +777,21 @@ TEST_F(RefusedCallsTest, who_may_rename_the_files_of_others_is_root_where_rights
     EXPECT_EQ(root, 1) << refused.size();
     EXPECT_EQ(as_user(12345, 12345, [&] { return may(refused); }), 0) << refused.size();
   }
+}
+
+TEST_F(RefusedCallsTest, root_may_not_rename_the_files_of_others_without_the_right_to) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has the right";
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not ask about rights";
+  const int result = in_child([] {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct sets[2]{};
+    if (syscall(SYS_capget, &header, sets) != 0) return 255;
+    sets[0].effective &= ~(1U << CAP_FOWNER);
+    if (syscall(SYS_capset, &header, sets) != 0) return 255;
+    return may_rename_others_files() ? 1 : 0;
+  });
+  if (result == 255) GTEST_SKIP() << "rights are not told";
+  EXPECT_EQ(result, 0);
 }
 
 TEST_F(RefusedCallsTest, a_mount_point_is_refused_before_it_is_written) {

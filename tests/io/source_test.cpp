@@ -154,9 +154,11 @@ TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
       {"changed, rest", {1, 2, 3, {4, 5}, {6, 9}}, true, true},
   };
   EXPECT_TRUE(given == given);
+  EXPECT_FALSE(given != given);
   EXPECT_TRUE(given.same_file(given));
   for (const Case& which : cases) {
     EXPECT_FALSE(given == which.other) << which.name;
+    EXPECT_TRUE(given != which.other) << which.name;
     EXPECT_EQ(given.same_file(which.other), which.same_file) << which.name;
     EXPECT_EQ(which.other.same_file(given), which.same_file) << which.name;
     EXPECT_EQ(given.same_bytes(which.other), which.same_bytes) << which.name;

@@ -58,6 +58,15 @@ TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
   EXPECT_EQ(error_of([] { new_buffer(UINT64_MAX, Pages::as_they_are_touched, 1); }).status, Status::no_memory);
 }
 
+// The kernel might grant it, and end the process when the memory is used.
+TEST(Buffer, OfMoreThanTheMachineHasIsRefusedBeforeTheKernelIsAsked) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build asks only for the memory";
+  const Error error = error_of([] { new_buffer(std::uint64_t{1} << 60, Pages::as_they_are_touched, 1); });
+  EXPECT_EQ(error.status, Status::no_memory);
+  EXPECT_EQ(error.os_error, 0);
+  EXPECT_NE(error.message.find("exceeds"), std::string::npos) << error.message;
+}
+
 constexpr std::size_t kBytes = 64 << 20;  // large enough that calloc() always requests it from the system
 
 TEST(Buffer, IsGivenBackToTheSystem) {

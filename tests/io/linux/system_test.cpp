@@ -32,6 +32,7 @@ struct Answer {
 
 std::optional<Answer> chosen;
 int asked = -1;
+int asked_how = 0;
 
 }  // namespace
 
@@ -39,6 +40,7 @@ int asked = -1;
 extern "C" int statx(int folder, const char* path, int flags, unsigned mask, struct statx* status) ST_NOTHROW {
   if (!chosen) return static_cast<int>(syscall(SYS_statx, folder, path, flags, mask, status));
   asked = folder;
+  asked_how = flags;
   *status = {};
   if (chosen->error != 0) {
     errno = chosen->error;
@@ -88,6 +90,7 @@ TEST_F(DirectReadTest, are_aligned_to_a_page_or_to_more_where_the_disk_wants_it)
     chosen = answer;
     EXPECT_EQ(direct_alignment(7), alignment) << answer.memory << ' ' << answer.offset;
     EXPECT_EQ(asked, 7);
+    EXPECT_EQ(asked_how, AT_EMPTY_PATH);  // the kernel refuses other flags
   }
 }
 

@@ -235,6 +235,25 @@ TEST(FileSource, WhatIsWrittenToACopyStaysInTheCopy) {
   EXPECT_EQ(read(FileSource(RegularFile::open(path.c_str()), 0, bytes.size()), 0, 9000), bytes);
 }
 
+// Other processes use it, too.
+TEST(FileSource, AdviceAboutAMappingLeavesThePageCacheAsItIs) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build does not ask what is cached";
+  const TestFolder folder;
+  const std::string bytes = counted(256 << 10);
+  const std::string path = folder.file("file", bytes);
+  const Descriptor other(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(fsync(other.get()), 0);  // pages that are dirty are not dropped
+  FileSource source(RegularFile::open(path.c_str()), 0, bytes.size());
+  source.map(Mode::map);
+  ASSERT_TRUE(source.is_mapped());
+  const auto before = residency(other.get(), 0, bytes.size());
+  if (!before) GTEST_SKIP() << "the system does not tell what is cached";
+  source.advise(0, bytes.size(), Advice::dont_need);
+  const auto after = residency(other.get(), 0, bytes.size());
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->resident, before->resident);
+}
+
 TEST(FileSource, AFileThatHasBecomeShorterIsAnError) {
   const TestFolder folder;
   const std::string path = folder.file("file", counted(100'000));

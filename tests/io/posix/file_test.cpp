@@ -131,6 +131,29 @@ TEST_F(KeptDescriptorTest, is_none_of_the_standard_streams_at_any_moment_if_it_c
   }
 }
 
+int hosts_file;
+
+// The library has occupied the numbers while it opens a file, which may take long: a FIFO waits for its reader.
+TEST_F(KeptDescriptorTest, what_the_host_makes_a_standard_stream_meanwhile_stays_open) {
+  if (!has_linux_io()) GTEST_SKIP() << "this build cannot tell the host's descriptors from its own";
+  const int result = in_child([&] {
+    hosts_file = fcntl(::open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
+    for (int i = 0; i < 10; ++i) ::close(i);
+    faults::Plan kernel;
+    kernel.only_refusals = true;
+    kernel.before_open = [](const char*, int flags) {
+      if ((flags & O_CREAT) != 0) dup2(hosts_file, 1);
+    };
+    faults::arm(kernel);
+    const Descriptor made = open_file(AT_FDCWD, path().c_str(), O_RDWR | O_CREAT, 0600);
+    faults::disarm();
+    if (hosts_file < 10 || !made) return 1;
+    const bool given_back = fcntl(0, F_GETFD) < 0 && fcntl(2, F_GETFD) < 0;
+    return (given_back ? 0 : 2) + (fcntl(1, F_GETFD) < 0 ? 4 : 0);
+  });
+  EXPECT_EQ(result, 0);
+}
+
 // No number above them is free: that is an error. None of theirs is used, and no file remains.
 TEST_F(KeptDescriptorTest, is_an_error_where_only_the_standard_streams_are_free) {
   put(path("old"), "old");
