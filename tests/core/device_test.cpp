@@ -715,6 +715,15 @@ TEST_F(DeviceTest, ManyShortRunsShareASlot) {
   }
 }
 
+TEST_F(DeviceTest, OfASliceInMemoryTheBytesOfItsRunsAreRead) {
+  LateDevice device(Device::kSlotAlignment, 2);
+  const Destination to{"t3", false, {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 0, &device};
+  Plan plan(*models_.in_memory);
+  add(plan, *models_.in_memory, to, device.address(0));
+  plan.run({});
+  EXPECT_EQ(plan.counts().bytes_read, to.bytes);
+}
+
 TEST_F(DeviceTest, NothingIsCompleteThatTheLastRunHasNotRead) {
   LateDevice device(Device::kSlotAlignment, 1);
   Plan plan(*models_.in_memory);

@@ -5,10 +5,25 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace st::core {
 namespace {
+
+TEST(SortByPosition, SortsByFileAndThenByPlace) {
+  std::vector<ReadRequest> requests;
+  for (const std::size_t source : {2U, 0U, 1U}) {
+    for (const std::uint64_t begin : {7U, 3U, 5U}) requests.push_back({source, begin, 1, nullptr});
+  }
+  sort_by_position(requests);
+  using Position = std::pair<std::size_t, std::uint64_t>;
+  std::vector<Position> positions;
+  for (const ReadRequest& one : requests) positions.emplace_back(one.source, one.begin);
+  EXPECT_EQ(positions, (std::vector<Position>{{0, 3}, {0, 5}, {0, 7}, {1, 3}, {1, 5}, {1, 7}, {2, 3}, {2, 5}, {2, 7}}));
+}
 
 TEST(SplitOverlaps, KeepsTheOrderEvenAmongSlices) {
   std::array<std::byte, 200> memory{};

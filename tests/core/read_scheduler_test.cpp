@@ -216,14 +216,19 @@ TEST(ReadScheduler, OfASourceThatAnswersSeveralAtOnceHoldOneRange) {
 
 TEST(ReadScheduler, ThatOverlapAreCutApart) {
   const SourcePtr quick = io::memory_source("", 1000, nullptr, nullptr);
-  const Readers readers = readers_of({quick.get()});
+  const SourcePtr slow = std::make_unique<JoiningSource>();
   const std::vector<ReadRequest> requests{{0, 0, 100, &place, 0, nullptr},
                                           {0, 0, 100, &place, 1, nullptr},
                                           {0, 99, 100, &place, 2, nullptr},
                                           {0, 199, 1, &place, 3, nullptr}};
-  const std::vector<ReadBatch> batches = batches_of(requests, readers, {});
-  ASSERT_EQ(batches.size(), 3U);
-  EXPECT_EQ(batches[2].ranges.size(), 2U);
+  for (const io::Source* const source : {quick.get(), slow.get()}) {
+    for (const std::uint64_t gap : {std::uint64_t{0}, UINT64_MAX}) {
+      const Readers readers = readers_of({source});
+      const std::vector<ReadBatch> batches = batches_of(requests, readers, {1, 0, gap});
+      ASSERT_EQ(batches.size(), 3U) << gap;
+      EXPECT_EQ(batches[2].ranges.size(), 2U);
+    }
+  }
 }
 
 // A slice of some columns of a tensor U8 [rows, columns], which has a table of its own.
