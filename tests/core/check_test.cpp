@@ -149,6 +149,26 @@ TEST_F(CheckModel, ReportsTheSumOfTheHeadersFirstAndWithItsNumbers) {
   }
 }
 
+// Opening reads a batch of shards at a time, and ends after the one with the first error.
+TEST_F(CheckModel, ReportsAnErrorBeforeTheSumOfTheHeadersOfALaterBatch) {
+  constexpr std::size_t kShards = 300;
+  std::string entries;
+  std::size_t header_bytes = 0;
+  for (std::size_t i = 0; i < kShards; ++i) {
+    const std::string tensor = formatted("t{:03}", i);
+    const std::string name = tensor + ".safetensors";
+    const std::string bytes = model(entry(tensor, 0), 4, 'x');
+    put(name, i == 0 ? format::file_front("{]") : bytes);
+    entries += (i == 0 ? "" : ",") + claim(tensor, name);
+    header_bytes = bytes.size() - 8 - 4;
+  }
+  put_index(entries);
+  OpenOptions options;
+  options.max_headers_bytes = (kShards - 10) * header_bytes;
+  EXPECT_EQ(agree_on(index(), options).status, Status::json);
+  EXPECT_EQ(check(index().c_str(), options).back().fault.status, Status::header_size);
+}
+
 TEST_F(CheckModel, ReportsAShardWithALongNameAsOpeningDoes) {
   const std::string name = std::string(120, 'n') + ".safetensors";
   put_index(claim("a", name));

@@ -423,6 +423,8 @@ const BadIndex kBad[] = {
      Status::shard, "'model-00001-of-00002.safetensors' and './/model-00001-of-00002.safetensors' are the same file"},
     {"two spellings that are not the shortest", R"({"weight_map":{"a":"sub//x/./y","b":"./sub/x/y/"}})", Status::shard,
      "shards './sub/x/y/' and 'sub//x/./y' are the same file"},
+    {"two slashes in a row", R"({"weight_map":{"a":"sub/x","b":"sub//x"}})", Status::shard,
+     "shards 'sub/x' and 'sub//x' are the same file"},
     {"the folder in two spellings", R"({"weight_map":{"a":".","b":"./"}})", Status::shard,
      "shards '.' and './' are the same file"},
     {"no tensor", R"({"weight_map":{}})", Status::schema, "weight_map lists no tensor"},
