@@ -137,6 +137,25 @@ static void each_allocation_fails(const sample *given, int from_there) {
   printf("%s: %d allocations, each failed%s\n", given->name, needed, from_there ? " and all after it" : " once");
 }
 
+static void both_functions_are_needed(const sample *given) {
+  ledger book;
+  int without_alloc;
+  memset(&book, 0, sizeof book);
+  for (without_alloc = 0; without_alloc <= 1; ++without_alloc) {
+    st_allocator allocator = allocator_of(&book);
+    st_open_options options = ST_INIT(st_open_options);
+    st_file *out = NULL;
+    options.allocator = &allocator;
+    if (without_alloc) {
+      allocator.alloc = NULL;
+    } else {
+      allocator.free = NULL;
+    }
+    CHECK(test_open(&given->file, &options, &out, NULL) == ST_ERR_ARGUMENT && out == NULL);
+  }
+  CHECK(book.calls == 0);
+}
+
 /* The first call of st_get_header makes a copy, and can only report a failure as NULL. */
 static void a_raw_header_without_memory_is_null(const sample *given) {
   ledger book;
@@ -198,6 +217,7 @@ int main(void) {
     each_allocation_fails(&samples[i], 0);
     each_allocation_fails(&samples[i], 1);
   }
+  both_functions_are_needed(&samples[0]);
   a_raw_header_is_made_twice_and_kept_once(&samples[0]);
   a_raw_header_without_memory_is_null(&samples[0]);
   memory_is_in_proportion(&samples[2]);

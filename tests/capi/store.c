@@ -22,6 +22,7 @@ typedef struct store {
   const char *fails;
   st_status fails_with;
   st_status read_fails_with;
+  int is_silent; /* its reads fail without a message */
   char log[MOST_LOG];
   int sources_open, sources_closed, closed, closed_too_early;
   uint64_t reads, longest, read_bytes;
@@ -36,7 +37,7 @@ typedef struct source {
 static st_status read_stored(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err) {
   source *const self = ctx;
   if (self->from->read_fails_with != ST_OK) {
-    snprintf(err->message, sizeof err->message, "the line\nis \xFF dead");
+    if (!self->from->is_silent) snprintf(err->message, sizeof err->message, "the line\nis \xFF dead");
     err->os_error = 7;
     return self->from->read_fails_with;
   }
@@ -187,6 +188,8 @@ static void failures_are_those_of_the_store(void) {
   from->fails = NULL;
   from->read_fails_with = ST_ERR_READ;
   expect_failure(from, "alone.safetensors", ST_ERR_READ, "'alone.safetensors': the line\\x0ais \\xff dead");
+  from->is_silent = 1;
+  expect_failure(from, "alone.safetensors", ST_ERR_READ, "'alone.safetensors': the source's read returned ST_ERR_READ");
   from->read_fails_with = -1;
   expect_failure(from, "alone.safetensors", ST_ERR_CALLBACK, "the source's read returned -1");
   free_store(from);
