@@ -522,6 +522,10 @@ int unpin(void* memory) {
   Machine& m = machine();
   const Lock lock(m.mutex);
   if (!is_current("memory was unpinned without a context")) return kInvalidContext;
+  if (m.drivers_own.count(reinterpret_cast<std::uintptr_t>(memory)) != 0) {
+    note(m, "memory was unpinned that the driver allocated");
+    return kInvalidValue;
+  }
   return remove_pinned(m, memory);
 }
 
