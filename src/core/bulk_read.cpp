@@ -50,10 +50,10 @@ std::uint64_t count_copiers(const Device* device, std::uint64_t bytes) {
 unsigned count_threads(std::span<const ReadRequest> requests, const Readers& readers, const ReadOptions& options) {
   if (options.threads != 0) return std::min(options.threads, kMostThreads);
   std::uint64_t bytes = 0;  // of the first requests; more would not change the result, and the sum could overflow
-  for (std::size_t i = 0; i < requests.size() && bytes < kWaiters * kBytesPerDeviceThread; ++i) {
-    bytes += std::min(requests[i].bytes, kWaiters * kBytesPerDeviceThread);
+  for (std::size_t i = 0; i < requests.size() && bytes < kMostThreads * kBytesPerThread; ++i) {
+    bytes += std::min(requests[i].bytes, kMostThreads * kBytesPerThread);
   }
-  const std::uint64_t worth = std::min(bytes / kBytesPerThread, std::uint64_t{kWaiters}) + 1;
+  const std::uint64_t worth = bytes / kBytesPerThread + 1;
   // Sources that state their parallelism have slow requests, and a thread for each is worth its start.
   unsigned stated = 0;
   for (const auto& reader : readers) stated = std::max(stated, reader->source().traits().parallel);

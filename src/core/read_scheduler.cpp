@@ -17,8 +17,8 @@ constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // the page cache is querie
 constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct reads of all threads together that keep a fast disk busy
 constexpr std::uint64_t kLeastDirect = 1 * kMiB;
 constexpr std::uint64_t kMostDirect = 16 * kMiB;
-// Whole huge pages, so that threads are on separate ones. Batches for a GPU are not shorter either, because each waits for it:
-// 16 MiB took 1.8 ms in batches of 8 MiB, 0.95 in those of 2 MiB, and 1.3 in those of 512 KiB (H200, 8 threads).
+// Whole huge pages, so that threads are on separate ones. Batches for a GPU are not shorter either, because each waits for
+// it: 16 MiB took 1.8 ms in batches of 8 MiB, 0.95 in those of 2 MiB, and 1.3 in those of 512 KiB (H200, 8 threads).
 constexpr std::uint64_t kLeastCached = 2 * kMiB;
 constexpr std::uint64_t kMostCached = 8 * kMiB;
 constexpr std::uint64_t kBufferedBytes = 1 * kMiB;
@@ -27,6 +27,7 @@ constexpr std::uint64_t kBufferedBytes = 1 * kMiB;
 constexpr std::uint64_t kRunWindow = 256 * kKiB;
 constexpr std::uint64_t kLeastRunBytes = 256 * kKiB;
 constexpr std::uint64_t kLeastOfDevice = 1 * kMiB;  // of a slice, for the same reason as kLeastCached
+constexpr std::uint64_t kMostRequests = 64;         // of short runs in a batch: a report or a cancel waits for them
 constexpr std::uint64_t kBatchesOfThread = 4;       // lets the threads end at about the same time
 constexpr std::uint64_t kLeastBatch = 128 * kKiB;
 constexpr std::size_t kMostRanges = 400;  // bounds the memory of a batch; 4,000 were no faster
@@ -194,9 +195,14 @@ void ReadScheduler::take_long_run(ReadBatch& batch, std::uint64_t room) {
   ++next_;
 }
 
-// Returns the minimum runs per batch. For a device: enough to fill a slot, because each batch waits for the device once,
-// but at most a quarter of this thread's share.
-std::uint64_t ReadScheduler::least_runs(const format::Slice& slice, const Device* device) const {
+// Returns the minimum runs per batch. Runs that are not cached are requests, which are shared out. Of cached runs, a batch
+// for a device has enough to fill a slot, because each batch waits for the device once, but at most a quarter of this
+// thread's share.
+std::uint64_t ReadScheduler::least_runs(const format::Slice& slice, io::ReadPath path, const Device* device) const {
+  if (path != io::ReadPath::cached) {
+    const std::uint64_t share = format::run_count(slice) / limits_.threads / kBatchesOfThread;
+    return std::clamp(share, std::uint64_t{1}, kMostRequests);
+  }
   if (device == nullptr) return kLeastRunBytes / slice.run_bytes + 1;
   const std::uint64_t share = slice.bytes / limits_.threads / kBatchesOfThread;
   const std::uint64_t bytes = std::clamp<std::uint64_t>(share, kLeastOfDevice, device->slot_bytes());
@@ -207,7 +213,7 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const format::Slice& slice = *requests_[next_].slice;
   const std::uint64_t total = format::run_count(slice);
   // Enough runs to make taking a batch cheap in comparison, even if they are far apart.
-  const std::uint64_t least = std::min(total - run_, least_runs(slice, requests_[next_].device));
+  const std::uint64_t least = std::min(total - run_, least_runs(slice, batch.path, requests_[next_].device));
   batch.first_run = run_;
   batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   if (batch.path == io::ReadPath::cached) batch.memory = batch.reader->memory();

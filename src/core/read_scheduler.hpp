@@ -60,7 +60,7 @@ class ReadScheduler {
   io::ReadPath path_at(std::uint64_t at);
   std::uint64_t batch_bytes(io::ReadPath path) const;
   std::uint64_t gap_bytes(io::ReadPath path) const;
-  std::uint64_t least_runs(const format::Slice& slice, const Device* device) const;
+  std::uint64_t least_runs(const format::Slice& slice, io::ReadPath path, const Device* device) const;
   void take_ranges(ReadBatch& batch, std::uint64_t room);
   void take_runs(ReadBatch& batch, std::uint64_t room);
   void take_long_run(ReadBatch& batch, std::uint64_t room);

@@ -287,7 +287,6 @@ TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
   for (const std::int64_t width : {1, 10, 500, 999}) {
     SCOPED_TRACE(width);
     const format::Slice slice = matrix.columns(1, 1 + width);
-    const auto run = static_cast<std::uint64_t>(width);
     const Readers readers = readers_of({slow.get()});
     const std::vector<ReadRequest> requests{{0, slice.src_begin, 10'000'000, &place, 3, &slice}};
     std::uint64_t first = 0;
@@ -296,14 +295,31 @@ TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
       ASSERT_EQ(batch.request, requests.data());
       ASSERT_EQ(batch.first_run, first);
       ASSERT_GT(batch.runs, 0U);
-      // A mebibyte of the file, or enough requested bytes for a batch.
+      // A mebibyte of the file.
       const std::uint64_t left = 10'000 - first;
-      ASSERT_GE(batch.runs, std::min<std::uint64_t>(left, 256 * kKiB / run + 1));
-      ASSERT_LE(batch.runs, std::max<std::uint64_t>(256 * kKiB / run + 1, kMiB / 1000 + 1));
+      ASSERT_GE(batch.runs, std::min<std::uint64_t>(left, (kMiB - kMiB / 16) / 1000));
+      ASSERT_LE(batch.runs, kMiB / 1000 + 1);
       ASSERT_EQ(batch.room, kMiB - kMiB / 16);
       first += batch.runs;
     }
     EXPECT_EQ(first, 10'000U);
+  }
+}
+
+// Otherwise one thread would make all requests of a column, and nobody could cancel it.
+TEST(ReadScheduler, RunsThatAreRequestsAreSharedOut) {
+  constexpr std::uint64_t kRows = 6000;
+  const Matrix matrix(kRows, 512 * kKiB);
+  const format::Slice slice = matrix.columns(7, 8);
+  const SourcePtr source = callbacks(UINT64_MAX);
+  const Readers readers = readers_of({source.get()});
+  const std::vector<ReadRequest> requests{{0, slice.src_begin, kRows * 512 * kKiB, &place, 0, &slice}};
+  for (const unsigned threads : {1U, 16U}) {
+    const std::vector<ReadBatch> batches = batches_of(requests, readers, {threads, 0, 0});
+    EXPECT_GE(batches.size(), kRows / 64);
+    std::uint64_t runs = 0;
+    for (const ReadBatch& batch : batches) runs += batch.runs;
+    EXPECT_EQ(runs, kRows);
   }
 }
 
