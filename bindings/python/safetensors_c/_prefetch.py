@@ -48,7 +48,7 @@ class _Work:
         self.changed = threading.Condition()
         self.loaded: dict[int, Any] = {}
         self.taken: set[int] = set()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.closed = False
 
     def run(self) -> None:
@@ -56,15 +56,17 @@ class _Work:
             for group in self._groups():
                 with self.changed:
                     # The main thread ends before the interpreter waits for the others.
-                    if self.closed or not threading.main_thread().is_alive():
+                    if self.closed:
                         return
+                    if not threading.main_thread().is_alive():
+                        raise SafetensorError("the program ends")
                 found = self._load(group)
                 with self.changed:
                     if not self.closed:
                         self.loaded.update(zip(group, found))
                     self.changed.notify_all()
                 del found
-        except Exception as error:
+        except BaseException as error:  # also Ctrl-C in a function of the program that reads
             with self.changed:
                 self.error = error
                 self.changed.notify_all()
@@ -99,6 +101,8 @@ class _Work:
             if i not in self.loaded:
                 if self.closed:
                     raise SafetensorError(f"{name}: prefetch loader closed")
+                if not isinstance(self.error, Exception):
+                    raise self.error
                 raise SafetensorError(f"{name}: {self.error}") from self.error
             self.taken.add(i)
             tensor = self.loaded.pop(i)

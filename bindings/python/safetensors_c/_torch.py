@@ -15,6 +15,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+from operator import index as as_integer
+
 import torch
 
 try:
@@ -160,7 +162,7 @@ class Tensors(Maker):
         return _load.load(file, kinds, shapes, own, made, self._copied, threads, progress)
 
     def slice(self, file, tensor, index):
-        backwards = any(isinstance(item, slice) and item.step is not None and item.step < 0
+        backwards = any(isinstance(item, slice) and _is_backwards(item)
                         for item in (index if isinstance(index, tuple) else (index,)))
         if tensor.dtype not in ("F4", "UNKNOWN"):
             on_gpu = self._opened_gpu() is not None
@@ -175,7 +177,9 @@ class Tensors(Maker):
                 from ._index import Selection
                 Selection(index, tensor.shape)  # says what is wrong
                 raise SafetensorError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
-        whole = self._view(file, tensor) if self._mapped else self._read(file, tensor)
+        whole = self._view(file, tensor) if self._mapped else self._mapping(file, tensor, 1)
+        if whole is None:
+            whole = self._read(file, tensor)
         return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
 
     def _view(self, file, tensor):
@@ -208,7 +212,7 @@ class Tensors(Maker):
         """The tensor in the mapping of its file, from which torch itself copies to a GPU what is so small that a plan takes
         longer: 4 KiB took 31 µs instead of 19, and 1 MiB 139 instead of 105 (H200). None where that is not so.
         """
-        if not size or size > 1 << 20 or self._cache != _library.CACHE_MAPPED:
+        if not size or size > 1 << 20 or self._cache != _library.CACHE_MAPPED or not tensor.nbytes:
             return None
         region = file.memory(tensor.shard, tensor.handle, tensor.offset)
         return None if region is None else _in_memory(region, tensor.offset, tensor)
@@ -283,13 +287,37 @@ def _groups(rows, limit: int):
 def _part(index, shape):
     """What a plan can read of a tensor, or None if only torch knows what is meant: masks, new axes, and what it refuses."""
     from ._index import Selection
-    if any(item is None or isinstance(item, bool) or getattr(item, "dtype", None) is torch.bool
-           for item in (index if isinstance(index, tuple) else (index,))):
+    items = index if isinstance(index, tuple) else (index,)
+    if any(item is None or isinstance(item, bool) or _selects(item) for item in items):
         return None
     try:
-        return Selection(index, shape)
-    except (SafetensorError, OverflowError):
+        return Selection(_clamped(items, shape), shape)
+    except (SafetensorError, OverflowError, TypeError, ValueError):
         return None
+
+
+def _selects(item) -> bool:
+    """Whether it is an array that selects elements or is a mask, and no number."""
+    return bool(getattr(item, "ndim", 0)) or getattr(item, "dtype", None) in (torch.bool, torch.uint8)
+
+
+def _clamped(items: tuple, shape) -> tuple:
+    """The same with bounds inside of the tensor, as torch takes them; the library refuses others."""
+    found, axis = [], 0
+    for item in items:
+        if item is Ellipsis:
+            axis += len(shape) - len(items) + 1
+        else:
+            if isinstance(item, slice) and 0 <= axis < len(shape) and not _is_backwards(item):
+                begin, end, step = item.indices(shape[axis])
+                item = slice(begin, end, step) if begin < end else slice(0, 0, step)
+            axis += 1
+        found.append(item)
+    return tuple(found)
+
+
+def _is_backwards(bounds: slice) -> bool:
+    return bounds.step is not None and as_integer(bounds.step) < 0
 
 
 def _pairs(whole, index):

@@ -4,6 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 import gc
 import json
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -205,3 +207,36 @@ def test_tensors_on_a_gpu(torch_file, device):
     wanted["m"] = wanted["m"][1:3]
     assert {name: each.device.type for name, each in found.items()} == dict.fromkeys(wanted, "cuda")
     assert all(torch.equal(found[name].cpu(), each) for name, each in wanted.items())
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_error_is_raised_as_it_is(file, raised):
+    maker = Maker()
+
+    def fail(*_):
+        raise raised
+
+    maker.slice = fail
+    with loader(file, maker) as loading, pytest.raises(raised):
+        loading.take("t0")
+
+
+def test_a_loader_ends_with_the_program(tmp_path, file):
+    code = f"""
+import threading
+from safetensors_c import _prefetch, safe_open
+class Slow:
+    def slice(self, *_):
+        threading.Event().wait(0.05)
+        return type("Tensor", (), {{"is_cuda": False}})()
+opened = safe_open({str(file)!r}, "np")._file
+loading = _prefetch.start(opened, Slow(), [(row, slice(0, 1)) for row in opened.table.rows()], 1)
+def take():
+    try:
+        for _ in loading: pass
+    except Exception as error:
+        print(error)
+threading.Thread(target=take).start()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert "the program ends" in ran.stdout

@@ -419,3 +419,34 @@ def test_what_is_small_is_moved_to_a_gpu_from_the_mapping(tmp_path, monkeypatch,
         assert file.get_tensor("none").shape == (0,)
         assert file.get_slice("large")[::-1, 0][0] == tensors["large"][-1, 0]
     assert planned[-1] == (_library.CACHE_MAPPED if backend == "mmap" else _library.CACHE_AUTO)
+
+
+def test_index_tensors_of_a_file_object_select_as_torch_does(tmp_path):
+    import io
+    from safetensors_c import safe_open
+    from safetensors_c.torch import save
+    whole = torch.arange(12).reshape(4, 3)
+    data = save({"w": whole})
+    one = torch.tensor
+    reads = []
+
+    class Counted(io.BytesIO):
+        def read(self, size=-1):
+            reads.append(size)
+            return super().read(size)
+
+        def readinto(self, place):
+            reads.append(len(place))
+            return super().readinto(place)
+
+    with safe_open(Counted(data), "pt") as file:
+        part = file.get_slice("w")
+        for index in (one([1]), (slice(None), one([1])), one([[1]]), (one([1]), one([2])), one(1), one(1, dtype=torch.int8),
+                      one([True, False, True, False]), (one(2), slice(5)), slice(3, 9), slice(4, None), slice(9, 12),
+                      (slice(-9, 2), slice(1, 7)), (..., slice(2, 8)), (slice(1, 9), ..., 0)):
+            assert torch.equal(part[index], whole[index]), index
+        with pytest.raises(IndexError):
+            part[one([1], dtype=torch.int8)]
+        reads.clear()
+        assert part[3:9].tolist() == [[9, 10, 11]] and part[4:].shape == (0, 3)
+        assert sum(reads) == 24  # the last row
