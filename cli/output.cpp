@@ -45,6 +45,14 @@ std::string folder_of(const std::string& path) {
   throw Failure{kUnreadable, "standard output: " + st::os_error_text(os_error)};
 }
 
+// Returns whether two names lead to one file. A file seen through another mount, such as bindfs or overlayfs, has another
+// device there, and the rest is the same.
+bool is_same_file(const st::io::Identity& a, const st::io::Identity& b) {
+  st::io::Identity moved = b;
+  moved.device = a.device;
+  return a.same_file(b) || a == moved;
+}
+
 // Runs a call of the library's internals, and converts the errors that it throws.
 template <class Call>
 auto translated(const Call& call) {
@@ -114,7 +122,7 @@ bool Inputs::contain(const std::string& path) const {
   const auto output = identity_of(path);
   return output && std::any_of(paths_.begin(), paths_.end(), [&](const std::string& input) {
            const auto found = identity_of(input);
-           return found && found->same_file(*output);
+           return found && is_same_file(*found, *output);
          });
 }
 
@@ -124,7 +132,7 @@ bool Inputs::have_sibling(const std::string& path) const {
   return !set.empty() && folder && std::any_of(paths_.begin(), paths_.end(), [&](const std::string& input) {
     if (set_of(file_name(input)) != set) return false;
     const auto found = identity_of(folder_of(input));
-    return found && found->same_file(*folder);
+    return found && is_same_file(*found, *folder);
   });
 }
 

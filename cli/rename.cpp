@@ -77,13 +77,22 @@ std::size_t steps_of(const std::string& name, std::size_t pattern_length) {
                                   shown(name, 40), name.size(), most)};
 }
 
+// Returns whether the position is inside a character of UTF-8.
+bool cuts_character(const std::string& name, std::ptrdiff_t at) {
+  const auto place = static_cast<std::size_t>(at);
+  return place < name.size() && (static_cast<unsigned char>(name[place]) & 0xC0) == 0x80;
+}
+
 std::string new_name(const std::string& name, const std::regex& pattern, const std::string& replacement) {
   try {
+    for (std::sregex_iterator match(name.begin(), name.end(), pattern), end; match != end; ++match) {
+      if (cuts_character(name, match->position()) || cuts_character(name, match->position() + match->length())) {
+        throw Failure{kUsage, formatted("tensor {}: PATTERN matches part of a multi-byte character", shown(name, 40))};
+      }
+    }
     std::string changed = std::regex_replace(name, pattern, replacement);
     if (is_utf8(changed)) return changed;
-    throw Failure{kUsage, formatted("tensor {}: new name {} is not valid UTF-8: PATTERN matched part of a multi-byte "
-                                    "character",
-                                    shown(name, 40), shown(changed, 40))};
+    throw Failure{kUsage, formatted("tensor {}: new name {} is not valid UTF-8", shown(name, 40), shown(changed, 40))};
   } catch (const std::regex_error& error) {
     throw Failure{kUsage, formatted("tensor {}: {}", shown(name, 40), error.what())};
   }

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from sample import COMMAND, file_bytes, interfered, needs_interference, run
@@ -267,6 +268,25 @@ class SplitAndMerge(Case):
                 self.assertEqual([path.read_text() for path in folder.glob("[!.]*")], left)
 
 
+@unittest.skipUnless(os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK) and shutil.which("bindfs"), "needs root and bindfs")
+class Mount(Case):
+    def test_an_input_is_known_through_another_mount(self):
+        real, mounted = self.folder / "real", self.folder / "mounted"
+        mounted.mkdir()
+        path = self.model("real/model.safetensors")
+        before = self.content("real/model.safetensors")
+        server = subprocess.Popen(["bindfs", "-f", str(real), str(mounted)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        while not os.path.ismount(mounted):
+            if server.poll() is not None:
+                self.skipTest("mounting is not allowed")
+            time.sleep(0.01)
+        self.refused(2, "extract", path, LAYERS[0][0], str(mounted / "model.safetensors"), "--replace")
+        self.assertEqual(self.content("real/model.safetensors"), before)
+
+
 class Rename(Case):
     def test_groups_and_what_is_kept(self):
         path = self.model(metadata={"format": "pt"})
@@ -276,6 +296,13 @@ class Rename(Case):
         self.assertEqual(shown["metadata"], {"format": "pt"})
         self.ok("rename", self.path("out.safetensors"), r"^h\.", "model.layers.", self.path("back.safetensors"))
         self.assertEqual(self.content("back.safetensors"), self.content("model.safetensors"))
+
+    def test_parts_of_characters_are_refused(self):
+        path = self.model("u.safetensors", [("\u00e9.w", "U8", [1], 1), ("\u5c64.w", "U8", [1], 1)])
+        for pattern in "[\u00e9]", "[^a-z.]", "\\xa9", "x*":
+            self.refused(2, "rename", path, pattern, "_", self.path("out.safetensors"))
+        self.ok("rename", path, "\u00e9", "e", self.path("out.safetensors"))
+        self.assertEqual(sorted(tensor["name"] for tensor in self.shown("out.safetensors")["tensors"]), ["e.w", "\u5c64.w"])
 
     def test_in_place_and_for_some(self):
         path = self.model()
