@@ -57,6 +57,20 @@ Member member_at(std::string_view pattern, std::size_t at) {
 
 // ---- matching
 
+// Returns the character of UTF-8 at `at`, and advances `at`. A byte that begins none is a character beyond Unicode.
+char32_t character(std::string_view text, std::size_t& at) {
+  const auto first = static_cast<unsigned char>(text[at++]);
+  const std::size_t more = first < 0xC2 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : first < 0xF5 ? 3 : 0;
+  char32_t c = first & (0x3FU >> more);
+  for (std::size_t i = 0; i < more; ++i) {
+    const bool continues = at + i < text.size() && (static_cast<unsigned char>(text[at + i]) & 0xC0U) == 0x80U;
+    if (!continues) return 0x110000U + first;
+    c = c << 6U | (static_cast<unsigned char>(text[at + i]) & 0x3FU);
+  }
+  at += more;
+  return more == 0 && first >= 0x80 ? 0x110000U + first : more == 0 ? first : c;
+}
+
 // Returns the [:class:], [.c.] or [=c=] at `at`, or "" if the [ is an ordinary member.
 std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
   if (pattern.substr(at, 2) != std::string{'[', kind}) return {};
@@ -64,29 +78,37 @@ std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
   return close == pattern.npos ? std::string_view() : pattern.substr(at, close + 2 - at);
 }
 
-// Returns one byte of a bracket expression, which may be spelled [.c.], and advances `at`. Returns nullopt for a
-// multi-byte name, which matches no byte.
-std::optional<unsigned char> member(std::string_view pattern, std::size_t& at) {
+// Returns the one character between [. and .], or nullopt if there are several or none.
+std::optional<char32_t> character_named(std::string_view named) {
+  if (named.size() < 5) return std::nullopt;
+  std::size_t at = 2;
+  const char32_t c = character(named, at);
+  return at + 2 == named.size() ? std::optional(c) : std::nullopt;
+}
+
+// Returns one character of a bracket expression, which may be spelled [.c.], and advances `at`. Returns nullopt for a
+// name of several characters, which matches none.
+std::optional<char32_t> member(std::string_view pattern, std::size_t& at) {
   const std::string_view named = named_at(pattern, at, '.');
-  const std::size_t place = named.empty() ? at : at + 2;
-  at += named.empty() ? 1 : named.size();
-  if (!named.empty() && named.size() != 5) return std::nullopt;
-  return static_cast<unsigned char>(pattern[place]);
+  if (named.empty()) return character(pattern, at);
+  at += named.size();
+  return character_named(named);
 }
 
 char byte_at(std::string_view pattern, std::size_t at) { return at < pattern.size() ? pattern[at] : '\0'; }
 
 // Returns whether the member at `at` contains c, and advances `at`.
-std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsigned char c) {
+std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, char32_t c) {
   if (const std::string_view named = named_at(pattern, at, ':'); !named.empty()) {
     at += named.size();
     const Class* const found = class_of(named.substr(2, named.size() - 4));
-    return found != nullptr && found->holds(c) != 0;
+    return found != nullptr && c < 0x80 && found->holds(static_cast<int>(c)) != 0;
   }
   if (const std::string_view named = named_at(pattern, at, '='); !named.empty()) {
     at += named.size();
-    if (named.size() != 5) return std::nullopt;
-    return static_cast<unsigned char>(named[2]) == c;
+    const auto only = character_named(named);
+    if (!only) return std::nullopt;
+    return *only == c;
   }
   const auto low = member(pattern, at);
   if (!low) return std::nullopt;
@@ -98,7 +120,7 @@ std::optional<bool> member_holds(std::string_view pattern, std::size_t& at, unsi
 
 // Matches a bracket expression, and advances `at` from the position after the [ to the position after the ]. Returns
 // nullopt if there is no ].
-std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, unsigned char c) {
+std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, char32_t c) {
   const bool inverted = byte_at(pattern, at) == '!' || byte_at(pattern, at) == '^';
   if (inverted) ++at;
   bool found = false;
@@ -113,12 +135,12 @@ std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, u
   return !impossible && found != inverted;
 }
 
-bool matches_one(std::string_view pattern, std::size_t& at, char c) {
-  const char wanted = pattern[at++];
+bool matches_one(std::string_view pattern, std::size_t& at, char32_t c) {
+  const char32_t wanted = character(pattern, at);
   if (wanted == '?') return true;
   if (wanted != '[') return wanted == c;
   std::size_t end = at;
-  const auto result = matches_bracket(pattern, end, static_cast<unsigned char>(c));
+  const auto result = matches_bracket(pattern, end, c);
   if (!result) return c == '[';  // an ordinary character
   at = end;
   return *result;
@@ -130,7 +152,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   constexpr std::size_t kNone = std::string::npos;
   std::size_t at = 0;
   std::size_t begin = 0;
-  std::size_t star = kNone;  // position after the last *, and the bytes that it has consumed so far
+  std::size_t star = kNone;  // position after the last *, and the end of what it has consumed so far
   std::size_t taken = 0;
   while (begin < text.size()) {
     if (at < pattern.size() && pattern[at] == '*') {
@@ -138,13 +160,15 @@ bool matches(std::string_view pattern, std::string_view text) {
       taken = begin;
       continue;
     }
-    if (at < pattern.size() && matches_one(pattern, at, text[begin])) {
-      ++begin;
+    std::size_t next = begin;
+    if (at < pattern.size() && matches_one(pattern, at, character(text, next))) {
+      begin = next;
       continue;
     }
     if (star == kNone) return false;
-    at = star;  // let the * consume one more byte
-    begin = ++taken;
+    at = star;  // let the * consume one more character
+    (void)character(text, taken);
+    begin = taken;
   }
   while (at < pattern.size() && pattern[at] == '*') ++at;
   return at == pattern.size();

@@ -1,4 +1,5 @@
-// Shell patterns: *, ?, [a-z], [!a-z] and [[:digit:]], in the locale "C". A backslash is an ordinary character.
+// Shell patterns: *, ?, [a-z], [!a-z] and [[:digit:]], of characters in UTF-8. Classes hold only characters of ASCII. A
+// backslash is an ordinary character.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

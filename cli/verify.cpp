@@ -43,7 +43,8 @@ struct VerifyOptions {
   std::vector<std::string> paths;
   std::string sums;
   std::string content;
-  bool has_content = false;  // true even if the digest is empty, such as an unset shell variable
+  bool has_sums = false;  // true even if the name is empty, such as an unset shell variable
+  bool has_content = false;
   bool values = false;
   bool strict = false;
   bool json = false;
@@ -91,10 +92,15 @@ class Sums {
   // Throws a Failure.
   explicit Sums(const std::string& path);
 
-  // Returns an error message if the file does not match, otherwise "".
+  // Return an error message if the file does not match, otherwise "". An index that is not listed matches.
   std::string fault_of(const safetensors::SafeOpen& file, std::size_t shard) const;
+  std::string fault_of_index(const std::string& index) const;
 
  private:
+  bool lists(const std::string& real) const;
+  // Compares the digest that was found with that of the list; some files have two that are right.
+  std::string fault(const std::string& real, const std::string& found, const std::string& also_right) const;
+
   struct Line {
     std::string digest;
     std::string path;
@@ -102,6 +108,19 @@ class Sums {
   std::string shown_;
   std::array<std::vector<Line>, 2> lines_;  // with paths from the folder of the list, and from the working directory
 };
+
+// Returns the indexes in a folder, or the path itself if it is an index.
+std::vector<std::string> indexes_at(const std::string& path) {
+  if (!is_folder(path)) return path.ends_with(".index.json") ? std::vector{path} : std::vector<std::string>();
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(path_of(path), error), end; !error && at != end; at.increment(error)) {
+    std::string name = text_of(at->path());
+    if (name.ends_with(".index.json")) found.push_back(std::move(name));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
 std::vector<OddValues> odd_values(const safetensors::SafeOpen& file) {
   std::vector<Source> sources;
@@ -144,27 +163,49 @@ Sums::Sums(const std::string& path) : shown_(path) {
   if (in.bad()) throw Failure{kUnreadable, path + ": cannot be read"};  // opening a folder does not fail
 }
 
-std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
-  const std::string path = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
-  const auto is_of_this = [&](const Line& line) { return line.path == path; };
-  const auto lists_this = [&](const auto& reading) { return std::any_of(reading.begin(), reading.end(), is_of_this); };
-  if (std::none_of(lines_.begin(), lines_.end(), lists_this))
-    return formatted("is not listed in {}", printable(shown_));
-  const std::string found = digest_from(file, shard, 0, DigestKind::sha256);
-  // For the older bintensors layout, `hash` prints the digest of the data only.
-  const std::string of_data = file.format() == ST_FORMAT_BINTENSORS_OLD
-                                  ? digest_from(file, shard, content_begin(file, shard), DigestKind::sha256)
-                                  : found;
+bool Sums::lists(const std::string& real) const {
+  return std::any_of(lines_.begin(), lines_.end(), [&](const std::vector<Line>& reading) {
+    return std::any_of(reading.begin(), reading.end(), [&](const Line& line) { return line.path == real; });
+  });
+}
+
+std::string Sums::fault(const std::string& real, const std::string& found, const std::string& also_right) const {
   std::string other;
   for (const std::vector<Line>& reading : lines_) {
-    if (!lists_this(reading)) continue;
+    const auto is_of_this = [&](const Line& line) { return line.path == real; };
+    if (std::none_of(reading.begin(), reading.end(), is_of_this)) continue;
     const auto wrong = std::find_if(reading.begin(), reading.end(), [&](const Line& line) {
-      return is_of_this(line) && line.digest != found && line.digest != of_data;
+      return is_of_this(line) && line.digest != found && line.digest != also_right;
     });
     if (wrong == reading.end()) return "";  // all lines for this file are right
     if (other.empty()) other = wrong->digest;
   }
   return formatted("has the digest {}, expected {}", found, other);
+}
+
+std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard) const {
+  const std::string real = text_of(real_path(path_of(std::string(file.shard_path(shard)))));
+  if (!lists(real)) return formatted("is not listed in {}", printable(shown_));
+  const std::string found = digest_from(file, shard, 0, DigestKind::sha256);
+  // For the older bintensors layout, `hash` prints the digest of the data only.
+  const std::string of_data = file.format() == ST_FORMAT_BINTENSORS_OLD
+                                  ? digest_from(file, shard, content_begin(file, shard), DigestKind::sha256)
+                                  : found;
+  return fault(real, found, of_data);
+}
+
+std::string Sums::fault_of_index(const std::string& index) const {
+  const std::string real = text_of(real_path(path_of(index)));
+  if (!lists(real)) return "";
+  std::ifstream in(path_of(index), std::ios::binary);
+  Digest digest(DigestKind::sha256);
+  std::array<char, 65536> part{};
+  while (in.read(part.data(), part.size()) || in.gcount() != 0) {
+    digest.add(part.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  if (!in.eof()) throw Failure{kUnreadable, index + ": cannot be read"};
+  const std::string found = hex(digest.finish());
+  return fault(real, found, found);
 }
 
 // ---- the digest of the content
@@ -213,7 +254,7 @@ std::vector<safetensors::Finding> findings_of(const std::string& path) {
 class Verifier {
  public:
   Verifier(const VerifyOptions& options, Output& out) : options_(options), out_(out) {
-    if (!options.sums.empty()) sums_.emplace(options.sums);
+    if (options.has_sums) sums_.emplace(options.sums);
     if (options.has_content) content_ = content_digits(options.content);
   }
 
@@ -282,7 +323,7 @@ class Verifier {
                               file.count_shards())};
     }
     if (!content_.empty()) check_digest(file, 0, content_fault(file, content_));
-    if (sums_) check_sums(file);
+    if (sums_) check_sums(path, file);
     if (options_.values) {
       for (const OddValues& odd : odd_values(file)) {
         const bool bad = odd.nans != 0 || odd.infinities != 0;
@@ -299,7 +340,11 @@ class Verifier {
     out_.print("{}: valid, {}{}, {}\n", printable(path), shards, counted(file.size(), "tensor"), human_bytes(bytes));
   }
 
-  void check_sums(const safetensors::SafeOpen& file) {
+  void check_sums(const std::string& path, const safetensors::SafeOpen& file) {
+    for (const std::string& index : indexes_at(path)) {
+      const std::string fault = sums_->fault_of_index(index);
+      if (!fault.empty()) add({index, "error", fault, {}, {}, "", kBadFile});
+    }
     for (std::size_t shard = 0; shard < file.count_shards(); ++shard) {
       check_digest(file, shard, sums_->fault_of(file, shard));
     }
@@ -324,15 +369,17 @@ void add_verify(Command& app) {
   Command command = app.add_command("verify", "Check files and models completely and report every error");
   command.add_input("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
-  command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
-      .shown_as("SHA256SUMS");
+  const Option sums =
+      command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
+          .shown_as("SHA256SUMS");
   const Option content =
       command.add_option("--content", options->content, "Check the digest of one file, computed without its header")
           .shown_as("DIGEST");
   command.add_flag("--strict", options->strict, "Treat notes as errors");
   command.add_flag("--json", options->json, "Print one JSON object for each finding");
   command.footer(kVerifyNotes);
-  command.on_run([options, content] {
+  command.on_run([options, sums, content] {
+    options->has_sums = sums.is_given();
     options->has_content = content.is_given();
     if (options->has_content && options->paths.size() > 1) {
       throw Failure{kUsage, formatted("--content expects one file, not {}", options->paths.size())};

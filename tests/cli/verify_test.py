@@ -178,6 +178,21 @@ class Verify(Case):
         for unreadable in (self.path("absent"), str(self.folder)):
             result = run("verify", path, "--against", unreadable)
             self.assertEqual((result.returncode, result.stdout), (3, b""), result.stderr)
+        self.assertEqual(run("verify", path, "--against", "").returncode, 3)  # an unset variable of the shell
+
+    def test_the_digest_of_an_index(self):
+        self.file("m/a.safetensors", [("x", "U8", [1], 1)])
+        index = self.folder / "m/model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": {"x": "a.safetensors"}}))
+        sums = self.folder / "m/SUMS"
+        lines = [f"{hashlib.sha256((self.folder / 'm' / name).read_bytes()).hexdigest()}  {name}\n" for name in ("a.safetensors", index.name)]
+        for path in self.path("m"), str(index):
+            sums.write_text("".join(lines))
+            self.ends(0, "verify", path, "--against", str(sums))
+            sums.write_text(f"{lines[0]}{'0' * 64}  {index.name}\n")
+            self.assertIn("index.json: error: has the digest", self.ends(1, "verify", path, "--against", str(sums))[0])
+            sums.write_text(lines[0])
+            self.ends(0, "verify", path, "--against", str(sums))
 
     def test_the_digest_of_the_content(self):
         path = self.floats("w.safetensors", [1, 2])
