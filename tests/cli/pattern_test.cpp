@@ -5,7 +5,6 @@
 #include <fnmatch.h>
 
 #include <array>
-#include <clocale>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -17,7 +16,8 @@ namespace {
 constexpr std::array<const char*, 19> kParts{"[",     "]",  "[", "]",        "[:alpha:]", "[:digit:]", "[=a=]",
                                              "[.b.]", "-",  "!", "^",        "*",         "?",         "a",
                                              "b",     "\\", "/", "\xC3\xA9", "0"};
-constexpr std::array<const char*, 12> kCharacters{"a", "b", "[", "]", "-", "0", "!", "^", "*", "\\", "/", "\xC3\xA9"};
+// Only ASCII: in C.UTF-8, glibc's "??" matches a character of two bytes, and so does its "?".
+constexpr std::string_view kBytes = "ab[]-0!^*\\/";
 
 std::string joined(std::mt19937& random, std::size_t most) {
   std::string text;
@@ -26,16 +26,13 @@ std::string joined(std::mt19937& random, std::size_t most) {
 }
 
 TEST(Matches, AsFnmatchDoes) {
-  if (std::setlocale(LC_ALL, "C.UTF-8") == nullptr) GTEST_SKIP() << "there is no locale C.UTF-8";
   std::mt19937 random(1);
   int fitting = 0;
   for (int i = 0; i < 200'000; ++i) {
     const std::string pattern = joined(random, 7);
     if (!fault_of_pattern(pattern).empty()) continue;
     std::string text;
-    for (std::size_t n = random() % 5; n > 0; --n) text += kCharacters[random() % kCharacters.size()];
-    const bool of_ascii = pattern.find("[:alpha:]") != pattern.npos && text.find('\xC3') != text.npos;
-    if (of_ascii) continue;  // the system's class has more letters
+    for (std::size_t n = random() % 5; n > 0; --n) text += kBytes[random() % kBytes.size()];
     const bool expected = fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
     ASSERT_EQ(matches(pattern, text), expected) << pattern << " of " << text;
     fitting += expected ? 1 : 0;
