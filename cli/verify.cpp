@@ -92,13 +92,13 @@ class Sums {
   // Throws a Failure.
   explicit Sums(const std::string& path);
 
-  // Return an error message if the file does not match, otherwise "". An index that is not listed matches.
+  // Return an error message if the file does not match, otherwise "". An unlisted index matches.
   std::string fault_of(const safetensors::SafeOpen& file, std::size_t shard) const;
   std::string fault_of_index(const std::string& index) const;
 
  private:
   bool lists(const std::string& real) const;
-  // Compares the digest that was found with that of the list; some files have two that are right.
+  // Compares a file's digest with the list. Some files have a second digest that is also right.
   std::string fault(const std::string& real, const std::string& found, const std::string& also_right) const;
 
   struct Line {

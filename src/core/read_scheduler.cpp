@@ -17,8 +17,8 @@ constexpr std::uint64_t kDecisionBytes = 16 * kMiB;  // the page cache is querie
 constexpr std::uint64_t kInFlight = 32 * kMiB;       // direct reads of all threads together that keep a fast disk busy
 constexpr std::uint64_t kLeastDirect = 1 * kMiB;
 constexpr std::uint64_t kMostDirect = 16 * kMiB;
-// Whole huge pages, so that threads are on separate ones. Batches for a GPU are not shorter either, because each waits for
-// it: 16 MiB took 1.8 ms in batches of 8 MiB, 0.95 in those of 2 MiB, and 1.3 in those of 512 KiB (H200, 8 threads).
+// Batches of cached bytes are whole huge pages, so two threads never share one. For a GPU, each batch costs a wait: on an
+// H200 with 8 threads, 16 MiB took 1.7 ms in batches of 8 MiB, 0.95 ms with 2 MiB, and 1.1 ms with 512 KiB.
 constexpr std::uint64_t kLeastCached = 2 * kMiB;
 constexpr std::uint64_t kMostCached = 8 * kMiB;
 constexpr std::uint64_t kBufferedBytes = 1 * kMiB;
@@ -44,7 +44,7 @@ std::uint64_t next_multiple(std::uint64_t at, std::uint64_t of) {
   return before > UINT64_MAX - of ? UINT64_MAX : before + of;
 }
 
-// The bytes of a batch of cached bytes, of which each thread gets several if there are enough.
+// Returns the size of a batch of cached bytes. Each thread gets several batches if there are enough bytes.
 std::uint64_t cached_batch(std::span<const ReadRequest> requests, unsigned threads) {
   const std::uint64_t enough = threads * kBatchesOfThread * kMostCached;
   std::uint64_t total = 0;
@@ -195,9 +195,8 @@ void ReadScheduler::take_long_run(ReadBatch& batch, std::uint64_t room) {
   ++next_;
 }
 
-// Returns the minimum runs per batch. Runs that are not cached are requests, which are shared out. Of cached runs, a batch
-// for a device has enough to fill a slot, because each batch waits for the device once, but at most a quarter of this
-// thread's share.
+// Returns the minimum runs per batch. Each uncached run is a request, so the threads share them. A batch of cached runs for
+// a device fills a slot, because each batch waits for the device once, but takes at most a quarter of this thread's share.
 std::uint64_t ReadScheduler::least_runs(const format::Slice& slice, io::ReadPath path, const Device* device) const {
   if (path != io::ReadPath::cached) {
     const std::uint64_t share = format::run_count(slice) / limits_.threads / kBatchesOfThread;

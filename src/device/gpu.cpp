@@ -23,8 +23,8 @@ constexpr unsigned kBlockingEvent = 1;      // waiting threads sleep, because th
 constexpr unsigned kEventWithoutTime = 2;
 constexpr unsigned kPortable = 1;  // pinned for all contexts
 
-// The longest time for which a thread asks whether a copy is done before it sleeps. A slot of 4 MiB takes 0.08 ms, and being
-// woken 0.02: tensors of 4 KiB took 57 µs each when the thread slept at once, and 31 when it did not (H200).
+// A thread polls for a copy for this long, then sleeps. On an H200, copying a slot of 4 MiB takes 80 µs and waking a thread
+// 20 µs: a tensor of 4 KiB took 52 µs when the thread slept at once, and 31 µs when it polled.
 constexpr auto kAwake = std::chrono::microseconds(100);
 
 }  // namespace
@@ -226,6 +226,7 @@ int Gpu::copy(std::uint32_t queue, std::span<const Copy> copies, std::uint64_t* 
   return 0;
 }
 
+// Waits for the event, awake at first.
 int Gpu::wait_for(void* event) {
   const auto begin = std::chrono::steady_clock::now();
   do {

@@ -306,7 +306,7 @@ TEST(ReadScheduler, OfShortRunsAreEveryRunOnce) {
   }
 }
 
-// Otherwise one thread would make all requests of a column, and nobody could cancel it.
+// One thread once made all requests of a column, and a cancel had to wait for them.
 TEST(ReadScheduler, RunsThatAreRequestsAreSharedOut) {
   constexpr std::uint64_t kRows = 6000;
   const Matrix matrix(kRows, 512 * kKiB);
