@@ -66,6 +66,30 @@ unsigned count_threads(std::span<const ReadRequest> requests, const Readers& rea
   return static_cast<unsigned>(std::min<std::uint64_t>(worth, useful));
 }
 
+bool any_is_serial(const Readers& readers) {
+  return std::any_of(readers.begin(), readers.end(),
+                     [](const auto& reader) { return reader->source().traits().serial; });
+}
+
+// Opens a reader for each source of the sorted requests, and converts the requests for the scheduler: shards to indices
+// into the readers, offsets to positions.
+Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
+  Readers readers;
+  std::size_t shard = SIZE_MAX;
+  std::uint64_t origin = 0;
+  for (ReadRequest& request : requests) {
+    if (request.source != shard) {
+      shard = request.source;
+      const io::Source& source = *checkpoint.shard(shard).source;
+      readers.push_back(source.open_reader(cache));
+      origin = source.traits().origin;
+    }
+    request.source = readers.size() - 1;
+    request.begin += origin;
+  }
+  return readers;
+}
+
 // Returns the entry at the offset where a read failed.
 std::size_t entry_at(const ReadBatch& batch, std::uint64_t offset) {
   if (batch.ranges.empty()) return batch.request->entry;
@@ -145,12 +169,22 @@ void read_all(std::span<const ReadRequest> requests, const Readers& readers, con
               const ReadListener& listener) {
   if (requests.empty()) return;
   const unsigned threads = count_threads(requests, readers, options);
-  const BatchLimits limits{threads, usable_chunk(options.chunk_bytes), options.gap_bytes};
+  const BatchLimits limits{threads, usable_chunk(options.chunk_bytes), options.gap_bytes, options.most_gap};
   Reading reading{{requests, readers, limits}, listener, {}};
   const HostPool pool =
       options.threads == 1 ? HostPool{} : options.pool;  // 1 is the calling thread, not one of the pool
   // Only one thread reports, so two calls of the progress callback never overlap.
   parallel_for(threads, threads, pool, [&](std::size_t i) { Worker(reading, i == 0).work(); });
+}
+
+void read_shards(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, const ReadOptions& options,
+                 const ReadListener& listener) {
+  // Readers first: opening them adds the offset of each file to the requests, and split_overlaps() copies requests.
+  const Readers readers = open_readers(requests, checkpoint, options.cache);
+  const OtherDestinations others = split_overlaps(requests);
+  ReadOptions chosen = options;
+  if (options.threads == 0 && any_is_serial(readers)) chosen.threads = 1;
+  read_all(requests, readers, chosen, listener);
 }
 
 }  // namespace st::core

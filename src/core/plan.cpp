@@ -22,39 +22,11 @@ bool belongs_to(const Tensor& tensor, const Checkpoint& file) {
   return shard_of(tensor).number < file.count_shards() && &file.shard(shard_of(tensor).number) == tensor.owner;
 }
 
-bool any_is_serial(const Readers& readers) {
-  return std::any_of(readers.begin(), readers.end(),
-                     [](const auto& reader) { return reader->source().traits().serial; });
-}
-
-std::uint64_t extent(const format::Slice& slice) {
-  return format::run_at(slice, format::run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
-}
-
-// Opens a reader for each source of the sorted requests, and converts the requests for the scheduler: shards to indices
-// into the readers, offsets to positions.
-Readers open_readers(std::vector<ReadRequest>& requests, const Checkpoint& checkpoint, io::Cache cache) {
-  Readers readers;
-  std::size_t shard = SIZE_MAX;
-  std::uint64_t origin = 0;
-  for (ReadRequest& request : requests) {
-    if (request.source != shard) {
-      shard = request.source;
-      const io::Source& source = *checkpoint.shard(shard).source;
-      readers.push_back(source.open_reader(cache));
-      origin = source.traits().origin;
-    }
-    request.source = readers.size() - 1;
-    request.begin += origin;
-  }
-  return readers;
-}
-
 // To read the slice; null: `bytes` bytes from `begin` on, which is relative to the tensor.
 ReadRequest request_for(const Tensor& tensor, std::uint64_t begin, std::uint64_t bytes, const format::Slice* slice,
                         void* dst) {
   const Shard& shard = shard_of(tensor);
-  const std::uint64_t range = slice == nullptr ? bytes : extent(*slice);
+  const std::uint64_t range = slice == nullptr ? bytes : format::extent(*slice);
   return {shard.number, shard.offset_of(tensor) + begin, range, static_cast<std::byte*>(dst), 0, slice, nullptr,
           nullptr};
 }
@@ -136,6 +108,25 @@ ReadListener Plan::listener(const ReadOptions& options, std::atomic<bool>& faile
   return listener;
 }
 
+// Called at the beginning of a run: also prepares the devices. The requests are sorted.
+std::vector<ReadRequest> Plan::make_requests(const ReadOptions& options) {
+  std::vector<ReadRequest> requests;
+  requests.reserve(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.bytes != 0) {
+      requests.push_back(request_for(*entry.tensor, entry.begin, entry.bytes, entry.strided.get(), entry.dst));
+      requests.back().entry = i;
+      requests.back().device = entry.device;
+    } else if (options.ready != nullptr) {
+      options.ready(options.ctx, i);
+    }
+  }
+  sort_by_position(requests);
+  for (const Stream& one : streams_) prepare(one);
+  return requests;
+}
+
 void Plan::run(const ReadOptions& options) {
   struct EndOfRun {
     Plan& plan;
@@ -153,27 +144,9 @@ void Plan::run(const ReadOptions& options) {
   staging_bytes_ = 0;
   // Reset all entries first: if this run fails, complete() must not report an earlier run's result.
   for (Entry& entry : entries_) entry.left.store(entry.bytes, std::memory_order_relaxed);
-  std::vector<ReadRequest> requests;
-  requests.reserve(entries_.size());
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
-    if (entry.bytes != 0) {
-      requests.push_back(request_for(*entry.tensor, entry.begin, entry.bytes, entry.strided.get(), entry.dst));
-      requests.back().entry = i;
-      requests.back().device = entry.device;
-    } else if (options.ready != nullptr) {
-      options.ready(options.ctx, i);
-    }
-  }
-  sort_by_position(requests);
-  // Readers first: opening them adds the offset of each file to the requests, and split_overlaps() copies requests.
-  const Readers readers = open_readers(requests, *file_, options.cache);
-  const OtherDestinations others = split_overlaps(requests);
-  for (const Stream& one : streams_) prepare(one);
-  ReadOptions chosen = options;
-  if (options.threads == 0 && any_is_serial(readers)) chosen.threads = 1;
   std::atomic<bool> failed{false};
-  read_all(requests, readers, chosen, listener(options, failed));
+  std::vector<ReadRequest> requests = make_requests(options);
+  read_shards(requests, *file_, options, listener(options, failed));
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;

@@ -72,6 +72,7 @@ class Plan {
 
   void keep(const Stream& wanted);
   static void prepare(const Stream& one);
+  std::vector<ReadRequest> make_requests(const ReadOptions& options);
   ReadListener listener(const ReadOptions& options, std::atomic<bool>& failed);
 
   const std::unique_ptr<const Checkpoint, Release> file_;

@@ -83,6 +83,37 @@ bool split(std::span<const ReadRequest> ranges, OtherDestinations& others, std::
 
 }  // namespace
 
+void cut(const ReadRequest& request, std::uint64_t begin, std::uint64_t end, std::vector<ReadRequest>& parts,
+         std::forward_list<format::Slice>& slices) {
+  begin = std::max(begin, request.begin);
+  end = std::min(end, end_of(request));
+  if (begin >= end) return;
+  if (request.slice == nullptr) return parts.push_back(part_of(request, begin, end));
+  const format::Slice& slice = *request.slice;
+  const std::uint64_t tensor = request.begin - slice.src_begin;  // modulo 2^64, like the positions of runs
+  const auto add_run = [&](const format::Run& run) {
+    const std::uint64_t from = std::max(begin, tensor + run.src);
+    const std::uint64_t to = std::min(end, tensor + run.src + slice.run_bytes);
+    parts.push_back({request.source, from, to - from, request.dst + run.dst + (from - tensor - run.src), request.entry,
+                     nullptr, request.device, nullptr});
+  };
+  std::uint64_t first = format::first_run_after(slice, begin - tensor);
+  std::uint64_t last = format::first_run_after(slice, end - tensor + slice.run_bytes - 1);  // one past
+  if (first < last && tensor + format::run_at(slice, first).src < begin) add_run(format::run_at(slice, first++));
+  const bool cut_off = first < last && tensor + format::run_at(slice, last - 1).src + slice.run_bytes > end;
+  if (cut_off) --last;
+  for (format::Slice& runs : format::slices_of_runs(slice, first, last - first)) {
+    if (runs.levels.empty()) {
+      add_run({runs.src_begin, runs.dst_begin});
+      continue;
+    }
+    slices.push_front(std::move(runs));
+    parts.push_back({request.source, tensor + slices.front().src_begin, format::extent(slices.front()), request.dst,
+                     request.entry, &slices.front(), request.device, nullptr});
+  }
+  if (cut_off) add_run(format::run_at(slice, last));
+}
+
 void sort_by_position(std::vector<ReadRequest>& requests) {
   if (!std::is_sorted(requests.begin(), requests.end(), before)) std::sort(requests.begin(), requests.end(), before);
 }

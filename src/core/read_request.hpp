@@ -31,6 +31,10 @@ struct ReadRequest {
 
 inline std::uint64_t end_of(const ReadRequest& request) { return request.begin + request.bytes; }
 
+// Adds the parts of a request inside [begin, end). Parts that are slices point to an element of `slices`.
+void cut(const ReadRequest& request, std::uint64_t begin, std::uint64_t end, std::vector<ReadRequest>& parts,
+         std::forward_list<format::Slice>& slices);
+
 // Sorts by source and begin.
 void sort_by_position(std::vector<ReadRequest>& requests);
 

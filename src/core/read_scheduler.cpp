@@ -123,9 +123,10 @@ std::uint64_t ReadScheduler::batch_bytes(io::ReadPath path) const {
 }
 
 std::uint64_t ReadScheduler::gap_bytes(io::ReadPath path) const {
-  if (limits_.gap_bytes != 0) return limits_.gap_bytes;
-  if (traits_.gap_bytes != 0) return traits_.gap_bytes;
-  return path == io::ReadPath::cached ? kCachedGap : traits_.request_cost / std::min(limits_.threads, kMostSharing);
+  const std::uint64_t usual =
+      path == io::ReadPath::cached ? kCachedGap : traits_.request_cost / std::min(limits_.threads, kMostSharing);
+  const std::uint64_t stated = limits_.gap_bytes != 0 ? limits_.gap_bytes : traits_.gap_bytes;
+  return std::min(stated != 0 ? stated : usual, limits_.most_gap);
 }
 
 bool ReadScheduler::next(ReadBatch& batch) {

@@ -36,6 +36,7 @@ struct BatchLimits {
   unsigned threads = 1;
   std::uint64_t chunk_bytes = 0;  // 0: chosen by the path and the number of threads
   std::uint64_t gap_bytes = 0;    // 0: chosen by the path and the source's Traits::request_cost
+  std::uint64_t most_gap = UINT64_MAX;
 };
 
 // Rounds the bytes of a request to 64 KiB .. 1 GiB, in steps of 4 KiB. 0 stays 0.

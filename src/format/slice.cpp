@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -191,6 +192,55 @@ Run run_at(const Slice& slice, std::uint64_t number) {
     dst += level.backwards ? 0 - i * level.dst_stride : i * level.dst_stride;
   }
   return {src, dst};
+}
+
+std::uint64_t extent(const Slice& slice) {
+  return run_at(slice, run_count(slice) - 1).src + slice.run_bytes - slice.src_begin;
+}
+
+std::uint64_t first_run_after(const Slice& slice, std::uint64_t position) {
+  std::uint64_t low = 0;
+  std::uint64_t high = run_count(slice);
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (run_at(slice, middle).src + slice.run_bytes > position) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+std::vector<Slice> slices_of_runs(const Slice& slice, std::uint64_t first, std::uint64_t count) {
+  std::vector<Slice> parts;
+  while (count > 0) {
+    // As many levels as the next runs fill, and a part of the level around them.
+    std::size_t whole = 0;
+    std::uint64_t unit = 1;  // runs in these levels
+    for (; whole < slice.levels.size(); ++whole) {
+      const std::uint64_t larger = unit * slice.levels[whole].count;
+      if (first % larger != 0 || larger > count) break;
+      unit = larger;
+    }
+    Slice part;
+    const Run run = run_at(slice, first);
+    part.src_begin = run.src;
+    part.dst_begin = run.dst;
+    part.run_bytes = slice.run_bytes;
+    part.levels.assign(slice.levels.begin(), slice.levels.begin() + static_cast<std::ptrdiff_t>(whole));
+    if (whole < slice.levels.size()) {
+      SliceLevel level = slice.levels[whole];
+      level.count = std::min(count / unit, level.count - first / unit % level.count);
+      if (level.count > 1) part.levels.push_back(level);
+      unit *= level.count;
+    }
+    part.bytes = unit * slice.run_bytes;
+    parts.push_back(std::move(part));
+    first += unit;
+    count -= unit;
+  }
+  return parts;
 }
 
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap) {

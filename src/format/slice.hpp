@@ -50,6 +50,16 @@ struct Run {
 
 Run run_at(const Slice& slice, std::uint64_t number);
 
+// Returns the bytes from the first run to the end of the last one, with the gaps in between.
+std::uint64_t extent(const Slice& slice);
+
+// Returns the number of the first run that ends after this position, or run_count() if there is none.
+std::uint64_t first_run_after(const Slice& slice, std::uint64_t position);
+
+// Returns slices for the same destination that together are `count` runs of this one, starting at `first`: at most two
+// for each level, and one more.
+std::vector<Slice> slices_of_runs(const Slice& slice, std::uint64_t first, std::uint64_t count);
+
 // Returns the largest n such that no group of n runs contains a gap of more than `max_gap` bytes. Groups begin at
 // multiples of n.
 std::uint64_t runs_within_gap(const Slice& slice, std::uint64_t max_gap);

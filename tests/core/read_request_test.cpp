@@ -4,8 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <forward_list>
+#include <random>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -41,6 +46,71 @@ TEST(SplitOverlaps, KeepsTheOrderEvenAmongSlices) {
   const std::vector<Range> expected = {{0, 0, 50, false},   {0, 50, 50, true}, {0, 60, 30, false},
                                        {0, 100, 50, false}, {1, 0, 10, false}, {1, 5, 10, false}};
   EXPECT_EQ(ranges, expected);
+}
+
+// The parts of random slices between random positions bring each byte once, and nothing from outside.
+TEST(Cut, BringsEachByteOnce) {
+  std::mt19937 random(1);
+  const std::uint64_t dims[] = {5, 7, 3, 4};
+  constexpr std::uint64_t kTensor = 1000;  // its position
+  const std::string file = [&] {
+    std::string bytes(kTensor + 420, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+  }();
+  format::Tensor tensor;
+  tensor.dims = dims;
+  tensor.rank = 4;
+  tensor.dtype_number = static_cast<std::uint32_t>(Dtype::U8) & 31U;
+  tensor.end = 420;
+  for (int repeat = 0; repeat < 2000; ++repeat) {
+    std::vector<std::int64_t> begin, end, step;
+    for (const std::uint64_t dim : dims) {
+      constexpr std::int64_t kSteps[] = {1, 1, 1, 2, -1, -2};
+      step.push_back(kSteps[random() % 6]);
+      begin.push_back(step.back() > 0 ? static_cast<std::int64_t>(random() % dim) : -1);
+      end.push_back(step.back() > 0 ? INT64_MAX : INT64_MIN);
+    }
+    const format::Slice slice = format::slice(tensor, begin.data(), end.data(), step.data());
+    std::string expected(slice.bytes, '?');
+    for (std::uint64_t run = 0; run < format::run_count(slice); ++run) {
+      const format::Run at = format::run_at(slice, run);
+      std::memcpy(&expected[at.dst], &file[kTensor + at.src], slice.run_bytes);
+    }
+    std::string got(slice.bytes, '?');
+    const bool contiguous = slice.contiguous();
+    const ReadRequest request{3,
+                              kTensor + slice.src_begin,
+                              format::extent(slice),
+                              reinterpret_cast<std::byte*>(got.data()),
+                              8,
+                              contiguous ? nullptr : &slice,
+                              nullptr,
+                              nullptr};
+    std::uint64_t bytes = 0;
+    std::uint64_t next = 0;
+    for (std::uint64_t from = 0; from < file.size(); from = next) {
+      next = from + 1 + random() % 100;
+      std::vector<ReadRequest> parts;
+      std::forward_list<format::Slice> slices;
+      cut(request, from, next, parts, slices);
+      for (const ReadRequest& part : parts) {
+        EXPECT_EQ(part.source, 3U);
+        EXPECT_EQ(part.entry, 8U);
+        ASSERT_GE(part.begin, from);
+        ASSERT_LE(end_of(part), next);
+        const auto* const src = reinterpret_cast<const std::byte*>(file.data()) + part.begin;
+        bytes += part.slice == nullptr ? part.bytes : part.slice->bytes;
+        if (part.slice == nullptr) {
+          std::memcpy(part.dst, src, part.bytes);
+        } else {
+          format::gather(*part.slice, 0, format::run_count(*part.slice), src, part.dst);
+        }
+      }
+    }
+    EXPECT_EQ(bytes, slice.bytes);
+    ASSERT_EQ(got, expected);
+  }
 }
 
 }  // namespace

@@ -173,5 +173,45 @@ TEST(Slice, GathersAcrossRows) {
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(static_cast<int>(to[i]), wanted[i]);
 }
 
+TEST(Slice, FindsRunsByTheirEnd) {
+  const Dims dims = {4, 3, 8};
+  const Positions begin = {0, 1, 2};
+  const Positions end = {4, 3, 6};
+  const Positions step = {2, 1, 1};
+  const Slice cut = slice(tensor_of(Dtype::U8, dims), begin.data(), end.data(), step.data());
+  ASSERT_EQ(run_count(cut), 4U);
+  for (std::uint64_t position = 0; position < 96; ++position) {
+    std::uint64_t expected = 0;
+    while (expected < 4 && run_at(cut, expected).src + cut.run_bytes <= position) ++expected;
+    EXPECT_EQ(first_run_after(cut, position), expected) << position;
+  }
+  EXPECT_EQ(extent(cut), run_at(cut, 3).src + 4 - cut.src_begin);
+}
+
+// Any consecutive runs are a few slices for the same destination.
+TEST(Slice, IsDividedByItsRuns) {
+  const Dims dims = {4, 5, 6, 2};
+  const Positions begin = {-1, 0, -1, 0};
+  const Positions end = {-5, 5, -7, 1};
+  const Positions step = {-1, 2, -1, 1};
+  const Slice whole = slice(tensor_of(Dtype::U8, dims), begin.data(), end.data(), step.data());
+  const std::uint64_t runs = run_count(whole);
+  for (std::uint64_t first = 0; first < runs; ++first) {
+    for (std::uint64_t count = 0; first + count <= runs; ++count) {
+      std::uint64_t next = first;
+      const std::vector<Slice> parts = slices_of_runs(whole, first, count);
+      EXPECT_LE(parts.size(), 2 * whole.levels.size() + 1);
+      for (const Slice& part : parts) {
+        EXPECT_EQ(part.bytes, run_count(part) * whole.run_bytes);
+        for (std::uint64_t run = 0; run < run_count(part); ++run, ++next) {
+          ASSERT_EQ(run_at(part, run).src, run_at(whole, next).src);
+          ASSERT_EQ(run_at(part, run).dst, run_at(whole, next).dst);
+        }
+      }
+      ASSERT_EQ(next, first + count);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace st::format
