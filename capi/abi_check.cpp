@@ -5,6 +5,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "core/group.hpp"
 #include "format/table.hpp"
 #include "safetensors/safetensors.h"
 
@@ -40,11 +41,17 @@ constexpr bool formats_have_the_same_numbers() {
 }
 static_assert(formats_have_the_same_numbers());
 
+static_assert(static_cast<st_reduce>(core::Reduce::sum) == ST_REDUCE_SUM);
+static_assert(static_cast<st_reduce>(core::Reduce::min) == ST_REDUCE_MIN);
+static_assert(static_cast<st_reduce>(core::Reduce::max) == ST_REDUCE_MAX);
+
 // For 64-bit pointers. tests/abi records the layout of every struct in each released version.
-static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 64 && offsetof(st_read_options, progress) == 40 &&
-                                    offsetof(st_read_options, ready) == 56));
+static_assert(sizeof(void*) < 8 || (sizeof(st_read_options) == 80 && offsetof(st_read_options, progress) == 40 &&
+                                    offsetof(st_read_options, ready) == 56 && offsetof(st_read_options, group) == 64));
 static_assert(sizeof(void*) < 8 ||
-              (sizeof(st_plan_stats) == 56 && sizeof(st_device_options) == 40 && sizeof(st_device_ops) == 88));
+              (sizeof(st_group) == 40 && offsetof(st_group, rank) == 16 && offsetof(st_group, allreduce) == 24));
+static_assert(sizeof(void*) < 8 ||
+              (sizeof(st_plan_stats) == 80 && sizeof(st_device_options) == 40 && sizeof(st_device_ops) == 88));
 static_assert(sizeof(void*) < 8 ||
               (sizeof(st_write_options) == 48 && offsetof(st_write_options, header_reserve) == 24 &&
                offsetof(st_write_options, ctx) == 32 && offsetof(st_write_options, progress) == 40));

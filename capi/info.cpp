@@ -43,16 +43,7 @@ const char* st_version_string(void) {
   return text.data();
 }
 
-const char* st_status_name(st_status status) {
-  switch (status) {
-#define ST_STATUS(name, public_name, number) \
-  case public_name:                          \
-    return #public_name;
-#include "base/statuses.def"
-#undef ST_STATUS
-    default: return "an unknown status";
-  }
-}
+const char* st_status_name(st_status status) { return status_name(static_cast<Status>(status)); }
 
 const char* st_dtype_name(st_dtype dtype) { return info(dtype_from_number(dtype)).name.data(); }
 

@@ -34,6 +34,8 @@ inline constexpr std::size_t kFirstBytes<st_store> = offsetof(st_store, reserved
 template <>
 inline constexpr std::size_t kFirstBytes<st_read_options> = offsetof(st_read_options, parallel_for) + sizeof(void*);
 template <>
+inline constexpr std::size_t kFirstBytes<st_group> = offsetof(st_group, alltoallv) + sizeof(void*);
+template <>
 inline constexpr std::size_t kFirstBytes<st_write_options> = offsetof(st_write_options, header_reserve) +
                                                              sizeof(std::uint64_t);
 template <>

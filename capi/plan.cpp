@@ -25,8 +25,22 @@ io::Cache cache_of(st_cache cache) {
   }
 }
 
-core::ReadOptions read_options(const st_read_options* options) {
-  const st_read_options given = read_struct(options, "st_read_options");
+core::Group group_of(const st_read_options& options) {
+  if (options.group == nullptr) return {};
+  const st_group given = read_struct(options.group, "st_group");
+  refuse_unknown_flags(given.flags, 0, "st_group");
+  if (given.rank >= given.size)
+    fail(Status::argument, "group.rank is {}, and group.size is {}", given.rank, given.size);
+  if (given.size > core::kMostProcesses)
+    fail(Status::unsupported, "group.size is {}, more than {}", given.size, core::kMostProcesses);
+  if (given.size > 1) {
+    require(given.allreduce, "group.allreduce");
+    require(given.alltoallv, "group.alltoallv");
+  }
+  return {given.rank, given.size, options.exchange_bytes, given.ctx, given.allreduce, given.alltoallv};
+}
+
+core::ReadOptions read_options(const st_read_options& given) {
   refuse_unknown_flags(given.flags, 0, "st_read_options");
   core::ReadOptions core;
   core.threads = given.threads;
@@ -63,8 +77,18 @@ st_status st_plan_add(st_plan* plan, const st_tensor* tensor, const int64_t* beg
 
 st_status st_plan_run(st_plan* plan, const st_read_options* options, st_error* err) {
   return guard(err, [&] {
-    require(plan, "plan");
-    plan_of(plan).run(read_options(options));
+    const st_read_options given = known_members(options, "st_read_options");
+    const core::Group group = group_of(given);
+    core::ReadOptions chosen;
+    try {
+      require(plan, "plan");
+      if (options != nullptr) refuse_unknown_members(*options, "st_read_options");
+      chosen = read_options(given);
+    } catch (const Error& error) {
+      core::leave_group(group, error.status);
+      throw;
+    }
+    plan_of(plan).run(chosen, group);
   });
 }
 
@@ -87,6 +111,9 @@ void st_plan_get_stats(const st_plan* plan, st_plan_stats* stats) {
   full.bytes_copied = counts.bytes_copied;
   full.copies = counts.copies;
   full.staging_bytes = plan_of(plan).staging_bytes();
+  full.bytes_sent = counts.bytes_sent;
+  full.bytes_received = counts.bytes_received;
+  full.exchange_bytes = counts.exchange_bytes;
   std::memcpy(stats, &full, std::min<std::size_t>(stats->struct_size, sizeof full));
 }
 

@@ -764,6 +764,43 @@ enum {
   ST_CACHE_SIGNED_ = -1
 };
 
+/* How st_group.allreduce combines the values of all processes. Since version 0.3.0. */
+typedef int32_t st_reduce;
+enum {
+  ST_REDUCE_SUM = 1, /* Their sum; it never overflows.     */
+  ST_REDUCE_MIN = 2, /* The smallest.                      */
+  ST_REDUCE_MAX = 3, /* The largest.                       */
+  ST_REDUCE_SIGNED_ = -1
+};
+
+/* A group of processes that run plans together, so that bytes that several of them want are read
+ * only once. The library does not communicate: it calls these two collective operations. MPI,
+ * torch.distributed and similar libraries have them. Every process must have the same checkpoint
+ * open, from the same or another copy of its files, and all must have the same byte order.
+ *
+ * The functions are called in the same order in every process, only inside st_plan_run and only on
+ * the thread that called it. They return 0 on success. For any other value, st_plan_run fails with
+ * ST_ERR_CALLBACK at once and calls neither of them again. The operation must then fail in every
+ * process, or the other processes wait forever. Since version 0.3.0. */
+typedef struct st_group {
+  uint32_t struct_size;
+  uint32_t flags; /* 0                                                                       */
+  void *ctx;      /* Passed to the two functions.                                            */
+  uint32_t rank;  /* The number of this process, from 0 to size - 1.                         */
+  uint32_t size;  /* The number of processes, at most 8191. 1: the functions are not called. */
+  /* Replaces each of the n values by the combination of the values that all processes have at its
+   * place. n is at least 1 and is the same in all processes. */
+  int32_t (*allreduce)(void *ctx, st_reduce op, uint64_t *values, size_t n);
+  /* Sends the send_counts[r] bytes at send + send_offsets[r] to each process r, and receives
+   * recv_counts[r] bytes from it at recv + recv_offsets[r]. This includes the process itself. Each
+   * array has `size` elements, and counts may be 0. Messages to several processes may be the same
+   * memory. Received messages follow one another in the order of ranks. All offsets, and the sums
+   * of the counts, are below 2^31. */
+  int32_t (*alltoallv)(void *ctx, const void *send, const int32_t *send_counts,
+                       const int32_t *send_offsets, void *recv, const int32_t *recv_counts,
+                       const int32_t *recv_offsets);
+} st_group;
+
 typedef struct st_read_options {
   uint32_t struct_size;
   uint32_t flags;       /* 0                                                                 */
@@ -792,13 +829,35 @@ typedef struct st_read_options {
    * that called st_plan_run does. It should return quickly: its thread reads nothing in the
    * meantime. It may run other plans, but not this one. May be NULL. Since version 0.2.0. */
   void (*ready)(void *ctx, size_t i);
+  /* Runs the plan together with the plans of the other processes of a group. Each process has its
+   * own destinations, and may have none. A process reads the bytes that only it wants. Bytes that
+   * several processes want are read by one process and sent to the others. Reading and delivering
+   * use up to `threads` threads each. With threads = 1 or parallel_for, reading, sending and
+   * delivering take turns, which is slower. progress is called on the calling thread, at longer
+   * intervals. The struct is not used after the call. NULL: no group. Since version 0.3.0. */
+  const st_group *group;
+  /* Bytes of memory for the exchange with the other processes, at most 2 GiB. All processes use the
+   * smallest value of the group, but at least 256 KiB for each process of the group. 0: 256 MiB.
+   * Since version 0.3.0. */
+  uint64_t exchange_bytes;
 } st_read_options;
 
 /* Reads all destinations of the plan, each time it is called. Starts threads, unless options say
  * otherwise. options may be NULL.
  *
  * The first error ends the run; its message names the tensor, the file and the offset.
- * ST_ERR_CANCELLED if the run was cancelled. */
+ * ST_ERR_CANCELLED if the run was cancelled.
+ *
+ * With options.group, every process of the group must call this function. If one run fails, even
+ * because of its options, or is cancelled, all of them end after the same round of reads. If
+ * several fail, the lowest rank counts. A process whose st_group or struct_size is invalid calls no
+ * function of the group, and the other processes wait for it. Such runs also return:
+ *
+ * ST_ERR_PEER       another process failed. The message contains its rank and its status. That
+ *                   process returns its own error.
+ * ST_ERR_CANCELLED  a process was cancelled. The message contains its rank.
+ * ST_ERR_STATE      the processes have not opened the same checkpoint.
+ * ST_ERR_CALLBACK   a function of the group failed. */
 ST_API st_status st_plan_run(st_plan *plan, const st_read_options *options, st_error *err);
 
 /* The next three functions may be called from any thread while the plan runs. */
@@ -832,6 +891,9 @@ typedef struct st_plan_stats {
   uint64_t copies;        /* Copies requested from devices.                                  */
   uint64_t staging_bytes; /* Staging memory of the plan's devices at the end, which is also its
                              maximum: see st_device_options.                                 */
+  uint64_t bytes_sent;    /* Bytes sent to other processes of a group. Since version 0.3.0.  */
+  uint64_t bytes_received; /* Bytes received from them. Since version 0.3.0.                 */
+  uint64_t exchange_bytes; /* Memory used for that. Since version 0.3.0.                     */
 } st_plan_stats;
 
 /* Fills *stats: its first struct_size bytes, or nothing if struct_size is 0. The plan must not be
@@ -1397,6 +1459,7 @@ enum {
   ST_ERR_MAP = 204,       /* The system could not map a file.                              */
   ST_ERR_CALLBACK = 205,  /* A callback reported an error.                                 */
   ST_ERR_DEVICE = 206,    /* A device or its driver failed. Since version 0.2.0.           */
+  ST_ERR_PEER = 207,      /* Another process of a group failed. Since version 0.3.0.       */
   /* 3xx: invalid file content. */
   ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or has become shorter.       */
   ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */

@@ -21,6 +21,18 @@ enum class Status : std::int32_t {
 #undef ST_STATUS
 };
 
+// Returns the public name of a status.
+inline const char* status_name(Status status) {
+  switch (status) {
+#define ST_STATUS(name, public_name, number) \
+  case Status::name:                         \
+    return #public_name;
+#include "base/statuses.def"
+#undef ST_STATUS
+  }
+  return "an unknown status";
+}
+
 inline constexpr std::uint64_t kNowhere = UINT64_MAX;
 
 struct Error {

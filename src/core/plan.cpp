@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -103,6 +104,9 @@ ReadListener Plan::listener(const ReadOptions& options, std::atomic<bool>& faile
     counts_.reads += counts.reads;
     counts_.bytes_copied += counts.bytes_copied;
     counts_.copies += counts.copies;
+    counts_.bytes_sent += counts.bytes_sent;
+    counts_.bytes_received += counts.bytes_received;
+    counts_.exchange_bytes += counts.exchange_bytes;
   };
   listener.name_of = [this](std::size_t entry) { return entries_[entry].tensor->name(); };
   return listener;
@@ -127,7 +131,7 @@ std::vector<ReadRequest> Plan::make_requests(const ReadOptions& options) {
   return requests;
 }
 
-void Plan::run(const ReadOptions& options) {
+void Plan::run(const ReadOptions& options, const Group& group) {
   struct EndOfRun {
     Plan& plan;
     ~EndOfRun() {
@@ -145,8 +149,19 @@ void Plan::run(const ReadOptions& options) {
   // Reset all entries first: if this run fails, complete() must not report an earlier run's result.
   for (Entry& entry : entries_) entry.left.store(entry.bytes, std::memory_order_relaxed);
   std::atomic<bool> failed{false};
-  std::vector<ReadRequest> requests = make_requests(options);
-  read_shards(requests, *file_, options, listener(options, failed));
+  ReadListener listening;
+  try {
+    listening = listener(options, failed);
+  } catch (const std::bad_alloc&) {
+    leave_group(group, Status::no_memory);
+    throw;
+  }
+  if (group.size > 1) {
+    read_in_group(group, *file_, options, listening, [&] { return make_requests(options); });
+  } else {
+    std::vector<ReadRequest> requests = make_requests(options);
+    read_shards(requests, *file_, options, listening);
+  }
   if (done() == total()) {
     if (options.progress != nullptr) options.progress(options.ctx, done(), total());
     return;

@@ -12,6 +12,7 @@
 
 #include "core/bulk_read.hpp"
 #include "core/checkpoint.hpp"
+#include "core/group_read.hpp"
 #include "format/slice.hpp"
 
 namespace st::core {
@@ -26,8 +27,9 @@ class Plan {
   void add(const Tensor& tensor, const std::int64_t* begin, const std::int64_t* end, const std::int64_t* step,
            void* dst, std::uint64_t dst_bytes, const std::shared_ptr<Device>& device = nullptr, void* stream = nullptr);
 
-  // Throws the first error, and Status::cancelled after a cancel. Each call reads everything.
-  void run(const ReadOptions& options);
+  // Throws the first error, and Status::cancelled after a cancel. Each call reads everything. With a group, the plans of
+  // its processes run together: see read_in_group().
+  void run(const ReadOptions& options, const Group& group = {});
 
   // These may be called from any thread while run() works.
   std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }

@@ -15,6 +15,9 @@ struct ReadCounts {
   std::uint64_t reads = 0;
   std::uint64_t bytes_copied = 0;  // to devices
   std::uint64_t copies = 0;
+  std::uint64_t bytes_sent = 0;  // to other processes
+  std::uint64_t bytes_received = 0;
+  std::uint64_t exchange_bytes = 0;  // memory for that
 };
 
 // By default the functions do nothing. Any thread calls them, several at once unless the comment says otherwise.

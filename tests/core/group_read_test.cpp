@@ -1,0 +1,702 @@
+// Plans that several processes run together. The processes are threads here, each with its own checkpoint, and their
+// collective operations copy memory between barriers.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/group_read.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../format/file_front.hpp"
+#include "base/error.hpp"
+#include "core/checkpoint.hpp"
+#include "core/device.hpp"
+#include "core/plan.hpp"
+#include "io/directory.hpp"
+#include "io/source.hpp"
+
+namespace st::core {
+namespace {
+
+constexpr std::int32_t kRefused = 77;  // the result of a callback
+
+// ---- the group -----------------------------------------------------------------------------------------------------
+
+// The collective operations of `size` threads. Checks that all call the same operation with matching counts.
+class Team {
+ public:
+  explicit Team(std::uint32_t size) : members_(size) {
+    for (std::uint32_t i = 0; i < size; ++i) {
+      members_[i].team = this;
+      members_[i].rank = i;
+    }
+  }
+
+  Group group(std::uint32_t rank, std::uint64_t exchange_bytes) {
+    return {rank, static_cast<std::uint32_t>(members_.size()), exchange_bytes, &members_[rank], allreduce, alltoallv};
+  }
+
+  std::size_t operations() const { return operations_ / members_.size(); }
+  void fail_operation(std::size_t number) { fails_ = number; }  // in all processes
+
+ private:
+  struct Member {
+    Team* team = nullptr;
+    std::uint32_t rank = 0;
+    std::string operation;
+    std::size_t called = 0;
+    std::uint64_t* values = nullptr;
+    std::vector<std::uint64_t> result;
+    const std::byte* send = nullptr;
+    const std::int32_t* counts = nullptr;
+    const std::int32_t* offsets = nullptr;
+  };
+
+  // Returns false if a process does not come, or if the processes call different operations.
+  bool meet() {
+    std::unique_lock lock(mutex_);
+    const std::size_t round = rounds_;
+    if (++waiting_ == members_.size()) {
+      waiting_ = 0;
+      ++rounds_;
+      for (const Member& member : members_) broken_ = broken_ || member.operation != members_[0].operation;
+      EXPECT_FALSE(broken_) << "the processes call different operations";
+      met_.notify_all();
+    } else if (!met_.wait_for(lock, std::chrono::seconds(60), [&] { return rounds_ != round; })) {
+      ADD_FAILURE() << "a process waits for the others: " << members_[0].operation;
+      broken_ = true;
+    }
+    return !broken_;
+  }
+
+  static std::int32_t allreduce(void* ctx, std::int32_t op, std::uint64_t* values, std::size_t n) {
+    auto& self = *static_cast<Member*>(ctx);
+    Team& team = *self.team;
+    ++team.operations_;
+    self.operation = formatted("allreduce {} of {}", op, n);
+    self.values = values;
+    if (!team.meet()) return kRefused;
+    self.result.assign(values, values + n);
+    for (const Member& other : team.members_) {
+      for (std::size_t i = 0; i < n && &other != &self; ++i) {
+        const std::uint64_t value = other.values[i];
+        std::uint64_t& result = self.result[i];
+        result = op == 1 ? result + value : op == 2 ? std::min(result, value) : std::max(result, value);
+      }
+    }
+    if (!team.meet()) return kRefused;
+    std::copy(self.result.begin(), self.result.end(), values);
+    return self.called++ == team.fails_ ? kRefused : 0;
+  }
+
+  static std::int32_t alltoallv(void* ctx, const void* send, const std::int32_t* send_counts,
+                                const std::int32_t* send_offsets, void* recv, const std::int32_t* recv_counts,
+                                const std::int32_t* recv_offsets) {
+    auto& self = *static_cast<Member*>(ctx);
+    Team& team = *self.team;
+    ++team.operations_;
+    self.operation = "alltoallv";
+    self.send = static_cast<const std::byte*>(send);
+    self.counts = send_counts;
+    self.offsets = send_offsets;
+    if (!team.meet()) return kRefused;
+    std::int64_t sum = 0;
+    for (const Member& other : team.members_) {
+      const std::int32_t bytes = other.counts[self.rank];
+      EXPECT_EQ(bytes, recv_counts[other.rank]) << self.rank << " receives from " << other.rank;
+      EXPECT_EQ(sum, recv_offsets[other.rank]);
+      EXPECT_GE(other.offsets[self.rank], 0);
+      sum += bytes;
+      if (bytes > 0 && bytes == recv_counts[other.rank])
+        std::memcpy(static_cast<std::byte*>(recv) + recv_offsets[other.rank], other.send + other.offsets[self.rank],
+                    static_cast<std::size_t>(bytes));
+    }
+    EXPECT_LE(sum, INT32_MAX);
+    if (!team.meet()) return kRefused;
+    return self.called++ == team.fails_ ? kRefused : 0;
+  }
+
+  std::vector<Member> members_;
+  std::mutex mutex_;
+  std::condition_variable met_;
+  std::size_t waiting_ = 0;
+  std::size_t rounds_ = 0;
+  bool broken_ = false;
+  std::size_t fails_ = SIZE_MAX;
+  std::atomic<std::size_t> operations_{0};
+};
+
+// ---- the model -----------------------------------------------------------------------------------------------------
+
+struct Shape {
+  const char* name;
+  const char* dtype;
+  unsigned bits;
+  std::vector<std::uint64_t> dims;
+};
+
+// Two shards.
+const std::vector<Shape> kShapes[] = {
+    {{"embedding", "F32", 32, {200, 1024}},
+     {"norm", "BF16", 16, {1024}},
+     {"empty", "F32", 32, {0, 4}},
+     {"packed", "F4", 4, {100, 4000}},
+     {"tall", "U8", 8, {30'000, 16}}},
+    {{"wide", "U8", 8, {8, 100'003}},
+     {"scalar", "I64", 64, {}},
+     {"cube", "U8", 8, {17, 60, 200}},
+     {"head", "F32", 32, {500, 256}}},
+};
+
+using Files = std::map<std::string, std::string>;
+
+Files model(std::uint32_t seed) {
+  Files files;
+  std::mt19937 random(seed);
+  std::string map;
+  for (std::size_t i = 0; i < std::size(kShapes); ++i) {
+    std::string header = "{";
+    std::size_t at = 0;
+    const std::string name = formatted("m{}.safetensors", i);
+    for (const Shape& shape : kShapes[i]) {
+      std::size_t bits = shape.bits;
+      std::string dims;
+      for (const std::uint64_t dim : shape.dims) {
+        bits *= static_cast<std::size_t>(dim);
+        dims += formatted("{}{}", dims.empty() ? "" : ",", dim);
+      }
+      header += formatted(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", header == "{" ? "" : ",",
+                          shape.name, shape.dtype, dims, at, at + bits / 8);
+      at += bits / 8;
+      map += formatted(R"({}"{}":"{}")", map.empty() ? "" : ",", shape.name, name);
+    }
+    files[name] = format::file_front(header + "}");
+    for (; at > 0; --at) files[name] += static_cast<char>(random());
+  }
+  files["m.safetensors.index.json"] = R"({"metadata":{},"weight_map":{)" + map + "}}";
+  return files;
+}
+
+// What one process reads from the sources of its checkpoint.
+struct Requests {
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::size_t> reads{0};
+  std::function<bool(std::size_t)> fails;  // called with the number of the read
+};
+
+class CountedSource final : public io::Source {
+ public:
+  CountedSource(std::string name, const std::string& bytes, Requests& requests)
+      : Source(bytes.size()), name_(std::move(name)), bytes_(bytes), requests_(requests) {}
+
+  const char* name() const override { return name_.c_str(); }
+  io::Traits traits() const override {
+    io::Traits traits;
+    traits.joins_reads = true;
+    traits.calls_back = true;
+    return traits;
+  }
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    std::memcpy(dst, bytes_.data() + offset, n);
+    requests_.bytes += n;
+  }
+  void read_many(std::span<const io::Read> reads) const override {
+    const std::size_t number = requests_.reads++;
+    if (requests_.fails && requests_.fails(number))
+      fail_at(Status::callback, reads.front().offset, "read {} fails", number);
+    for (const io::Read& read : reads) read_at(read.offset, read.dst, read.bytes);
+  }
+
+ private:
+  const std::string name_;
+  const std::string& bytes_;
+  Requests& requests_;
+};
+
+class Folder final : public io::Directory {
+ public:
+  Folder(const Files& files, Requests& requests) : files_(files), requests_(requests) {}
+  const std::string& path() const override { return path_; }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : files_) names.push_back(name);
+    return names;
+  }
+  std::unique_ptr<io::Source> open(const std::string& name, bool /*follow_links*/) const override {
+    return std::make_unique<CountedSource>(name, files_.at(name), requests_);
+  }
+
+ private:
+  const std::string path_ = "model";
+  const Files& files_;
+  Requests& requests_;
+};
+
+// ---- a device in the memory of the host ------------------------------------------------------------------------------
+
+std::shared_ptr<Device> host_device() {
+  device::Ops ops;
+  ops.host_alloc = [](void* /*ctx*/, std::size_t size) {
+    return ::operator new (size, std::align_val_t{Device::kSlotAlignment});
+  };
+  ops.host_free = [](void* /*ctx*/, void* ptr, std::size_t /*size*/) {
+    ::operator delete (ptr, std::align_val_t{Device::kSlotAlignment});
+  };
+  ops.copy = [](void* /*ctx*/, std::uint32_t /*queue*/, const device::Copy* copies, std::size_t n,
+                std::uint64_t* mark) {
+    for (std::size_t i = 0; i < n; ++i) std::memcpy(copies[i].dst, copies[i].src, copies[i].bytes);
+    *mark = 0;
+    return std::int32_t{0};
+  };
+  ops.wait = [](void* /*ctx*/, std::uint32_t /*queue*/, std::uint64_t /*mark*/) { return std::int32_t{0}; };
+  return std::make_shared<Device>(device::OwnedOps(ops), device_limits(0, 0));
+}
+
+// ---- what a process wants --------------------------------------------------------------------------------------------
+
+struct Slice {
+  std::string tensor;
+  std::vector<std::int64_t> begin, end, step;  // empty: the whole tensor
+};
+
+struct Wish {
+  const Tensor* tensor;
+  std::string expected;
+  std::string got;
+};
+
+class Process {
+ public:
+  Process(const Files& files, bool to_device) : device_(to_device ? host_device() : nullptr) {
+    OpenOptions options;
+    options.threads = 1;
+    file_ = Checkpoint::open(std::make_unique<Folder>(files, requests_), "m.safetensors.index.json", options);
+    plan_ = std::make_unique<Plan>(*file_);
+    requests_.bytes = 0;
+    requests_.reads = 0;
+    files_ = &files;
+  }
+
+  // Marks the bytes in `wanted`, which has a flag for each byte of each file.
+  void add(const Slice& slice, std::map<std::string, std::vector<bool>>& wanted) {
+    const Tensor& tensor = *file_->tensor(slice.tensor);
+    const auto of = [](const std::vector<std::int64_t>& numbers) { return numbers.empty() ? nullptr : numbers.data(); };
+    const format::Slice cut = format::slice(tensor, of(slice.begin), of(slice.end), of(slice.step));
+    const std::string& bytes = files_->at(shard_of(tensor).path);
+    std::vector<bool>& flags = wanted[shard_of(tensor).path];
+    flags.resize(bytes.size());
+    auto wish = std::make_unique<Wish>(Wish{&tensor, std::string(cut.bytes, '\0'), std::string(cut.bytes, '\xEE')});
+    for (std::uint64_t i = 0; i < format::run_count(cut); ++i) {
+      const format::Run run = format::run_at(cut, i);
+      const std::size_t at = shard_of(tensor).offset_of(tensor) + run.src;
+      wish->expected.replace(run.dst, cut.run_bytes, bytes, at, cut.run_bytes);
+      std::fill_n(flags.begin() + static_cast<std::ptrdiff_t>(at), cut.run_bytes, true);
+    }
+    plan_->add(tensor, of(slice.begin), of(slice.end), of(slice.step), wish->got.data(), wish->got.size(), device_);
+    wishes_.push_back(std::move(wish));
+  }
+
+  void run(const Group& group, const ReadOptions& given) {
+    ReadOptions options = given;
+    ready_ = std::vector<std::atomic<int>>(wishes_.size());
+    options.ctx = this;
+    options.ready = [](void* ctx, std::size_t entry) { ++static_cast<Process*>(ctx)->ready_[entry]; };
+    options.progress = [](void* ctx, std::uint64_t /*done*/, std::uint64_t /*total*/) {
+      auto& self = *static_cast<Process*>(ctx);
+      return self.progress ? self.progress() : std::int32_t{0};
+    };
+    for (auto& wish : wishes_) wish->got.assign(wish->expected.size(), '\xEE');
+    error_.reset();
+    try {
+      plan_->run(options, group);
+    } catch (const Error& error) {
+      error_ = error;
+    }
+  }
+
+  void expect_bytes() const {
+    ASSERT_FALSE(error_) << error_->message;
+    for (std::size_t i = 0; i < wishes_.size(); ++i) {
+      EXPECT_TRUE(wishes_[i]->got == wishes_[i]->expected) << "tensor " << wishes_[i]->tensor->name();
+      EXPECT_TRUE(plan_->complete(i));
+      EXPECT_EQ(ready_[i], 1);
+    }
+    EXPECT_EQ(plan_->done(), plan_->total());
+  }
+
+  Status status() const { return error_ ? error_->status : Status::ok; }
+  std::string message() const { return error_ ? error_->message : ""; }
+  Requests& requests() { return requests_; }
+  Plan& plan() { return *plan_; }
+  std::function<std::int32_t()> progress;
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const Files* files_;
+  Requests requests_;
+  CheckpointPtr file_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<std::unique_ptr<Wish>> wishes_;
+  std::vector<std::atomic<int>> ready_;
+  std::optional<Error> error_;
+};
+
+std::vector<Shape> all_shapes() {
+  std::vector<Shape> all = kShapes[0];
+  all.insert(all.end(), kShapes[1].begin(), kShapes[1].end());
+  return all;
+}
+
+// The part of a dimension that belongs to a process.
+Slice part_of(const Shape& shape, std::size_t dim, std::uint32_t rank, std::uint32_t size) {
+  Slice slice{shape.name, {}, {}, {}};
+  if (dim >= shape.dims.size()) return slice;
+  slice.begin.assign(shape.dims.size(), 0);
+  slice.step.assign(shape.dims.size(), 1);
+  for (const std::uint64_t length : shape.dims) slice.end.push_back(static_cast<std::int64_t>(length));
+  const std::uint64_t unit = shape.bits < 8 ? 2 : 1;  // elements
+  const std::uint64_t units = shape.dims[dim] / unit;
+  slice.begin[dim] = static_cast<std::int64_t>(units * rank / size * unit);
+  slice.end[dim] = static_cast<std::int64_t>(units * (rank + 1) / size * unit);
+  return slice;
+}
+
+using Wanted = std::map<std::string, std::vector<bool>>;
+using Kind = void (*)(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices);
+
+void replicated(std::uint32_t /*rank*/, std::uint32_t /*size*/, std::vector<Slice>& slices) {
+  for (const Shape& shape : all_shapes()) slices.push_back({shape.name, {}, {}, {}});
+}
+void by_rows(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  for (const Shape& shape : all_shapes()) slices.push_back(part_of(shape, 0, rank, size));
+}
+void by_columns(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  for (const Shape& shape : all_shapes()) slices.push_back(part_of(shape, shape.dims.size() - 1, rank, size));
+}
+void mixed(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  const std::vector<Shape> shapes = all_shapes();
+  for (std::size_t i = 0; i < shapes.size(); ++i) slices.push_back(part_of(shapes[i], (i + 2) % 3, rank, size));
+}
+void disjoint(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  const std::vector<Shape> shapes = all_shapes();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    if (i % size == rank) slices.push_back({shapes[i].name, {}, {}, {}});
+  }
+}
+void some_empty(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  if (rank == 0 || rank + 1 == size) replicated(rank, size, slices);
+}
+void repeated(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices) {
+  by_columns(rank, size, slices);
+  replicated(rank, size, slices);
+  by_rows(rank, size, slices);
+}
+void nothing(std::uint32_t /*rank*/, std::uint32_t /*size*/, std::vector<Slice>& /*slices*/) {}
+
+struct NamedKind {
+  const char* name;
+  Kind kind;
+};
+constexpr NamedKind kKinds[] = {{"replicated", replicated}, {"rows", by_rows},      {"columns", by_columns},
+                                {"mixed", mixed},           {"disjoint", disjoint}, {"some empty", some_empty},
+                                {"repeated", repeated},     {"nothing", nothing}};
+
+// The processes of a group and their plans.
+class Launch {
+ public:
+  Launch(std::uint32_t size, Kind kind, const Files& files, bool to_device = false) : size_(size) {
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+      processes_.push_back(std::make_unique<Process>(files, to_device));
+      std::vector<Slice> slices;
+      kind(rank, size, slices);
+      for (const Slice& slice : slices) processes_.back()->add(slice, wanted_);
+    }
+  }
+
+  Process& process(std::uint32_t rank) { return *processes_[rank]; }
+
+  // Returns how many operations the group called.
+  std::size_t run(const ReadOptions& options, std::uint64_t exchange_bytes = 1, std::size_t failing = SIZE_MAX) {
+    Team team(size_);
+    team.fail_operation(failing);
+    for (auto& process : processes_) process->requests().bytes = process->requests().reads = 0;
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] { processes_[rank]->run(team.group(rank, exchange_bytes), options); });
+    }
+    threads.clear();
+    return team.operations();
+  }
+
+  void expect_bytes() const {
+    for (const auto& process : processes_) process->expect_bytes();
+  }
+
+  std::uint64_t bytes_read() const {
+    return std::accumulate(processes_.begin(), processes_.end(), std::uint64_t{0},
+                           [](std::uint64_t sum, const auto& process) { return sum + process->requests().bytes; });
+  }
+  std::uint64_t bytes_wanted() const {
+    std::uint64_t sum = 0;
+    for (const auto& [name, flags] : wanted_)
+      sum += static_cast<std::uint64_t>(std::count(flags.begin(), flags.end(), true));
+    return sum;
+  }
+
+  // All end in the same way, and name the process that began it.
+  void expect_verdict(std::uint32_t rank, Status own, Status of_others, const std::string& text) {
+    for (std::uint32_t i = 0; i < size_; ++i) {
+      EXPECT_EQ(process(i).status(), i == rank ? own : of_others) << i << ": " << process(i).message();
+      if (i == rank && own != of_others) continue;
+      EXPECT_NE(process(i).message().find(formatted("process {} of the group {}", rank, text)), std::string::npos)
+          << process(i).message();
+    }
+  }
+
+ private:
+  const std::uint32_t size_;
+  Wanted wanted_;
+  std::vector<std::unique_ptr<Process>> processes_;
+};
+
+ReadOptions threads(unsigned count) {
+  ReadOptions options;
+  options.threads = count;
+  return options;
+}
+
+// ---- tests -----------------------------------------------------------------------------------------------------------
+
+TEST(GroupRead, ReadsEachByteOnce) {
+  const Files files = model(1);
+  for (const std::uint32_t size : {1U, 2U, 3U, 4U, 8U}) {
+    for (const auto& [name, kind] : kKinds) {
+      SCOPED_TRACE(formatted("{} processes, {}", size, name));
+      Launch run(size, kind, files);
+      for (const unsigned count : {1U, 3U}) {
+        run.run(threads(count));
+        run.expect_bytes();
+        EXPECT_LE(run.bytes_read() * 100, run.bytes_wanted() * 101);
+        EXPECT_GE(run.bytes_read(), run.bytes_wanted());
+      }
+    }
+  }
+}
+
+TEST(GroupRead, FillsDevices) {
+  const Files files = model(2);
+  for (const auto& [name, kind] : kKinds) {
+    SCOPED_TRACE(name);
+    Launch run(3, kind, files, true);
+    run.run(threads(0));
+    run.expect_bytes();
+    EXPECT_LE(run.bytes_read() * 100, run.bytes_wanted() * 101);
+  }
+}
+
+TEST(GroupRead, UsesTheCallersThreads) {
+  const Files files = model(3);
+  Launch run(3, mixed, files);
+  ReadOptions options = threads(0);
+  options.pool.parallel_for = [](void* /*ctx*/, std::size_t n, void (*fn)(void* arg, std::size_t i), void* arg) {
+    for (std::size_t i = 0; i < n; ++i) fn(arg, i);
+  };
+  run.run(options);
+  run.expect_bytes();
+}
+
+// Random slices, also backwards and with steps, some of them several times.
+TEST(GroupRead, DeliversRandomSlices) {
+  const Files files = model(4);
+  static std::mt19937 random;
+  const Kind kind = [](std::uint32_t /*rank*/, std::uint32_t /*size*/, std::vector<Slice>& slices) {
+    const std::vector<Shape> shapes = all_shapes();
+    constexpr std::int64_t kSteps[] = {1, 1, 1, 2, 3, 40, -1, -2};
+    for (std::size_t i = random() % 6; i > 0; --i) {
+      const Shape& shape = shapes[random() % shapes.size()];
+      Slice slice{shape.name, {}, {}, {}};
+      for (const std::uint64_t dim : shape.dims) {
+        const auto length = static_cast<std::int64_t>(dim);
+        std::int64_t step = kSteps[random() % std::size(kSteps)];
+        if (shape.bits < 8) step = 1;
+        const std::int64_t first = dim == 0 || shape.bits < 8 ? 0 : static_cast<std::int64_t>(random() % dim);
+        slice.begin.push_back(step < 0 ? length - 1 : first);
+        slice.end.push_back(step < 0 ? -length - 1 : length);
+        slice.step.push_back(step);
+      }
+      slices.push_back(std::move(slice));
+    }
+  };
+  for (std::uint32_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(formatted("seed {}", seed));
+    random.seed(seed);
+    Launch run(2 + seed % 4, kind, files);
+    run.run(threads(seed % 3), seed % 5 == 0 ? 0 : std::uint64_t{1} << seed % 24);
+    run.expect_bytes();
+  }
+}
+
+// A round ends with a verdict, so a process whose source fails in any round is named by all others.
+TEST(GroupRead, EndsInAllProcessesIfOneCannotRead) {
+  const Files files = model(5);
+  for (const Kind kind : {&replicated, &by_columns, &disjoint}) {
+    Launch run(3, kind, files);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      Process& failing = run.process(rank);
+      for (std::size_t number = 0; number < 1000 && !HasFailure(); ++number) {
+        SCOPED_TRACE(formatted("process {}, read {}", rank, number));
+        failing.requests().fails = [number](std::size_t read) { return read == number; };
+        run.run(threads(static_cast<unsigned>(number % 3)));
+        if (failing.status() == Status::ok) {
+          EXPECT_GT(number, 3U) << "too few reads to fail in several rounds";
+          break;
+        }
+        run.expect_verdict(rank, Status::callback, Status::peer, "failed with ST_ERR_CALLBACK");
+        EXPECT_NE(failing.message().find("tensor '"), std::string::npos) << failing.message();
+      }
+      failing.requests().fails = nullptr;
+      run.run(threads(0));
+      run.expect_bytes();
+    }
+  }
+}
+
+TEST(GroupRead, TheLowestRankIsNamedIfSeveralFail) {
+  const Files files = model(6);
+  Launch run(4, replicated, files);
+  for (const std::uint32_t rank : {3U, 1U, 2U}) run.process(rank).requests().fails = [](std::size_t) { return true; };
+  run.run(threads(1));
+  run.expect_verdict(1, Status::callback, Status::peer, "failed with ST_ERR_CALLBACK");
+}
+
+TEST(GroupRead, EndsInAllProcessesIfOneIsCancelled) {
+  const Files files = model(7);
+  for (const Kind kind : {&replicated, &by_columns, &some_empty}) {
+    for (const bool by_progress : {false, true}) {
+      Launch run(3, kind, files);
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        Process& cancelled = run.process(rank);
+        for (std::size_t number = 0; number < 1000 && !HasFailure(); ++number) {
+          SCOPED_TRACE(formatted("process {}, call {}", rank, number));
+          std::size_t calls = 0;
+          if (by_progress) {
+            cancelled.progress = [&] { return std::int32_t{calls++ == number}; };
+          } else {
+            cancelled.requests().fails = [&](std::size_t read) {
+              if (read == number) cancelled.plan().cancel();
+              return false;
+            };
+          }
+          run.run(threads(static_cast<unsigned>(number % 3)));
+          if (cancelled.status() == Status::ok) {
+            EXPECT_TRUE(by_progress || number > 3) << "too few calls to cancel several rounds";
+            run.expect_bytes();
+            break;
+          }
+          run.expect_verdict(rank, Status::cancelled, Status::cancelled, "was cancelled");
+        }
+        cancelled.requests().fails = nullptr;
+        cancelled.progress = nullptr;
+      }
+    }
+  }
+}
+
+TEST(GroupRead, ACancelBeforeTheRunEndsIt) {
+  const Files files = model(8);
+  Launch run(3, replicated, files);
+  run.process(2).plan().cancel();
+  run.run(threads(0));
+  run.expect_verdict(2, Status::cancelled, Status::cancelled, "was cancelled");
+  EXPECT_EQ(run.bytes_read() < run.bytes_wanted() / 2, true);
+  run.run(threads(0));
+  run.expect_bytes();
+}
+
+TEST(GroupRead, RejectsDifferentCheckpoints) {
+  const Files files = model(9);
+  Files others = files;
+  std::string& shard = others.at("m1.safetensors");
+  shard.replace(shard.find("scalar"), 6, "Scalar");
+  std::string& index = others.at("m.safetensors.index.json");
+  index.replace(index.find("scalar"), 6, "Scalar");
+  for (std::uint32_t other = 0; other < 3; ++other) {
+    Team team(3);
+    std::vector<Status> statuses(3);
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        Process process(rank == other ? others : files, false);
+        process.run(team.group(rank, 0), {});
+        statuses[rank] = process.status();
+        EXPECT_EQ(process.requests().reads, 0U);
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(statuses, std::vector<Status>(3, Status::state));
+  }
+}
+
+TEST(GroupRead, AProcessThatCannotBeginEndsTheOthers) {
+  const Files files = model(10);
+  Team team(3);
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      if (rank == 1) return leave_group(team.group(rank, 0), Status::unsupported);
+      Process process(files, false);
+      process.run(team.group(rank, 0), {});
+      EXPECT_EQ(process.status(), Status::peer);
+      EXPECT_EQ(process.message(), "process 1 of the group failed with ST_ERR_UNSUPPORTED");
+    });
+  }
+}
+
+TEST(GroupRead, EndsIfAnOperationFails) {
+  const Files files = model(11);
+  Launch run(3, mixed, files);
+  const std::size_t all = run.run(threads(0));
+  for (std::size_t number = 0; number < all && !HasFailure(); ++number) {
+    SCOPED_TRACE(number);
+    EXPECT_EQ(run.run(threads(static_cast<unsigned>(number % 3)), 1, number), number + 1);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(run.process(rank).status(), Status::callback);
+      EXPECT_NE(run.process(rank).message().find("returned 77"), std::string::npos) << run.process(rank).message();
+    }
+  }
+}
+
+TEST(GroupRead, UsesTheMemoryItMay) {
+  const Files files = model(12);
+  for (const std::uint64_t most : {std::uint64_t{4} << 20, std::uint64_t{16} << 20, std::uint64_t{0}}) {
+    Launch run(4, replicated, files);
+    run.run(threads(0), most);
+    run.expect_bytes();
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      const ReadCounts& counts = run.process(rank).plan().counts();
+      EXPECT_LE(counts.exchange_bytes, most == 0 ? std::uint64_t{256} << 20 : most) << most;
+      EXPECT_GT(counts.exchange_bytes, 0U);
+      EXPECT_GT(counts.bytes_sent, run.bytes_wanted() / 2);
+      EXPECT_GT(counts.bytes_received, run.bytes_wanted() / 2);
+      EXPECT_LT(counts.bytes_read, run.bytes_wanted() / 3);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace st::core
