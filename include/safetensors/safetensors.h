@@ -773,10 +773,11 @@ enum {
   ST_REDUCE_SIGNED_ = -1
 };
 
-/* A group of processes that run plans together, so that bytes that several of them want are read
- * only once. The library does not communicate: it calls these two collective operations. MPI,
- * torch.distributed and similar libraries have them. Every process must have the same checkpoint
- * open, from the same or another copy of its files, and all must have the same byte order.
+/* A group of processes that run plans together: bytes that several of them want are read once. The
+ * library does not communicate. It calls these two collective operations, which MPI,
+ * torch.distributed and similar libraries have; safetensors/mpi.h makes a group from an MPI
+ * communicator. All processes must have the same checkpoint open, from the same files or from
+ * copies, and the same byte order.
  *
  * The functions are called in the same order in every process, only inside st_plan_run and only on
  * the thread that called it. They return 0 on success. For any other value, st_plan_run fails with
