@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "guard.hpp"
 #include "handles.hpp"
@@ -86,6 +87,9 @@ st_status st_plan_run(st_plan* plan, const st_read_options* options, st_error* e
       chosen = read_options(given);
     } catch (const Error& error) {
       core::leave_group(group, error.status);
+      throw;
+    } catch (const std::bad_alloc&) {  // for the message
+      core::leave_group(group, Status::no_memory);
       throw;
     }
     plan_of(plan).run(chosen, group);

@@ -322,6 +322,23 @@ static void test_lack_of_memory(const test_bytes *bytes) {
   CHECK(failures > 50);
   free_team(of);
 }
+
+/* The message of a wrong option needs memory. */
+static void test_wrong_option_without_memory(const test_bytes *bytes) {
+  process processes[MOST];
+  st_group groups[MOST];
+  team *of = new_team(2);
+  long call;
+  for (call = 1; call < 8; ++call) {
+    set_up(processes, groups, of, bytes);
+    processes[1].options.cache = 99;
+    processes[1].memory_fails_at = call;
+    run_all(processes, 2, 2);
+    CHECK(processes[1].status == ST_ERR_NO_MEMORY || processes[1].status == ST_ERR_ARGUMENT);
+    CHECK_FOR(processes[0].error.message, processes[0].status == ST_ERR_PEER);
+  }
+  free_team(of);
+}
 #endif
 
 /* These are errors of one process, without a call of a group's function. */
@@ -374,6 +391,7 @@ int main(void) {
   test_invalid_groups(&bytes);
 #if TEST_FAILING_MEMORY
   test_lack_of_memory(&bytes);
+  test_wrong_option_without_memory(&bytes);
 #endif
   test_release(&bytes);
   return test_result();
