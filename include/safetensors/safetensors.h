@@ -851,8 +851,10 @@ typedef struct st_read_options {
  *
  * With options.group, every process of the group must call this function. If one run fails, even
  * because of its options, or is cancelled, all of them end after the same round of reads. If
- * several fail, the lowest rank counts. A process whose st_group or struct_size is invalid calls no
- * function of the group, and the other processes wait for it. Such runs also return:
+ * several fail, each returns its own error, and the others name the lowest rank. progress cancels
+ * all of them, even if its own process has all its bytes already. A process whose st_group or
+ * struct_size is invalid calls no function of the group, and the other processes wait for it. Such
+ * runs also return:
  *
  * ST_ERR_PEER       another process failed. The message contains its rank and its status. That
  *                   process returns its own error.

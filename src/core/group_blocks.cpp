@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostBlock = std::uint64_t{4} << 20;
-constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 25;  // a byte for each
 constexpr std::uint64_t kBlocksEach = 16;         // at least for each process, to deal them out evenly
 constexpr std::size_t kCounts = 65536;            // of one operation of the group
 constexpr std::size_t kUnmergedRanges = 100'000;  // bounds the memory if many slices of one tensor are wanted
@@ -81,7 +81,8 @@ GroupBlocks::GroupBlocks(const Checkpoint& file, std::uint64_t block_bytes, std:
     starts_.push_back(blocks * block_bytes);
     blocks += file.shard(i).source->size() / block_bytes + 1;
     if (blocks > kMostBlocks)
-      fail(Status::overflow, "the checkpoint is too large for a group: {} bytes", bytes_of(file));
+      fail(Status::overflow, "the checkpoint of {} bytes is more than {} blocks of {} bytes: raise exchange_bytes",
+           bytes_of(file), kMostBlocks, block_bytes);
   }
   kinds_.assign(static_cast<std::size_t>(blocks), Kind::unwanted);
   counts_.resize(std::min(kinds_.size(), kCounts));

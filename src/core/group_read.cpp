@@ -154,6 +154,7 @@ class GroupRead {
   std::uint64_t next_own_ = 0;     // the cursor of read()
   Bytes sent_{nullptr, nullptr};   // an image, copies for processes that want only parts of it, and the other image
   Bytes received_{nullptr, nullptr};
+  Bytes unpacked_{nullptr, nullptr};  // the blocks of one reader, for deliver()
   std::uint64_t image_room_ = 0;
   std::uint64_t copies_room_ = 0;
   std::uint64_t received_room_ = 0;
@@ -202,7 +203,7 @@ void GroupRead::start(std::vector<std::jthread>& threads, const Work& work) {
   guarded(work);
 }
 
-// Throws in all processes if one has failed. Returns the largest of their values.
+// Throws in all processes if one has failed, and its own error in one that has. Returns the largest of their values.
 std::uint64_t GroupRead::agree(std::uint64_t value, bool may_be_cancelled) {
   Status status = Status::ok;
   if (failure_) {
@@ -217,7 +218,7 @@ std::uint64_t GroupRead::agree(std::uint64_t value, bool may_be_cancelled) {
 }
 
 void GroupRead::throw_own_or(std::uint64_t verdict) const {
-  if (verdict != 0 && failure_ && rank_in(group_, verdict) == group_.rank) std::rethrow_exception(failure_);
+  if (verdict != 0 && failure_) std::rethrow_exception(failure_);
   throw_verdict(group_, verdict);
 }
 
@@ -247,8 +248,8 @@ void GroupRead::greet(const std::function<Requests()>& make_requests) {
 
 // Finds the blocks of each kind, and how many rounds they take.
 void GroupRead::find_blocks() {
-  // Buffers for one block of each process: two images, the copies of one round, and what two rounds receive. Lists take
-  // up to a fifth of that.
+  // Buffers for one block of each process: two images, the copies of one round, what two rounds receive, and a block for
+  // deliver(). Lists take up to a fifth of that.
   const std::uint64_t buffers = 4 * size_ + 1;
   guarded([&] {
     const std::uint64_t bytes = block_bytes_for(file_, exchange_bytes_ / buffers / 4, size_);
@@ -273,11 +274,12 @@ void GroupRead::allocate() {
   received_room_ = blocks * blocks_->block_bytes();
   sent_ = buffer_of(2 * image_room_ + copies_room_);
   received_ = buffer_of(2 * received_room_);
+  unpacked_ = buffer_of(image_room_);
   // After it has received the lengths of lists, this process must have memory for them.
   const std::uint64_t list = 1 + 2 * (blocks_->block_bytes() / (GroupBlocks::kGap + 1) + 1);
   for (Round& one : rounds_) one.requested.reserve(static_cast<std::size_t>(each * size_ * list));
   ReadCounts counts;
-  counts.exchange_bytes = 2 * image_room_ + copies_room_ + 2 * received_room_;
+  counts.exchange_bytes = 3 * image_room_ + copies_room_ + 2 * received_room_;
   listener_.count(counts);
 }
 
@@ -481,14 +483,25 @@ void GroupRead::exchange_bytes(Round& round, std::uint64_t number) {
   listener_.count(counts);
 }
 
-// Copies what was received to the destinations: the engine reads it like a file in memory.
+// Copies what was received to the destinations: the engine reads it like a file in memory. Several ranges of a block are
+// copied to their places in it first, so that the requests are cut once for each block.
 void GroupRead::deliver(const Round& round, std::uint64_t number) {
+  const std::byte* const received = received_of(number);
   const ReadListener listener = listener_for(false);
-  const std::unique_ptr<io::Source> source = io::memory_source(received_of(number), received_room_, nullptr, nullptr);
+  const std::unique_ptr<io::Source> sources[] = {io::memory_source(received, received_room_, nullptr, nullptr),
+                                                 io::memory_source(unpacked_.get(), image_room_, nullptr, nullptr)};
   Readers readers;
-  readers.push_back(source->open_reader(io::Cache::automatic));
+  for (const auto& source : sources) readers.push_back(source->open_reader(io::Cache::automatic));
   Requests requests;
   std::forward_list<format::Slice> slices;
+  const auto cut = [&](const Range& range, std::size_t source, std::uint64_t begin) {
+    std::size_t part = requests.size();
+    blocks_->cut_requests(range, requests, slices);
+    for (; part < requests.size(); ++part) {
+      requests[part].source = source;
+      requests[part].begin += begin - range.begin;
+    }
+  };
   const auto flush = [&] {
     sort_by_position(requests);
     const OtherDestinations others = split_overlaps(requests);
@@ -499,21 +512,27 @@ void GroupRead::deliver(const Round& round, std::uint64_t number) {
   std::size_t word = 0;
   std::uint64_t at = 0;
   for (std::size_t reader = 0; reader < size_; ++reader) {
+    std::uint64_t unpacked = 0;
     for (std::size_t i = round.first_of(reader, size_); i < round.blocks.size(); i += size_) {
-      const std::uint64_t block = blocks_->range_of(round.blocks[i]).begin;
-      for (std::uint32_t count = round.wanted[word++]; count > 0; --count) {
-        const std::uint64_t begin = block + round.wanted[word++];
+      const Range block = blocks_->range_of(round.blocks[i]);
+      const std::uint32_t count = round.wanted[word++];
+      for (std::uint32_t k = 0; k < count; ++k) {
+        const std::uint64_t offset = round.wanted[word++];
         const std::uint64_t bytes = round.wanted[word++];
-        std::size_t part = requests.size();
-        blocks_->cut_requests({begin, begin + bytes}, requests, slices);
-        for (; part < requests.size(); ++part) {
-          requests[part].source = 0;
-          requests[part].begin += at - begin;
+        if (count == 1) {
+          cut({block.begin + offset, block.begin + offset + bytes}, 0, at);
+        } else {
+          std::memcpy(unpacked_.get() + unpacked + offset, received + at, bytes);
         }
         at += bytes;
-        if (requests.size() >= kMostRequests) flush();
       }
+      if (count > 1) {
+        cut(block, 1, unpacked);
+        unpacked += blocks_->block_bytes();
+      }
+      if (requests.size() >= kMostRequests) flush();
     }
+    if (unpacked != 0) flush();
   }
   flush();
 }

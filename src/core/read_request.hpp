@@ -42,8 +42,8 @@ void sort_by_position(std::vector<ReadRequest>& requests);
 using OtherDestinations = std::forward_list<ReadRequest>;
 
 // Splits overlapping ranges into ranges that do not overlap, so that bytes with several destinations are read once.
-// Before and after, the requests are sorted by source and begin, whether these mean a shard or a reader. Slices that are not contiguous stay whole, and so do
-// ranges that would become too many.
+// Before and after, the requests are sorted by source and begin, whether these mean a shard or a reader. Slices that are
+// not contiguous stay whole, and so do ranges that would become too many.
 OtherDestinations split_overlaps(std::vector<ReadRequest>& requests);
 
 }  // namespace st::core
