@@ -7,6 +7,7 @@ build_tools='cmake:cmake ninja:ninja-build c++:g++ pkg-config:pkg-config'
 libraries='libsimdjson-dev libfmt-dev libxxhash-dev'
 command_libraries='libcli11-dev nlohmann-json3-dev libssl-dev zlib1g-dev'
 http_libraries='libcurl4-openssl-dev nginx-light'  # optional: for -DST_BUILD_HTTP=ON, and its tests with TLS
+mpi='mpich libmpich-dev'  # optional: for the test of groups
 test_tools='python3:python3 python3-venv git:git libgtest-dev'
 
 # Each argument is command:package, or a package that holds no command.

@@ -176,6 +176,13 @@ http() {
   [ -z "$missing" ] || (install_packages) || say "without these packages ./dev http is skipped, or its tests with TLS"
 }
 
+# What tests/mpi wants.
+mpi() {
+  missing=
+  for item in $mpi; do wanted_if_there_is "$item"; done
+  [ -z "$missing" ] || (install_packages) || say "without an MPI the test of groups of processes is skipped"
+}
+
 # What tests/devices wants beside the fake drivers: an OpenCL that runs on processors (60 MB), and the headers of CUDA's
 # and AMD's drivers without the drivers (4 MB).
 devices() {
@@ -253,4 +260,5 @@ install_everything() {
   devices
   filesystems
   http
+  mpi
 }

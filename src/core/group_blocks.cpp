@@ -14,8 +14,8 @@ namespace {
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostBlock = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 25;  // a byte for each
-constexpr std::uint64_t kBlocksEach = 16;         // at least for each process, to deal them out evenly
-constexpr std::size_t kCounts = 65536;            // of one operation of the group
+constexpr std::uint64_t kBlocksEach = 16;                      // at least for each process, to deal them out evenly
+constexpr std::size_t kCounts = 65536;                         // of one operation of the group
 constexpr std::size_t kUnmergedRanges = 100'000;  // bounds the memory if many slices of one tensor are wanted
 
 std::uint64_t bytes_of(const Checkpoint& file) {
