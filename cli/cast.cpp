@@ -23,9 +23,9 @@ namespace {
 using safetensors::Dtype;
 
 constexpr const char* kCastNotes =
-    "Each value is rounded once, to nearest, ties to even. Values out of range become infinity, or NaN in a dtype\n"
-    "without infinities. Their number is printed to standard error. Integers, BOOL, C64 and sub-byte floats are\n"
-    "copied.\n"
+    "Each value is rounded to nearest, ties to even: once, except that F64 is rounded to F32 on its way to BF16 and F8,\n"
+    "as in torch. Values out of range become infinity, or NaN in a dtype without infinities. Their number is printed to\n"
+    "standard error. Integers, BOOL, C64 and sub-byte floats are copied.\n"
     "\n"
     "Examples:\n"
     "  safetensors cast model.safetensors half.safetensors --to bf16\n"

@@ -25,7 +25,7 @@ struct GgufType {
   st_dtype dtype = ST_DTYPE_UNKNOWN;
 };
 // Indexed by type number. Numbers without a name were withdrawn.
-constexpr std::array<GgufType, 40> kTypes{{{"F32", ST_F32},
+constexpr std::array<GgufType, 42> kTypes{{{"F32", ST_F32},
                                            {"F16", ST_F16},
                                            {"Q4_0"},
                                            {"Q4_1"},
@@ -64,7 +64,9 @@ constexpr std::array<GgufType, 40> kTypes{{{"F32", ST_F32},
                                            {},
                                            {},
                                            {},
-                                           {"MXFP4"}}};
+                                           {"MXFP4"},
+                                           {"NVFP4"},
+                                           {"Q1_0"}}};
 
 enum PairType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64 };
 constexpr std::array<std::uint64_t, 13> kPairBytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
