@@ -98,12 +98,12 @@ std::string without_queries(std::string text, const std::vector<std::string>& ar
     for (; at != text.npos; at = text.find(word, at + shown.size())) text.replace(at, word.size(), shown);
   }
   for (const std::string_view scheme : {"https://", "http://", "hf://"}) {
-    std::size_t at = text.find(scheme);
+    std::size_t at = lower_case(text).find(scheme);
     while (at != text.npos) {
       const std::size_t length = std::min(text.find_first_of(" '\"", at), text.size()) - at;
       const std::string shown = shown_url(text.substr(at, length));
       text.replace(at, length, shown);
-      at = text.find(scheme, at + shown.size());
+      at = lower_case(text).find(scheme, at + shown.size());
     }
   }
   return text;

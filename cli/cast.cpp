@@ -40,18 +40,18 @@ struct CastOptions {
   WriteSettings settings;
 };
 
-std::string changed(std::string text, int (*letter)(int)) {
-  std::transform(text.begin(), text.end(), text.begin(), [&](unsigned char c) { return letter(c); });
+std::string upper_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
   return text;
 }
 
 // Accepts names as in safetensors or torch, and short ones such as fp32. Ignores case.
 Dtype float_dtype(const std::string& option, const std::string& text) {
-  std::string name = changed(text, std::tolower);
+  std::string name = lower_case(text);
   if (name.starts_with("fp")) name.erase(1, 1);
   const auto by_torch = std::find_if(st::kDtypes.begin(), st::kDtypes.end(),
                                      [&](auto& info) { return info.torch == name && !name.empty(); });
-  name = changed(by_torch == st::kDtypes.end() ? name : std::string(by_torch->name), std::toupper);
+  name = upper_case(by_torch == st::kDtypes.end() ? name : std::string(by_torch->name));
   const Dtype dtype = safetensors::dtype_from_name(name);
   if (is_convertible(dtype)) return dtype;
   throw Failure{kUsage, formatted("{} {}: not one of {}{}", option, shown(text, 40), names_of_convertible(),

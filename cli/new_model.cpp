@@ -55,12 +55,7 @@ std::string index_in(const std::string& folder) {
   return names.empty() || is_passed_over ? "" : names.front();
 }
 
-std::string extension_of(const std::string& path) {
-  std::string extension = text_of(path_of(path).extension());
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return extension;
-}
+std::string extension_of(const std::string& path) { return lower_case(text_of(path_of(path).extension())); }
 
 struct NamedFormat {
   std::string_view extension;

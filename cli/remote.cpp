@@ -80,7 +80,8 @@ st_status read_shard_source(void* ctx, std::uint64_t offset, void* to, std::size
 }  // namespace
 
 bool is_url(std::string_view text) {
-  return text.starts_with("https://") || text.starts_with("http://") || text.starts_with("hf://");
+  const std::string start = lower_case(std::string(text.substr(0, 8)));
+  return start == "https://" || start.starts_with("http://") || start.starts_with("hf://");
 }
 
 std::string shown_url(const std::string& given) {

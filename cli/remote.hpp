@@ -14,7 +14,7 @@ namespace cli {
 
 // ---- URLs -----------------------------------------------------------------------------------------------------------
 
-// Returns whether the text begins with https://, http:// or hf://.
+// Returns whether the text begins with https://, http:// or hf://, in letters of either case.
 bool is_url(std::string_view text);
 
 // The query of a URL may be a signature, so nothing that the command prints contains it. shown_url() removes query,

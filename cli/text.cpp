@@ -135,6 +135,12 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 32 : c); });
+  return text;
+}
+
 std::string shown(std::string_view text, std::size_t limit) {
   const bool mistakable = text.empty() || text.front() == ' ' || text.back() == ' ' || text.front() == '"';
   if (!mistakable && text.size() <= limit && is_plain_ascii(text)) return std::string(text);

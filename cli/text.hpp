@@ -27,6 +27,9 @@ std::string printable(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
+// Changes the letters of ASCII only.
+std::string lower_case(std::string text);
+
 // Returns at most `limit` characters of a name or value, followed by its length if it is truncated. Adds quotes if the
 // text has escapes or would otherwise be ambiguous.
 std::string shown(std::string_view text, std::size_t limit);

@@ -74,11 +74,6 @@ std::string unescaped(const std::string& name) {
 
 bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // A float tensor with NaN, infinite or denormal values.
 struct OddValues {
   std::string path;
@@ -155,7 +150,7 @@ Sums::Sums(const std::string& path) : shown_(path) {
     const bool good =
         line.size() > kDigits + 2 && line[kDigits] == ' ' && std::all_of(line.begin(), line.begin() + kDigits, is_hex);
     if (!good) throw Failure{kUsage, formatted("{}: not a sha256sum line: {}", path, shown(line, 60))};
-    const std::string digest = lower(line.substr(0, kDigits));
+    const std::string digest = lower_case(line.substr(0, kDigits));
     const std::string name = escaped ? unescaped(line.substr(kDigits + 2)) : line.substr(kDigits + 2);
     lines_[0].push_back({digest, text_of(real_path(folder / path_of(name)))});
     if (!folder.empty()) lines_[1].push_back({digest, text_of(real_path(path_of(name)))});
@@ -217,7 +212,7 @@ constexpr std::size_t kAutoV3Digits = 12;  // the first ones of SHA-256
 // Returns the digits of a digest in lower case. Throws a Failure if the number of digits is wrong. "0x" before them is
 // allowed, because modelspec.hash_sha256 has it.
 std::string content_digits(const std::string& text) {
-  std::string digits = lower(text);
+  std::string digits = lower_case(text);
   if (digits.starts_with("0x")) digits.erase(0, 2);
   const std::size_t n = digits.size();
   const bool good = n == kSha256Digits || n == kSha1Digits || n == kAutoV3Digits;

@@ -29,6 +29,12 @@ std::string part(const Parsed& url, CURLUPart which, unsigned flags = 0) {
   return text;
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 32 : c); });
+  return text;
+}
+
 void set(const Parsed& url, const std::string& text) {
   // Without this check, a string would end at a NUL.
   if (text.find('\0') != text.npos) throw Failure{ST_ERR_ARGUMENT, "the URL contains a NUL"};
@@ -40,7 +46,7 @@ void set(const Parsed& url, const std::string& text) {
 
 Url split(const Parsed& parsed, bool plain) {
   Url url;
-  url.scheme = part(parsed, CURLUPART_SCHEME);
+  url.scheme = lower_case(part(parsed, CURLUPART_SCHEME));
   if (url.scheme != "https" && !(plain && url.scheme == "http")) {
     const char* const allowed = plain ? "http and https are" : "only https is";
     throw Failure{ST_ERR_UNSUPPORTED,
@@ -52,9 +58,7 @@ Url split(const Parsed& parsed, bool plain) {
   curl_url_set(parsed.get(), CURLUPART_FRAGMENT, nullptr, 0);
   url.text = part(parsed, CURLUPART_URL);
   url.path = part(parsed, CURLUPART_PATH);
-  std::string host = part(parsed, CURLUPART_HOST);
-  std::transform(host.begin(), host.end(), host.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 32 : c); });
+  const std::string host = lower_case(part(parsed, CURLUPART_HOST));
   if (host.empty()) throw Failure{ST_ERR_ARGUMENT, "the URL has no host"};
   url.origin = url.scheme + "://" + host + ":" + part(parsed, CURLUPART_PORT, CURLU_DEFAULT_PORT);
   const std::string query = part(parsed, CURLUPART_QUERY);
@@ -129,7 +133,9 @@ bool is_plain_path(std::string_view path) {
 
 }  // namespace
 
-bool is_hub_url(std::string_view text) { return text.substr(0, kHubScheme.size()) == kHubScheme; }
+bool is_hub_url(std::string_view text) {
+  return lower_case(std::string(text.substr(0, kHubScheme.size()))) == kHubScheme;
+}
 
 HubFile parse_hub_url(std::string_view text) {
   const Failure bad{ST_ERR_ARGUMENT, "expected hf://OWNER/MODEL[@REVISION][/FILE]"};

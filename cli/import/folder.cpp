@@ -41,8 +41,7 @@ bool is_of_library(const std::string& name) {
 
 bool has_extension_of_checkpoint(const std::string& name) {
   constexpr std::array<std::string_view, 7> kExtensions{".pt", ".pth", ".bin", ".ckpt", ".npz", ".npy", ".gguf"};
-  std::string lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = lower_case(name);
   return std::any_of(kExtensions.begin(), kExtensions.end(), [&](auto each) { return lower.ends_with(each); });
 }
 

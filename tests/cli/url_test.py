@@ -12,7 +12,7 @@ from sample import file_bytes, run
 
 USAGE = 2
 URLS = ("https://example.com/m.safetensors?sig=topsecret", "http://user:topsecret@example.com/m.safetensors#topsecret",
-        "hf://owner/model", "hf://owner/model@v1/m.safetensors")
+        "HTTPS://example.com/m.safetensors?sig=topsecret", "hf://owner/model", "hF://owner/model@v1/m.safetensors")
 
 
 @unittest.skipIf(os.environ.get("ST_BUILD_HTTP", "0") != "0", "the command was built with HTTP")

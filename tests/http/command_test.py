@@ -152,6 +152,7 @@ class Refused(CommandTest):
         absent = self.server.url("/absent.safetensors")
         with_password = url.replace("http://", "http://user:topsecret@")
         for words, code in ((["show", absent], UNREADABLE), (["show", "--map", absent], UNREADABLE),
+                            (["show", "HTTP" + absent[4:]], UNREADABLE), (["show", "Hf://owner?topsecret"], USAGE),
                             (["show", "--map", url, url], USAGE), (["show", url, url], USAGE), ([url], USAGE),
                             (["show", with_password], USAGE), (["show", f"--{url}"], USAGE),
                             (["show", "--limit", url, url], USAGE),
@@ -170,6 +171,7 @@ class Refused(CommandTest):
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertTrue(done.stderr)
         self.assertNotIn(b"topsecret", self.run_command("show", url, "--json"))
+        self.assertNotIn(b"topsecret", self.run_command("show", "HTTP" + url[4:], "--json"))
 
 
 class Credentials(CommandTest):

@@ -94,7 +94,7 @@ class Url(Opener):
         http = self._http
         lines = http._lines()
         token = os.environ.get("HF_TOKEN", "").strip()
-        if http.headers is None and token and self._text.startswith("hf://"):
+        if http.headers is None and token and self._text[:5].lower() == "hf://":
             lines = [b"Authorization: Bearer " + _text("HF_TOKEN", token)]
         given = _library.new(
             _Options, flags=_PLAIN * bool(http.plain) | _PRIVATE * bool(http.private),

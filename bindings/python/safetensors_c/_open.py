@@ -176,7 +176,7 @@ class safe_open:
         source, is_url = filename, False
         if fs is not None:
             source = _source.Store(fs, filename)
-        elif isinstance(filename, str) and filename.startswith(_URLS):
+        elif isinstance(filename, str) and filename[:8].lower().startswith(_URLS):
             from ._http import Url
             source, is_url = Url(filename, http), True
         opened = _file.open_file(source, viewed)
