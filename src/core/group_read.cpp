@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::uint64_t kDefaultExchange = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMostExchange = std::uint64_t{1} << 31;  // counts have 31 bits
-constexpr std::size_t kMostRequests = 100'000;  // delivered at a time, which bounds the memory for them
-constexpr std::size_t kImage = SIZE_MAX / 2;    // "entries" from here on are ranges of an image
+constexpr std::size_t kMostDelivered = 100'000;                  // at a time, which bounds the memory for them
+constexpr std::size_t kImage = SIZE_MAX / 2;                     // "entries" from here on are ranges of an image
 
 using Kind = GroupBlocks::Kind;
 using Requests = std::vector<ReadRequest>;
@@ -530,7 +530,7 @@ void GroupRead::deliver(const Round& round, std::uint64_t number) {
         cut(block, 1, unpacked);
         unpacked += blocks_->block_bytes();
       }
-      if (requests.size() >= kMostRequests) flush();
+      if (requests.size() >= kMostDelivered) flush();
     }
     if (unpacked != 0) flush();
   }
