@@ -1,6 +1,6 @@
 /* http.h - opens safetensors files on web servers. This is the C API of libsafetensors-http, a
  * second library, which uses libsafetensors and libcurl. The conventions of safetensors.h apply.
- * Everything here exists since version 0.3.0.
+ * Everything here exists since version 0.3.0, and may change before version 1.1 (convention 13).
  *
  *     st_http_options http = ST_INIT(st_http_options);
  *     const char *headers[] = {"Authorization: Bearer hf_..."};

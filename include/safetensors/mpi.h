@@ -1,5 +1,6 @@
 /* mpi.h - makes a group of processes for st_plan_run from an MPI communicator. Header-only: it is
- * compiled with the program's own MPI, 3.0 or later. Everything here exists since version 0.3.0.
+ * compiled with the program's own MPI, 3.0 or later. Everything here exists since version 0.3.0,
+ * and may change before version 1.1 (convention 13 of safetensors.h).
  *
  *     MPI_Comm comm = MPI_COMM_WORLD;
  *     st_group group = ST_INIT(st_group);

@@ -64,7 +64,8 @@
  *     threads. If a function starts threads, its comment says so, and they end before it returns.
  *     (The library uses simdjson, which reads SIMDJSON_FORCE_IMPLEMENTATION once.)
  *  9. Versions. Functions, members and constants exist since version 0.1.0, unless their comment
- *     names a later one.
+ *     names a later one. Later versions may add statuses, dtypes and formats, so a program must
+ *     expect values that it does not know. docs/abi.md says what else may change, and when.
  * 10. Constants are enumerators, because binding generators often ignore macros. Only constants
  *     that cannot be enumerators are macros. Enumerations have the type int32_t. Each has an unused
  *     negative constant that ends in SIGNED_, so that generators choose a signed type. Flags
@@ -75,6 +76,12 @@
  *     close exactly once, even if the function fails. There is one exception: if no version of the
  *     struct has this struct_size, the library reads nothing else of the struct and does not call
  *     close. This cannot happen to a struct made by ST_INIT.
+ * 13. Not frozen. Devices, groups and stores may change before version 1.1, because they have run
+ *     on too little hardware: CUDA on one NVIDIA GPU, HIP only on a mock driver, groups and stores
+ *     on one machine each. This applies to all names that begin with st_device, to
+ *     st_plan_add_device, st_group, st_reduce, st_store and st_open_store, and to the members for
+ *     these parts in st_source (those since 0.3.0), st_read_options and st_plan_stats. An
+ *     incompatible change of a function or a struct gives it a new name. docs/abi.md has the list.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef LIBSAFETENSORS_H
@@ -123,8 +130,9 @@ static inline T st_init_() { /* static: plugins built with other versions have o
 typedef int32_t st_status;
 
 /* The details of an error. The caller owns the struct, usually on the stack; the library keeps no
- * error state. The library writes only the first struct_size bytes. A struct_size of 0 counts as
- * 256, so a struct that is all zero also gets the whole error. No version of the struct is shorter.
+ * error state. The library writes only the first struct_size bytes, and no member that it does not
+ * know. A struct_size of 0 counts as 256, so a struct that is all zero also gets the whole error.
+ * No version of the struct is shorter.
  * (Since version 0.2.0. Before, nothing was written for 0.) */
 typedef struct st_error {
   uint32_t struct_size; /* Set by ST_INIT, and never changed by the library.                 */
@@ -293,7 +301,8 @@ typedef struct st_source {
   /* Used instead of read_at, which may then be NULL: reports failure by a status of this library,
    * which the library's function returns, and by the message and os_error of *err. *err is
    * initialized and never NULL. The library fails with ST_ERR_CALLBACK if it does not know the
-   * status. Otherwise as read_at. May be NULL. Since version 0.3.0. */
+   * status. Otherwise as read_at. May be NULL. This and the following members may change before
+   * version 1.1 (convention 13). Since version 0.3.0. */
   st_status (*read)(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err);
   /* The number of concurrent reads that serves the source best. A plan uses it, up to 1024, unless
    * its options request threads. 0: as for a disk. Since version 0.3.0. */
@@ -321,7 +330,8 @@ typedef struct st_source {
 ST_API st_status st_open_source(const st_source *source, const st_open_options *options,
                                 st_file **out, st_error *err);
 
-/* Files by name, for example an archive, an object store or a web server. Since version 0.3.0. */
+/* Files by name, for example an archive, an object store or a web server. May change before version
+ * 1.1 (convention 13). Since version 0.3.0. */
 typedef struct st_store {
   uint32_t struct_size;
   uint32_t flags; /* 0                                  */
@@ -350,6 +360,9 @@ typedef struct st_store {
  * sources on these threads and on the calling thread. options may be NULL. *out is freed with
  * st_free. Since version 0.3.0.
  *
+ * May change before version 1.1 (convention 13).
+ *
+ * ST_ERR_ARGUMENT  the last part of name is "", "." or "..".
  * ST_ERR_OPEN   the store has no file with this name.
  * ST_ERR_SHARD  a shard is missing or has a name that is not allowed, or the index and the shards
  *               differ.
@@ -600,8 +613,9 @@ ST_API const char *st_get_metadata_n(const st_file *file, const char *key, size_
 /* Returns the number of files of the checkpoint: 1 unless it is a model of several shards. */
 ST_API size_t st_count_shards(const st_file *file);
 
-/* Returns the path of a shard, derived from the path passed to st_open. Returns "" if the file was
- * not opened by path, and NULL if the number is too large. */
+/* Returns the path of a shard, derived from the path passed to st_open. For a source, it is
+ * st_source.name; in a store, its default is the name of the file (both since 0.3). Returns "" for
+ * a file without path or name, and NULL if the number is too large. */
 ST_API const char *st_get_shard_path(const st_file *file, size_t shard);
 
 /* If it does not return NULL, also sets *len to the length, unless len is NULL. Since version
@@ -764,7 +778,8 @@ enum {
   ST_CACHE_SIGNED_ = -1
 };
 
-/* How st_group.allreduce combines the values of all processes. Since version 0.3.0. */
+/* How st_group.allreduce combines the values of all processes. May change before version 1.1
+ * (convention 13). Since version 0.3.0. */
 typedef int32_t st_reduce;
 enum {
   ST_REDUCE_SUM = 1, /* Their sum; it never overflows.     */
@@ -782,7 +797,8 @@ enum {
  * The functions are called in the same order in every process, only inside st_plan_run and only on
  * the thread that called it. They return 0 on success. For any other value, st_plan_run fails with
  * ST_ERR_CALLBACK at once and calls neither of them again. The operation must then fail in every
- * process, or the other processes wait forever. Since version 0.3.0. */
+ * process, or the other processes wait forever. May change before version 1.1 (convention 13).
+ * Since version 0.3.0. */
 typedef struct st_group {
   uint32_t struct_size;
   uint32_t flags; /* 0                                                                       */
@@ -899,8 +915,8 @@ typedef struct st_plan_stats {
   uint64_t exchange_bytes; /* Memory used for that. Since version 0.3.0.                     */
 } st_plan_stats;
 
-/* Fills *stats: its first struct_size bytes, or nothing if struct_size is 0. The plan must not be
- * running. Since version 0.2.0. */
+/* Fills *stats: its first struct_size bytes, or nothing if struct_size is 0. Members that this
+ * library does not know keep their values. The plan must not be running. Since version 0.2.0. */
 ST_API void st_plan_get_stats(const st_plan *plan, st_plan_stats *stats);
 
 /* Flags of st_buffer_new. */
@@ -925,7 +941,7 @@ ST_API void st_buffer_free(void *buffer);
 /* A device, for example a GPU, has memory that the processor cannot write. A plan reads into
  * staging memory of the host that the device can access. The device copies from there while the
  * plan reads the next bytes. See docs/gpu.md. Everything in this section exists since version
- * 0.2.0.
+ * 0.2.0, and may change before version 1.1 (convention 13).
  *
  * An st_device represents a device in this process: its driver, its copy queues and its staging
  * memory. Any number of plans may use it at the same time, from any threads. They share its staging
@@ -945,7 +961,7 @@ typedef struct st_device_options {
                              use. It is retained until the device is closed.                 */
   const char *library;    /* The path of the driver's library. NULL: the library that this process
                              has loaded, otherwise the system's: libcuda.so.1, or
-                             libamdhip64.so.7, .6 or .5.                                     */
+                             libamdhip64.so.7, .6 or .5. docs/gpu.md has the names on Windows. */
 } st_device_options;
 
 /* Opens a device of NVIDIA's CUDA driver or AMD's HIP runtime. The library does not link to them.
@@ -1238,7 +1254,7 @@ ST_API st_status st_writer_copy_metadata(st_writer *writer, const st_file *file,
  * ST_ERR_DUPLICATE   there is already a tensor with this name.
  * ST_ERR_UTF8        the name is not UTF-8.
  * ST_ERR_DTYPE       there is no such dtype.
- * ST_ERR_OVERFLOW    the tensor has more than 2^64 - 1 bits.
+ * ST_ERR_OVERFLOW    the tensor has more than 2^64 - 1 bits, or the writer has 2^32 - 2 tensors.
  * ST_ERR_MISALIGNED  the last element ends inside a byte (sub-byte dtypes). */
 ST_API st_status st_writer_add(st_writer *writer, const char *name, st_dtype dtype, size_t rank,
                                const uint64_t *shape, const void *data, size_t *index,
@@ -1248,12 +1264,13 @@ ST_API st_status st_writer_add_n(st_writer *writer, const char *name, size_t len
                                  size_t *index, st_error *err);
 
 /* Declares a copy of a tensor of an open file, which must stay open until st_writer_finish has
- * returned. name has len bytes; NULL: the name of the tensor. The kernel copies the data if the
- * system supports it. If the file is overwritten in place after it was opened, st_writer_finish
- * fails (since 0.3). It detects this by the file's length and modification time, so it also fails
- * after an in-place metadata edit. It also fails if it cannot check this, because the path no
- * longer leads to the file and the library did not keep a descriptor. The library keeps none for
- * shards after the first 64, nor when the process uses 64 descriptors or a quarter of its limit.
+ * returned. The copy gets the next number of st_writer_add. name has len bytes; NULL: the name of
+ * the tensor. The kernel copies the data if the system supports it. If the file is overwritten in
+ * place after it was opened, st_writer_finish fails (since 0.3). It detects this by the file's
+ * length and modification time, so it also fails after an in-place metadata edit. It also fails if
+ * it cannot check this, because the path no longer leads to the file and the library did not keep a
+ * descriptor. The library keeps none for shards after the first 64, nor when the process uses 64
+ * descriptors or a quarter of its limit.
  * Statuses as for st_writer_add. */
 ST_API st_status st_writer_add_tensor(st_writer *writer, const char *name, size_t len,
                                       const st_tensor *tensor, st_error *err);
@@ -1449,7 +1466,7 @@ enum {
   ST_ERR_ARGUMENT = 100,    /* An argument is NULL or has an invalid value.                  */
   ST_ERR_STRUCT_SIZE = 101, /* A struct has a wrong struct_size or unknown members.          */
   ST_ERR_UNSUPPORTED = 102, /* A flag, value or operation is not supported.                  */
-  ST_ERR_NOT_FOUND = 103,   /* There is no tensor of this name.                              */
+  ST_ERR_NOT_FOUND = 103,   /* There is no tensor, or no file of a store, of this name.      */
   ST_ERR_RANGE = 104,       /* An index or a range of bytes is out of bounds.                */
   ST_ERR_BUFFER_SIZE = 105, /* A buffer does not have the size of the data.                  */
   ST_ERR_STATE = 106,       /* The object cannot do this now.                                */
@@ -1463,7 +1480,7 @@ enum {
   ST_ERR_CALLBACK = 205,  /* A callback reported an error.                                 */
   ST_ERR_DEVICE = 206,    /* A device or its driver failed. Since version 0.2.0.           */
   ST_ERR_PEER = 207,      /* Another process of a group failed. Since version 0.3.0.       */
-  /* 3xx: invalid file content. */
+  /* 3xx: invalid content of a file, or of arguments that describe such content. */
   ST_ERR_TRUNCATED = 300,   /* The file ends inside its header, or has become shorter.       */
   ST_ERR_HEADER_SIZE = 301, /* The header is longer than the limit.                          */
   ST_ERR_UTF8 = 302,        /* Text is not UTF-8.                                            */
