@@ -304,6 +304,10 @@ typedef struct st_source {
    * status. Otherwise as read_at. May be NULL. This and the following members may change before
    * version 1.1 (convention 13). Since version 0.3.0. */
   st_status (*read)(void *ctx, uint64_t offset, void *dst, size_t n, st_error *err);
+  /* The name for messages and st_get_shard_path. It must be valid until the source is open, or
+   * closed; the library copies it. NULL: for a store, the name that was opened; otherwise none. May
+   * be NULL. Since version 0.3.0. */
+  const char *name;
   /* The number of concurrent reads that serves the source best. A plan uses it, up to 1024, unless
    * its options request threads. 0: as for a disk. Since version 0.3.0. */
   uint32_t parallel;
@@ -315,10 +319,6 @@ typedef struct st_source {
   /* One read of a plan also reads, and drops, a gap of at most this many bytes between two ranges.
    * st_read_options takes precedence. 0: one read for each destination. Since version 0.3.0. */
   uint64_t gap_bytes;
-  /* The name for messages and st_get_shard_path. It must be valid until the source is open, or
-   * closed; the library copies it. NULL: for a store, the name that was opened; otherwise none. May
-   * be NULL. Since version 0.3.0. */
-  const char *name;
 } st_source;
 
 /* Opens a file that the caller's functions read. Opening reads the first 16 KiB (or all of a

@@ -1,4 +1,4 @@
-"""The shared library exports exactly the functions of safetensors.h, all under the node SAFETENSORS_0; the static one
+"""The shared library exports exactly the functions of safetensors.h, under the nodes of capi/safetensors.map; the static one
 defines nothing else that has the name of somebody else's.
 
 A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc++ symbol meets another copy of itself in
@@ -16,18 +16,18 @@ import sys
 
 import api
 
-NODE = "SAFETENSORS_0"
 MAP = pathlib.Path(__file__).parents[2] / "capi/safetensors.map"
 
 
 def exported(library):
     lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
-    return {line.split()[-1] for line in lines.splitlines()} - {NODE}
+    return {line.split()[-1] for line in lines.splitlines()} - set(listed().values())
 
 
 def listed():
-    node = re.search(NODE + r"\s*\{\s*global:(.*?)local:\s*\*;\s*\};", MAP.read_text(), re.DOTALL)
-    return set(re.findall(r"\w+", node.group(1)))
+    """The node of each function."""
+    nodes = re.findall(r"^(SAFETENSORS_[\d.]+) \{\s*global:(.*?)(?:local:\s*\*;\s*)?\}", MAP.read_text(), re.DOTALL | re.MULTILINE)
+    return {function: node for node, functions in nodes for function in re.findall(r"\w+", functions)}
 
 
 OWN = {"st", "st_simdjson", "st_simdjson_fast_float", "st_fmt", "std", "__gnu_cxx"}
@@ -61,8 +61,9 @@ def compare(what, found, wanted):
 
 
 functions = api.functions()
-same = compare("safetensors.map", listed(), functions)
-same &= compare("exported symbols", exported(sys.argv[1]), {f"{name}@@{NODE}" for name in functions})
+nodes = listed()
+same = compare("safetensors.map", set(nodes), functions)
+same &= compare("exported symbols", exported(sys.argv[1]), {f"{name}@@{node}" for name, node in nodes.items()})
 if len(sys.argv) > 2:
     same &= compare("static library", foreign(sys.argv[2], functions, set(sys.argv[3:])), set())
 print(f"{len(functions)} functions")

@@ -46,8 +46,8 @@ class Source(Structure):
 class ParallelSource(Source):
     """Libraries before 0.3 have no such fields."""
 
-    _fields_ = [("read", c_void_p), ("parallel", c_uint32), ("reserved", c_uint32), ("chunk_bytes", c_uint64),
-                ("gap_bytes", c_uint64), ("name", c_char_p)]
+    _fields_ = [("read", c_void_p), ("name", c_char_p), ("parallel", c_uint32), ("reserved", c_uint32),
+                ("chunk_bytes", c_uint64), ("gap_bytes", c_uint64)]
 
 
 OPEN = CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_void_p)
