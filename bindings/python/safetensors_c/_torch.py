@@ -288,6 +288,8 @@ def _groups(rows, limit: int):
 def _part(index, shape):
     """What a plan can read of a tensor, or None if only torch knows what is meant: masks, new axes, and what it refuses."""
     from ._index import Selection
+    if isinstance(index, list) and not index:
+        index = slice(0, 0)
     items = index if isinstance(index, tuple) else (index,)
     if any(item is None or isinstance(item, bool) or _selects(item) for item in items):
         return None
