@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import threading
 
@@ -41,7 +42,6 @@ def reporting(progress):
     that of st_write_options. It calls `progress` with the bytes that are done and all bytes. What that raises ends the
     library's work, and is raised again behind the call."""
     from ._library import PROGRESS
-    raised: list[BaseException] = []
 
     def report(_, done: int, total: int) -> int:
         try:
@@ -51,12 +51,52 @@ def reporting(progress):
             raised.append(problem)
         return 1 if raised else 0  # 1 ends it
 
+    with raising() as raised, kept(raised):
+        yield PROGRESS(report)
+
+
+@contextlib.contextmanager
+def raising():
+    """A context with a list for what callbacks raise. At its end, raises the first exception of the list."""
+    raised: list[BaseException] = []
     try:
-        with kept(raised):
-            yield PROGRESS(report)
+        yield raised
     finally:
         if raised:
             try:
                 raise raised[0]
             finally:
                 raised.clear()  # its traceback holds this frame
+
+
+@contextlib.contextmanager
+def uninterrupted(raised: list, stop):
+    """A context in which no handler of a signal raises, for a call of the library whose callbacks must not fail. The
+    exception is added to `raised`, and `stop()` is called to end the call early."""
+    if threading.current_thread() is not threading.main_thread():  # the only one that runs handlers of signals
+        yield
+        return
+    ended = False
+
+    def guarded(handler):
+        def handle(number, frame) -> None:
+            try:
+                handler(number, frame)
+            except BaseException as problem:
+                if ended:
+                    raise
+                raised.append(problem)
+                stop()
+        return handle
+
+    before = {number: handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))}
+    try:
+        for number, handler in before.items():
+            signal.signal(number, guarded(handler))
+        yield
+    finally:
+        try:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        finally:
+            ended = True  # A restored handler may have raised before the others were restored.

@@ -34,8 +34,13 @@ def functions(framework: str, to_numpy, from_numpy) -> tuple:
         return from_arrays(by_numpy.load(data))
 
     def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None,
-                  http: HttpOptions | None = None, fs=None) -> dict:
-        """The tensors of a checkpoint: anything that safe_open takes."""
+                  http: HttpOptions | None = None, fs=None, group=None, exchange_bytes: int | None = None) -> dict:
+        """The tensors of a checkpoint: anything that safe_open takes. With a `group`, all its processes call this function
+        and read together: see numpy.load_sharded."""
+        if group is not None:
+            from ._group import load as load_together
+            return load_together(filename, None, framework, group, threads=threads, progress=progress,
+                                 exchange_bytes=exchange_bytes, http=http, fs=fs)
         with safe_open(filename, framework=framework, backend=backend, http=http, fs=fs) as file:
             return file.get_tensors(threads=threads, progress=progress)
 

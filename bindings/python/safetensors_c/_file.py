@@ -178,7 +178,7 @@ class File:
         """Copies the bytes of a slice, `size` of them, to where there is room for them."""
         if self._reads_at_once(size):
             from . import _plan
-            _plan.read(self, [(tensor.handle, address, size)], part=part)
+            _plan.read(self, [(tensor.handle, address, size)], parts=[part])
         elif size:
             kind = c_int64 * len(part.begin)
             self.call(st.st_tensor_read_slice, tensor.handle, kind(*part.begin), kind(*part.end), kind(*part.step), address,
@@ -298,8 +298,8 @@ class Table:
 
 
 class Maker:
-    """Makes tensors of a framework. Each framework has `tensor`, `tensors` and `slice`; the others are by the row of the
-    table, where that is faster."""
+    """Makes tensors of a framework. Each framework has `tensor`, `tensors` and `slice`. `row` and `part` are by the row of the
+    table, where that is faster. `prepare` and `device` are for a plan of several tensors and slices."""
 
     def tensor(self, file: File, tensor: Tensor):
         raise NotImplementedError
@@ -312,6 +312,15 @@ class Maker:
 
     def part(self, file: File, i: int, index):
         return self.slice(file, file.table.row(i), index)
+
+    def prepare(self, tensor: Tensor, index) -> tuple:
+        """Allocates a tensor for an index, or for all of it (None). Returns the address and the size of its memory; what a
+        plan is to read there, a Selection or None; and a function that returns the tensor after that."""
+        raise NotImplementedError
+
+    def device(self) -> tuple:
+        """The device for plans whose memory `prepare` allocates, or None, and its stream."""
+        return None, 0
 
 
 # The columns that not every program asks for, by the type of their values.

@@ -17,6 +17,7 @@ _SYSTEM_NAME = {"darwin": "libsafetensors.0.dylib", "win32": "safetensors.dll"}.
 IO_AUTO, IO_MAP, IO_COPY, IO_READ = range(4)
 CACHE_AUTO, CACHE_THROUGH, CACHE_AROUND, CACHE_MAPPED = range(4)
 ERR_NOT_FOUND, ERR_CALLBACK = 103, 205
+REDUCE_SUM, REDUCE_MIN, REDUCE_MAX = 1, 2, 3
 FORMATS = {"safetensors": 1, "bintensors": 2, "bintensors-old": 3}
 BUFFER_LAZY = 1
 WRITE_SYNC, WRITE_KEEP_ORDER, WRITE_NO_REPLACE, WRITE_REPLACE_LINK = 1, 2, 4, 8
@@ -62,6 +63,21 @@ class ReadOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("threads", c_uint32), ("cache", c_int32),
                 ("chunk_bytes", c_uint64), ("gap_bytes", c_uint64), ("ctx", c_void_p), ("progress", PROGRESS),
                 ("parallel_for", c_void_p)]  # without `ready`, so that older libraries take it
+
+
+ALLREDUCE = CFUNCTYPE(c_int32, c_void_p, c_int32, c_void_p, c_size_t)
+ALLTOALLV = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
+
+
+class Group(Structure):
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ctx", c_void_p), ("rank", c_uint32), ("size", c_uint32),
+                ("allreduce", ALLREDUCE), ("alltoallv", ALLTOALLV)]
+
+
+class GroupReadOptions(ReadOptions):
+    """Only for a run with a group: libraries before 0.3 have no such fields."""
+
+    _fields_ = [("ready", c_void_p), ("group", c_void_p), ("exchange_bytes", c_uint64)]
 
 
 class DeviceOptions(Structure):
@@ -140,6 +156,7 @@ _QUICK = {
     "st_get_warning": (c_char_p, _FILE, c_size_t),
     "st_plan_new": (_STATUS, _FILE, _OUT, _ERROR),
     "st_plan_add": (_STATUS, _PLAN, _TENSOR, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, _ERROR),
+    "st_plan_cancel": (None, _PLAN),
     "st_plan_free": (None, _PLAN),
     "st_writer_new": (_STATUS, _OUT, _ERROR),
     "st_writer_set_metadata_n": (_STATUS, _WRITER, c_char_p, c_size_t, c_char_p, c_size_t, _ERROR),

@@ -114,6 +114,12 @@ class Arrays(Maker):
         file.read_slice(tensor, part, address(array), array.nbytes)
         return self._finish(array)
 
+    def prepare(self, tensor, index) -> tuple:
+        from ._index import Selection
+        part = None if index is None else Selection(index, tensor.shape)
+        array = np.empty(tensor.shape if part is None else part.shape, dtype(tensor.dtype))
+        return address(array), array.nbytes, part, lambda: self._finish(array)
+
 
 def _is_plain(index, shape) -> bool:
     """Whether numpy interprets an index as `Selection` does. If so, numpy is faster."""

@@ -162,8 +162,7 @@ class Tensors(Maker):
         return _load.load(file, kinds, shapes, own, made, self._copied, threads, progress)
 
     def slice(self, file, tensor, index):
-        backwards = any(isinstance(item, slice) and _is_backwards(item)
-                        for item in (index if isinstance(index, tuple) else (index,)))
+        backwards = _has_backwards(index)
         if tensor.dtype not in ("F4", "UNKNOWN"):
             on_gpu = self._opened_gpu() is not None
             part = _part(index, tensor.shape) if on_gpu or file.opener is not None or backwards else None
@@ -174,13 +173,34 @@ class Tensors(Maker):
             if part is not None:
                 return self._move(_read_part(file, tensor, part))
             if backwards:
-                from ._index import Selection
-                Selection(index, tensor.shape)  # says what is wrong
-                raise SafetensorError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
+                _refuse_backwards(index, tensor.shape)
         whole = self._view(file, tensor) if self._mapped else self._mapping(file, tensor, 1)
         if whole is None:
             whole = self._read(file, tensor)
         return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
+
+    def prepare(self, tensor, index) -> tuple:
+        on_gpu = self._opened_gpu() is not None
+        extents, part = shape(tensor), None
+        if index is not None:
+            part = _planned(index, tensor)
+            if part is None:
+                _check(index, tensor)
+            else:
+                extents = part.shape
+        found = torch.empty(extents, dtype=dtype(tensor.dtype), device=self._device if on_gpu else "cpu")
+
+        def finish():
+            if index is None or part is not None:
+                return self._move(found)
+            whole = found.cpu()
+            return self._move(_pairs(whole, index) if _has_backwards(index) else whole[index])
+
+        return found.data_ptr(), found.numel() * found.element_size(), part, finish
+
+    def device(self) -> tuple:
+        gpu = self._opened_gpu()
+        return gpu, 0 if gpu is None else self._stream()
 
     def _view(self, file, tensor):
         placed = file.region(tensor) if tensor.nbytes else None
@@ -205,7 +225,8 @@ class Tensors(Maker):
     def _fill_part(self, file, tensor, part):
         empty = torch.empty(part.shape, dtype=dtype(tensor.dtype), device=self._device)
         size = empty.numel() * empty.element_size()
-        _plan.read(file, [(tensor.handle, empty.data_ptr(), size)], None, None, self._gpu, self._stream(), part, self._cache)
+        _plan.read(file, [(tensor.handle, empty.data_ptr(), size)], None, None, self._gpu, self._stream(), [part],
+                   self._cache)
         return empty
 
     def _mapping(self, file, tensor, size: int):
@@ -317,6 +338,39 @@ def _clamped(items: tuple, shape) -> tuple:
             axis += 1
         found.append(item)
     return tuple(found)
+
+
+def _planned(index, tensor):
+    """What a plan can read of a tensor, or None if torch has to index all of it."""
+    part = _part(index, shape(tensor))
+    if part is not None and tensor.dtype == "F4":  # an element of torch is two of the file
+        if part.step[-1] != 1:
+            return None
+        part.begin[-1] *= 2
+        part.end[-1] *= 2
+    return part
+
+
+def _check(index, tensor) -> None:
+    """Raises what torch raises for an index of this tensor, without its memory."""
+    extents = shape(tensor)
+    if not _has_backwards(index):
+        torch.zeros((), dtype=torch.uint8, device="cpu").expand(extents)[index]
+    elif tensor.dtype == "F4":
+        from ._index import Selection
+        Selection(index, extents)
+    else:
+        _refuse_backwards(index, extents)
+
+
+def _refuse_backwards(index, extents) -> None:
+    from ._index import Selection
+    Selection(index, extents)  # says what is wrong
+    raise SafetensorError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
+
+
+def _has_backwards(index) -> bool:
+    return any(isinstance(item, slice) and _is_backwards(item) for item in (index if isinstance(index, tuple) else (index,)))
 
 
 def _is_backwards(bounds: slice) -> bool:

@@ -16,6 +16,7 @@ from ._open import safe_open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from ._http import HttpOptions
@@ -77,14 +78,39 @@ def load(data: bytes) -> dict[str, np.ndarray]:
 
 
 def load_file(filename, *, backend: str = "mmap", threads: int | None = None, progress=None,
-              http: HttpOptions | None = None, fs=None) -> dict[str, np.ndarray]:
+              http: HttpOptions | None = None, fs=None, group=None,
+              exchange_bytes: int | None = None) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint, in memory of their own.
 
     `filename` is anything that safe_open takes, as are `http` and `fs`. `threads` read the file (None: as many as suit it). `progress` is
-    called with the bytes that are read and all bytes; True shows a bar.
+    called with the bytes that are read and all bytes; True shows a bar. With a `group`, all its processes call this
+    function and read together: see load_sharded.
     """
+    if group is not None:
+        return load_sharded(filename, None, group=group, threads=threads, progress=progress,
+                            exchange_bytes=exchange_bytes, http=http, fs=fs)
     with safe_open(filename, framework="np", backend=backend, http=http, fs=fs) as file:
         return file.get_tensors(threads=threads, progress=progress)
+
+
+def load_sharded(filename, plan: Mapping[str, Any] | None, *, group=None, threads: int | None = None,
+                 progress=None, exchange_bytes: int | None = None, http: HttpOptions | None = None,
+                 fs=None) -> dict[str, np.ndarray]:
+    """The arrays that this process of a group wants, in the order of `plan`, in memory of their own.
+
+    `plan` maps the names of tensors to what stands between the brackets of `get_slice(name)[...]`: slices, integers, a
+    tuple of them; None or `...` for the whole tensor. Without a plan (None) it is all tensors.
+
+    `group` is a communicator of mpi4py or a group of torch.distributed; True is its default group. All its processes call
+    this function, each with its own plan, which may be empty. They read what several want once, and send it. If one
+    fails, so do the others (`error.status` is "ST_ERR_PEER"). `exchange_bytes` of memory are used for that (None: 256
+    MiB). Without a group, this process reads alone.
+
+    The other parameters are those of `load_file`.
+    """
+    from ._group import load
+    return load(filename, plan, "np", group, threads=threads, progress=progress,
+                exchange_bytes=exchange_bytes, http=http, fs=fs)
 
 
 # ---- the reference's private names, which other packages import ------------------------------------------------------------

@@ -16,6 +16,7 @@ from ._write import TensorSpec, serialize, serialize_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from ._http import HttpOptions
@@ -45,15 +46,40 @@ def load(data: bytes) -> dict[str, torch.Tensor]:
 
 
 def load_file(filename, device="cpu", *, backend: str = "mmap", threads: int | None = None,
-              progress=None, http: HttpOptions | None = None, fs=None) -> dict[str, torch.Tensor]:
+              progress=None, http: HttpOptions | None = None, fs=None, group=None,
+              exchange_bytes: int | None = None) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint: anything that safe_open takes.
 
     On the CPU they are views of the file, mapped copy-on-write: what is written to them does not reach the file. With
     `threads`, `progress` (a function of the bytes that are read and all bytes, or True for a bar) or backend="pread"
-    they own their memory, and the whole file is read before the call returns.
+    they own their memory, and the whole file is read before the call returns. So it is with a `group`, all of whose
+    processes call this function and read together: see load_sharded.
     """
+    if group is not None:
+        return load_sharded(filename, None, group=group, device=device, threads=threads, progress=progress,
+                            exchange_bytes=exchange_bytes, http=http, fs=fs)
     with safe_open(filename, framework="pt", device=device, backend=backend, http=http, fs=fs) as file:
         return file.get_tensors(threads=threads, progress=progress)
+
+
+def load_sharded(filename, plan: Mapping[str, Any] | None, *, group=None, device="cpu", threads: int | None = None,
+                 progress=None, exchange_bytes: int | None = None, http: HttpOptions | None = None,
+                 fs=None) -> dict[str, torch.Tensor]:
+    """The tensors that this process of a group wants, in the order of `plan`, in memory of their own.
+
+    `plan` maps the names of tensors to what stands between the brackets of `get_slice(name)[...]`: slices, integers, a
+    tuple of them; None or `...` for the whole tensor. Without a plan (None) it is all tensors.
+
+    `group` is a communicator of mpi4py or a group of torch.distributed; True is its default group. All its processes call
+    this function, each with its own plan, which may be empty. They read what several want once, and send it. If one
+    fails, so do the others (`error.status` is "ST_ERR_PEER"). `exchange_bytes` of memory are used for that (None: 256
+    MiB). Without a group, this process reads alone.
+
+    The other parameters are those of `load_file`.
+    """
+    from ._group import load
+    return load(filename, plan, "pt", group, device=device, threads=threads, progress=progress,
+                exchange_bytes=exchange_bytes, http=http, fs=fs)
 
 
 def save_model(model: torch.nn.Module, filename: str, metadata: dict[str, str] | None = None,

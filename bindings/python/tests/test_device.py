@@ -177,9 +177,9 @@ def test_a_slice_of_torch_is_planned_straight_to_the_gpu(ours, path, monkeypatch
     importlib.import_module("safetensors_c.numpy").save_file({"t": values}, path)
     file, told = _file.File(path), []
 
-    def read(file, places, threads=None, progress=None, device=None, stream=0, part=None, cache=0):
+    def read(file, places, threads=None, progress=None, device=None, stream=0, parts=None, cache=0):
         told.append((device, stream, sum(place[2] for place in places)))
-        fill(file, places, threads, progress, part=part)
+        fill(file, places, threads, progress, parts=parts)
 
     class Stream:
         cuda_stream = 55

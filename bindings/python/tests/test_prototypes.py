@@ -17,7 +17,7 @@ API = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
 STRUCTS = {struct["name"]: struct for struct in API["structs"]}
 FUNCTIONS = {function["name"]: function for function in API["functions"]}
 OF_CLASS = {"Error": "st_error", "OpenOptions": "st_open_options", "Source": "st_source", "ParallelSource": "st_source",
-            "Store": "st_store", "ReadOptions": "st_read_options",
+            "Store": "st_store", "ReadOptions": "st_read_options", "Group": "st_group", "GroupReadOptions": "st_read_options",
             "DeviceOptions": "st_device_options", "WriteOptions": "st_write_options",
             "ReportingWriteOptions": "st_write_options", "TensorList": "st_tensor_list"}
 LAYOUT = next(name for name, layout in API["layouts"].items() if layout["pointer"] == ctypes.sizeof(ctypes.c_void_p)

@@ -400,9 +400,9 @@ def test_what_is_small_is_moved_to_a_gpu_from_the_mapping(tmp_path, monkeypatch,
         """Reads to memory what is meant for the GPU."""
 
         @staticmethod
-        def read(file, destinations, threads, progress, _device, _stream, part=None, cache=_library.CACHE_AUTO):
+        def read(file, destinations, threads, progress, _device, _stream, parts=None, cache=_library.CACHE_AUTO):
             planned.append(cache)
-            _torch_plan.read(file, destinations, threads, progress, part=part, cache=cache)
+            _torch_plan.read(file, destinations, threads, progress, parts=parts, cache=cache)
 
     _torch_plan = _torch._plan
     monkeypatch.setattr(_torch, "_plan", Planned)
@@ -419,6 +419,26 @@ def test_what_is_small_is_moved_to_a_gpu_from_the_mapping(tmp_path, monkeypatch,
         assert file.get_tensor("none").shape == (0,)
         assert file.get_slice("large")[::-1, 0][0] == tensors["large"][-1, 0]
     assert planned[-1] == (_library.CACHE_MAPPED if backend == "mmap" else _library.CACHE_AUTO)
+
+
+def test_load_sharded_plans_everything_straight_to_the_gpu(tmp_path, monkeypatch):
+    from safetensors_c import _plan, _torch
+    from safetensors_c.torch import load_sharded, save_file
+    path, told = tmp_path / "x.safetensors", []
+    tensors = {"w": torch.arange(12.).reshape(3, 4), "b": torch.arange(3), "none": torch.zeros(0)}
+    save_file(tensors, path)
+
+    def read(file, places, threads, progress, device, stream, parts, group):
+        told.append((device, stream, [size for _, _, size in places]))
+        fill(file, places, threads, progress, parts=parts, group=group)
+
+    fill, gpu = _plan.read, object()
+    monkeypatch.setattr(_plan, "read", read)
+    monkeypatch.setattr(_torch.Tensors, "_opened_gpu", lambda self: gpu)
+    monkeypatch.setattr(_torch.Tensors, "_stream", lambda self: 7)
+    found = load_sharded(path, {"none": None, "w": (slice(None), slice(1, 3)), "b": ...})
+    assert told == [(gpu, 7, [0, 24, 24])]
+    assert torch.equal(found["w"], tensors["w"][:, 1:3]) and torch.equal(found["b"], tensors["b"]) and not len(found["none"])
 
 
 def test_index_tensors_of_a_file_object_select_as_torch_does(tmp_path):
