@@ -57,20 +57,6 @@ Member member_at(std::string_view pattern, std::size_t at) {
 
 // ---- matching
 
-// Returns the character of UTF-8 at `at`, and advances `at`. A byte that begins none is a character beyond Unicode.
-char32_t character(std::string_view text, std::size_t& at) {
-  const auto first = static_cast<unsigned char>(text[at++]);
-  const std::size_t more = first < 0xC2 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : first < 0xF5 ? 3 : 0;
-  char32_t c = first & (0x3FU >> more);
-  for (std::size_t i = 0; i < more; ++i) {
-    const bool continues = at + i < text.size() && (static_cast<unsigned char>(text[at + i]) & 0xC0U) == 0x80U;
-    if (!continues) return 0x110000U + first;
-    c = c << 6U | (static_cast<unsigned char>(text[at + i]) & 0x3FU);
-  }
-  at += more;
-  return more == 0 && first >= 0x80 ? 0x110000U + first : more == 0 ? first : c;
-}
-
 // Returns the [:class:], [.c.] or [=c=] at `at`, or "" if the [ is an ordinary member.
 std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
   if (pattern.substr(at, 2) != std::string{'[', kind}) return {};
@@ -82,7 +68,7 @@ std::string_view named_at(std::string_view pattern, std::size_t at, char kind) {
 std::optional<char32_t> character_named(std::string_view named) {
   if (named.size() < 5) return std::nullopt;
   std::size_t at = 2;
-  const char32_t c = character(named, at);
+  const char32_t c = next_character(named, at);
   return at + 2 == named.size() ? std::optional(c) : std::nullopt;
 }
 
@@ -90,7 +76,7 @@ std::optional<char32_t> character_named(std::string_view named) {
 // name of several characters, which matches none.
 std::optional<char32_t> member(std::string_view pattern, std::size_t& at) {
   const std::string_view named = named_at(pattern, at, '.');
-  if (named.empty()) return character(pattern, at);
+  if (named.empty()) return next_character(pattern, at);
   at += named.size();
   return character_named(named);
 }
@@ -136,7 +122,7 @@ std::optional<bool> matches_bracket(std::string_view pattern, std::size_t& at, c
 }
 
 bool matches_one(std::string_view pattern, std::size_t& at, char32_t c) {
-  const char32_t wanted = character(pattern, at);
+  const char32_t wanted = next_character(pattern, at);
   if (wanted == '?') return true;
   if (wanted != '[') return wanted == c;
   std::size_t end = at;
@@ -161,13 +147,13 @@ bool matches(std::string_view pattern, std::string_view text) {
       continue;
     }
     std::size_t next = begin;
-    if (at < pattern.size() && matches_one(pattern, at, character(text, next))) {
+    if (at < pattern.size() && matches_one(pattern, at, next_character(text, next))) {
       begin = next;
       continue;
     }
     if (star == kNone) return false;
     at = star;  // let the * consume one more character
-    (void)character(text, taken);
+    (void)next_character(text, taken);
     begin = taken;
   }
   while (at < pattern.size() && pattern[at] == '*') ++at;

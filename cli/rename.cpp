@@ -45,9 +45,39 @@ struct RenameOptions {
   WriteSettings settings;
 };
 
-std::regex expression_of(const std::string& pattern) {
+// One element for each character, or two on Windows, so that an expression does not match parts of one.
+std::wstring wide(const std::string& text, const char* what) {
+  if (!is_utf8(text)) throw Failure{kUsage, formatted("{} {}: not valid UTF-8", what, shown(text, 100))};
+  std::wstring result;
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t c = next_character(text, at);
+    if (sizeof(wchar_t) == 2 && c > 0xFFFF) {
+      result += static_cast<wchar_t>(0xD7C0 + (c >> 10));
+      result += static_cast<wchar_t>(0xDC00 + (c & 0x3FF));
+    } else {
+      result += static_cast<wchar_t>(c);
+    }
+  }
+  return result;
+}
+
+std::string narrow(const std::wstring& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto c = static_cast<char32_t>(text[i]);
+    if (sizeof(wchar_t) == 2 && c >> 10 == 0x36 && i + 1 < text.size()) {
+      c = 0x10000 + ((c & 0x3FF) << 10) + (static_cast<char32_t>(text[++i]) & 0x3FF);
+    }
+    const unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    result += static_cast<char>(more == 0 ? c : (0xF00U >> more & 0xFF) | c >> (6 * more));
+    for (unsigned k = more; k-- > 0;) result += static_cast<char>(0x80 | (c >> (6 * k) & 0x3F));
+  }
+  return result;
+}
+
+std::wregex expression_of(const std::string& pattern) {
   try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+    return std::wregex(wide(pattern, "PATTERN"), std::wregex::ECMAScript | std::wregex::optimize);
   } catch (const std::regex_error& error) {
     throw Failure{kUsage, formatted("PATTERN {}: {}", shown(pattern, 100), error.what())};
   }
@@ -77,34 +107,22 @@ std::size_t steps_of(const std::string& name, std::size_t pattern_length) {
                                   shown(name, 40), name.size(), most)};
 }
 
-// Returns whether the position is inside a character of UTF-8.
-bool cuts_character(const std::string& name, std::ptrdiff_t at) {
-  const auto place = static_cast<std::size_t>(at);
-  return place < name.size() && (static_cast<unsigned char>(name[place]) & 0xC0) == 0x80;
-}
-
-std::string new_name(const std::string& name, const std::regex& pattern, const std::string& replacement) {
+std::string new_name(const std::string& name, const std::wregex& pattern, const std::wstring& replacement) {
   try {
-    for (std::sregex_iterator match(name.begin(), name.end(), pattern), end; match != end; ++match) {
-      if (cuts_character(name, match->position()) || cuts_character(name, match->position() + match->length())) {
-        throw Failure{kUsage, formatted("tensor {}: PATTERN matches part of a multi-byte character", shown(name, 40))};
-      }
-    }
-    std::string changed = std::regex_replace(name, pattern, replacement);
-    if (is_utf8(changed)) return changed;
-    throw Failure{kUsage, formatted("tensor {}: new name {} is not valid UTF-8", shown(name, 40), shown(changed, 40))};
+    return narrow(std::regex_replace(wide(name, "tensor"), pattern, replacement));
   } catch (const std::regex_error& error) {
     throw Failure{kUsage, formatted("tensor {}: {}", shown(name, 40), error.what())};
   }
 }
 
 std::vector<NewTensor> renamed(const safetensors::SafeOpen& file, const RenameOptions& options, Output& out) {
-  const std::regex pattern = expression_of(options.pattern);
+  const std::wregex pattern = expression_of(options.pattern);
+  const std::wstring replacement = wide(options.replacement, "REPLACEMENT");
   std::vector<NewTensor> tensors = all_tensors(file);
   std::size_t changed = 0;
   for (NewTensor& tensor : tensors) {
     if (!options.filter.matches(tensor.name)) continue;
-    std::string name = new_name(tensor.name, pattern, options.replacement);
+    std::string name = new_name(tensor.name, pattern, replacement);
     if (name == tensor.name) continue;
     ++changed;
     if (options.settings.dry_run) out.print("{} -> {}\n", shown(tensor.name, 1000), shown(name, 1000));

@@ -135,6 +135,13 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+char32_t next_character(std::string_view text, std::size_t& at) {
+  const Character c = first_character(text.substr(at));
+  const char32_t code = c.valid ? c.code : 0x110000 + unsigned_at(text, at);
+  at += c.valid ? c.bytes : 1;
+  return code;
+}
+
 std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 32 : c); });

@@ -27,6 +27,9 @@ std::string printable(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
+// Returns the character of UTF-8 at `at`, and advances `at`. A byte that begins none is a character beyond Unicode.
+char32_t next_character(std::string_view text, std::size_t& at);
+
 // Changes the letters of ASCII only.
 std::string lower_case(std::string text);
 
