@@ -192,6 +192,8 @@ std::string Sums::fault_of(const safetensors::SafeOpen& file, std::size_t shard)
 std::string Sums::fault_of_index(const std::string& index) const {
   const std::string real = text_of(real_path(path_of(index)));
   if (!lists(real)) return "";
+  std::error_code error;
+  if (!fs::is_regular_file(path_of(index), error)) return "is not a regular file";
   std::ifstream in(path_of(index), std::ios::binary);
   Digest digest(DigestKind::sha256);
   std::array<char, 65536> part{};
