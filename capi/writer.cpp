@@ -16,12 +16,14 @@ using namespace st::capi;
 namespace {
 
 core::WriteOptions core_options(const st_write_options* options) {
-  constexpr std::uint32_t kFlags = ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE | ST_WRITE_REPLACE_LINK;
+  constexpr std::uint32_t kFlags =
+      ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE | ST_WRITE_REPLACE_LINK | ST_WRITE_ONLY_UNCHANGED;
   const st_write_options given = write_options(options, kFlags);
   core::WriteOptions core;
   core.create.sync = (given.flags & ST_WRITE_SYNC) != 0;
   core.create.replace = (given.flags & ST_WRITE_NO_REPLACE) == 0;
   core.create.replace_link = (given.flags & ST_WRITE_REPLACE_LINK) != 0;
+  core.create.only_unchanged = (given.flags & ST_WRITE_ONLY_UNCHANGED) != 0;
   core.keep_order = (given.flags & ST_WRITE_KEEP_ORDER) != 0;
   if (given.format != 0) core.format = static_cast<format::Format>(given.format);
   core.data_alignment = given.data_alignment;

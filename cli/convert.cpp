@@ -3,6 +3,7 @@
 // The library's writer rejects unsupported tensors before it touches B, copies data inside the kernel if possible, and
 // writes atomically. cli/import reads the formats of other programs.
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -56,7 +57,9 @@ safetensors::Metadata add_all(safetensors::Writer& writer, const safetensors::Sa
   return whole.metadata;
 }
 
-void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options) {
+// `begun` is called when the writer has seen the file that it may replace.
+void convert(const safetensors::SafeOpen& file, const std::string& into, const st_write_options& options,
+             const std::function<void()>& begun) {
   std::optional<InterruptGuard> guard;
   if (!is_stream(into)) guard.emplace();
   Progress progress("converting");
@@ -67,6 +70,7 @@ void convert(const safetensors::SafeOpen& file, const std::string& into, const s
   safetensors::Writer writer;
   add_all(writer, file);
   writer.begin(into, show, options);
+  begun();
   writer.finish();
 }
 
@@ -114,11 +118,18 @@ void run(ConvertOptions options) {
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
+    const auto before = remote ? std::nullopt : identity_of(options.from);
     const safetensors::SafeOpen file = open_model(options.from);
     at = into;
     const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
-    check_output(at, Inputs(options.from, file), !is_model, options.replace);
-    options.dry_run ? print_plan(file, at, write) : convert(file, at, write);
+    const Inputs inputs(options.from, file);
+    check_output(at, inputs, !is_model, options.replace);
+    std::function<void()> begun = [] {};
+    if (inputs.contain(at)) {
+      write.flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
+      begun = [&] { require_same(options.from, before); };
+    }
+    options.dry_run ? print_plan(file, at, write) : convert(file, at, write, begun);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
   }

@@ -66,8 +66,10 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
   });
 }
 
-void write_file(const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter,
-                ModelProgress& progress) {
+// Calls `begun` when the writer has seen the file that it may replace.
+void write_file(
+    const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter, ModelProgress& progress,
+    const std::function<void()>& begun = [] {}) {
   Writer writer;
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
@@ -87,6 +89,7 @@ void write_file(const NewFile& file, const std::string& path, std::uint32_t flag
     return !is_interrupted();
   };
   writer.begin(path, show, options);
+  begun();
   // A stream needs its bytes in file order. All converted tensors have the same dtype, so file order is by name.
   std::sort(conversions.begin(), conversions.end(),
             [](const Conversion& a, const Conversion& b) { return a.tensor->name < b.tensor->name; });
@@ -141,8 +144,13 @@ void write_one(const NewModel& model, const std::string& path, bool replace, con
   std::optional<InterruptGuard> guard;
   if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
-  const bool may_replace = replace || is_stream(path);
-  write_file(model.files.front(), path, may_replace ? 0U : std::uint32_t{ST_WRITE_NO_REPLACE}, converter, progress);
+  std::uint32_t flags = replace || is_stream(path) ? std::uint32_t{0} : std::uint32_t{ST_WRITE_NO_REPLACE};
+  std::function<void()> begun = [] {};
+  if (files.contain(path)) {  // otherwise what others write to it meanwhile would be lost
+    flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
+    begun = [&] { require_same(first.path, first.before); };
+  }
+  write_file(model.files.front(), path, flags, converter, progress, begun);
 }
 
 // Rejects equal names before anything is written.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,11 @@ struct WriteSettings {
 };
 
 struct Input {
-  explicit Input(const std::string& from) : path(from), file(open_model(from)), files(from, file) {}
+  explicit Input(const std::string& from)
+      : path(from), before(identity_of(from)), file(open_model(from)), files(from, file) {}
 
   std::string path;
+  std::optional<st::io::Identity> before;  // of the path, before it was opened
   safetensors::SafeOpen file;
   Inputs files;  // as they were when they were opened
 };

@@ -81,7 +81,7 @@ int descriptor_of(const std::string& path) {
 
 bool find_status(const std::string& path, struct stat& status) {
   const int descriptor = descriptor_of(path);
-  return (descriptor >= 0 ? fstat(descriptor, &status) : stat(path.c_str(), &status)) == 0;
+  return (descriptor >= 0 ? fstat(descriptor, &status) : st::io::fresh_status(path.c_str(), status)) == 0;
 }
 
 }  // namespace

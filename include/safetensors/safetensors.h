@@ -1283,7 +1283,12 @@ enum {
   /* Replace a symbolic link itself with a file that only its owner can read (mode 0600), instead of
    * replacing the file that it leads to. A link to an open descriptor, such as /dev/stdout, is
    * still followed. Since version 0.3.0. */
-  ST_WRITE_REPLACE_LINK = 1 << 3
+  ST_WRITE_REPLACE_LINK = 1 << 3,
+  /* For programs that read a file and write it anew: st_writer_finish fails with ST_ERR_STATE,
+   * instead of replacing the file, if the file at the path was changed, replaced or removed since
+   * st_writer_begin, or if it is locked for two seconds. Not for FIFOs, devices and descriptors,
+   * which are never replaced. Since version 0.3.0. */
+  ST_WRITE_ONLY_UNCHANGED = 1 << 4
 };
 
 typedef struct st_write_options {
@@ -1349,7 +1354,8 @@ ST_API st_status st_writer_put(const st_writer *writer, size_t index, uint64_t a
  *                   calling process was forked after st_writer_begin (since 0.3): only the process
  *                   that called st_writer_begin can write the file. Or a link, FIFO or directory
  *                   has taken the place of the file that was to be replaced (since 0.3;
- *                   st_writer_begin can return this, too).
+ *                   st_writer_begin can return this, too). Or the file was changed
+ *                   (ST_WRITE_ONLY_UNCHANGED).
  * ST_ERR_OPEN       another user's file, link or FIFO has replaced the target in a sticky
  *                   directory.
  * ST_ERR_WRITE      the system could not write, or could not replace the file. os_error is EMFILE

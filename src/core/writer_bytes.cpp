@@ -162,8 +162,7 @@ void Writer::finish() {
   or_give_up([&] {
     small_.flush();
     write_given(UINT64_MAX);
-    require_sources_unchanged();
-    file_.commit();
+    file_.commit([&] { require_sources_unchanged(); });
   });
   state_ = State::finished;
   progress_.finish();

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "io/source.hpp"
@@ -26,10 +27,11 @@ namespace st::io {
 class EditedFile;
 
 struct CreateOptions {
-  bool replace = true;        // false: an existing path is an error
-  bool sync = false;          // commit() waits until the file and its name are on the disk
-  bool replace_link = false;  // a symbolic link is replaced, by a file of mode 0600, and not followed
-  bool streams = true;        // false: reject FIFOs, devices and descriptors without opening them
+  bool replace = true;          // false: an existing path is an error
+  bool sync = false;            // commit() waits until the file and its name are on the disk
+  bool replace_link = false;    // a symbolic link is replaced, by a file of mode 0600, and not followed
+  bool streams = true;          // false: reject FIFOs, devices and descriptors without opening them
+  bool only_unchanged = false;  // commit() replaces only the file that create() has seen, as it was then
 };
 
 class AtomicFile {
@@ -60,8 +62,8 @@ class AtomicFile {
 
   // If this throws, the old file is still in place, unless the message says that the new one is: then only syncing the
   // directory failed. After a failure the new file is abandoned. Like every write, throws Status::state in a process
-  // forked after create().
-  void commit();
+  // forked after create(). Calls `last_look` as late as possible, while it has the target's lock; it may throw.
+  void commit(const std::function<void()>& last_look = {});
   // Same, but only if the target is unchanged since the edit began. Throws Status::state if it was edited, replaced or
   // removed since then.
   void commit_over(const EditedFile& edited);

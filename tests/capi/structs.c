@@ -170,7 +170,8 @@ static void longer_structs_are_taken_when_they_ask_for_nothing_new(const kind *w
 
 static void unknown_flags_are_refused(const kind *which) {
   const uint32_t of_open = ST_OPEN_STRICT | ST_OPEN_REFERENCE | ST_OPEN_UNKNOWN_DTYPES | ST_OPEN_FOLLOW_LINKS;
-  const uint32_t of_write = ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE | ST_WRITE_REPLACE_LINK;
+  const uint32_t of_write =
+      ST_WRITE_SYNC | ST_WRITE_KEEP_ORDER | ST_WRITE_NO_REPLACE | ST_WRITE_REPLACE_LINK | ST_WRITE_ONLY_UNCHANGED;
   const uint32_t known = which->open == open_with_options    ? of_open
                          : which->open == open_with_source   ? ST_SOURCE_SERIAL
                          : which->open == write_with_options ? of_write

@@ -11,6 +11,8 @@
 //   overwrite+read  it does so when the command reads data of a *.safetensors, and renames the file first to ST_RENAMED
 //   overwrite+stream  it does so when the command reads a stream, such as the input of set
 //   exchange  another process exchanges ST_INPUT and ST_RENAMED behind each new *.safetensors
+//   replace  another program gives ST_INPUT the file ST_RENAMED when the command makes its output
+//   replace+read  it does so when the command reads data of a *.safetensors
 //   unreadable  the file ST_INPUT cannot be opened
 //   listing  a folder cannot be listed: the first call fails
 //   defect   OpenSSL computes no digest
@@ -56,10 +58,15 @@ static void overwrite_input(void) {
   if (input == NULL || fseek(input, -1, SEEK_END) != 0 || fputc('x', input) != 'x' || fclose(input) != 0) abort();
 }
 
+static void replace_input(void) {
+  if (rename(getenv("ST_RENAMED"), getenv("ST_INPUT")) != 0 && errno != ENOENT) abort();  // ENOENT: it was done before
+}
+
 ssize_t pread(int file, void *to, size_t n, off_t offset) {
   static ssize_t (*next)(int, void *, size_t, off_t);
   if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "pread");
   if (offset > 8 && asked_for("overwrite+read") && is_written_file(file)) overwrite_input();
+  if (offset > 8 && asked_for("replace+read") && is_written_file(file)) replace_input();
   const ssize_t got = next(file, to, n, offset);
   if (got > 0 && offset > 8 && asked_for("reads") && is_written_file(file)) ((char *)to)[got - 1] ^= 1;
   return got;
@@ -95,6 +102,7 @@ static void exchange_behind(const char *name) {
 static void overwrite_input_before(int flags) {
   const int makes_output = (flags & O_TMPFILE) == O_TMPFILE || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
   if (makes_output && asked_for("overwrite")) overwrite_input();
+  if (makes_output && asked_for("replace")) replace_input();
 }
 
 static int is_unreadable(const char *path) {

@@ -680,6 +680,55 @@ TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
   }
 }
 
+// What a program reads and writes anew is not taken from others who write it meanwhile.
+TEST_F(WriterTest, only_an_unchanged_file_is_replaced_if_asked) {
+  const std::array<std::uint64_t, 1> shape{1000};
+  const std::string old_data(1000, 'o');
+  const std::string other = path() + ".other";
+  const auto save = [&](const std::string& to) {
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, old_data.data());
+    writer.begin(to.c_str(), {});
+    writer.finish();
+  };
+  enum class Act { none, overwrite, replace, remove };
+  for (const bool exists : {true, false}) {
+    for (const Act act : {Act::none, Act::overwrite, Act::replace, Act::remove}) {
+      if (!exists && (act == Act::overwrite || act == Act::remove)) continue;
+      SCOPED_TRACE(formatted("{} {}", exists, static_cast<int>(act)));
+      fs::remove(path());
+      if (exists) {
+        save(path());
+        fs::last_write_time(path(), fs::file_time_type::clock::now() - std::chrono::hours(1));
+      }
+      Writer writer;
+      writer.add("b", Dtype::U8, shape, old_data.data());
+      WriteOptions options;
+      options.create.only_unchanged = true;
+      writer.begin(path().c_str(), options);
+      if (act == Act::overwrite) {
+        std::fstream(path(), std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('n');
+      } else if (act == Act::replace) {
+        save(other);
+        fs::rename(other, path());
+      } else if (act == Act::remove) {
+        fs::remove(path());
+      }
+      const std::string before = act == Act::remove || !fs::exists(path()) ? "" : contents(path());
+      if (act == Act::none) {
+        EXPECT_FAILS(Status::ok, "", writer.finish());
+        EXPECT_NE(contents(path()).find("\"b\""), std::string::npos);
+        continue;
+      }
+      const Error error = error_of([&] { writer.finish(); });
+      EXPECT_EQ(error.status, Status::state);
+      EXPECT_NE(error.message.find("by another process in the meantime"), std::string::npos) << error.message;
+      EXPECT_EQ(fs::exists(path()), act != Act::remove);
+      if (act != Act::remove) EXPECT_EQ(contents(path()), before);
+    }
+  }
+}
+
 // Overwritten as by cp: the length stays, or only the time changes. A file that takes its place is another one.
 TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
   const std::array<std::uint64_t, 1> shape{100'000};

@@ -306,6 +306,27 @@ TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_o
   }
 }
 
+// An edit could otherwise be lost between the look and the rename.
+TEST_P(AtomicFileTest, the_last_look_is_taken_while_the_file_is_locked) {
+  if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";
+  for (const bool fails : {false, true}) {
+    put(path(), "old");
+    AtomicFile file = AtomicFile::create(path().c_str(), {});
+    file.write_at(0, "new", 3);
+    bool could_edit = true;
+    const Error error = error_of([&] {
+      file.commit([&] {
+        could_edit = could_lock(path(), F_WRLCK);
+        if (fails) fail(Status::read, "changed");
+      });
+    });
+    EXPECT_EQ(error.message, fails ? "changed" : "");
+    EXPECT_FALSE(could_edit);
+    EXPECT_EQ(contents(path()), fails ? "old" : "new");
+    EXPECT_TRUE(could_lock(path(), F_WRLCK));
+  }
+}
+
 // An edit locks the new file. A lock of the old one would not keep it out.
 TEST_P(AtomicFileTest, a_file_that_takes_the_place_of_the_one_being_locked_is_locked_instead) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";

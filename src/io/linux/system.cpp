@@ -165,6 +165,11 @@ int fresh_status(const char* path, struct stat& status) {
   return stat(path, &status);
 }
 
+int fresh_status(int directory, const char* name, struct stat& status) {
+  ask_server(directory, name, AT_SYMLINK_NOFOLLOW);
+  return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW);
+}
+
 int set_byte_lock(int descriptor, LockedByte byte, ByteLock kind) {
   struct flock lock = lock_on(byte, kind);
   return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;

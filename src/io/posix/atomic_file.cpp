@@ -60,11 +60,12 @@ class AtomicFile::State {
   void reserve(std::uint64_t size) const;
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
-  void commit();
+  void commit(const std::function<void()>& last_look);
   void commit_over(const EditedFile& edited);
 
  private:
   void open_temp_file();
+  std::optional<Identity> target_now() const;
   bool replaces() const;
   mode_t first_mode() const;
   std::optional<Access> access_now() const;
@@ -73,7 +74,7 @@ class AtomicFile::State {
   void finish_stream();
   void take_over_access();
   void finish_bytes(int error_of_closing);
-  void publish();
+  void publish(const std::function<void()>& last_look);
   void name_temp_file();
   void require_unchanged() const;
   void sync_directory() const;
@@ -85,6 +86,7 @@ class AtomicFile::State {
   Descriptor directory_to_sync_;
   std::optional<Access> access_;        // of the old file; none: the umask decides
   const EditedFile* edited_ = nullptr;  // the only file that may be replaced; nullptr: any
+  std::optional<Identity> seen_;        // of the target, by open() if options_.only_unchanged
   std::string temp_name_;               // of the temporary file; empty: none
   pid_t process_ = 0;                   // the process that made this object
   bool in_order_ = false;
@@ -108,6 +110,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   if (target_.kind != Target::Kind::absent) require_replaceable(target_);
   if (target_.kind == Target::Kind::regular) access_ = access_now();
+  if (options_.only_unchanged) seen_ = target_now();
   open_temp_file();
 }
 
@@ -246,12 +249,12 @@ void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source,
 
 // ---- committing ----------------------------------------------------------------------------------------------------
 
-void AtomicFile::State::commit() {
+void AtomicFile::State::commit(const std::function<void()>& last_look) {
   require_own_process();
   if (in_order_) return finish_stream();
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
-  publish();
+  publish(last_look);
   temp_name_.clear();
   unlock_temp_file(file_.get());
   file_.close();
@@ -260,7 +263,7 @@ void AtomicFile::State::commit() {
 
 void AtomicFile::State::commit_over(const EditedFile& edited) {
   edited_ = &edited;
-  commit();
+  commit({});
 }
 
 void AtomicFile::State::finish_stream() {
@@ -293,10 +296,11 @@ void AtomicFile::State::finish_bytes(int error_of_closing) {
   }
 }
 
-void AtomicFile::State::publish() {
+void AtomicFile::State::publish(const std::function<void()>& last_look) {
   if (temp_name_.empty()) {
     // There is no file to replace, so linkat() names the file. Another process may take the name first.
     const bool direct = !replaces() && edited_ == nullptr;
+    if (direct && last_look) last_look();
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
     if (error == EEXIST) {
@@ -321,8 +325,9 @@ void AtomicFile::State::publish() {
         edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
-    if (edited_ != nullptr || is_exhausted) lock.require(target_.shown);
-    take_over_access();   // again, because syncing may have taken long
+    if (edited_ != nullptr || seen_ || is_exhausted) lock.require(target_.shown);
+    take_over_access();  // again, because syncing may have taken long
+    if (last_look) last_look();
     require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
     const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, replace);
@@ -352,13 +357,18 @@ void AtomicFile::State::name_temp_file() {
   finish_bytes(closing.close() == 0 ? 0 : errno);
 }
 
-void AtomicFile::State::require_unchanged() const {
-  if (edited_ == nullptr) return;
+std::optional<Identity> AtomicFile::State::target_now() const {
   struct stat now {};
-  const bool there = fstatat(target_.directory.get(), target_.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
-  if (there && identity_of(now) == edited_->seen()) return;
+  if (fresh_status(target_.directory.get(), target_.name.c_str(), now) != 0) return std::nullopt;
+  return identity_of(now);
+}
+
+void AtomicFile::State::require_unchanged() const {
+  if (edited_ == nullptr && !options_.only_unchanged) return;
+  const std::optional<Identity> now = target_now();
+  if (edited_ != nullptr ? now == edited_->seen() : now == seen_) return;
   fail(Status::state, "{} was {} by another process in the meantime", target_.shown,
-       there ? "changed or replaced" : "removed");
+       now ? "changed or replaced" : "removed");
 }
 
 void AtomicFile::State::sync_directory() const {
@@ -392,7 +402,7 @@ void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t n)
 void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const {
   state_->copy_at(offset, source, from, n);
 }
-void AtomicFile::commit() { state_->commit(); }
+void AtomicFile::commit(const std::function<void()>& last_look) { state_->commit(last_look); }
 void AtomicFile::commit_over(const EditedFile& edited) { state_->commit_over(edited); }
 
 }  // namespace st::io

@@ -45,6 +45,9 @@ MountKind mount_kind(int /*descriptor*/, const struct stat& /*status*/) { return
 
 int fresh_status(int descriptor, struct stat& status) { return fstat(descriptor, &status); }
 int fresh_status(const char* path, struct stat& status) { return stat(path, &status); }
+int fresh_status(int directory, const char* name, struct stat& status) {
+  return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW);
+}
 
 int set_byte_lock(int /*descriptor*/, LockedByte /*byte*/, ByteLock /*lock*/) { return ENOTSUP; }
 bool is_byte_locked(int /*descriptor*/, LockedByte /*byte*/) { return false; }

@@ -43,6 +43,7 @@ MountKind mount_kind(int descriptor, const struct stat& status);
 int fresh_status(int descriptor, struct stat& status);
 // The same for a path, like stat(2).
 int fresh_status(const char* path, struct stat& status);
+int fresh_status(int directory, const char* name, struct stat& status);  // of a link itself
 
 // OFD locks on bytes far past all data, owned by the open file description. Plain POSIX locks are released as soon as the
 // process closes any descriptor of the file.

@@ -313,17 +313,20 @@ class AtomicFile::State {
   bool in_order() const { return target_.kind == Target::Kind::stream; }
   void set_size(std::uint64_t size) const;
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
-  void commit(const Identity* only_over);
+  void commit(const Identity* only_over, const std::function<void()>& last_look);
+  const Identity* seen() const { return seen_ ? &*seen_ : nullptr; }
 
  private:
+  std::optional<Identity> target_now() const;
   void copy_access_of_target() const;
-  void publish(const Identity* only_over);
+  void publish(const Identity* only_over, const std::function<void()>& last_look);
   void require_unchanged(const Identity* only_over) const;
   int rename(EditLock& lock, bool may_release) const;
 
   Target target_;
   CreateOptions options_;
   Handle file_;                         // marked for deletion until it is complete
+  std::optional<Identity> seen_;        // of the target, by open() if options_.only_unchanged
   mutable std::uint64_t position_ = 0;  // of a stream
 };
 
@@ -338,6 +341,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     file_ = std::move(target_.stream);
     return;
   }
+  if (options_.only_unchanged) seen_ = target_now();
   sweep_temp_files(target_.place);
   file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
@@ -371,13 +375,13 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
 
 // ---- commit -------------------------------------------------------------------------------------------------------
 
-void AtomicFile::State::commit(const Identity* only_over) {
+void AtomicFile::State::commit(const Identity* only_over, const std::function<void()>& last_look) {
   const bool synced = options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK;  // not pipes and consoles
   if (!in_order()) copy_access_of_target();
   if (const int error = synced ? sync_now(file_.get()) : 0; error != 0) {
     fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
-  if (!in_order()) publish(only_over);
+  if (!in_order()) publish(only_over, last_look);
   file_.close();
 }
 
@@ -387,13 +391,14 @@ void AtomicFile::State::copy_access_of_target() const {
   if (error != 0) fail_os(Status::write, error, "the access control list for {}", target_.shown);
 }
 
-void AtomicFile::State::publish(const Identity* only_over) {
+void AtomicFile::State::publish(const Identity* only_over, const std::function<void()>& last_look) {
   // Exclusive so that saves also exclude one another, as on POSIX systems. Without the lock, a save continues, because
   // it may replace any file.
   EditLock lock = EditLock::of_path(target_.place.path(), /*exclusive=*/true);
   require_unchanged(only_over);
   if (only_over != nullptr) lock.require(target_.shown);
-  copy_access_of_target();                      // again, because syncing may have taken long
+  copy_access_of_target();  // again, because syncing may have taken long
+  if (last_look) last_look();
   int error = set_deleted(file_.get(), false);  // otherwise the file would disappear with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
@@ -430,10 +435,14 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
 
 void AtomicFile::State::require_unchanged(const Identity* only_over) const {
   if (only_over == nullptr) return;
-  const Handle there = open_existing(target_.place.path(), FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
-  const auto now = there ? identity_of(there.get()) : std::nullopt;
+  const std::optional<Identity> now = target_now();
   if (now && *now == *only_over) return;
-  fail(Status::state, "{} was {} by another process", target_.shown, there ? "changed or replaced" : "removed");
+  fail(Status::state, "{} was {} by another process", target_.shown, now ? "changed or replaced" : "removed");
+}
+
+std::optional<Identity> AtomicFile::State::target_now() const {
+  const Handle there = open_existing(target_.place.path(), FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT);
+  return there ? identity_of(there.get()) : std::nullopt;
 }
 
 // ---- the public class ---------------------------------------------------------------------------------------------
@@ -470,7 +479,7 @@ void AtomicFile::copy_at(std::uint64_t offset, const Source& source, std::uint64
   }
 }
 
-void AtomicFile::commit() { state_->commit(nullptr); }
-void AtomicFile::commit_over(const EditedFile& edited) { state_->commit(&edited.seen()); }
+void AtomicFile::commit(const std::function<void()>& last_look) { state_->commit(state_->seen(), last_look); }
+void AtomicFile::commit_over(const EditedFile& edited) { state_->commit(&edited.seen(), {}); }
 
 }  // namespace st::io
