@@ -203,11 +203,13 @@ std::string hex(const std::vector<unsigned char>& bytes) {
 }
 
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words) {
-  constexpr std::size_t kLongest = 300;  // because the time is quadratic
+  constexpr std::size_t kLongest = 100;  // because the time is quadratic
+  constexpr std::size_t kMostWords = 10'000;
   if (typed.empty() || typed.size() > kLongest) return {};
   std::size_t nearest = std::clamp<std::size_t>(typed.size() / 3, 1, 4) + 1;
   const std::string* found = nullptr;
-  for (const std::string& word : words) {
+  for (std::size_t i = 0; i < std::min(words.size(), kMostWords); ++i) {
+    const std::string& word = words[i];
     const std::size_t d = distance(typed, word, nearest - 1);
     if (d >= nearest) continue;
     nearest = d;
