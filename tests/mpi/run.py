@@ -1,6 +1,6 @@
 """Compiles group.c and failures.c with each MPI of the machine, and runs them in several processes. Skipped without MPI.
 
-usage: run.py LIBRARY [RUNS]     the shared library, and how often failures.c runs (50)
+usage: run.py LIBRARY [RUNS]     the shared library, and how often failures.c runs (20)
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 LIBRARY = pathlib.Path(sys.argv[1]).resolve()
-RUNS = sys.argv[2] if len(sys.argv) > 2 else "50"
+RUNS = sys.argv[2] if len(sys.argv) > 2 else "20"
 HERE = pathlib.Path(__file__).resolve().parent
 A, B = 1024 * 1200, 3_000_000
 
@@ -40,5 +40,5 @@ with tempfile.TemporaryDirectory(prefix="safetensors_mpi_") as folder:
             subprocess.run([compiler, "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{HERE.parents[1] / 'include'}",
                             HERE / f"{name}.c", "-o", program, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"], check=True)
             for processes in (1, 2, 4, 8):
-                subprocess.run([start, *options, "-n", str(processes), program, *arguments], check=True, timeout=120)
+                subprocess.run([start, *options, "-n", str(processes), program, *arguments], check=True, timeout=600)
         print("groups of 1 to 8 processes, by", version.splitlines()[0])
