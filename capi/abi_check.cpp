@@ -56,8 +56,8 @@ static_assert(sizeof(void*) < 8 ||
               (sizeof(st_write_options) == 48 && offsetof(st_write_options, header_reserve) == 24 &&
                offsetof(st_write_options, ctx) == 32 && offsetof(st_write_options, progress) == 40));
 static_assert(sizeof(void*) < 8 ||
-              (sizeof(st_source) == 80 && offsetof(st_source, read) == 40 && offsetof(st_source, parallel) == 48 &&
-               offsetof(st_source, chunk_bytes) == 56 && offsetof(st_source, name) == 72));
+              (sizeof(st_source) == 80 && offsetof(st_source, read) == 40 && offsetof(st_source, parallel) == 56 &&
+               offsetof(st_source, name) == 48 && offsetof(st_source, chunk_bytes) == 64));
 static_assert(sizeof(void*) < 8 || (sizeof(st_store) == 40 && offsetof(st_store, parallel) == 32));
 static_assert(sizeof(st_tensor_list) == 16 + 12 * sizeof(void*));
 static_assert(sizeof(st_error) == 256 && offsetof(st_error, message) == 24);
