@@ -69,7 +69,7 @@ std::string narrow(const std::wstring& text) {
       c = 0x10000 + ((c & 0x3FF) << 10) + (static_cast<char32_t>(text[++i]) & 0x3FF);
     }
     const unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    result += static_cast<char>(more == 0 ? c : (0xF00U >> more & 0xFF) | c >> (6 * more));
+    result += static_cast<char>(more == 0 ? c : (0xFF00U >> (more + 1) & 0xFF) | c >> (6 * more));
     for (unsigned k = more; k-- > 0;) result += static_cast<char>(0x80 | (c >> (6 * k) & 0x3F));
   }
   return result;
