@@ -2,38 +2,99 @@
 
 An exception cannot pass through the library: a callback keeps it, and it is raised again behind the call. One may also
 come before the callback's first line, where none of its `try` reaches: the handler of a signal, such as Ctrl-C, runs at
-the start of the next Python function, which is the callback. Of such an exception ctypes only tells sys.unraisablehook,
-and what the callback returns to the library is undefined.
+the start of the next Python function, which is the callback. So does what PyThreadState_SetAsyncExc raises in any thread.
+Of such an exception ctypes only tells sys.unraisablehook, and what the callback returns to the library is undefined.
 
 SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
+from operator import attrgetter
+
+
+class _Hook(threading.local):
+    """While calls run, sys.unraisablehook. In a thread with a call, `take` appends to the list of that call.
+
+    That is all in C: in a Python function the next exception of this kind could come before its first line, and the
+    callback would count as having succeeded.
+    """
+
+    __call__ = property(attrgetter("take"))
+    nested = False
+
+    def take(self, unraisable) -> None:
+        """For threads without a call: of the program, or of the library."""
+        if _is_of_callback(unraisable) and "safetensors_c" in f"{unraisable.err_msg}{unraisable.object!r}":
+            for raised in list(_running.values()):  # by which of them it was called is unknown
+                raised.append(_exception(unraisable))
+        else:
+            self.forward(unraisable)
+
+    def forward(self, unraisable) -> None:
+        if self.nested:  # a hook that was set during a call, and calls the one before it
+            sys.__unraisablehook__(unraisable)
+            return
+        self.nested = True
+        try:
+            _before(unraisable)
+        finally:
+            self.nested = False
+
+
+def _is_of_callback(unraisable) -> bool:
+    return "ctypes callback function" in (unraisable.err_msg or "")
+
+
+def _exception(unraisable) -> BaseException:
+    return unraisable.exc_type() if unraisable.exc_value is None else unraisable.exc_value
+
+
+_hook = _Hook()
+_before = sys.__unraisablehook__
+_lock = threading.RLock()  # the handler of a signal may make a call too
+_running: dict[int, list] = {}  # the lists of the calls, by their id
+
+
+def _forget_threads() -> None:
+    """In a forked process: another thread may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @contextlib.contextmanager
 def kept(raised: list):
-    """Around a call of the library: adds to `raised` what came before the first line of a callback in this thread."""
-    if threading.current_thread() is not threading.main_thread():  # the only one that runs handlers of signals
-        yield
-        return
-    main, before = threading.get_ident(), sys.unraisablehook
-
-    def hook(unraisable) -> None:
-        if threading.get_ident() == main and "ctypes callback function" in (unraisable.err_msg or ""):
-            raised.append(unraisable.exc_value)
-        else:
-            before(unraisable)
-
+    """Around a call of the library: adds to `raised` what ended a callback outside its `try`."""
+    global _before
+    taken: list = []
+    outer, key = _hook.take, id(taken)
     try:
-        sys.unraisablehook = hook
+        with _lock:
+            _running[key] = raised
+            if sys.unraisablehook is not _hook:
+                _before, sys.unraisablehook = sys.unraisablehook, _hook
+        _hook.take = taken.append
         yield
     finally:
-        sys.unraisablehook = before
+        _hook.take = outer
+        with _lock:
+            _running.pop(key, None)
+            if not _running and sys.unraisablehook is _hook:
+                sys.unraisablehook = _before
+        for unraisable in taken:
+            if _is_of_callback(unraisable):
+                raised.append(_exception(unraisable))
+            else:
+                _hook.forward(unraisable)
 
 
 @contextlib.contextmanager

@@ -76,7 +76,8 @@ def joined(given, exchange_bytes: int | None = None):
         yield None
         return
     group = Group(given)
-    with _callbacks.raising() as group.raised, _callbacks.uninterrupted(group.raised, group.stop):
+    with (_callbacks.raising() as group.raised, _callbacks.kept(group.raised),
+          _callbacks.uninterrupted(group.raised, group.stop)):
         try:
             if exchange_bytes is not None:
                 number = as_integer(exchange_bytes)

@@ -3,17 +3,19 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
+import ctypes
 import gc
 import io
 import signal
+import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
 
+from safetensors_c import _callbacks, _source, safe_open
 from safetensors_c import numpy as mine
-from safetensors_c import safe_open
 
 
 class Alarm(BaseException):
@@ -82,6 +84,98 @@ def test_signal_before_a_progress_function_begins_ends_the_load(alarms, tmp_path
         except Alarm:
             caught += 1
     assert caught == len(raised)
+
+
+class Stop(Exception):
+    """What PyThreadState_SetAsyncExc raises at the first line of a callback."""
+
+
+@contextlib.contextmanager
+def ignored():
+    """A context that collects what sys.unraisablehook is told."""
+    told, before = [], sys.unraisablehook
+    try:
+        sys.unraisablehook = lambda unraisable: told.append(unraisable.exc_value)
+        yield told
+    finally:
+        sys.unraisablehook = before
+
+
+def fail(*_):
+    raise Stop
+
+
+class Failing:
+    def __del__(self):
+        raise OSError("a finalizer")
+
+
+def test_what_ends_a_callback_is_kept_in_every_thread():
+    callback, raised = ctypes.CFUNCTYPE(None)(fail), []
+
+    def run():
+        outer, inner = [], []
+        with _callbacks.kept(outer):
+            with _callbacks.kept(inner):
+                callback()
+            Failing()
+            callback()
+            callback()
+        raised.extend((outer, inner))
+
+    with ignored() as told:
+        before = sys.unraisablehook
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sys.unraisablehook is before
+        callback()
+    assert [list(map(type, each)) for each in raised] == [[Stop, Stop], [Stop]] * 3
+    assert list(map(type, told)) == [OSError] * 3 + [Stop]
+
+
+def test_read_that_ends_before_its_first_line_is_an_error_in_every_thread(monkeypatch):
+    monkeypatch.setattr(_source._Reader, "copy", fail)
+    errors = []
+
+    def run():
+        try:
+            safe_open(Reading(mine.save({"a": np.zeros(1)})), "np")
+        except Exception as error:
+            errors.append(error)
+
+    with ignored() as told:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert Stop in (type(errors[0]), type(errors[0].__cause__)) and not told
+
+
+def test_what_ends_a_callback_in_a_thread_of_the_library_ends_every_call():
+    class Source:
+        """Stands for a reader of this package."""
+        __module__ = "safetensors_c._source"
+
+        def copy(self):
+            raise Stop
+
+    callback, raised = ctypes.CFUNCTYPE(None)(Source().copy), []
+    with ignored() as told, _callbacks.kept(raised):
+        thread = threading.Thread(target=callback)
+        thread.start()
+        thread.join()
+    assert list(map(type, raised)) == [Stop] and not told
+
+
+def test_hooks_that_call_each_other_end():
+    with ignored() as told, _callbacks.kept([]):
+        ours = sys.unraisablehook
+        sys.unraisablehook = lambda unraisable: (told.append(unraisable.exc_value), ours(unraisable))
+        with _callbacks.kept([]):
+            Failing()
+    assert OSError in map(type, told)
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt, SystemExit])
