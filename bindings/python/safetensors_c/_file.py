@@ -8,7 +8,7 @@ import os
 from array import array
 from ctypes import (PYFUNCTYPE, byref, c_int64, c_size_t, c_uint8, c_uint64, c_void_p, py_object, pythonapi, sizeof,
                     string_at)
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 
 from . import _library
@@ -76,6 +76,14 @@ class _Handle:
 _OPTIONS = [_library.new(_library.OpenOptions, io=io) for io in range(4)]
 
 
+class _Once:
+    """The table of a file, made when it is first asked for. The lock that cached_property has before Python 3.12 would stay
+    locked in a process that is forked while another thread makes the table of any file."""
+
+    def __get__(self, file: File, _kind=None) -> Table:
+        return file.__dict__.setdefault("table", Table(file.handle))
+
+
 class File:
     """An open checkpoint. Arrays that lie in its mapping keep it open."""
 
@@ -111,9 +119,7 @@ class File:
             _untrack(self._owner)
         self.handle = out.value or 0
 
-    @cached_property
-    def table(self) -> Table:
-        return Table(self.handle)
+    table = _Once()
 
     def find(self, name: str) -> Tensor | None:
         if "table" in self.__dict__:

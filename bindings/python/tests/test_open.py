@@ -422,6 +422,34 @@ thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_process_lists_tensors_while_its_parent_does(ours, model):
+    python_ends(f"""
+import os, signal, threading
+from safetensors_c import _file, safe_open
+making, forked = threading.Event(), threading.Event()
+
+class Slow(_file.Table):
+    def __init__(self, file):
+        if threading.current_thread() is not threading.main_thread():
+            making.set()
+            forked.wait()
+        super().__init__(file)
+
+_file.Table, first = Slow, safe_open({model!r}, "np")
+thread = threading.Thread(target=first.keys)
+thread.start()
+making.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(not safe_open({model!r}, "np").keys())
+forked.set()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_file_object_with_a_descriptor_is_not_read_after_a_fork(ours, model):
     with open(model, "rb") as opened:
         file = safe_open(opened, "np")
