@@ -6,6 +6,7 @@ that one's place for programs that shall not be changed at all. Names are import
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import sys
 
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
@@ -37,6 +38,30 @@ if TYPE_CHECKING:
     from ._patch import patch
     from ._prefetch import PrefetchLoader, TensorMeta
     from ._write import TensorSpec, serialize, serialize_file
+
+
+def _finish_imports() -> None:
+    """Before a fork: waits for imports of this package's modules in other threads, which would never end in the child.
+
+    Then imports what those threads would import next.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", sys.modules)  # of what is being imported
+    done: set[str] = set()
+    while found := {name for name in tuple(locks) if name.startswith(_OWN)} - done:
+        for name in (*found, *("safetensors_c." + name for name, needed in _NEXT.items() if needed in sys.modules)):
+            try:
+                __import__(name)
+            except Exception:  # there may be no such framework
+                pass
+        done |= found
+
+
+_OWN = ("safetensors_c.", "safetensors.")  # the latter by patch()
+_NEXT = {"_file": "safetensors_c._open", "_plan": "safetensors_c._open", "_progress": "safetensors_c._open",
+         "_writer": "safetensors_c._write", "_numpy": "safetensors_c.numpy", "_torch": "safetensors_c.torch"}
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_imports)
 
 
 def __getattr__(name: str):

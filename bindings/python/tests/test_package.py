@@ -66,6 +66,51 @@ def test_program_is_run_with_the_patch(tmp_path):
     assert subprocess.run([sys.executable, "-m", "safetensors_c"], capture_output=True).returncode == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("when", ["find_spec", "exec_module"])
+@pytest.mark.parametrize("name", ["_file", "_numpy", "_progress"])
+def test_fork_waits_for_imports_of_other_threads(tmp_path, when, name):
+    python("""
+import importlib.machinery, os, signal, sys, threading, time
+from safetensors_c.numpy import load_file
+path, when, name = sys.argv[1:]
+begun = threading.Event()
+
+def wait():
+    begun.set()
+    time.sleep(0.3)
+
+class Slow(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module):
+        if when == "exec_module":
+            wait()
+        super().exec_module(module)
+
+class Finder:
+    def find_spec(self, fullname, places, target=None):
+        if fullname != "safetensors_c." + name:
+            return None
+        if when == "find_spec":
+            wait()
+        spec = importlib.machinery.PathFinder.find_spec(fullname, places)
+        spec.loader = Slow(fullname, spec.origin)
+        return spec
+
+sys.meta_path.insert(0, Finder())
+with open(path, "wb") as file:
+    file.write(bytes([8, 0, 0, 0, 0, 0, 0, 0]) + b"{}      ")
+thread = threading.Thread(target=load_file, args=[path], kwargs={"progress": print})
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(load_file(path, progress=print) != {})
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+""", str(tmp_path / "m"), when, name)
+
+
 def test_library_that_is_none(tmp_path):
     (tmp_path / "none.so").write_text("")
     assert "set SAFETENSORS_C_LIBRARY" in python(
