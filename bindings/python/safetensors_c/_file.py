@@ -221,7 +221,7 @@ class Table:
     The names and shapes are Python values from the start, the other columns when they are first asked for.
     """
 
-    __slots__ = ("names", "dims", "ends", "dtypes", "sizes", "handles", "shards", "offsets", "_index", "_list")
+    __slots__ = ("names", "dims", "ends", "dtypes", "sizes", "handles", "shards", "offsets", "_index", "_firsts", "_list")
 
     names: list[str]
     dims: list[int]
@@ -234,6 +234,7 @@ class Table:
 
     def __init__(self, file: int):
         self._index: dict[str, int] | None = None
+        self._firsts: dict[int, int] | None = None
         if _HAS_LISTS:
             self._list = _List(file)
             self._copy(self._list.rows)
@@ -280,6 +281,16 @@ class Table:
         if self._index is None:
             self._index = dict(zip(self.names, range(len(self.names))))
         return self._index
+
+    @property
+    def firsts(self) -> dict[int, int]:
+        """The first row of each shard."""
+        if self._firsts is None:
+            firsts: dict[int, int] = {}
+            for row, shard in enumerate(self.shards):
+                firsts.setdefault(shard, row)
+            self._firsts = firsts
+        return self._firsts
 
     def dtype(self, i: int) -> str:
         return NAMES[self.dtypes[i]]

@@ -35,7 +35,7 @@ class TensorMeta:
 
 def meta(table, i: int) -> TensorMeta:
     found, shards, offsets = TensorMeta(), table.shards, table.offsets
-    begin = offsets[i] - offsets[shards.index(shards[i])]  # rows are in the order of their data, which has no gap
+    begin = offsets[i] - offsets[table.firsts[shards[i]]]  # rows are in the order of their data, which has no gap
     found.dtype, found.shape, found.data_offsets = table.dtype(i), table.shape(i), (begin, begin + table.sizes[i])
     return found
 

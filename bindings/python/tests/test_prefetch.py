@@ -71,6 +71,21 @@ def test_entries_of_shards_count_from_their_own_file(tmp_path):
     with safetensors_c.safe_open(tmp_path, "np") as f:
         assert {name: f.get_tensor_meta(name).data_offsets for name in names} == {
             "a": (0, 8), "aa": (8, 20), "b": (0, 8), "bb": (8, 20)}
+        table, looked = f._file.table, []
+
+        class Watched(list):
+            def index(self, *arguments):
+                looked.append(arguments)
+                return super().index(*arguments)
+
+            def __iter__(self):
+                looked.append(())
+                return super().__iter__()
+
+        table.shards, table._firsts = Watched(table.shards), None
+        for name in names:
+            f.get_tensor_meta(name)
+        assert len(looked) == 1  # not once for each tensor
 
 
 def test_each_tensor_is_handed_out_once(file):
