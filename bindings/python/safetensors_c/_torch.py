@@ -163,9 +163,15 @@ class Tensors(Maker):
 
     def slice(self, file, tensor, index):
         backwards = _has_backwards(index)
-        if tensor.dtype not in ("F4", "UNKNOWN"):
+        # Whether there is no mapping to take it from.
+        reads = not file.writable if self._mapped else self._cache != _library.CACHE_MAPPED
+        if tensor.dtype == "F4" and reads:
+            part = _planned(index, tensor)
+            if part is not None:
+                return self._move(_read_part(file, tensor, part))
+        elif tensor.dtype not in ("F4", "UNKNOWN"):
             on_gpu = self._opened_gpu() is not None
-            part = _part(index, tensor.shape) if on_gpu or file.opener is not None or backwards else None
+            part = _part(index, tensor.shape) if on_gpu or reads or file.opener is not None or backwards else None
             if part is not None and on_gpu:
                 size = part.elements * BITS[tensor.dtype] // 8
                 mapped = None if backwards else self._mapping(file, tensor, size)
@@ -177,7 +183,8 @@ class Tensors(Maker):
         whole = self._view(file, tensor) if self._mapped else self._mapping(file, tensor, 1)
         if whole is None:
             whole = self._read(file, tensor)
-        return self._move(_pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index])
+        found = _pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index]
+        return self._move(_alone(found, whole) if reads else found)
 
     def prepare(self, tensor, index) -> tuple:
         on_gpu = self._opened_gpu() is not None
@@ -194,7 +201,7 @@ class Tensors(Maker):
             if index is None or part is not None:
                 return self._move(found)
             whole = found.cpu()
-            return self._move(_pairs(whole, index) if _has_backwards(index) else whole[index])
+            return self._move(_alone(_pairs(whole, index) if _has_backwards(index) else whole[index], whole))
 
         return found.data_ptr(), found.numel() * found.element_size(), part, finish
 
@@ -375,6 +382,11 @@ def _has_backwards(index) -> bool:
 
 def _is_backwards(bounds: slice) -> bool:
     return bounds.step is not None and as_integer(bounds.step) < 0
+
+
+def _alone(part, whole):
+    """The part of a tensor in memory of its own, so that it does not keep the whole."""
+    return part.clone() if part.numel() < whole.numel() else part
 
 
 def _pairs(whole, index):

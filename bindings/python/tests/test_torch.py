@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import gc
 import importlib
+import io
 import os
 
 import pytest
@@ -470,3 +471,26 @@ def test_index_tensors_of_a_file_object_select_as_torch_does(tmp_path):
         reads.clear()
         assert part[3:9].tolist() == [[9, 10, 11]] and part[4:].shape == (0, 3)
         assert sum(reads) == 24  # the last row
+
+
+@pytest.mark.parametrize("source", ["pread", "bytes", "object"])
+@pytest.mark.parametrize("index", [slice(0, 1), (slice(1, 3), slice(0, 4)), 2, (None, slice(0, 1)), (..., slice(0, 2)),
+                                   slice(0, 4, 2)])
+@pytest.mark.parametrize("dtype", [name for name in ("float32", "float4_e2m1fn_x2") if name in DTYPES])
+def test_slice_does_not_keep_the_whole_tensor(tmp_path, source, index, dtype, monkeypatch):
+    from safetensors_c import _torch, safe_open
+    from safetensors_c.torch import save_file
+    whole = values(dtype, (4, 64))
+    save_file({"w": whole}, tmp_path / "m")
+    data = (tmp_path / "m").read_bytes()
+    given = {"pread": tmp_path / "m", "bytes": data, "object": io.BytesIO(data)}[source]
+    file = safe_open(given, "pt", backend="pread" if source == "pread" else "mmap")
+    read = []
+    monkeypatch.setattr(_torch.Tensors, "_read", lambda *_, _read=_torch.Tensors._read: (read.append(True), _read(*_))[1])
+    part = file.get_slice("w")[index]
+    assert torch.equal(part.view(torch.uint8), whole[index].contiguous().view(torch.uint8))
+    assert part.untyped_storage().nbytes() == part.numel() * part.element_size()
+    assert bool(read) == (isinstance(index, tuple) and None in index)  # which only torch knows
+    found = importlib.import_module("safetensors_c.torch").load_sharded(tmp_path / "m", {"w": index})["w"]
+    assert torch.equal(found.view(torch.uint8), part.view(torch.uint8))
+    assert found.untyped_storage().nbytes() == part.untyped_storage().nbytes()
