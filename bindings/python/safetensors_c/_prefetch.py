@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import os
 import threading
 from operator import index as as_integer
 
@@ -45,7 +46,7 @@ class _Work:
 
     def __init__(self, file, make, parts: list[tuple], threads: int):
         self.file, self.make, self.parts, self.threads = file, make, parts, threads
-        self.changed = threading.Condition()
+        self.changed, self.process = threading.Condition(), os.getpid()
         self.loaded: dict[int, Any] = {}
         self.taken: set[int] = set()
         self.error: BaseException | None = None
@@ -93,6 +94,9 @@ class _Work:
 
     def take(self, i: int):
         """Waits for a tensor and returns it, or None if it was taken before."""
+        if self.process != os.getpid():
+            raise SafetensorError(f"{self.parts[i][0].name}: the prefetch loader was made before a fork, and its thread is in "
+                                  "the parent process")
         with self.changed:
             self.changed.wait_for(lambda: i in self.taken or i in self.loaded or self.closed or self.error)
             if i in self.taken:
@@ -112,6 +116,8 @@ class _Work:
         return tensor
 
     def close(self) -> None:
+        if self.process != os.getpid():  # the thread may have held the lock
+            return
         with self.changed:
             self.closed = True
             self.loaded.clear()

@@ -4,6 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 import gc
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -136,6 +138,26 @@ def test_a_loader_that_is_dropped_ends_its_thread(file):
     maker.gate.release()  # of the tensor that it waits for
     thread.join(60)
     assert not thread.is_alive() and maker.made <= 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_does_not_wait_for_the_thread_of_its_parent(file):
+    maker = Maker()
+    loading = loader(file, maker)
+    with loading._work.changed:  # as the thread may hold it
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                loading.take("t0")
+            except safetensors_c.SafetensorError as error:
+                loading.close()
+                os._exit("before a fork" not in str(error))
+            finally:
+                os._exit(2)
+    maker.gate.release(4)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(loading)) == 4
 
 
 def test_whole_tensors_are_loaded_in_groups(file, monkeypatch):
