@@ -212,20 +212,18 @@ def _reader(file, raised: _Raised, turn: _Turn) -> _Reader | _Ranges:
 
 
 class _Turn:
-    """Lets one thread at a time call methods of file objects."""
+    """Lets one thread at a time call methods of file objects. The thread that holds the lock may lock it again: the handler of
+    a signal, which reads the same checkpoint, may run right behind that. While `reads` is set, that is an error."""
 
     def __init__(self) -> None:
-        self.lock, self.process = threading.Lock(), os.getpid()
-        self.thread: int | None = None  # which holds the lock
+        self.lock, self.process, self.reads = threading.RLock(), os.getpid(), False
 
     def check(self, file) -> None:
         if self.process != os.getpid():
             if not isinstance(file, io.BytesIO):
                 raise RuntimeError("the file object was opened before a fork, and shares its position with other processes: "
                                    "open the file again")
-            self.lock, self.process, self.thread = threading.Lock(), os.getpid(), None  # another thread may have held it
-        if self.thread == threading.get_ident():
-            raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
+            self.lock, self.process, self.reads = threading.RLock(), os.getpid(), False  # another thread may have held it
 
 
 class _Reader:
@@ -245,11 +243,13 @@ class _Reader:
             turn = self._turn
             turn.check(self._file)
             with turn.lock:
-                turn.thread = threading.get_ident()
+                if turn.reads:
+                    raise RuntimeError("the file object's methods read the checkpoint that is read from the object")
                 try:
+                    turn.reads = True
                     self._fill(offset, destination, count)
                 finally:
-                    turn.thread = None
+                    turn.reads = False
             return 0
         except BaseException as problem:
             self._raised.append(problem)

@@ -421,6 +421,45 @@ thread.join()
 """)
 
 
+@pytest.mark.parametrize("when", ["__enter__", "__exit__"])
+def test_handler_of_a_signal_reads_the_file_object_that_is_read(ours, when):
+    python_ends(f"""
+import io
+import numpy
+from safetensors_c import _source, safe_open
+from safetensors_c.numpy import save
+handled = []
+
+def handler():
+    if file and not handled:
+        handled.append(True)
+        assert file.get_tensor("b").tolist() == [7]
+
+class Interrupted:
+    def __init__(self, lock):
+        self.lock = lock
+
+    def __enter__(self):
+        self.lock.__enter__()
+        if {when!r} == "__enter__":
+            handler()
+
+    def __exit__(self, *error):
+        if {when!r} == "__exit__":
+            handler()
+        return self.lock.__exit__(*error)
+
+class Turn(_source._Turn):
+    def __init__(self):
+        super().__init__()
+        self.lock = Interrupted(self.lock)
+
+_source._Turn, file = Turn, None
+file = safe_open(io.BytesIO(save({{"a": numpy.arange(3), "b": numpy.array([7])}})), "np")
+assert file.get_tensor("a").tolist() == [0, 1, 2] and handled
+""")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_process_lists_tensors_while_its_parent_does(ours, model):
     python_ends(f"""
