@@ -15,6 +15,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+from math import prod
 from operator import index as as_integer
 
 import torch
@@ -135,6 +136,9 @@ class Tensors(Maker):
                 memory = _numpy.view(file, shards[i], table.handles[i], offsets[i])
                 if memory is None:
                     return None
+            if len(extents) > _RANK:
+                found.append(_in_memory(file.memory(shards[i], table.handles[i], offsets[i]), offsets[i], table.row(i)))
+                continue
             tensor = from_numpy(array(extents, kind, memory, offsets[i]))
             found.append(tensor if other is None else tensor.view(other))
         return found
@@ -147,6 +151,8 @@ class Tensors(Maker):
         shapes = table.shapes()
         if _F4 in others.values():
             shapes = [shape(row) for row in table.rows()]
+        odd = {row for row, extents in enumerate(shapes) if len(extents) > _RANK or not table.sizes[row]}
+        plain = [[prod(extents)] if row in odd else extents for row, extents in enumerate(shapes)] if odd else shapes
 
         def own(row: int) -> tuple:
             tensor = torch.empty(shapes[row], dtype=dtype(table.dtype(row)), device="cpu")
@@ -154,12 +160,15 @@ class Tensors(Maker):
 
         def made(arrays: list, first: int) -> list:
             found = list(map(torch.from_numpy, arrays))
-            if not any(others.values()):
-                return found
-            return [tensor if others[number] is None else tensor.view(others[number])
-                    for tensor, number in zip(found, table.dtypes[first:first + len(found)])]
+            if any(others.values()):
+                found = [tensor if others[number] is None else tensor.view(others[number])
+                         for tensor, number in zip(found, table.dtypes[first:first + len(found)])]
+            for row in odd.intersection(range(first, first + len(found))) if odd else ():
+                found[row - first] = (found[row - first].reshape(shapes[row]) if table.sizes[row] else
+                                      torch.empty(shapes[row], dtype=found[row - first].dtype, device="cpu"))
+            return found
 
-        return _load.load(file, kinds, shapes, own, made, self._copied, threads, progress)
+        return _load.load(file, kinds, plain, own, made, self._copied, threads, progress)
 
     def slice(self, file, tensor, index):
         backwards = _has_backwards(index)
@@ -274,6 +283,7 @@ class Tensors(Maker):
         return found
 
 
+_RANK = 32  # that arrays of every numpy may have
 _F4 = getattr(torch, SPELLING["F4"], None)
 _LEGACY_STREAM = 1  # as torch's 0
 _NOT_ASKED = object()

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import gc
 import importlib
 import io
+import json
 import os
 
 import pytest
@@ -494,3 +495,24 @@ def test_slice_does_not_keep_the_whole_tensor(tmp_path, source, index, dtype, mo
     found = importlib.import_module("safetensors_c.torch").load_sharded(tmp_path / "m", {"w": index})["w"]
     assert torch.equal(found.view(torch.uint8), part.view(torch.uint8))
     assert found.untyped_storage().nbytes() == part.untyped_storage().nbytes()
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_shapes_that_numpy_has_no_arrays_of(tmp_path, backend):
+    from safetensors_c.torch import load, load_file, safe_open
+    shapes = {"deep": [1] * 69 + [3], "bf": [1] * 70, "empty": [0, 2 ** 63 - 1], "plain": [2, 2]}
+    sizes = {"deep": 12, "bf": 2, "empty": 0, "plain": 16}
+    header, end = {}, 0
+    for name, size in sizes.items():
+        header[name] = {"dtype": "BF16" if name == "bf" else "F32", "shape": shapes[name], "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    numbers = torch.tensor([1., 2., 3.]).numpy().tobytes() + b"\x80\x3f" + torch.arange(4.).numpy().tobytes()
+    (tmp_path / "m").write_bytes(len(text).to_bytes(8, "little") + text + numbers)
+    loaded = [load_file(tmp_path / "m", backend=backend), load((tmp_path / "m").read_bytes())]
+    with safe_open(tmp_path / "m", "pt", backend=backend) as file:
+        loaded += [{name: file.get_tensor(name) for _ in range(9) for name in file.keys()}, file.get_tensors(threads=2)]
+    for tensors in loaded:
+        assert {name: list(tensor.shape) for name, tensor in tensors.items()} == shapes
+        assert tensors["deep"].flatten().tolist() == [1, 2, 3] and tensors["bf"].item() == 1
+        assert tensors["plain"].tolist() == [[0, 1], [2, 3]] and tensors["bf"].dtype == torch.bfloat16
