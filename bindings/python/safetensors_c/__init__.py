@@ -10,8 +10,8 @@ import sys
 
 __version__ = "0.8.0"  # of the interface, which is that of the reference; `library_version` tells that of the library
 
-__all__ = ["HttpOptions", "SafetensorError", "TensorSpec", "deserialize", "edit_metadata", "library_version", "patch", "safe_open",
-           "serialize", "serialize_file", "write_tensor"]
+__all__ = ["HttpOptions", "PrefetchLoader", "SafetensorError", "TensorMeta", "TensorSpec", "deserialize", "edit_metadata",
+           "library_version", "patch", "safe_open", "serialize", "serialize_file", "write_tensor"]
 
 _PLACES = {
     "SafetensorError": "_errors", "safe_open": "_open", "_safe_open_handle": "_open", "PySafeSlice": "_open",

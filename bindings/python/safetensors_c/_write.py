@@ -114,6 +114,8 @@ def serialize_file(tensor_dict: dict[str, TensorSpec], filename: str | os.PathLi
 def to_file(tensors: list[tuple], filename, metadata: dict[str, str] | None, *, format: str = "safetensors",
             sync: bool = False, header_reserve: int = 0, progress=None) -> None:
     """Does serialize_file for tuples: name, number of the dtype, shape, address."""
+    if isinstance(filename, bytes):
+        raise not_an_instance("filename", filename)
     if not isinstance(filename, (str, os.PathLike)):
         raise TypeError("argument 'filename': expected str, bytes or os.PathLike object, not "
                         + type(filename).__name__)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from ._edit import deserialize as deserialize
     from ._http import HttpOptions
-    from ._write import TensorSpec
+    from ._write import TensorSpec, serialize as serialize, serialize_file as serialize_file
 
 
 def save(tensor_dict: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> bytes:
@@ -113,7 +114,14 @@ def load_sharded(filename, plan: Mapping[str, Any] | None, *, group=None, thread
                 exchange_bytes=exchange_bytes, http=http, fs=fs)
 
 
-# ---- the reference's private names, which other packages import ------------------------------------------------------------
+# ---- other names of the reference's module, which packages import ----------------------------------------------------------
+
+def __getattr__(name: str):
+    if name not in ("TensorSpec", "deserialize", "serialize", "serialize_file"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import safetensors_c
+    return getattr(safetensors_c, name)
+
 
 _TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "U64": np.uint64, "I32": np.int32,
           "U32": np.uint32, "I16": np.int16, "U16": np.uint16, "I8": np.int8, "U8": np.uint8, "BOOL": bool,

@@ -10,6 +10,7 @@ from collections import defaultdict
 import torch
 
 from ._dtypes import BITS, SPELLING
+from ._edit import deserialize as deserialize  # a name that the reference's module has
 from ._errors import SafetensorError
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file

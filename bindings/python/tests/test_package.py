@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import ast
+import importlib
 import multiprocessing
 import os
 import pathlib
@@ -138,6 +139,8 @@ def test_library_by_its_name_stays_a_name():
 
 def test_names(ours):
     assert set(ours.__all__) <= set(dir(ours))
+    public = {name for name in ours._PLACES if not name.startswith("_") and name != "PySafeSlice"}
+    assert public == set(ours.__all__)
     for name in ours.__all__:
         assert getattr(ours, name).__doc__, name
     with pytest.raises(AttributeError):
@@ -174,6 +177,16 @@ def names_of(path):
 def test_modules_have_the_private_names_of_the_reference(reference, ours, module):
     theirs, mine = (names_of(pathlib.Path(package.__file__).parent / f"{module}.py") for package in (reference, ours))
     assert theirs <= mine, theirs - mine
+
+
+@pytest.mark.parametrize("module", ["numpy", "torch"])
+def test_modules_have_the_functions_that_the_reference_imports_there(reference, ours, module):
+    pytest.importorskip(module)
+    theirs, mine = (importlib.import_module(f"{package.__name__}.{module}") for package in (reference, ours))
+    for name in ("TensorSpec", "deserialize", "safe_open", "serialize", "serialize_file"):
+        assert not hasattr(theirs, name) or getattr(mine, name) is getattr(ours, name), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        mine.nothing
 
 
 def test_private_names_of_numpy_work_as_in_the_reference(np_module, package):

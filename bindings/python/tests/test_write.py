@@ -111,6 +111,12 @@ def test_path_with_a_nul_is_not_cut_there(ours, tmp_path):
     assert there.read_bytes() == before and os.listdir(tmp_path) == ["there"]
 
 
+def test_path_in_bytes_is_refused_in_the_same_words(package, np_module):
+    with pytest.raises(TypeError) as error:
+        np_module.save_file({"a": np.zeros(1)}, b"model.safetensors")
+    assert str(error.value) == "argument 'filename': 'bytes' object is not an instance of 'str'"
+
+
 @pytest.mark.parametrize("filename", [3, None])
 def test_path_that_is_none(package, filename):
     with pytest.raises(TypeError):
