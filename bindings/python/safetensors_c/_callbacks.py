@@ -71,6 +71,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+def _leave(key: int, outer) -> None:
+    _hook.take = outer
+    with _lock:
+        _running.pop(key, None)
+        if not _running and sys.unraisablehook is _hook:
+            sys.unraisablehook = _before
+
+
 @contextlib.contextmanager
 def kept(raised: list):
     """Around a call of the library: adds to `raised` what ended a callback outside its `try`."""
@@ -85,11 +93,11 @@ def kept(raised: list):
         _hook.take = taken.append
         yield
     finally:
-        _hook.take = outer
-        with _lock:
-            _running.pop(key, None)
-            if not _running and sys.unraisablehook is _hook:
-                sys.unraisablehook = _before
+        try:
+            _leave(key, outer)
+        except BaseException:  # also here a handler of a signal may raise
+            _leave(key, outer)
+            raise
         for unraisable in taken:
             if _is_of_callback(unraisable):
                 raised.append(_exception(unraisable))
