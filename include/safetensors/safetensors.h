@@ -854,7 +854,7 @@ typedef struct st_read_options {
    * intervals. The struct is not used after the call. NULL: no group. Since version 0.3.0. */
   const st_group *group;
   /* Bytes of memory for the exchange with the other processes, at most 2 GiB. All processes use the
-   * smallest value of the group, but at least 256 KiB for each process of the group. 0: 256 MiB.
+   * smallest value of the group, but at least 320 KiB for each process of the group. 0: 256 MiB.
    * Since version 0.3.0. */
   uint64_t exchange_bytes;
 } st_read_options;

@@ -86,28 +86,30 @@ GroupBlocks::GroupBlocks(const Checkpoint& file, std::uint64_t block_bytes, std:
   }
   kinds_.assign(static_cast<std::size_t>(blocks), Kind::unwanted);
   counts_.resize(std::min(kinds_.size(), kCounts));
-  ends_.reserve(requests_.size());
-  for (ReadRequest& request : requests_) {
+  while (leaves_ < requests_.size()) leaves_ *= 2;
+  ends_.resize(2 * leaves_);
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    ReadRequest& request = requests_[i];
     request.begin += starts_[request.source];
-    ends_.push_back(std::max(end_of(request), ends_.empty() ? 0 : ends_.back()));
+    ends_[leaves_ + i] = end_of(request);
     wanted_bytes_ += request.slice != nullptr ? request.slice->bytes : request.bytes;
     mark(request);
   }
+  for (std::size_t i = leaves_; i-- > 1;) ends_[i] = std::max(ends_[2 * i], ends_[2 * i + 1]);
 }
 
 // Marks the blocks that a request needs.
 void GroupBlocks::mark(const ReadRequest& request) {
   for (std::uint64_t block = request.begin / block_bytes_; block * block_bytes_ < end_of(request); ++block) {
-    Kind& kind = kinds_[static_cast<std::size_t>(block)];
-    if (kind == Kind::own) continue;
+    if (kinds_[static_cast<std::size_t>(block)] == Kind::own) continue;
     if (request.slice != nullptr) {
       const format::Slice& slice = *request.slice;
       const std::uint64_t tensor = request.begin - slice.src_begin;  // modulo 2^64
       const std::uint64_t from = std::max(block * block_bytes_, request.begin) - tensor;
-      if (tensor + format::run_at(slice, format::first_run_after(slice, from)).src >= (block + 1) * block_bytes_)
-        continue;
+      const std::uint64_t next = tensor + format::run_at(slice, format::first_run_after(slice, from)).src;
+      block = std::max(block, next / block_bytes_);  // the blocks before it are in a gap
     }
-    kind = Kind::own;
+    kinds_[static_cast<std::size_t>(block)] = Kind::own;
   }
 }
 
@@ -145,16 +147,25 @@ Range GroupBlocks::range_of(std::uint64_t block) const {
   return {begin, std::min(begin + block_bytes_, starts_[shard] + file_.shard(shard).source->size())};
 }
 
-// Returns the first request that may have bytes in the range.
-std::size_t GroupBlocks::first_in(const Range& range) const {
-  return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), range.begin) - ends_.begin());
+// Returns the requests that overlap the range, in their order. One long request does not make it look at all the others.
+std::vector<std::size_t> GroupBlocks::requests_in(const Range& range) const {
+  const auto behind = std::partition_point(requests_.begin(), requests_.end(),
+                                           [&](const ReadRequest& request) { return request.begin < range.end; });
+  const auto count = static_cast<std::size_t>(behind - requests_.begin());
+  std::vector<std::size_t> found;
+  const auto search = [&](const auto& self, std::size_t node, std::size_t first, std::size_t leaves) -> void {
+    if (first >= count || ends_[node] <= range.begin) return;
+    if (leaves == 1) return found.push_back(first);
+    self(self, 2 * node, first, leaves / 2);
+    self(self, 2 * node + 1, first + leaves / 2, leaves / 2);
+  };
+  search(search, 1, 0, leaves_);
+  return found;
 }
 
 void GroupBlocks::cut_requests(const Range& range, std::vector<ReadRequest>& parts,
                                std::forward_list<format::Slice>& slices) const {
-  for (std::size_t i = first_in(range); i < requests_.size() && requests_[i].begin < range.end; ++i) {
-    cut(requests_[i], range.begin, range.end, parts, slices);
-  }
+  for (const std::size_t i : requests_in(range)) cut(requests_[i], range.begin, range.end, parts, slices);
 }
 
 void GroupBlocks::find_wanted(std::uint64_t block, std::vector<Range>& ranges) const {
@@ -163,7 +174,7 @@ void GroupBlocks::find_wanted(std::uint64_t block, std::vector<Range>& ranges) c
   std::forward_list<format::Slice> slices;
   std::size_t merged = 0;
   ranges.clear();
-  for (std::size_t i = first_in(range); i < requests_.size() && requests_[i].begin < range.end; ++i) {
+  for (const std::size_t i : requests_in(range)) {
     parts.clear();
     slices.clear();
     cut(requests_[i], range.begin, range.end, parts, slices);

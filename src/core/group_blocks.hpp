@@ -67,7 +67,7 @@ class GroupBlocks {
 
  private:
   void mark(const ReadRequest& request);
-  std::size_t first_in(const Range& range) const;
+  std::vector<std::size_t> requests_in(const Range& range) const;
 
   const Checkpoint& file_;
   const std::uint64_t block_bytes_;
@@ -75,7 +75,9 @@ class GroupBlocks {
   std::vector<Kind> kinds_;
   std::vector<std::uint64_t> counts_;  // of one operation of the group
   std::vector<ReadRequest> requests_;  // sorted by address
-  std::vector<std::uint64_t> ends_;    // the last end of requests_[0] to requests_[i]
+  // A tree of maxima: [leaves_ + i] is the end of requests_[i], [i] is the larger of [2 i] and [2 i + 1]; [1] is the root.
+  std::vector<std::uint64_t> ends_;
+  std::size_t leaves_ = 1;
   std::uint64_t wanted_bytes_ = 0;
   std::uint64_t own_ = 0;
   std::uint64_t shared_ = 0;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kDefaultExchange = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMostExchange = std::uint64_t{1} << 31;  // counts have 31 bits
-constexpr std::size_t kMostDelivered = 100'000;                  // at a time, which bounds the memory for them
+constexpr std::size_t kMostRequested = 100'000;                  // at a time, which bounds the memory for them
 constexpr std::size_t kImage = SIZE_MAX / 2;                     // "entries" from here on are ranges of an image
 
 using Kind = GroupBlocks::Kind;
@@ -420,28 +420,34 @@ ReadListener GroupRead::listener_for(bool reading) {
 void GroupRead::read(Round& round, std::uint64_t number) {
   if (listener_.stopped()) return;
   lay_out_image(round);
-  Requests requests;
-  std::forward_list<format::Slice> slices;
-  for (std::uint64_t left = share(blocks_->own(), number + 1) - share(blocks_->own(), number); left > 0;) {
-    const Range range = blocks_->together(blocks_->next(next_own_, Kind::own), left);
-    blocks_->cut_requests(range, requests, slices);
-    next_own_ = range.end / blocks_->block_bytes();
-    left -= (range.end - range.begin) / blocks_->block_bytes();
-  }
-  for (std::size_t i = 0; i < round.image.size(); ++i) {
-    const ImageRange& range = round.image[i];
-    requests.push_back({blocks_->shard_at(range.begin), range.begin, range.bytes, image_of(number) + range.at,
-                        kImage + i, nullptr, nullptr, nullptr});
-  }
-  for (ReadRequest& request : requests) request.begin = blocks_->offset_of(request.begin);
-  sort_by_position(requests);
   ReadListener listener = listener_for(true);
   listener.name_of = [this, &round](std::size_t entry) {
     return entry < kImage ? listener_.name_of(entry) : blocks_->tensor_at(round.image[entry - kImage].begin);
   };
   ReadOptions options = options_;
   options.most_gap = blocks_->block_bytes() / 2;  // or it would read the blocks of other processes
-  read_shards(requests, file_, options, listener);
+  Requests requests;
+  std::forward_list<format::Slice> slices;
+  const auto flush = [&] {
+    for (ReadRequest& request : requests) request.begin = blocks_->offset_of(request.begin);
+    sort_by_position(requests);
+    read_shards(requests, file_, options, listener);
+    requests.clear();
+    slices.clear();
+  };
+  for (std::uint64_t left = share(blocks_->own(), number + 1) - share(blocks_->own(), number); left > 0;) {
+    const Range range = blocks_->together(blocks_->next(next_own_, Kind::own), left);
+    blocks_->cut_requests(range, requests, slices);
+    next_own_ = range.end / blocks_->block_bytes();
+    left -= (range.end - range.begin) / blocks_->block_bytes();
+    if (requests.size() >= kMostRequested) flush();
+  }
+  for (std::size_t i = 0; i < round.image.size(); ++i) {
+    const ImageRange& range = round.image[i];
+    requests.push_back({blocks_->shard_at(range.begin), range.begin, range.bytes, image_of(number) + range.at,
+                        kImage + i, nullptr, nullptr, nullptr});
+  }
+  flush();
 }
 
 // Copies the ranges of the list that begins with this word.
@@ -530,7 +536,7 @@ void GroupRead::deliver(const Round& round, std::uint64_t number) {
         cut(block, 1, unpacked);
         unpacked += blocks_->block_bytes();
       }
-      if (requests.size() >= kMostDelivered) flush();
+      if (requests.size() >= kMostRequested) flush();
     }
     if (unpacked != 0) flush();
   }
