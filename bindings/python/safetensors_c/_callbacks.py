@@ -159,13 +159,15 @@ def uninterrupted(raised: list, stop):
         return handle
 
     before = {number: handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))}
+    ours = {number: guarded(handler) for number, handler in before.items()}
     try:
-        for number, handler in before.items():
-            signal.signal(number, guarded(handler))
+        for number, handler in ours.items():
+            signal.signal(number, handler)
         yield
     finally:
         try:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                if signal.getsignal(number) is ours[number]:  # else the program has installed another one meanwhile
+                    signal.signal(number, handler)
         finally:
             ended = True  # A restored handler may have raised before the others were restored.

@@ -57,6 +57,10 @@ def load(filename, plan: Mapping[str, Any] | None, framework: str, group, *, dev
     return finish
 
 
+# As in st_read_options.exchange_bytes. What a process sends in one operation is at most a third of it.
+_DEFAULT_EXCHANGE, _MOST_EXCHANGE, _LEAST_FOR_EACH = 256 << 20, 1 << 31, 320 << 10
+
+
 @contextlib.contextmanager
 def _named(name: str):
     """A context that adds the tensor's name to the message of an exception."""
@@ -84,6 +88,7 @@ def joined(given, exchange_bytes: int | None = None):
                 if number < 1:
                     raise ValueError(f"exchange_bytes is {number}, and must be at least 1")
                 group.exchange_bytes = min(number, 1 << 62)
+            group.reserve()
             yield group
         except BaseException:
             if not group.ran:
@@ -99,11 +104,17 @@ class Group:
         if not _library.HAS_STORES:
             raise ImportError(f"group= needs libsafetensors 0.3; {_library.path} is older")
         of = _of_mpi if hasattr(given, "Allreduce") and hasattr(given, "Alltoallv") else _of_torch
-        self.rank, self.size, self._allreduce, self._alltoallv = of(given)
+        self.rank, self.size, self._allreduce, self._alltoallv, self._reserve = of(given)
         self.exchange_bytes = 0
         self.ran = False
         self.raised: list[BaseException] = []
         self._plan: int | None = None
+
+    def reserve(self) -> None:
+        """Allocates what the operations need: a process that lacks memory inside an operation leaves the others waiting."""
+        if self._reserve is not None and self.size > 1:
+            least = self.size * _LEAST_FOR_EACH
+            self._reserve(max(min(self.exchange_bytes or _DEFAULT_EXCHANGE, _MOST_EXCHANGE), least) // 3)
 
     def check(self) -> None:
         """Raises the exception of a signal that came before the run."""
@@ -186,7 +197,7 @@ def _of_mpi(comm) -> tuple:
                   offsets_back: list[int]) -> None:
         comm.Alltoallv([send, counts, offsets, MPI.BYTE], [recv, counts_back, offsets_back, MPI.BYTE])
 
-    return comm.Get_rank(), comm.Get_size(), allreduce, alltoallv
+    return comm.Get_rank(), comm.Get_size(), allreduce, alltoallv, None
 
 
 def _of_torch(group) -> tuple:
@@ -208,6 +219,12 @@ def _of_torch(group) -> tuple:
     operations = {_library.REDUCE_SUM: dist.ReduceOp.SUM, _library.REDUCE_MIN: dist.ReduceOp.MIN,
                   _library.REDUCE_MAX: dist.ReduceOp.MAX}
 
+    scratch = torch.empty(0, dtype=torch.uint8, device="cpu")
+
+    def reserve(size: int) -> None:
+        nonlocal scratch
+        scratch = torch.empty(size, dtype=torch.uint8, device="cpu")  # pages are allocated when they are first used
+
     def allreduce(operation: int, values: int, n: int) -> None:
         # With the highest bit flipped, signed numbers have the order of the unsigned ones. Sums need no change.
         signed = torch.frombuffer((c_uint64 * n).from_address(values), dtype=torch.int64)
@@ -221,11 +238,14 @@ def _of_torch(group) -> tuple:
         ends = list(accumulate(counts))
         if any(count and offset + count != end for count, offset, end in zip(counts, offsets, ends)):
             # all_to_all_single takes messages that follow one another.
-            given = torch.cat([given[offset:offset + count] for count, offset in zip(counts, offsets)])
+            packed = scratch if len(scratch) >= ends[-1] else torch.empty(ends[-1], dtype=torch.uint8, device="cpu")
+            for count, offset, end in zip(counts, offsets, ends):
+                packed[end - count:end] = given[offset:offset + count]
+            given = packed
         dist.all_to_all_single(torch.frombuffer(recv, dtype=torch.uint8)[:sum(counts_back)], given[:ends[-1]], counts_back,
                                counts, group=group)
 
-    return dist.get_rank(group), dist.get_world_size(group), allreduce, alltoallv
+    return dist.get_rank(group), dist.get_world_size(group), allreduce, alltoallv, reserve
 
 
 def _none_of_ours(given) -> TypeError:
