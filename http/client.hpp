@@ -33,7 +33,7 @@ struct Settings {
   unsigned tries = 5;
   unsigned stall_ms = 30'000;
   std::size_t first_bytes = std::size_t{128} << 10;
-  bool keep_beginning = false;  // a RemoteFile keeps all bytes of its first request
+  bool keep_beginning = false;  // a RemoteFile keeps all bytes of its first request if the client may keep them
   std::function<bool()>
       is_cancelled;  // asked at least once a second, by any thread; true ends all requests. May be empty
 };
@@ -104,7 +104,7 @@ class Client {
   bool is_forked() const;
   void require_own_process() const;
 
-  // Whether a file of this size may be kept in memory. All files together may take 64 MiB.
+  // Whether so many bytes of a file may be kept in memory. All files together may take 64 MiB.
   bool may_keep(std::size_t bytes);
 
  private:

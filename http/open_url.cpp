@@ -227,7 +227,6 @@ st_status open_model(const std::shared_ptr<Client>& client, const std::string& t
   if (status != ST_OK) return status;
   const std::lock_guard lock(opened->mutex);
   opened->kept = nullptr;
-  if (kept != nullptr) return ST_OK;
   for (RemoteFile* const file : opened->files) file->forget_beginning();
   return ST_OK;
 }

@@ -23,7 +23,7 @@ struct NamedFile {
 };
 
 // As st_open_url. Unless `files` is null, it gets all files that were opened, first the one at the URL, whose name is as
-// in the URL. These files keep the beginning that was read. Throws a Failure.
+// in the URL. Throws a Failure.
 st_status open_url(const std::string& url, Settings settings, const st_open_options* options, st_file** out,
                    st_error* err, std::vector<NamedFile>* files);
 

@@ -57,22 +57,21 @@ RemoteFile::RemoteFile(std::shared_ptr<Client> client, Url url)
     : client_(std::move(client)), url_(std::move(url)), beginning_(client_->settings().first_bytes) {
   resolved_.target = std::make_shared<const Target>(Target{url_, true});
   const std::size_t got = fetch({nullptr, false, 0, beginning_.size(), beginning_.data()}, version_);
-  const bool is_all = got == version_.size;
-  if (!is_all && !version_.detects_changes()) {
+  const bool is_whole = got == version_.size;
+  is_kept_ = (is_whole || client_->settings().keep_beginning) && client_->may_keep(got);
+  if (!(is_whole && is_kept_) && !version_.detects_changes()) {
     fail(ST_ERR_UNSUPPORTED,
          "the server sends neither a strong ETag nor Last-Modified, so a change would go unnoticed");
   }
   beginning_.resize(got);
-  is_whole_ = is_all && client_->may_keep(got);
   // Only the header is read while the model is opened. The library may ask for more than a short header.
   const std::uint64_t needed = std::max<std::uint64_t>(kLeastKept, end_of_header(beginning_));
-  if (!is_all && !client_->settings().keep_beginning)
-    beginning_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(got, needed)));
+  if (!is_kept_) beginning_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(got, needed)));
   beginning_.shrink_to_fit();
 }
 
 void RemoteFile::forget_beginning() {
-  if (!is_whole_) std::vector<std::byte>().swap(beginning_);
+  if (!is_kept_) std::vector<std::byte>().swap(beginning_);
 }
 
 void RemoteFile::read(std::uint64_t offset, std::byte* dst, std::size_t n) const {

@@ -33,7 +33,7 @@ class RemoteFile {
   // Passes n bytes, which are inside size(), to the sink in order, by few long requests. What the sink throws ends it.
   void stream(std::uint64_t offset, std::uint64_t n, const Sink& sink) const;
 
-  // Frees the bytes of the first request, unless they are the whole file. No other thread may use the file.
+  // Frees the bytes of the first request, unless they are kept. No other thread may use the file.
   void forget_beginning();
 
  private:
@@ -63,7 +63,7 @@ class RemoteFile {
   const Url url_;
   Version version_;
   std::vector<std::byte> beginning_;
-  bool is_whole_ = false;  // beginning_ is the whole file
+  bool is_kept_ = false;  // beginning_ stays in memory
 
   mutable std::mutex mutex_;      // of resolved_
   mutable std::mutex resolving_;  // held by the only thread that resolves redirects

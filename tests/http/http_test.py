@@ -4,6 +4,7 @@ Every URL here has a secret query, and library.Failed checks that no message con
 SPDX-License-Identifier: Apache-2.0
 """
 import ctypes
+import json
 import os
 import random
 import resource
@@ -130,7 +131,7 @@ class Opening(ServerTest):
         for i, name in enumerate(names):
             self.serve(simple(1000 + i, f"t{i}", i), "/models/x/" + name)
         index = {"weight_map": {f"t{i}": name for i, name in enumerate(names)}}
-        url = self.serve(__import__("json").dumps(index).encode(), "/models/x/m.safetensors.index.json")
+        url = self.serve(json.dumps(index).encode(), "/models/x/m.safetensors.index.json")
         with File(url) as file:
             self.assertEqual(len(self.requests), 41)
             self.assertTrue(all(r.target.endswith("?sig=topsecret") for r in self.requests))
@@ -342,6 +343,18 @@ class Faults(ServerTest):
             self.expect(library.UNSUPPORTED, "neither a strong ETag nor Last-Modified", self.serve(simple(MIB)))
             with File(self.serve(simple(1000))) as file:  # in one answer
                 self.assertEqual(file.read("t"), data_of(1000))
+
+    def test_files_that_are_not_kept_in_memory_must_show_their_changes(self):
+        """All files together may take 64 MiB: what exceeds them is requested again."""
+        names = ["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"]
+        for i, name in enumerate(names):
+            self.serve(simple(40 * MIB, f"t{i}"), "/models/" + name)
+        url = self.serve(json.dumps({"weight_map": {f"t{i}": name for i, name in enumerate(names)}}).encode(),
+                         "/models/m.safetensors.index.json")
+        self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"ETag": None})
+        with File(self.server.url("/models/" + names[0]), first_bytes=64 * MIB) as file:
+            self.assertEqual(file.read("t0"), data_of(40 * MIB))
+        self.expect(library.UNSUPPORTED, "neither a strong ETag nor Last-Modified", url, first_bytes=64 * MIB)
 
     def test_a_file_that_changes_is_an_error(self):
         new = simple(4 * MIB, seed=3)
