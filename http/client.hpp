@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "url.hpp"
@@ -44,11 +45,16 @@ struct Version {
   std::string etag;           // empty if the server sends none
   std::string last_modified;  // compared if there is no strong ETag
   std::string origin;         // of the server that sent them
+  std::string path;           // on that server: where the redirects lead
   std::string sha256;         // of the whole file, in hexadecimal digits, if the server or a redirect states it
 
   // Weak ETags begin with "W/". They may stay the same when bytes change.
   bool has_strong_etag() const { return !etag.empty() && etag.front() == '"'; }
   bool detects_changes() const { return has_strong_etag() || !last_modified.empty(); }
+
+  // Whether the ETag is a hash of the bytes, such as S3's, and not just a time and a length, which several files may
+  // share: whether 32 hexadecimal digits or more begin it.
+  bool has_hash_as_etag() const;
 };
 
 // Takes bytes of a range as they arrive, in order. What it throws ends the request, and leaves Client::get.
@@ -62,6 +68,8 @@ struct Request {
   std::byte* dst = nullptr;
   const Version* version = nullptr;  // which the answer must have; nullptr: not known yet
   const Sink* sink = nullptr;        // gets the bytes instead of dst
+  bool redirected = false;           // `url` comes from redirects that have just been followed
+  std::string_view sha256 = {};      // of the whole file, as these redirects state it
 };
 
 enum class Outcome : std::uint8_t {

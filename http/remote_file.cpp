@@ -214,6 +214,8 @@ Reply RemoteFile::follow(Request request, Target& target) const {
   for (unsigned redirects = 0;; ++redirects) {
     request.url = &target.url;
     request.with_headers = target.with_headers;
+    request.redirected = redirects > 0;
+    request.sha256 = sha256;
     Reply reply = client_->get(request);
     if (sha256.empty()) sha256 = reply.sha256;
     if (reply.outcome != Outcome::status || reply.location.empty()) {

@@ -85,12 +85,15 @@ std::string sha256_of(const std::string& text) {
   return hex(digest.finish());
 }
 
-// Files of several URLs may have the same ETag: many servers make it of the time and the size. A query may be a
-// signature, which is another one at each run, so it does not count if the server states a digest.
+// Files of several URLs may have the same ETag: many servers make it of the time and the size. So both the URL and the
+// end of its redirects count. Either may be signed, and then differs at each run: the query and the redirects do not
+// count if the server states a digest.
 std::string version_text(const FetchedFile& file) {
   const st::http::Version& version = file.remote->version();
+  const bool has_digest = !version.sha256.empty();
   return json_text({{"url", file.remote->shown()},
-                    {"query", version.sha256.empty() ? sha256_of(file.remote->query()) : ""},
+                    {"query", has_digest ? "" : sha256_of(file.remote->query())},
+                    {"target", has_digest || version.has_hash_as_etag() ? "" : version.origin + version.path},
                     {"size", version.size},
                     {"etag", version.etag},
                     {"last_modified", version.last_modified},

@@ -17,6 +17,7 @@ import unittest
 
 from command import BAD_FILE, COMMAND, FIRST, MIB, SUCCESS, UNREADABLE, CommandTest, environment
 from library import data_of, model, simple
+from server import redirect
 
 KILLS = 15
 
@@ -182,6 +183,22 @@ class Versions(FetchTest):
         self.ended_early(urls[0], MIB)
         self.fetch(urls[1])
         self.expect_files({"m.safetensors": two})
+
+    def test_a_redirect_that_leads_to_another_file(self):
+        """Both have the same ETag. A part of one must not be continued with the other."""
+        files = {"/v1": simple(16 * MIB, seed=1), "/v2": simple(16 * MIB, seed=2)}
+        for path, data in files.items():
+            self.serve(data, path)
+            self.server.etags[path] = '"1-1000050"'
+        now = ["/v1"]
+        self.server.fault = lambda request: redirect(now[0]) if request.path == "/latest.safetensors" else None
+        url = self.server.url("/latest.safetensors")
+        self.ended_early(url, 4 * MIB, name="latest.safetensors")
+        now[0] = "/v2"
+        self.fetch(url)
+        self.expect_files({"latest.safetensors": files["/v2"]})
+        now[0] = "/v1"
+        self.fetch(url, code=UNREADABLE, text="already exists")
 
     def test_a_folder_for_parts_that_others_may_write_to(self):
         url = self.serve(simple(MIB))

@@ -458,6 +458,49 @@ class Redirects(ServerTest):
             self.assertEqual(caught.exception.status, library.READ)
             self.assertEqual(len(self.requests), 1)
 
+    def expires(self, etag, stated=(None, None)):
+        """The redirect leads to /1, which expires within the file, and then to /2, which has the same ETag."""
+        tensors = [data_of(24 * MIB, seed) for seed in (1, 2)]
+        for i, tensor in enumerate(tensors):
+            self.other.files[f"/{i + 1}"] = model({"t": ((24 * MIB,), tensor)})
+            self.other.etags[f"/{i + 1}"] = etag
+        now = [0]
+
+        def lead(connection, _):
+            self.server.send(connection, 302, {"Location": self.other.url(f"/{now[0] + 1}"), "X-Linked-ETag": stated[now[0]], "Content-Length": 0})
+
+        def expired(connection, request):
+            now[0] = 1
+            self.other.send(connection, 403, {"Content-Length": 0})
+        self.server.fault = lambda request: lead
+        self.other.fault = lambda request: expired if request.path == "/1" and request.range[0] >= 8 * MIB else None
+        with File(self.url) as file:
+            self.assertEqual(file.read("t")[-MIB:], tensors[1][-MIB:])
+
+    def test_another_target_is_another_version(self):
+        digests = ['"%s"' % (digit * 64) for digit in "ab"]
+        for stated in ((None, None), (digests[0], digests[1]), (digests[0], None), (None, digests[0])):
+            with self.assertRaises(library.Failed) as caught:
+                self.expires('"1-1000050"', stated)
+            self.assertEqual(caught.exception.status, library.READ)
+            self.assertIn("has changed on the server: its redirect leads to another file", caught.exception.message)
+
+    def test_another_target_with_the_same_digest_is_the_same_version(self):
+        self.expires('"1-1000050"', ('"%s"' % ("a" * 64),) * 2)
+        self.expires('"%s-3"' % ("a" * 32))
+
+    def test_a_target_that_redirects_later(self):
+        """Without an expiry: the target itself leads to another file."""
+        for i in (1, 2):
+            self.other.files[f"/{i}"] = simple(24 * MIB, seed=i)
+            self.other.etags[f"/{i}"] = '"1-1000050"'
+        self.server.fault = lambda request: redirect(self.other.url("/1"))
+        self.other.fault = lambda request: redirect("/2") if request.path == "/1" and request.range[0] >= 8 * MIB else None
+        with File(self.url) as file:
+            with self.assertRaises(library.Failed) as caught:
+                file.read("t")
+            self.assertIn("has changed on the server", caught.exception.message)
+
     def test_threads_do_not_wait_for_one_another_after_403(self):
         valid = ["1"]
         self.server.fault = lambda request: redirect(self.other.url("/blob", f"?X-Signature=topsecret{valid[0]}"))
