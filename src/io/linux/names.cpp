@@ -200,8 +200,8 @@ int link_nameless(int file, int directory, const std::string& name) {
   return linkat(AT_FDCWD, path.c_str(), directory, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-int rename_to_free_name(int directory, const std::string& from, const std::string& to) {
-  if (renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+int rename_to_free_name(int from_directory, const std::string& from, int directory, const std::string& to) {
+  if (renameat2(from_directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   // Kernels, filesystems and seccomp filters that do not support the call return these errors.
   return errno == EINVAL || errno == EPERM ? ENOSYS : errno;
 }

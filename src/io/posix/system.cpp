@@ -123,7 +123,10 @@ int link_nameless(int /*file*/, int /*directory*/, const std::string& /*name*/) 
   return -1;
 }
 
-int rename_to_free_name(int /*directory*/, const std::string& /*from*/, const std::string& /*to*/) { return ENOSYS; }
+int rename_to_free_name(int /*from_directory*/, const std::string& /*from*/, int /*directory*/,
+                        const std::string& /*to*/) {
+  return ENOSYS;
+}
 
 // ---- what a file has besides its bytes -----------------------------------------------------------------------------
 

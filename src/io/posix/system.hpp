@@ -133,7 +133,7 @@ int link_nameless(int file, int directory, const std::string& name);
 
 // Like renameat(2), but fails with EEXIST if the new name exists. Returns 0 or the errno: ENOSYS if the system has no
 // such rename.
-int rename_to_free_name(int directory, const std::string& from, const std::string& to);
+int rename_to_free_name(int from_directory, const std::string& from, int directory, const std::string& to);
 
 // ---- what a file has besides its bytes ---------------------------------------------------------------------------
 

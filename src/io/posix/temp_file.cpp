@@ -121,7 +121,7 @@ void unlock_temp_file(int file) { flock(file, LOCK_UN); }
 
 int rename_temp_file(int directory, const std::string& temp_name, const std::string& target, bool replace) {
   if (replace) return renameat(directory, temp_name.c_str(), directory, target.c_str()) == 0 ? 0 : errno;
-  const int error = rename_to_free_name(directory, temp_name, target);
+  const int error = rename_to_free_name(directory, temp_name, directory, target);
   if (error != ENOSYS) return error;
   if (linkat(directory, temp_name.c_str(), directory, target.c_str(), 0) != 0) return errno;
   unlinkat(directory, temp_name.c_str(), 0);
