@@ -7,7 +7,6 @@
 // the index last.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,64 +16,53 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <cstring>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "failure.hpp"
 #include "http/open_url.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/system.hpp"
+#include "io/posix/target.hpp"
 #include "json.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 #include "remote.hpp"
 #include "remote/environment.hpp"
+#include "remote/folder.hpp"
 #include "system.hpp"
 #include "text.hpp"
 
 namespace cli {
 namespace {
 
-constexpr const char* kPartsFolder = ".safetensors-fetch";
 constexpr std::size_t kMostDownloads = 8;  // at the same time
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
 using st::http::RemoteFile;
-
-[[noreturn]] void fail_on_file(const std::string& path, int error = errno) {
-  throw Failure{kUnreadable, path + ": " + std::strerror(error)};
-}
-
-st::io::Descriptor open_or_fail(const std::string& path, int flags) {
-  st::io::Descriptor file = st::io::open_file(AT_FDCWD, path.c_str(), flags, 0666);
-  if (!file) fail_on_file(path);
-  return file;
-}
-
-void sync_or_fail(const std::string& path, const st::io::Descriptor& file) {
-  if (const int error = st::io::sync_now(file.get()); error != 0 && error != EINVAL && error != ENOTSUP) {
-    fail_on_file(path, error);
-  }
-}
+using st::io::Identity;
 
 // ---- what to download
 
 struct FetchedFile {
   std::shared_ptr<RemoteFile> remote;
   bool is_index = false;
-  std::string path;         // in the folder
-  std::string part;         // path of its part
-  std::string record;       // path of its record
-  std::uint64_t begin = 0;  // length of the part when this run begins
-  bool is_there = false;    // an earlier run has completed it
+  std::string name;            // in the model's folder; may contain slashes
+  std::string path;            // for messages
+  std::string part;            // name of its part
+  std::string record;          // name of its record
+  std::uint64_t begin = 0;     // length of the part when this run begins
+  bool is_there = false;       // an earlier run has completed it
+  bool keeps_access = false;   // an earlier run has given it its access rights
+  std::optional<Identity> id;  // of the complete file, or of the checked part
 
   std::uint64_t size() const { return remote->size(); }
 };
@@ -102,25 +90,7 @@ std::string version_text(const FetchedFile& file) {
 
 // The record of a complete file also contains the time of its last change. If a program edits the file, it no longer
 // counts as the server's.
-std::string change_text(const st::io::Identity& state) {
-  return formatted("{}.{:09}", state.modified[0], state.modified[1]);
-}
-
-void write_record(const FetchedFile& file, const std::string& change) {
-  const std::string text = version_text(file) + "\n" + change + "\n";
-  OutputFile out(file.record, /*replace=*/true);
-  out.write(text.data(), text.size());
-  out.finish();
-}
-
-// Returns the two lines of the record, which are empty if there is none.
-std::pair<std::string, std::string> read_record(const FetchedFile& file) {
-  std::ifstream in(file.record, std::ios::binary);
-  std::pair<std::string, std::string> lines;
-  std::getline(in, lines.first);
-  std::getline(in, lines.second);
-  return lines;
-}
+std::string change_text(const Identity& state) { return formatted("{}.{:09}", state.modified[0], state.modified[1]); }
 
 // A slash would lead to another folder, and a percent sign is the escape.
 std::string flat(const std::string& name) {
@@ -141,18 +111,20 @@ void require_good_name(const std::string& url, const std::string& name, bool may
   if (!good) throw Failure{kBadFile, formatted("{}: {} is not the name of a file", url, shown(name, 100))};
 }
 
+mode_t mode_of_new_files() {
+  const mode_t mask = umask(077);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
 class Fetch {
  public:
-  explicit Fetch(const FetchOptions& options) : options_(options), parts_(in_folder(options.folder, kPartsFolder)) {}
+  explicit Fetch(const FetchOptions& options) : options_(options), mode_(mode_of_new_files()) {}
 
   void run() {
     open_all();
-    make_folder(options_.folder);
-    make_parts_folder();
-    const st::io::Descriptor lock = open_or_fail(in_folder(parts_, "lock"), O_RDWR | O_CREAT | O_NOFOLLOW);
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw Failure{kUnreadable, options_.folder + ": another fetch is writing to this folder"};
-    }
+    folder_.emplace(options_.folder);
+    parts_.emplace(*folder_);
     for (FetchedFile& file : files_) find_state(file);
     try {
       for (FetchedFile& file : files_) prepare(file);
@@ -169,15 +141,6 @@ class Fetch {
 
  private:
   // ---- before the download
-
-  // fetch trusts the parts and records in this folder, so only this user may write to it.
-  void make_parts_folder() const {
-    if (mkdir(parts_.c_str(), 0700) != 0 && errno != EEXIST) fail_on_file(parts_);
-    struct stat status {};
-    if (lstat(parts_.c_str(), &status) != 0) fail_on_file(parts_);
-    const bool own = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & S_IWOTH) == 0;
-    if (!own) throw Failure{kUnreadable, parts_ + ": is not a folder that only this user may write to"};
-  }
 
   bool must_stop() const { return has_failed_ || is_interrupted(); }
 
@@ -206,9 +169,10 @@ class Fetch {
       FetchedFile& file = files_.emplace_back();
       file.remote = opened[i].file;
       file.is_index = opened.size() > 1 && i == 0;
+      file.name = name;
       file.path = in_folder(options_.folder, name);
-      file.part = in_folder(parts_, flat(name) + ".part");
-      file.record = in_folder(parts_, flat(name) + ".version");
+      file.part = flat(name) + ".part";
+      file.record = flat(name) + ".version";
     }
     std::rotate(files_.begin(), files_.begin() + (files_.size() > 1 ? 1 : 0), files_.end());  // the index is the last
   }
@@ -217,25 +181,40 @@ class Fetch {
     throw failure_in(options_.url, safetensors::Error(failure.status, failure.message, UINT64_MAX, failure.os_error));
   }
 
-  // Reads nothing but the record and the states of the files.
+  // ---- parts and records
+
+  void write_record(const FetchedFile& file, const std::string& change) const {
+    parts_->write(file.record, version_text(file) + "\n" + change + "\n");
+  }
+
+  // Changes nothing but removes parts and records that are not this program's.
   void find_state(FetchedFile& file) const {
-    const auto [version, change] = read_record(file);
-    const bool same = file.remote->version().detects_changes() && version == version_text(file);
-    const auto complete = identity_of(file.path);
-    file.is_there = same && complete && complete->size == file.size() && change_text(*complete) == change;
-    if (file.is_there) return;
-    if (!options_.replace && exists(file.path)) {
-      throw Failure{kUnreadable, file.path + ": already exists; --replace replaces it"};
+    const std::string record = parts_->read(file.record);
+    const std::string version = version_text(file) + "\n";
+    const bool same = file.remote->version().detects_changes() && record.compare(0, version.size(), version) == 0;
+    const Place place = folder_->place_of(file.name, false);
+    if (const auto status = place.status(); status && S_ISREG(status->st_mode)) {
+      file.id = st::io::identity_of(*status);
+      file.is_there = same && file.id->size == file.size() && record == version + change_text(*file.id) + "\n";
     }
-    if (is_folder(file.path)) throw Failure{kUnreadable, file.path + ": is a folder"};
-    const auto part = identity_of(file.part);
-    if (same && part && part->size <= file.size()) file.begin = part->size;
+    if (file.is_there) return;
+    place.require_free(options_.replace);
+    // A part that also has the file's name is not this program's alone, and dropped: a program may have edited the file.
+    const st::io::Descriptor part = parts_->open_own(file.part, O_RDONLY);
+    const std::uint64_t size = part ? identity_of_part(file, part).size : 0;
+    if (same && size <= file.size()) file.begin = size;
+  }
+
+  Identity identity_of_part(const FetchedFile& file, const st::io::Descriptor& part) const {
+    struct stat status {};
+    if (st::io::fresh_status(part.get(), status) != 0) fail_on_file(parts_->shown(file.part));
+    return st::io::identity_of(status);
   }
 
   // Writes the record before the part, so a part never has the record of another version.
-  static void prepare(FetchedFile& file) {
+  void prepare(const FetchedFile& file) const {
     if (file.begin != 0) return;
-    remove_file(file.part);  // of a complete file, if the process was killed just before it removed the part
+    parts_->remove(file.part);  // of a complete file, if the process was killed just before it removed the part
     if (!file.is_there) write_record(file, "");
   }
 
@@ -296,12 +275,12 @@ class Fetch {
   }
 
   void download(FetchedFile& file) {
-    const st::io::Descriptor part = open_or_fail(file.part, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    const std::string shown = parts_->shown(file.part);
+    const st::io::Descriptor part = file.begin == 0 ? parts_->create(file.part) : parts_->open_own(file.part, O_RDWR);
+    if (!part) throw Failure{kUnreadable, shown + ": was changed by another process"};
     const auto keep = [&](std::uint64_t offset, const std::byte* data, std::size_t n) {
       if (must_stop()) throw Interruption{};
-      if (const int error = st::io::write_all_at(part.get(), offset, data, n); error != 0) {
-        fail_on_file(file.part, error);
-      }
+      if (const int error = st::io::write_all_at(part.get(), offset, data, n); error != 0) fail_on_file(shown, error);
       done_ += n;
     };
     try {
@@ -309,42 +288,45 @@ class Fetch {
     } catch (const st::http::Failure& failure) {
       fail(failure);
     }
-    check(file);
-    sync_or_fail(file.part, part);
+    check(file, part);
+    sync_or_fail(shown, part);
+    file.id = identity_of_part(file, part);
   }
 
   // Checks a complete part, and removes it if it is wrong. The next run then starts over.
-  void check(const FetchedFile& file) const {
+  void check(const FetchedFile& file, const st::io::Descriptor& part) const {
     try {
-      if (!file.is_index) check_format(file);
-      check_sha256(file);
+      if (!file.is_index) check_format(file, part);
+      check_sha256(file, part);
     } catch (const Failure& failure) {
-      if (failure.code == kBadFile) remove_file(file.part);
+      if (failure.code == kBadFile) parts_->remove(file.part);
       throw;
     }
   }
 
-  static void check_format(const FetchedFile& file) {
+  void check_format(const FetchedFile& file, const st::io::Descriptor& part) const {
     st_open_options reading = ST_INIT(st_open_options);
     reading.io = ST_IO_READ;
     try {
-      const safetensors::SafeOpen local(file.part, reading);
+      safetensors::SafeOpen::from_fd(part.get(), 0, 0, reading);
     } catch (const safetensors::Error& error) {
-      throw failure_in(file.part, error);
+      throw failure_in(parts_->shown(file.part), error);
     }
   }
 
-  void check_sha256(const FetchedFile& file) const {
+  void check_sha256(const FetchedFile& file, const st::io::Descriptor& part) const {
     const std::string& stated = file.remote->version().sha256;
     if (stated.empty()) return;
-    std::ifstream in(file.part, std::ios::binary);
     std::vector<char> block(std::size_t{1} << 20);
     Digest digest(DigestKind::sha256);
-    while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
+    for (std::uint64_t at = 0; at < file.size();) {
       if (must_stop()) throw Interruption{};
-      digest.add(block.data(), static_cast<std::size_t>(in.gcount()));
+      const ssize_t n = pread(part.get(), block.data(), block.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) throw Failure{kUnreadable, parts_->shown(file.part) + ": cannot be read"};
+      digest.add(block.data(), static_cast<std::size_t>(n));
+      at += static_cast<std::uint64_t>(n);
     }
-    if (in.bad()) throw Failure{kUnreadable, file.part + ": cannot be read"};
     const std::string found = hex(digest.finish());
     if (found == stated) return;
     throw Failure{kBadFile,
@@ -356,49 +338,89 @@ class Fetch {
 
   // An interruption leaves parts, which the next run installs. There is no index until all other files have their names.
   void install() {
-    const bool changes =
-        std::any_of(files_.begin(), files_.end(), [](const FetchedFile& file) { return !file.is_there; });
+    std::vector<const FetchedFile*> done;
     for (const FetchedFile& file : files_) {
-      if (file.is_there) continue;
-      const auto state = identity_of(file.part);
-      if (!state) throw Failure{kUnreadable, file.part + ": was removed during the download"};
-      write_record(file, change_text(*state));
-      make_folders(file.path);
+      if (!file.is_there) done.push_back(&file);
     }
-    FetchedFile& last = files_.back();
-    if (last.is_index && changes && exists(last.path)) {
-      if (!last.is_there) {
-        remove_file(last.path);
-      } else if (rename(last.path.c_str(), last.part.c_str()) != 0) {  // a complete part until it gets its name again
-        fail_on_file(last.path);
-      }
-      last.is_there = false;
+    if (done.empty()) return;
+    for (const FetchedFile* file : done) folder_->place_of(file->name, false).require_free(options_.replace);
+    for (const FetchedFile* file : done) {
+      write_record(*file, change_text(identity_of_part(*file, open_checked(*file))));
+      folder_->place_of(file->name, true);
     }
-    for (const FetchedFile& file : files_) {
-      if (!file.is_there) give_name(file);
+    if (FetchedFile& last = files_.back(); last.is_index) {
+      if (last.is_there) done.push_back(&last);
+      take_away(last);
     }
-    sync_or_fail(options_.folder, open_or_fail(options_.folder, O_RDONLY | O_DIRECTORY));
+    for (const FetchedFile* file : done) give_name(*file);
+    folder_->sync();
   }
 
-  void make_folders(const std::string& path) const {
-    for (std::size_t slash = path.find('/', options_.folder.size()); slash != path.npos;
-         slash = path.find('/', slash + 1)) {
-      make_folder(path.substr(0, slash));
+  // Removes an old index. If it is the server's, it becomes a complete part until it gets its name again.
+  void take_away(FetchedFile& index) const {
+    const Place place = folder_->place_of(index.name, false);
+    const auto status = place.status();
+    if (!index.is_there) {
+      place.require_free(options_.replace);
+      if (status && unlinkat(place.folder.get(), place.name.c_str(), 0) != 0) fail_on_file(place.shown);
+      return;
     }
+    if (!status || !st::io::identity_of(*status).same_bytes(*index.id)) {
+      throw Failure{kUnreadable, place.shown + ": was changed during the download"};
+    }
+    if (renameat(place.folder.get(), place.name.c_str(), parts_->descriptor(), index.part.c_str()) != 0) {
+      fail_on_file(place.shown);
+    }
+    index.is_there = false;
+    index.keeps_access = true;
   }
 
-  // link() never replaces a file, but some filesystems lack it.
+  // Opens the file that was checked.
+  st::io::Descriptor open_checked(const FetchedFile& file) const {
+    st::io::Descriptor part =
+        st::io::open_file(parts_->descriptor(), file.part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const auto found = part ? std::optional(identity_of_part(file, part)) : std::nullopt;
+    if (!found || !found->same_file(*file.id) || found->size != file.size()) {
+      throw Failure{kUnreadable, parts_->shown(file.part) + ": was changed during the download"};
+    }
+    return part;
+  }
+
   void give_name(const FetchedFile& file) const {
-    if (!options_.replace) {
-      if (link(file.part.c_str(), file.path.c_str()) == 0) return remove_file(file.part);
-      if (errno == EEXIST) throw Failure{kUnreadable, file.path + ": already exists; --replace replaces it"};
+    const st::io::Descriptor part = open_checked(file);
+    const Place place = folder_->place_of(file.name, true);
+    if (!file.keeps_access) give_access(file, part, place);
+    const int error = options_.replace ? rename_over(file, place) : rename_to_free(file, place);
+    if (error == EEXIST) throw Failure{kUnreadable, file.path + ": already exists; --replace replaces it"};
+    if (error != 0) fail_on_file(file.path, error);
+  }
+
+  // A part is 0600. If the file replaces another, it gets that one's access rights.
+  void give_access(const FetchedFile& file, const st::io::Descriptor& part, const Place& place) const {
+    std::optional<st::io::Access> access;
+    try {
+      if (options_.replace) access = st::io::access_of(place.folder.get(), place.name);
+    } catch (const st::Error& error) {
+      fail_on_file(file.path, error.os_error);
     }
-    struct stat old {};
-    if (lstat(file.path.c_str(), &old) == 0 && S_ISREG(old.st_mode)) {
-      if (chown(file.part.c_str(), old.st_uid, old.st_gid) != 0 && errno != EPERM) fail_on_file(file.part);
-      if (chmod(file.part.c_str(), old.st_mode & 07777U) != 0) fail_on_file(file.part);
+    const int error = access ? st::io::give_access(part.get(), *access) : fchmod(part.get(), mode_) != 0 ? errno : 0;
+    if (error != 0) fail_on_file(parts_->shown(file.part), error);
+  }
+
+  int rename_over(const FetchedFile& file, const Place& place) const {
+    return renameat(parts_->descriptor(), file.part.c_str(), place.folder.get(), place.name.c_str()) == 0 ? 0 : errno;
+  }
+
+  // Some systems lack the rename that does not replace a file, and some filesystems lack links.
+  int rename_to_free(const FetchedFile& file, const Place& place) const {
+    const int error = st::io::rename_to_free_name(parts_->descriptor(), file.part, place.folder.get(), place.name);
+    if (error != ENOSYS) return error;
+    if (linkat(parts_->descriptor(), file.part.c_str(), place.folder.get(), place.name.c_str(), 0) == 0) {
+      parts_->remove(file.part);
+      return 0;
     }
-    if (rename(file.part.c_str(), file.path.c_str()) != 0) fail_on_file(file.path);
+    if (errno == EEXIST || place.status()) return EEXIST;
+    return rename_over(file, place);
   }
 
   void print() const {
@@ -412,7 +434,9 @@ class Fetch {
   }
 
   const FetchOptions& options_;
-  const std::string parts_;
+  const mode_t mode_;  // of new files
+  std::optional<ModelFolder> folder_;
+  std::optional<PartsFolder> parts_;
   const InterruptGuard guard_;
   std::vector<FetchedFile> files_;  // the index is the last
   std::atomic<std::uint64_t> done_{0};

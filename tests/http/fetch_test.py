@@ -6,12 +6,15 @@ SPDX-License-Identifier: Apache-2.0
 """
 import base64
 import hashlib
+import json
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -228,6 +231,160 @@ class Versions(FetchTest):
         out = self.fetch(url, "--replace")
         self.assertEqual(out.count(b"already there"), len(files) - 2)  # the index is put back
         self.expect_files({**files, name: files[name][:-1] + b"\xff"})
+
+
+class SharedFolders(FetchTest):
+    """Other users may be able to write to the folder, or to the folder of parts."""
+
+    def hold(self, name):
+        """The server sends the first bytes of this file, and the others after an event. Returns the event."""
+        event = threading.Event()
+        self.addCleanup(event.set)
+
+        def wait(connection, request):
+            event.wait(60)
+            self.server.correct(connection, request)
+        self.server.fault = lambda request: wait if name in request.path and request.range[0] else None
+        return event
+
+    def test_the_folder_of_parts_is_exchanged(self):
+        """A part of the new folder leads to a file of this user, whose access rights must stay as they are."""
+        url, files = self.serve_model(MIB)
+        first, second, third, index = files
+        self.put({name: b"old" for name in files}, "new")
+        for name in files:
+            (self.new / name).chmod(0o666)
+        secret = self.folder / "secret"
+        secret.write_bytes(b"private")
+        secret.chmod(0o600)
+        event = self.hold("m-00002")
+        process = subprocess.Popen([COMMAND, "fetch", "--replace", url, self.new], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        self.wait_for_part(len(files[first]), first)
+        parts = self.new / ".safetensors-fetch"
+        parts.rename(self.new / "moved")
+        parts.mkdir()
+        (parts / (first + ".part")).symlink_to(secret)
+        event.set()
+        out = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, SUCCESS, out)
+        self.assertEqual(secret.stat().st_mode & 0o777, 0o600)
+        self.assertFalse((self.new / first).is_symlink())
+        self.assertEqual((self.new / first).read_bytes(), files[first])
+
+    def test_a_folder_of_shards_that_is_a_link(self):
+        url, files = self.serve_model(MIB)
+        outside = self.put({"a b+ü%2F.safetensors": b"mine"}, "outside")
+        self.new.mkdir()
+        (self.new / "sub").symlink_to(outside)
+        self.fetch(url, "--replace", code=UNREADABLE, text="new/sub: ")
+        self.assertEqual(self.files_in(outside), {"a b+ü%2F.safetensors": b"mine"})
+
+    def test_files_that_appear_during_the_download(self):
+        url, files = self.serve_model(MIB)
+        for name in ("m.safetensors.index.json", "m-00001-of-00003.safetensors"):
+            event = self.hold("m-00002")
+            process = self.start(url)
+            self.wait_for_part(1, "m-00002-of-00003.safetensors")
+            (self.new / name).write_bytes(b"mine")
+            event.set()
+            self.assertIn(b"already exists", process.communicate(timeout=60)[1])
+            self.assertEqual(process.returncode, UNREADABLE)
+            self.expect_files({name: b"mine"})
+            (self.new / name).unlink()
+
+    def test_a_file_that_appears_on_a_file_system_without_links(self):
+        """Neither link() nor the rename that replaces nothing is there."""
+        shim = self.folder / "shim.so"
+        source = ("#include <errno.h>\n"
+                  + "".join(f"int {name}() {{ errno = {error}; return -1; }}\n"
+                            for name, error in (("link", "EPERM"), ("linkat", "EPERM"), ("renameat2", "EINVAL"))))
+        compiler = os.environ.get("CC", "cc")
+        if shutil.which(compiler) is None or sys.platform != "linux":
+            self.skipTest("needs a C compiler and LD_PRELOAD")
+        subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=source.encode(), check=True)
+        data = simple(MIB)
+        url = self.serve(data)
+        self.fetch(url, LD_PRELOAD=str(shim))
+        self.expect_files({"m.safetensors": data})
+        (self.new / "m.safetensors").unlink()
+
+        def appear(connection, request):
+            (self.new / "m.safetensors").write_bytes(b"mine")
+            self.server.correct(connection, request)
+        self.server.fault = lambda request: appear if request.range[0] else None
+        self.fetch(url, code=UNREADABLE, text="already exists", LD_PRELOAD=str(shim))
+        self.expect_files({"m.safetensors": b"mine"})
+
+    def test_a_folder_for_parts_that_a_group_may_write_to(self):
+        url = self.serve(simple(MIB))
+        parts = self.new / ".safetensors-fetch"
+        parts.mkdir(parents=True)
+        parts.chmod(0o770)
+        self.fetch(url, code=UNREADABLE, text="only this user may write to: delete it")
+
+    def test_parts_and_records_of_others(self):
+        """Left from a time when others could write to the folder: they are dropped."""
+        data = simple(4 * MIB)
+        url = self.serve(data)
+        wrong = data[:-1] + b"x"
+
+        def link(path):
+            os.link(path, self.folder / "another name")
+
+        def fifo(path):
+            path.unlink()
+            os.mkfifo(path)
+
+        def give(path):
+            os.chown(path, 1002, 1002)
+        changes = [lambda path: path.chmod(0o620), lambda path: path.chmod(0o602), link, fifo]
+        if os.geteuid() == 0:
+            changes.append(give)
+        for change in changes:
+            for suffix in (".part", ".version"):
+                self.ended_early(url, MIB)
+                self.part().write_bytes(wrong)
+                change(self.part().with_suffix(suffix))
+                self.fetch(url)
+                self.expect_files({"m.safetensors": data})
+                (self.new / "m.safetensors").unlink()
+                (self.folder / "another name").unlink(missing_ok=True)
+        self.ended_early(url, MIB)
+        (self.new / ".safetensors-fetch" / "lock").chmod(0o666)
+        self.fetch(url, code=UNREADABLE, text="/.safetensors-fetch: contains files that are not this user's: delete it")
+
+    def test_a_part_that_has_the_name_of_the_file(self):
+        """The process was killed when it had linked the part to its name. Then a program edits the file."""
+        data = simple(MIB)
+        url = self.serve(data)
+        self.fetch(url)
+        os.link(self.new / "m.safetensors", self.part())
+        (self.folder / "in").write_bytes(bytes(MIB))
+        self.run_command("set", self.new / "m.safetensors", "t", self.folder / "in")
+        self.fetch(url, code=UNREADABLE, text="already exists")
+        self.fetch(url, "--replace")
+        self.expect_files({"m.safetensors": data})
+
+    @unittest.skipIf(os.geteuid() != 0, "needs files of another user")
+    def test_a_file_of_another_user_in_a_sticky_folder(self):
+        url, files = self.serve_model(MIB)
+        name = "m-00002-of-00003.safetensors"
+        old = {name: b"theirs", "m-00001-of-00003.safetensors": b"mine"}
+        self.put(old, "new")
+        self.new.chmod(0o1777)
+        os.chown(self.new / name, 1002, 1002)
+        self.server.requests.clear()
+        self.fetch(url, "--replace", code=UNREADABLE, text="belongs to user 1002, in a sticky directory")
+        self.expect_files(old)
+        self.assertEqual(len(self.server.requests), len(files))  # it is found out before the download
+
+    def test_the_mode_of_new_files(self):
+        url = self.serve(simple(MIB))
+        before = os.umask(0o027)
+        self.addCleanup(os.umask, before)
+        self.fetch(url)
+        self.assertEqual((self.new / "m.safetensors").stat().st_mode & 0o777, 0o640)
 
 
 class Digests(FetchTest):
