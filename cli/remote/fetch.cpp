@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -105,16 +106,38 @@ void require_good_name(const std::string& url, const std::string& name, bool may
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
     const std::string part = name.substr(at, end - at);
-    good = good && !part.empty() && part != "." && part != ".." && part != kPartsFolder;
+    good = good && !part.empty() && part != "." && part != ".." && lower_case(part) != kPartsFolder;
     at = end + 1;
   }
   if (!good) throw Failure{kBadFile, formatted("{}: {} is not the name of a file", url, shown(name, 100))};
 }
 
+// Some file systems do not distinguish upper case: two files would become one there.
+class DistinctNames {
+ public:
+  void add(const std::string& url, const std::string& name) {
+    const std::string folded = lower_case(name);
+    bool good = !folders_.contains(folded) && files_.insert(folded).second;
+    for (std::size_t slash = folded.find('/'); slash != folded.npos; slash = folded.find('/', slash + 1)) {
+      const std::string folder = folded.substr(0, slash);
+      good = good && !files_.contains(folder);
+      folders_.insert(folder);
+    }
+    if (!good) {
+      throw Failure{kBadFile, formatted("{}: {} clashes with another name (upper and lower case count as the same)",
+                                        url, shown(name, 100))};
+    }
+  }
+
+ private:
+  std::set<std::string> files_;
+  std::set<std::string> folders_;
+};
+
 mode_t mode_of_new_files() {
   const mode_t mask = umask(077);
   umask(mask);
-  return 0666 & ~mask;
+  return static_cast<mode_t>(0666 & ~mask);
 }
 
 class Fetch {
@@ -163,9 +186,11 @@ class Fetch {
       throw failure_in(options_.url, error);
     }
     opened.front().name = percent_decoded(opened.front().name);
+    DistinctNames names;
     for (std::size_t i = 0; i < opened.size(); ++i) {
       const std::string& name = opened[i].name;
       require_good_name(options_.url, name, i > 0);
+      names.add(options_.url, name);
       FetchedFile& file = files_.emplace_back();
       file.remote = opened[i].file;
       file.is_index = opened.size() > 1 && i == 0;

@@ -154,6 +154,29 @@ class Complete(FetchTest):
             self.fetch(path, code=BAD_FILE, text="is not the name of a file")
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_names_that_clash(self):
+        """Some file systems do not distinguish upper case."""
+        for names in (("A.safetensors", "a.safetensors"), ("X/a.safetensors", "x"), ("M.safetensors.index.json",)):
+            weights = {f"t{i}": name for i, name in enumerate(names)}
+            for i, name in enumerate(names):
+                self.serve(simple(1000, f"t{i}"), "/models/" + name)
+            url = self.serve(json.dumps({"weight_map": weights}).encode(), "/models/m.safetensors.index.json")
+            self.fetch(url, code=BAD_FILE, text="clashes with another name")
+        self.serve(simple(1000), "/models/.Safetensors-Fetch/lock")
+        url = self.serve(json.dumps({"weight_map": {"t": ".Safetensors-Fetch/lock"}}).encode(), "/models/m.safetensors.index.json")
+        self.fetch(url, code=BAD_FILE, text="is not the name of a file")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_many_shards(self):
+        """Their beginnings are kept in memory, up to 64 MiB. The others are requested again."""
+        count, size = 530, 130_000
+        url, files = self.serve_model(size, count)
+        self.fetch(url)
+        self.expect_files(files)
+        extra = len(self.server.requests) - len(files)
+        self.assertGreater(extra, 0)
+        self.assertLess(extra, count - (64 * MIB // size) + 20)
+
     def test_a_bar_on_a_terminal(self):
         self.slow_down(4 * MIB)
         controller, terminal = os.openpty()
