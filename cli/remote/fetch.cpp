@@ -56,14 +56,15 @@ using st::io::Identity;
 struct FetchedFile {
   std::shared_ptr<RemoteFile> remote;
   bool is_index = false;
-  std::string name;            // in the model's folder; may contain slashes
-  std::string path;            // for messages
-  std::string part;            // name of its part
-  std::string record;          // name of its record
-  std::uint64_t begin = 0;     // length of the part when this run begins
-  bool is_there = false;       // an earlier run has completed it
-  bool keeps_access = false;   // an earlier run has given it its access rights
-  std::optional<Identity> id;  // of the complete file, or of the checked part
+  std::string name;                      // in the model's folder; may contain slashes
+  std::string path;                      // for messages
+  std::string part;                      // name of its part
+  std::string record;                    // name of its record
+  std::uint64_t begin = 0;               // length of the part when this run begins
+  bool is_there = false;                 // an earlier run has completed it
+  bool keeps_access = false;             // an earlier run has given it its access rights
+  std::optional<Identity> id;            // of the complete file, or of the checked part
+  std::optional<st::io::Access> access;  // of an index that was removed
 
   std::uint64_t size() const { return remote->size(); }
 };
@@ -387,6 +388,7 @@ class Fetch {
     const auto status = place.status();
     if (!index.is_there) {
       place.require_free(options_.replace);
+      index.access = access_of(place);
       if (status && unlinkat(place.folder.get(), place.name.c_str(), 0) != 0) fail_on_file(place.shown);
       return;
     }
@@ -420,14 +422,18 @@ class Fetch {
     if (error != 0) fail_on_file(file.path, error);
   }
 
+  std::optional<st::io::Access> access_of(const Place& place) const {
+    if (!options_.replace) return std::nullopt;
+    try {
+      return st::io::access_of(place.folder.get(), place.name);
+    } catch (const st::Error& error) {
+      fail_on_file(place.shown, error.os_error);
+    }
+  }
+
   // A part is 0600. If the file replaces another, it gets that one's access rights.
   void give_access(const FetchedFile& file, const st::io::Descriptor& part, const Place& place) const {
-    std::optional<st::io::Access> access;
-    try {
-      if (options_.replace) access = st::io::access_of(place.folder.get(), place.name);
-    } catch (const st::Error& error) {
-      fail_on_file(file.path, error.os_error);
-    }
+    const auto access = file.access ? file.access : access_of(place);
     const int error = access ? st::io::give_access(part.get(), *access) : fchmod(part.get(), mode_) != 0 ? errno : 0;
     if (error != 0) fail_on_file(parts_->shown(file.part), error);
   }

@@ -32,7 +32,9 @@ bool is_own(const st::io::Descriptor& file) {
 
 }  // namespace
 
-void fail_on_file(const std::string& path, int error) { throw Failure{kUnreadable, path + ": " + std::strerror(error)}; }
+void fail_on_file(const std::string& path, int error) {
+  throw Failure{kUnreadable, path + ": " + std::strerror(error)};
+}
 
 void sync_or_fail(const std::string& path, const st::io::Descriptor& file) {
   if (const int error = st::io::sync_now(file.get()); error != 0 && error != EINVAL && error != ENOTSUP) {

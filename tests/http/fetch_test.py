@@ -245,6 +245,14 @@ class Versions(FetchTest):
         self.fetch(url, "--replace")
         self.assertEqual((self.new / "m.safetensors").stat().st_mode & 0o777, 0o600)
 
+    def test_the_modes_of_a_model_stay(self):
+        url, files = self.serve_model(MIB)
+        self.put({name: b"old" for name in files}, "new")
+        for name in files:
+            (self.new / name).chmod(0o660)
+        self.fetch(url, "--replace")
+        self.assertEqual({(self.new / name).stat().st_mode & 0o7777 for name in files}, {0o660})
+
     def test_an_index_that_stays_while_its_shards_change(self):
         url, files = self.serve_model(MIB)
         self.fetch(url)
