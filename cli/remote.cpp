@@ -24,11 +24,13 @@ std::map<std::string, std::string>& known_urls() {
   return urls;
 }
 
-// Removes "user:password@".
+// Removes "user:password@". A password may contain a slash by mistake, so that no port follows the first colon.
 std::string without_user(const std::string& url) {
   const std::size_t host = url.find("://") + 3;
-  const std::size_t path = std::min(url.find('/', host), url.size());
-  const std::size_t at = url.rfind('@', path);
+  const std::size_t end = std::min(url.find_first_of("/?#", host), url.size());
+  const std::size_t colon = url[host] == '[' ? url.npos : url.find(':', host);
+  const bool has_port = colon >= end || url.find_first_not_of("0123456789", colon + 1) >= end;
+  const std::size_t at = url.rfind('@', has_port ? end : url.npos);
   return at == url.npos || at < host ? url : url.substr(0, host) + url.substr(at + 1);
 }
 
@@ -86,7 +88,8 @@ bool is_url(std::string_view text) {
 
 std::string shown_url(const std::string& given) {
   if (!is_url(given)) return given;
-  const std::string plain = without_user(given.substr(0, given.find_first_of("?#")));
+  const std::string url = without_user(given);
+  const std::string plain = url.substr(0, url.find_first_of("?#"));
   // Two URLs may differ in their queries only. A fragment tells them apart, and is never sent.
   std::string shown = plain;
   for (int number = 2;; ++number) {

@@ -155,6 +155,8 @@ class Refused(CommandTest):
                             (["show", "HTTP" + absent[4:]], UNREADABLE), (["show", "Hf://owner?topsecret"], USAGE),
                             (["show", "--map", url, url], USAGE), (["show", url, url], USAGE), ([url], USAGE),
                             (["show", with_password], USAGE), (["show", f"--{url}"], USAGE),
+                            (["show", "http://user:a/topsecret@127.0.0.1/x"], USAGE), (["show", "hf://o?topsecret/m"], USAGE),
+                            (["show", "http://user:topsecret?b@127.0.0.1/x"], USAGE),
                             (["show", "--limit", url, url], USAGE),
                             (["show", self.server.url("/directory/")], USAGE), (["cat", url, "absent"], USAGE),
                             (["meta", url, "get", "absent"], USAGE), (["stats", url, "--filter", "absent"], USAGE),
@@ -170,6 +172,7 @@ class Refused(CommandTest):
                 self.assertNotIn(b"topsecret", done.stdout + done.stderr)
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertTrue(done.stderr)
+        self.run_command("show", "http://[::1]/a:b@c.safetensors", code=UNREADABLE, text="http://[::1]/a:b@c.safetensors")
         self.assertNotIn(b"topsecret", self.run_command("show", url, "--json"))
         self.assertNotIn(b"topsecret", self.run_command("show", "HTTP" + url[4:], "--json"))
 
