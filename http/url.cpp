@@ -140,6 +140,7 @@ bool is_hub_url(std::string_view text) {
 HubFile parse_hub_url(std::string_view text) {
   const Failure bad{ST_ERR_ARGUMENT, "expected hf://OWNER/MODEL[@REVISION][/FILE]"};
   text.remove_prefix(kHubScheme.size());
+  if (text.find_first_of("?#") != text.npos) throw Failure(bad);
   const std::size_t owner_end = text.find('/');
   if (owner_end == 0 || owner_end == text.npos) throw Failure(bad);
   const std::string_view owner = text.substr(0, owner_end);
@@ -152,7 +153,6 @@ HubFile parse_hub_url(std::string_view text) {
     model = model.substr(0, at);
   }
   const std::string_view file = text.substr(std::min(model_end + 1, text.size()));
-  if (text.find_first_of("?#") != text.npos) throw Failure(bad);
   std::string branch(revision);  // "refs/pr/1" is given as "refs%2Fpr%2F1"
   for (std::size_t at; (at = branch.find("%2F")) != branch.npos;) branch.replace(at, 3, "/");
   // A part ".." would lead to another repository, with the caller's token.
