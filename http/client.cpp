@@ -43,7 +43,7 @@ bool equal_names(std::string_view a, std::string_view b) {
 
 // RFC 9110, 8.8.3. libcurl passes on control characters, which could end the line of If-Match.
 bool is_strong_etag(std::string_view text) {
-  if (text.size() < 2 || text.size() > kLongestEtag || text.front() != '"' || text.back() != '"') return false;
+  if (text.size() < 3 || text.size() > kLongestEtag || text.front() != '"' || text.back() != '"') return false;
   const std::string_view inside = text.substr(1, text.size() - 2);
   return std::all_of(inside.begin(), inside.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -74,7 +74,9 @@ struct ContentRange {
 
 std::optional<ContentRange> parse_content_range(std::string_view text) {
   ContentRange range;
-  if (!take(text, "bytes ")) return std::nullopt;
+  constexpr std::string_view kUnit = "bytes ";
+  if (!equal_names(text.substr(0, kUnit.size()), kUnit)) return std::nullopt;
+  text.remove_prefix(kUnit.size());
   if (!take(text, "*")) {
     range.first = take_number(text);
     if (!range.first || !take(text, "-")) return std::nullopt;

@@ -48,8 +48,8 @@ struct Version {
   std::string path;           // on that server: where the redirects lead
   std::string sha256;         // of the whole file, in hexadecimal digits, if the server or a redirect states it
 
-  // Weak ETags begin with "W/". They may stay the same when bytes change.
-  bool has_strong_etag() const { return !etag.empty() && etag.front() == '"'; }
+  // Weak ETags begin with "W/". They may stay the same when bytes change, and so may "".
+  bool has_strong_etag() const { return etag.size() > 2 && etag.front() == '"'; }
   bool detects_changes() const { return has_strong_etag() || !last_modified.empty(); }
 
   // Whether the ETag is a hash of the bytes, such as S3's, and not just a time and a length, which several files may

@@ -291,6 +291,13 @@ class Faults(ServerTest):
             connection, request, {"Content-Range": f"bytes 0-{len(self.server.files[request.path]) - 1}/{2**63}"})
         self.expect(library.READ, "", url, tries=2)
 
+    def test_the_unit_of_ranges_in_upper_case(self):
+        data = simple(1000)
+        url = self.serve(data)
+        self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"Content-Range": f"Bytes 0-{len(data) - 1}/{len(data)}"})
+        with File(url) as file:
+            self.assertEqual(file.read("t"), data_of(1000))
+
     def test_less_than_asked_for_is_completed(self):
         url = self.serve(simple(MIB))
 
@@ -338,7 +345,7 @@ class Faults(ServerTest):
                 self.assertIn("has changed on the server", caught.exception.message)
 
     def test_a_server_whose_changes_would_go_unnoticed(self):
-        for etag in (None, 'W/"1"'):
+        for etag in (None, 'W/"1"', '""'):
             self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"ETag": etag})
             self.expect(library.UNSUPPORTED, "neither a strong ETag nor Last-Modified", self.serve(simple(MIB)))
             with File(self.serve(simple(1000))) as file:  # in one answer
