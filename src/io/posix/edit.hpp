@@ -5,17 +5,13 @@
 // before it copies the bytes of a write. If the ctime is old after reading, no write had begun. For most opens this
 // costs one fstat.
 //
-// Not covered:
-// - a write that the system delays for longer than kRecentSeconds between updating the ctime and copying the bytes;
-// - without locks, a write that stalls halfway for longer than the pause between two reads;
-// - network filesystems that show stale times to one client while another client writes.
+// docs/filesystems.md lists what is not covered.
 //
 // The lock is an OFD lock on one byte far past all data. It is not flock: editors use flock to exclude each other, and
 // users hold it on whole files for hours.
 //
-// An fcntl lock on the whole file covers that byte, too. If another process holds such a write lock, each open of a
-// recently changed file, and each save over it, waits for two seconds. An edit fails then, because without its lock it
-// could undo a save. Even a read lock makes an edit fail, and any process that can read the file can take one.
+// A lock of another process on the whole file covers that byte, too. Opens of a recently changed file and saves then wait
+// for two seconds, and edits fail, because without its lock an edit could undo a save.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
