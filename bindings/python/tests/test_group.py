@@ -88,7 +88,7 @@ class Member:
         self.team, self.rank, self.fails = team, rank, fails
 
     def described(self):
-        return self.rank, self.team.size, self._allreduce, self._alltoallv
+        return self.rank, self.team.size, self._allreduce, self._alltoallv, None
 
     def _check(self, operation):
         if self.fails == operation:
