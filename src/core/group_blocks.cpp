@@ -80,9 +80,10 @@ GroupBlocks::GroupBlocks(const Checkpoint& file, std::uint64_t block_bytes, std:
   for (std::size_t i = 0; i < file.count_shards(); ++i) {
     starts_.push_back(blocks * block_bytes);
     blocks += file.shard(i).source->size() / block_bytes + 1;
-    if (blocks > kMostBlocks)
+    if (blocks > kMostBlocks) {
       fail(Status::overflow, "the checkpoint of {} bytes is more than {} blocks of {} bytes: raise exchange_bytes",
            bytes_of(file), kMostBlocks, block_bytes);
+    }
   }
   kinds_.assign(static_cast<std::size_t>(blocks), Kind::unwanted);
   counts_.resize(std::min(kinds_.size(), kCounts));
