@@ -24,7 +24,7 @@ std::map<std::string, std::string>& known_urls() {
   return urls;
 }
 
-// Removes "user:password@". A password may contain a slash by mistake, so that no port follows the first colon.
+// Removes "user:password@". A password may contain a slash by mistake, and then no port follows the first colon.
 std::string without_user(const std::string& url) {
   const std::size_t host = url.find("://") + 3;
   const std::size_t end = std::min(url.find_first_of("/?#", host), url.size());

@@ -45,7 +45,7 @@ struct RenameOptions {
   WriteSettings settings;
 };
 
-// One element for each character, or two on Windows, so that an expression does not match parts of one.
+// One element for each character, or two on Windows. An expression then matches whole characters.
 std::wstring wide(const std::string& text, const char* what) {
   if (!is_utf8(text)) throw Failure{kUsage, formatted("{} {}: not valid UTF-8", what, shown(text, 100))};
   std::wstring result;

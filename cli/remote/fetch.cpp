@@ -402,7 +402,7 @@ class Fetch {
     index.keeps_access = true;
   }
 
-  // Opens the file that was checked.
+  // Opens the checked part.
   st::io::Descriptor open_checked(const FetchedFile& file) const {
     st::io::Descriptor part =
         st::io::open_file(parts_->descriptor(), file.part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);

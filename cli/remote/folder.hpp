@@ -26,7 +26,7 @@ struct Place {
   std::string name;
   std::string shown;  // the whole path
 
-  // Returns the status of what has this name, which may be a link.
+  // Returns the status of the file or link with this name.
   std::optional<struct stat> status() const;
   // Throws unless the name is free, or may get another file: with `replace`, and unless it is a folder, or belongs to
   // another user in a sticky folder.

@@ -1,5 +1,5 @@
-// Any bytes as the index of a sharded model. What is read does not depend on how much of the text is indexed at a time, and
-// no name of a shard that is accepted leads out of the index's directory.
+// Parses any bytes as the index of a sharded model. The result must not depend on how much of the text is indexed at a
+// time, and an accepted shard name must stay in the index's directory.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/shard_index/shard_index.hpp"
 

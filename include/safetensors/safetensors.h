@@ -1284,10 +1284,10 @@ enum {
    * replacing the file that it leads to. A link to an open descriptor, such as /dev/stdout, is
    * still followed. Since version 0.3.0. */
   ST_WRITE_REPLACE_LINK = 1 << 3,
-  /* For programs that read a file and write it anew: st_writer_finish fails with ST_ERR_STATE,
-   * instead of replacing the file, if the file at the path was changed, replaced or removed since
-   * st_writer_begin, or if it is locked for two seconds. Not for FIFOs, devices and descriptors,
-   * which are never replaced. Since version 0.3.0. */
+  /* Replace only an unchanged file. If the file at the path was changed, replaced, removed or
+   * created since st_writer_begin, or is locked for two seconds, st_writer_finish fails with
+   * ST_ERR_STATE. For programs that read a file and write it anew. Has no effect on FIFOs, devices
+   * and descriptors, which are never replaced. Since version 0.3.0. */
   ST_WRITE_ONLY_UNCHANGED = 1 << 4
 };
 

@@ -15,7 +15,7 @@
 
 namespace st::core {
 
-// Reads the requests that `make_requests` returns, as for read_shards(). It may throw: the other processes are told. If
+// Reads the requests that `make_requests` returns, as for read_shards(). If it throws, the other processes fail, too. If
 // one process fails or is cancelled, all of them throw after the same round: the failed one its error, the others
 // Status::peer or Status::cancelled. Calls the group on the calling thread only.
 void read_in_group(const Group& group, const Checkpoint& file, const ReadOptions& options, const ReadListener& listener,

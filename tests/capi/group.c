@@ -298,7 +298,7 @@ static void test_failing_operations(const test_bytes *bytes) {
 }
 
 #if TEST_FAILING_MEMORY
-/* Whichever process runs out of memory at whatever point, the others know. */
+/* If one process runs out of memory at any point, the others return. */
 static void test_lack_of_memory(const test_bytes *bytes) {
   process processes[MOST];
   st_group groups[MOST];

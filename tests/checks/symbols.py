@@ -2,7 +2,7 @@
 defines nothing else that has the name of somebody else's.
 
 A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc++ symbol meets another copy of itself in
-the process that loads the library. In a static program hidden symbols meet too: what is compiled in, weak or not, lies
+the process that loads the library. In a static program hidden symbols meet too: all compiled-in code, weak or not, is
 in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all.
 A library that links the system's simdjson may define what that one's headers bring along.
 usage: symbols.py SHARED [STATIC [NAMESPACE...]]

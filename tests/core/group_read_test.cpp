@@ -267,7 +267,7 @@ std::shared_ptr<Device> host_device() {
   return std::make_shared<Device>(device::OwnedOps(ops), device_limits(0, 0));
 }
 
-// ---- what a process wants --------------------------------------------------------------------------------------------
+// ---- the wishes of a process --------------------------------------------------------------------------------------------
 
 struct Slice {
   std::string tensor;

@@ -680,7 +680,7 @@ TEST_F(WriterTest, saves_again_and_again_from_one_open_file) {
   }
 }
 
-// What a program reads and writes anew is not taken from others who write it meanwhile.
+// A program that reads a file and writes it anew does not undo the changes of other processes.
 TEST_F(WriterTest, only_an_unchanged_file_is_replaced_if_asked) {
   const std::array<std::uint64_t, 1> shape{1000};
   const std::string old_data(1000, 'o');

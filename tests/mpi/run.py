@@ -16,7 +16,7 @@ RUNS = sys.argv[2] if len(sys.argv) > 2 else "20"
 HERE = pathlib.Path(__file__).resolve().parent
 A, B = 1024 * 1200, 3_000_000
 
-# Debian installs several beside one another. The one without a suffix is one of them.
+# Debian can install several. The one without a suffix is one of them.
 compilers = {}
 for suffix in (".mpich", ".openmpi", ""):
     compiler, start = shutil.which("mpicc" + suffix), shutil.which("mpiexec" + suffix)

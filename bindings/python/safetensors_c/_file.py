@@ -77,8 +77,8 @@ _OPTIONS = [_library.new(_library.OpenOptions, io=io) for io in range(4)]
 
 
 class _Once:
-    """The table of a file, made when it is first asked for. The lock that cached_property has before Python 3.12 would stay
-    locked in a process that is forked while another thread makes the table of any file."""
+    """The table of a file, made at the first access. cached_property has a lock before Python 3.12, which would stay locked
+    in a forked process if another thread was making a table."""
 
     def __get__(self, file: File, _kind=None) -> Table:
         return file.__dict__.setdefault("table", Table(file.handle))
@@ -331,8 +331,8 @@ class Maker:
         return self.slice(file, file.table.row(i), index)
 
     def prepare(self, tensor: Tensor, index) -> tuple:
-        """Allocates a tensor for an index, or for all of it (None). Returns the address and the size of its memory; what a
-        plan is to read there, a Selection or None; and a function that returns the tensor after that."""
+        """Allocates a tensor for an index, or for all of it (None). Returns the address and the size of its memory, the
+        Selection that a plan reads to it or None, and a function that returns the tensor after the run."""
         raise NotImplementedError
 
     def device(self) -> tuple:

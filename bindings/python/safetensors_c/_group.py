@@ -57,7 +57,7 @@ def load(filename, plan: Mapping[str, Any] | None, framework: str, group, *, dev
     return finish
 
 
-# As in st_read_options.exchange_bytes. What a process sends in one operation is at most a third of it.
+# As in st_read_options.exchange_bytes. A process sends at most a third of it in one operation.
 _DEFAULT_EXCHANGE, _MOST_EXCHANGE, _LEAST_FOR_EACH = 256 << 20, 1 << 31, 320 << 10
 
 

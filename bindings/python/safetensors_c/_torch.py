@@ -395,7 +395,7 @@ def _is_backwards(bounds: slice) -> bool:
 
 
 def _alone(part, whole):
-    """The part of a tensor in memory of its own, so that it does not keep the whole."""
+    """The part of a tensor in memory of its own: a view would keep the whole tensor."""
     return part.clone() if part.numel() < whole.numel() else part
 
 

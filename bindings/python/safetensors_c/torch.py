@@ -68,15 +68,15 @@ def load_sharded(filename, plan: Mapping[str, Any] | None, *, group=None, device
                  fs=None) -> dict[str, torch.Tensor]:
     """The tensors that this process of a group wants, in the order of `plan`, in memory of their own.
 
-    `plan` maps the names of tensors to what stands between the brackets of `get_slice(name)[...]`: slices, integers, a
-    tuple of them; None or `...` for the whole tensor. Without a plan (None) it is all tensors.
+    `plan` maps the names of tensors to an index, as in `get_slice(name)[index]`: a slice, an integer, or a tuple of them.
+    None or `...` is the whole tensor. Without a plan (None) it is all tensors.
 
     `group` is a communicator of mpi4py or a group of torch.distributed; True is its default group. All its processes call
     this function, each with its own plan, which may be empty. They read what several want once, and send it. If one
     fails, so do the others (`error.status` is "ST_ERR_PEER"). `exchange_bytes` of memory are used for that (None: 256
     MiB). Without a group, this process reads alone.
 
-    The other parameters are those of `load_file`.
+    The other parameters are as in `load_file`.
     """
     from ._group import load
     return load(filename, plan, "pt", group, device=device, threads=threads, progress=progress,
