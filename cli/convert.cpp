@@ -18,6 +18,7 @@
 #include "remote.hpp"
 #include "system.hpp"
 #include "text.hpp"
+#include "write_model.hpp"
 
 namespace cli {
 namespace {
@@ -118,18 +119,13 @@ void run(ConvertOptions options) {
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
-    const auto before = remote ? std::nullopt : identity_of(options.from);
-    const safetensors::SafeOpen file = open_model(options.from);
+    const Input input(options.from);
     at = into;
-    const bool is_model = file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
-    const Inputs inputs(options.from, file);
-    check_output(at, inputs, !is_model, options.replace);
-    std::function<void()> begun = [] {};
-    if (inputs.contain(at)) {
-      write.flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
-      begun = [&] { require_same(options.from, before); };
-    }
-    options.dry_run ? print_plan(file, at, write) : convert(file, at, write, begun);
+    const bool is_model =
+        input.file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
+    check_output(at, input.files, !is_model, options.replace);
+    const auto begun = input.protect(at, write.flags);
+    options.dry_run ? print_plan(input.file, at, write) : convert(input.file, at, write, begun);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
   }

@@ -136,11 +136,6 @@ bool Inputs::have_sibling(const std::string& path) const {
   });
 }
 
-void require_same(const std::string& path, const std::optional<st::io::Identity>& before) {
-  if (identity_of(path) == before) return;
-  throw Failure{kUnreadable, path + ": was changed or replaced by another process in the meantime"};
-}
-
 // ---- files ----------------------------------------------------------------------------------------------------------
 
 void declare_replace(Command& command, bool& replace) {

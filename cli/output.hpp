@@ -69,9 +69,6 @@ class Inputs {
   std::vector<std::string> paths_;
 };
 
-// Throws a Failure if the file at this path is not as it was before.
-void require_same(const std::string& path, const std::optional<st::io::Identity>& before);
-
 // Declares the option --replace. Also accepts --no-replace from older versions, which replaced files by default.
 void declare_replace(Command& command, bool& replace);
 

@@ -145,11 +145,7 @@ void write_one(const NewModel& model, const std::string& path, bool replace, con
   if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
   std::uint32_t flags = replace || is_stream(path) ? std::uint32_t{0} : std::uint32_t{ST_WRITE_NO_REPLACE};
-  std::function<void()> begun = [] {};
-  if (files.contain(path)) {  // otherwise what others write to it meanwhile would be lost
-    flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
-    begun = [&] { require_same(first.path, first.before); };
-  }
+  const auto begun = first.protect(path, flags);
   write_file(model.files.front(), path, flags, converter, progress, begun);
 }
 
@@ -192,6 +188,15 @@ void print_files(const NewModel& model, const std::string& path) {
 void WriteSettings::declare(Command& command) {
   declare_replace(command, replace);
   command.add_flag("--dry-run", dry_run, "Print what would be written, but write nothing");
+}
+
+std::function<void()> Input::protect(const std::string& out, std::uint32_t& flags) const {
+  if (!files.contain(out)) return [] {};
+  flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
+  return [this] {
+    if (identity_of(path) == before) return;
+    throw Failure{kUnreadable, path + ": was changed or replaced by another process in the meantime"};
+  };
 }
 
 std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, const std::vector<Input>& inputs) {

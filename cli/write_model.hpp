@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ struct Input {
   std::optional<st::io::Identity> before;  // of the path, before it was opened
   safetensors::SafeOpen file;
   Inputs files;  // as they were when they were opened
+
+  // If the output is this input, sets ST_WRITE_ONLY_UNCHANGED: otherwise the changes of other processes would be lost.
+  // Returns a check to call after the writer has begun.
+  std::function<void()> protect(const std::string& out, std::uint32_t& flags) const;
 };
 
 // Writes the files of a model, or prints them in a dry run. Replaces files only with settings.replace, and an input
