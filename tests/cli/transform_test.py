@@ -285,6 +285,8 @@ class Mount(Case):
             time.sleep(0.01)
         self.refused(2, "extract", path, LAYERS[0][0], str(mounted / "model.safetensors"), "--replace")
         self.assertEqual(self.content("real/model.safetensors"), before)
+        if os.environ.get("ST_LINUX_IO") == "0":
+            return  # POSIX has no way to ask the server of a mount anew
         self.ok("show", str(mounted / "model.safetensors"))  # from here on, the mount shows old times for a second
         self.ok("meta", path, "set", "format=pt")
         before = self.content("real/model.safetensors")
