@@ -114,7 +114,7 @@ without_passed() {
 
 # Each says what it builds and what not, since a folder remembers what it was told before. Nobody waits for the crates
 # that only bench compares with.
-tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO= -DST_SINGLE='
+tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO= -DST_SINGLE= -DST_LONG_TESTS=OFF'
 library_only='-DST_BUILD_CLI=ON -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DST_SINGLE='
 
 # build_tests PRESET [arguments of cmake, among which those of ctest are left out]
