@@ -64,7 +64,7 @@ def formats():
             if not (ROOT / place).exists():
                 yield f"there is no {place}"
         for place in ("tests/core/check_test.cpp", "tests/format/finding_test.cpp", "tests/cli/verify_test.py",
-                      "tests/conformance/judge.py"):
+                      "tests/conformance/run.py"):
             if not has(text_of(place), folder):
                 yield f"{place} does not read the files of tests/conformance/{folder}"
 
