@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)
+include(cmake/hardening.cmake)
 
 check_cxx_compiler_flag(-fno-gnu-unique ST_HAS_NO_GNU_UNIQUE)  # a unique symbol keeps the library loaded after dlclose
 foreach(target IN ITEMS st_internals st_capi st_simdjson_objects)
@@ -11,6 +12,7 @@ foreach(target IN ITEMS st_internals st_capi st_simdjson_objects)
       C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
     target_compile_options(${target} PRIVATE $<$<BOOL:${ST_HAS_NO_GNU_UNIQUE}>:-fno-gnu-unique>
       -ffunction-sections -fdata-sections)  # the linker drops sections that nothing refers to
+    st_harden(${target})
   endif()
 endforeach()
 

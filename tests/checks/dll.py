@@ -1,4 +1,5 @@
-"""The DLL exports exactly the functions of safetensors.h, and wants nothing but libraries that Windows has.
+"""The DLL exports exactly the functions of safetensors.h, and wants nothing but libraries that Windows has. Files are made
+for ASLR and for data that is never executed.
 
 Where a runtime of the compiler is missing, the loader names no function, and no program that loads the library starts.
 usage: dll.py OBJDUMP DLL [PROGRAM...]
@@ -11,6 +12,7 @@ import subprocess
 import sys
 
 import api
+import hardening
 
 SYSTEM = {"kernel32.dll", "msvcrt.dll", "advapi32.dll", "bcrypt.dll", "shell32.dll", "user32.dll", "ntdll.dll",
           "ucrtbase.dll"}
@@ -43,5 +45,8 @@ for path in [library, *programs]:
         if not name.startswith("api-ms-win-"):
             print(f"{pathlib.Path(path).name}: wants {name}, which Windows does not have")
             faults += 1
+    for fault in hardening.faults(pathlib.Path(path).read_bytes()):
+        print(f"{pathlib.Path(path).name}: {fault}")
+        faults += 1
 print(f"{len(functions)} functions, {1 + len(programs)} files, {faults} faults")
 sys.exit(faults != 0)
