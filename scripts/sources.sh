@@ -99,16 +99,16 @@ reference_python() {
   echo "-DST_REFERENCE_PYTHON=$python"
 }
 
-# What bindings/python is tested with: the reference beside it, and what makes its wheel. Torch takes gigabytes: name a
+# What bindings/python is tested with: the reference beside it, what makes its wheel, and what reads bills of materials. Torch takes gigabytes: name a
 # Python that has it in ST_TEST_PYTHON.
 python_for_tests() {
   reference_python >/dev/null
   python=${ST_TEST_PYTHON:-$deps/venv/bin/python}
-  "$python" -c 'import fsspec, ml_dtypes, numpy, pytest, setuptools.command.bdist_wheel, z3' 2>/dev/null && return
+  "$python" -c 'import fsspec, ml_dtypes, numpy, pytest, setuptools.command.bdist_wheel, spdx_tools, z3' 2>/dev/null && return
   may_install || die "missing: pytest and others (./dev deps fetches them)"
   [ -x "$python" ] || python3 -m venv "$deps/venv"
-  say "fetching pytest, numpy, ml_dtypes, fsspec, setuptools and z3 into the environment of $python"
-  "$python" -m pip install -q --retries 1 --only-binary z3-solver numpy pytest ml_dtypes fsspec 'setuptools>=77' z3-solver >&2 || die "they cannot be had (see above)"
+  say "fetching pytest, numpy, ml_dtypes, fsspec, setuptools, spdx-tools and z3 into the environment of $python"
+  "$python" -m pip install -q --retries 1 --only-binary z3-solver numpy pytest ml_dtypes fsspec 'setuptools>=77' spdx-tools z3-solver >&2 || die "they cannot be had (see above)"
 }
 
 # Sets $gcovr. Distributions have older ones, to which the throwing edges of what never ran are branches of ours.

@@ -1,4 +1,4 @@
-"""Unpacks the release of a library that cmake/dependencies.cmake pins.
+"""What CMake pins of other libraries: lists the releases, and unpacks one that cmake/dependencies.cmake pins.
 
     python3 -m single.pinned NAME DIRECTORY    (in scripts/; NAME is as in st_declare)
 
@@ -11,6 +11,7 @@ import re
 import sys
 import tarfile
 import tempfile
+import typing
 import urllib.request
 
 DEPENDENCIES = pathlib.Path(__file__).resolve().parents[2] / "cmake/dependencies.cmake"
@@ -21,6 +22,22 @@ def pinned(name, text):
     variables = dict(re.findall(r"^\s*set\((\w+) (\S+)\)", text, re.MULTILINE))
     found = re.search(rf"\bst_declare\({name}\s+\S+\s+(\S+)\s+([0-9a-f]{{64}})\b", text)
     return re.sub(r"\$\{(\w+)\}", lambda variable: variables[variable[1]], found[1]), found[2]
+
+
+class Release(typing.NamedTuple):
+    version: str
+    address: str
+    sha256: str
+
+
+def pinned_releases():
+    """Returns the release of each library, by its name in lower case."""
+    text = "".join((DEPENDENCIES.parent / f"{name}.cmake").read_text() for name in ("dependencies", "command_libraries"))
+    found = {}
+    for name in re.findall(r"\bst_declare\((\w+)\s", text):
+        address, sha256 = pinned(name, text)
+        found[name.lower()] = Release(re.search(r"v?([\d.]+)\.tar\.gz$", address)[1], address, sha256)
+    return found
 
 
 def unpack(name, directory, text):
