@@ -23,7 +23,9 @@ if(NOT simdjson_FOUND OR simdjson_VERSION VERSION_LESS simdjson_minimum)
 endif()
 st_declare(fmt libfmt-dev ${github}/fmtlib/fmt/archive/9.1.0.tar.gz
   5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2 FIND_PACKAGE_ARGS)
-find_path(ST_XXHASH_INCLUDE_DIR xxhash.h)  # distributions ship it without a CMake package
+if(NOT FETCHCONTENT_SOURCE_DIR_XXHASH)
+  find_path(ST_XXHASH_INCLUDE_DIR xxhash.h)  # distributions ship it without a CMake package
+endif()
 if(NOT ST_XXHASH_INCLUDE_DIR)
   st_declare(xxhash libxxhash-dev ${github}/Cyan4973/xxHash/archive/v0.8.1.tar.gz
     3bb6b7d6f30c591dd65aaaff1c8b7a5b94d81687998ca9400082c739a690436c SOURCE_SUBDIR not-used)

@@ -1,5 +1,5 @@
 # What cpack makes of an installation: Debian's packages of library, headers and command (cpack -G DEB), or an archive
-# of library and headers (cpack -G TGZ or ZIP). ./dev package calls it.
+# of library and headers (cpack -G TGZ or ZIP). ./dev package makes Debian's by it.
 # SPDX-License-Identifier: Apache-2.0
 set(CPACK_PACKAGE_NAME libsafetensors)
 set(CPACK_PACKAGE_VENDOR "libsafetensors")
@@ -51,6 +51,7 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 # What Debian's policy wants in every package besides.
 if(ST_DEBIAN_FILES)
   set(debian ${PROJECT_BINARY_DIR}/debian)
+  string(TIMESTAMP changelog_date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, if it is set
   configure_file(packaging/debian/changelog.in ${debian}/changelog.Debian @ONLY)
   execute_process(COMMAND gzip -9nkf ${debian}/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
   file(WRITE ${debian}/triggers "activate-noawait ldconfig\n")

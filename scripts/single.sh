@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 
-# Takes the pinned sources of the libraries from .deps/, so everyone gets the same files.
+# amalgamate [CHECKOUT [OUT]]: takes the pinned sources of the libraries from .deps/, so everyone gets the same files.
 amalgamate() {
   simdjson=${FETCHCONTENT_SOURCE_DIR_SIMDJSON:-$deps/simdjson}
   pinned_source simdjson simdjson "$simdjson"
   pinned_source fmt fmtlib "$deps/fmtlib"
   pinned_source xxhash xxhash "$deps/xxhash"
-  PYTHONUTF8=1 python3 scripts/amalgamate.py build/single "$simdjson" "$deps/fmtlib" "$deps/xxhash"
+  PYTHONUTF8=1 python3 "${1:-.}/scripts/amalgamate.py" "${2:-build/single}" "$simdjson" "$deps/fmtlib" "$deps/xxhash"
 }
 
 # pinned_source NAME PACKAGE DIRECTORY: if the directory is missing, fetches the release that CMake would fetch, or else

@@ -5,6 +5,9 @@ checkout around this directory or from the sources in the sdist. The sources of 
 sdist or those that `./dev deps` has fetched. Without them CMake fetches the pinned releases; without a network it uses the
 system's packages.
 
+SAFETENSORS_C_BOM names a bill of materials, which the wheel or the sdist then contains. With SOURCE_DATE_EPOCH set, the
+same library gives the same wheel.
+
 SPDX-License-Identifier: Apache-2.0
 """
 import os
@@ -28,6 +31,7 @@ IN_SDIST = HERE / "libsafetensors"
 SOURCES = IN_SDIST if IN_SDIST.is_dir() else HERE.parents[1]
 DEPENDENCIES = SOURCES / ".deps"
 GIVEN = os.environ.get("SAFETENSORS_C_LIBRARY")
+BOM = os.environ.get("SAFETENSORS_C_BOM")
 PACKAGES = """Install them (Debian: libsimdjson-dev libfmt-dev libxxhash-dev), or set CMAKE_ARGS to local sources:
 -DFETCHCONTENT_SOURCE_DIR_SIMDJSON=... -DFETCHCONTENT_SOURCE_DIR_FMT=... -DST_XXHASH_INCLUDE_DIR=..."""
 
@@ -130,12 +134,24 @@ class SourcesWithLibrary(sdist):
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             elif source.exists():
                 shutil.copy(source, target)
+        if BOM:
+            shutil.copy(BOM, pathlib.Path(base_dir, "libsafetensors", "sources.spdx.json"))
 
 
 class PlatformWheel(bdist_wheel):
     def finalize_options(self):
         super().finalize_options()
         self.root_is_pure = False
+
+    def write_wheelfile(self, wheelfile_base, *arguments, **options):
+        """Is called when all but RECORD is there. The umask, of this build and of the checkout, stays out of the wheel."""
+        super().write_wheelfile(wheelfile_base, *arguments, **options)
+        if BOM:
+            bills = pathlib.Path(wheelfile_base, "sboms")  # PEP 770
+            bills.mkdir()
+            shutil.copy(BOM, bills / "libsafetensors.spdx.json")
+        for path in pathlib.Path(self.bdist_dir).rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
     def get_tag(self):
         platform = super().get_tag()[2]

@@ -1,21 +1,26 @@
 """Holds an archive and a wheel of ./dev package to what they have to have: one library, the same in both, without debug
-information; headers, archive and what finds them; the license and the notices of what is compiled in; and no path of the
-machine that made them.
+information and with the protections of hardening.py; headers, archive and what finds them; the license, the notices and
+the bill of materials of what is compiled in; and no path of the machine that made them.
 usage: package.py ARCHIVE WHEEL TAG
 
 SPDX-License-Identifier: Apache-2.0
 """
+import json
 import pathlib
 import re
 import sys
 import tarfile
+import tempfile
 import zipfile
+
+import bom
+import hardening
 
 archive, wheel, tag = sys.argv[1:]
 texts = ["LICENSE", "notices.txt"]
 wanted = ["include/safetensors/safetensors.h", "include/safetensors/safetensors.hpp", "lib/libsafetensors.a",
           "lib/pkgconfig/safetensors.pc", "lib/cmake/safetensors/safetensorsConfig.cmake", "share/safetensors/safetensors.json",
-          *(f"share/doc/safetensors/{text}" for text in texts)]
+          "share/doc/safetensors/libsafetensors.spdx.json", *(f"share/doc/safetensors/{text}" for text in texts)]
 LIBRARY = re.compile(r"(lib/libsafetensors\.(so[\d.]+|[\d.]+dylib)|bin/safetensors\.dll)$")
 
 with tarfile.open(archive) as packed:
@@ -37,6 +42,18 @@ if any(b"debug_info" in library for library in libraries + carried):
     faults.append("the library has debug information")
 faults += [f"{name} has a path of this machine, under {folder.decode()}" for name, content in contents.items()
            for folder in own if folder in content]
+faults += [f"the library {fault}" for library in libraries for fault in hardening.faults(library, "--compiled")]
+bills = [content for name, content in contents.items() if name.endswith("/libsafetensors.spdx.json")]
+if len(bills) != 2 or len(set(bills)) != 1:
+    faults.append(f"{len(bills)} bills of materials in archive and wheel, or different ones")
+for bill in bills[:1]:
+    with tempfile.NamedTemporaryFile(suffix=".spdx.json") as copy:
+        copy.write(bill)
+        copy.flush()
+        faults += [f"the bill of materials: {message}" for message in bom.invalid(copy.name)]
+    for library in libraries:
+        if library[:4] == b"\x7fELF":
+            faults += [f"the bill of materials {fault}" for fault in bom.untrue(json.loads(bill), library)]
 if not wheel.endswith(f"-py3-none-{tag}.whl"):
     faults.append(f"the wheel is not for {tag}")
 print(*(f"{archive}: {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
