@@ -1,6 +1,16 @@
-# Prints the tables of ./dev coverage. Read by ./dev.
+# The job coverage. Read by ./dev.
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
+
+measure_coverage() {
+  fetched_gcovr
+  flags='--coverage -fprofile-update=atomic'  # or threads lose counts, which then fall below zero
+  # shellcheck disable=SC2086
+  build debug -Bbuild/coverage $tests_only "-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags" "$(reference_python)"
+  find "$folder" -name '*.gcda' -delete
+  run_tests -E '^cost\.'  # which count what optimised code does
+  coverage_tables
+}
 
 # A call that may throw is a branch to the compiler, and none of ours. cost has copies of the sources.
 coverage_tables() {
