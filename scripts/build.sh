@@ -134,9 +134,9 @@ test_http() {
   pkg-config --atleast-version=7.85 libcurl ||
     { say "skipped: libcurl 7.85 or newer is missing (./dev deps installs $http_libraries)"; return 0; }
   # shellcheck disable=SC2086
-  configure dev -Bbuild/http $tests_only -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON "$(reference_python)"
+  configure dev -Bbuild/http $tests_only -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON -DST_BUILD_FUZZ=ON "$(reference_python)"
   build_target http_tests
-  run_tests -R '^http\.' "$@"
+  run_tests -R '^(http|fuzz\.http)' "$@"
 }
 
 # Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,

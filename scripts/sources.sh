@@ -241,7 +241,7 @@ purego() {
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done
-  ! have apt-get || need "libclang-rt-$(clang_major)-dev"
+  ! have apt-get || need "libclang-rt-$(clang_major)-dev" zip:zip unzip:unzip
   reference_python >/dev/null
   simdjson_source >/dev/null
   newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"

@@ -3,28 +3,22 @@
 // The storages of what is accepted are read to their ends, too, if they are small: they are then as long as announced.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../fuzz.hpp"
 #include "import/error.hpp"
 #include "import/formats.hpp"
 #include "import/storage.hpp"
 
 namespace {
 
+using fuzz::require;
 using namespace cli::importer;
 
 constexpr std::uint64_t kMostToRead = 1 << 20;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void check_directory(const Input& input) {
   std::uint64_t end = 0;
@@ -76,8 +70,6 @@ std::uint32_t crc_of(std::string_view bytes) {
   return ~crc;
 }
 
-}  // namespace
-
 // Sets the checksums of an archive right again, or no mutant of a pickle or an array would be read.
 std::string repaired(std::string file) {
   constexpr std::size_t kEntryBytes = 46;
@@ -99,7 +91,14 @@ std::string repaired(std::string file) {
   return file;
 }
 
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   check(std::string(data, data + size));
   return 0;
+}
+
+std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  const std::size_t changed = LLVMFuzzerMutate(data, size, most);
+  return seed % 2 == 0 ? changed : fuzz::change(data, changed, most, repaired);
 }

@@ -6,25 +6,19 @@
 #include "format/bintensors/decode.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../fuzz.hpp"
 #include "base/error.hpp"
 #include "format/header.hpp"
 
 namespace {
 
+using fuzz::require;
 using namespace st::format;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 struct Reading {
   std::unique_ptr<char[]> header;

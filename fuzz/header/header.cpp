@@ -6,13 +6,12 @@
 #include "format/header.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../fuzz.hpp"
 #include "base/error.hpp"
 #include "format/bintensors/decode.hpp"
 #include "format/finding.hpp"
@@ -20,16 +19,11 @@
 
 namespace {
 
+using fuzz::require;
 using st::format::HeaderOptions;
 using st::format::Rules;
 
 __extension__ using Wide = unsigned __int128;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 struct Reading {
   std::unique_ptr<char[]> header;  // exactly N bytes and the padding, so that a sanitizer sees what lies beyond
@@ -200,4 +194,28 @@ void check(std::string_view file) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   check({reinterpret_cast<const char*>(data), size});
   return 0;
+}
+
+// The length in front is set right again, or few mutants would come as far as the header. One in four gets as many bytes
+// of data as its header claims, which must be few.
+std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  using st::format::kLengthBytes;
+  constexpr std::string_view kOffsets = "\"data_offsets\":[";
+  const std::size_t length = size < kLengthBytes ? 0 : data[0] | std::size_t{data[1]} << 8 | std::size_t{data[2]} << 16;
+  if (seed % 8 == 7 || size <= kLengthBytes || length > size - kLengthBytes) return LLVMFuzzerMutate(data, size, most);
+  std::string rest(data + kLengthBytes + length, data + size);
+  const std::size_t changed =
+      fuzz::mutate_json(data + kLengthBytes, length, most - kLengthBytes - rest.size(), seed / 8);
+  const std::string header(data + kLengthBytes, data + kLengthBytes + changed);
+  if (seed % 4 == 0) {
+    std::uint64_t end = 0;
+    for (std::size_t at = header.find(kOffsets); at != header.npos; at = header.find(kOffsets, at + 1)) {
+      const std::size_t comma = std::min(header.find(',', at + kOffsets.size()), header.size() - 1);
+      end = std::max<std::uint64_t>(end, std::strtoull(header.c_str() + comma + 1, nullptr, 10));
+    }
+    if (end <= most - kLengthBytes - changed) rest.resize(static_cast<std::size_t>(end));
+  }
+  for (std::size_t i = 0; i < kLengthBytes; ++i) data[i] = i < 3 ? static_cast<std::uint8_t>(changed >> (8 * i)) : 0;
+  std::ranges::copy(rest, data + kLengthBytes + changed);
+  return kLengthBytes + changed + rest.size();
 }

@@ -5,25 +5,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "import/pickle.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "../fuzz.hpp"
 #include "import/error.hpp"
 #include "import/torch_tensors.hpp"
 
 namespace {
 
+using fuzz::require;
 using namespace cli::importer;
 
 __extension__ using Wide = unsigned __int128;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void check_values(const Pickle& pickle, std::size_t size) {
   require(pickle.values.size() <= size, "no value is made without an opcode");
@@ -54,8 +48,6 @@ void check_tensor(const Tensor& tensor, const Storage& storage) {
     require(tensor.begin + (last + 1) * tensor.element == tensor.end, "a tensor ends with its last element");
 }
 
-}  // namespace
-
 std::string repaired(std::string file) {
   if (file.size() < 2) return file;
   file[0] = '\x80';
@@ -63,6 +55,8 @@ std::string repaired(std::string file) {
   file.back() = '.';
   return file;
 }
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const Input input = Input::of_memory(std::string(data, data + size));
@@ -85,4 +79,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     require(!error.message.empty(), "an error has a message");
   }
   return 0;
+}
+
+std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  const std::size_t changed = LLVMFuzzerMutate(data, size, most);
+  return seed % 2 == 0 ? changed : fuzz::change(data, changed, most, repaired);
 }

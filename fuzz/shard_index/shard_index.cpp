@@ -4,25 +4,19 @@
 #include "format/shard_index/shard_index.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "../fuzz.hpp"
 #include "base/error.hpp"
 
 namespace {
 
+using fuzz::require;
 using namespace st::format;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 // The index points into the text.
 struct Reading {
@@ -103,4 +97,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     }
   }
   return 0;
+}
+
+std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  return fuzz::mutate_json(data, size, most, seed);
 }

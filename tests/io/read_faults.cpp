@@ -46,7 +46,7 @@ void disarm() { armed = false; }
 std::size_t calls() { return seen; }
 
 bool fails(const char* call) {
-  if (!armed || plan.call != call) return false;
+  if (!armed || (plan.call != call && plan.call != "*")) return false;
   const std::size_t number = seen++;
   if (plan.before) plan.before(number);
   if (plan.error == 0 || number < plan.first || number - plan.first >= plan.times) return false;

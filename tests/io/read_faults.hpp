@@ -12,7 +12,7 @@ namespace read_faults {
 
 struct Plan {
   // "open", "stat", "fstat", "mmap", "readdir", "getxattr", "setxattr", "removexattr", "read"; or only some reads:
-  // "pread", "preadv" or "direct read".
+  // "pread", "preadv" or "direct read". "*": all of these, and a read counts as several.
   std::string call;
   std::size_t first = 0;                                // this one of them fails, counted from 0
   std::size_t times = 1;                                // and so many in all
