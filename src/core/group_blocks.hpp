@@ -43,6 +43,7 @@ class GroupBlocks {
   // Finds the kind of each block, together with the other processes.
   void count_wishes(const Group& group);
 
+  std::uint64_t count() const { return kinds_.size(); }
   std::uint64_t own() const { return own_; }  // how many there are of each kind
   std::uint64_t shared() const { return shared_; }
   std::uint64_t block_bytes() const { return block_bytes_; }

@@ -217,8 +217,9 @@ std::uint64_t GroupRead::agree(std::uint64_t value, bool may_be_cancelled) {
   return values[1];
 }
 
+// Its own error ends the run even if the group lost it: the rest of a failed round is not valid.
 void GroupRead::throw_own_or(std::uint64_t verdict) const {
-  if (verdict != 0 && failure_) std::rethrow_exception(failure_);
+  if (failure_) std::rethrow_exception(failure_);
   throw_verdict(group_, verdict);
 }
 
@@ -262,6 +263,7 @@ void GroupRead::find_blocks() {
   const std::uint64_t most_shared = std::max<std::uint64_t>(room / buffers, 1) * size_;
   const std::uint64_t most_own = std::max<std::uint64_t>(2 * room, 1);  // they need no buffers
   const std::uint64_t own = agree((blocks_->own() + most_own - 1) / most_own, false);
+  if (own > blocks_->count()) fail(Status::callback, "the group's allreduce delivered {} as a number of rounds", own);
   count_ = std::max((blocks_->shared() + most_shared - 1) / most_shared, own);
   steps_ = blocks_->shared() == 0 ? count_ : count_ + 2;
 }
@@ -471,8 +473,8 @@ void GroupRead::exchange_bytes(Round& round, std::uint64_t number) {
   std::size_t word = 0;
   ReadCounts counts;
   for (std::size_t process = 0; process < size_; ++process) {
-    const std::byte* from = image;  // if it wants all of it
-    if (static_cast<std::uint64_t>(round.send[process]) != round.image_bytes) {
+    const std::byte* from = image;  // if it wants all of it, or nothing: then its list may be empty
+    if (round.send[process] != 0 && static_cast<std::uint64_t>(round.send[process]) != round.image_bytes) {
       from = copies;
       copy_requested(round, word, copies, image);
       copies += round.send[process];
