@@ -1,0 +1,56 @@
+# The job fuzz. Read by ./dev.
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+
+# run_fuzzers [SECONDS [NAME...]]; the name oss-fuzz stands for fuzz/oss-fuzz/build.sh.
+run_fuzzers() {
+  need_to_build zip:zip unzip:unzip
+  clang_tool clang++
+  ! have apt-get || need "libclang-rt-$(clang_major)-dev"
+  seconds=${1:-60}
+  [ $# = 0 ] || shift
+  [ $# != 0 ] || set -- $(cd fuzz && for folder in */corpus; do echo "${folder%/corpus}"; done) oss-fuzz
+  curl=OFF
+  pkg-config --atleast-version=7.85 libcurl && curl=ON || say "without libcurl 7.85 or newer there is no fuzz_http"
+  [ "$*" = oss-fuzz ] || {
+    configure fuzz -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_HTTP=$curl
+    build_target fuzz_targets
+  }
+  for name in "$@"; do
+    [ "$name" != oss-fuzz ] || { try_oss_fuzz; continue; }
+    [ "$name$curl" != httpOFF ] || continue
+    say "fuzzing $name for $seconds s"
+    mkdir -p "build/fuzz-found/$name"
+    words=fuzz/$name/words.dict
+    # shellcheck disable=SC2046  # libFuzzer does not follow a link to a folder by itself
+    "$folder/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz-found/$name-" $([ ! -f "$words" ] || echo "-dict=$words") \
+      "build/fuzz-found/$name" $(find -L "fuzz/$name/corpus" -type d)
+  done
+}
+
+# Builds the targets as OSS-Fuzz does, and runs each of them on a part of its seeds.
+try_oss_fuzz() {
+  place=$top/build/oss-fuzz
+  rm -rf "$place"
+  mkdir -p "$place/src" "$place/out" "$place/work"
+  ln -s "$top" "$place/src/libsafetensors"
+  simdjson=$(simdjson_source)
+  say "building by fuzz/oss-fuzz/build.sh"
+  flags='-O1 -fno-omit-frame-pointer -gline-tables-only -fsanitize=address,fuzzer-no-link'
+  quietly "$place/build.log" env CC="clang${tool#*clang++}" CXX="$tool" CFLAGS="$flags" CXXFLAGS="$flags" \
+    LIB_FUZZING_ENGINE=-fsanitize=fuzzer SRC="$place/src" OUT="$place/out" WORK="$place/work" \
+    ${simdjson:+"FETCHCONTENT_SOURCE_DIR_SIMDJSON=${simdjson#*=}"} fuzz/oss-fuzz/build.sh
+  count=0
+  for target in "$place"/out/fuzz_*; do
+    [ -x "$target" ] || continue
+    name=${target##*/fuzz_}
+    unzip -qo "${target}_seed_corpus.zip" -d "$place/seeds/$name"
+    [ ! -f "fuzz/$name/words.dict" ] || set -- -dict="$target.dict"
+    quietly "$place/$name.log" "$target" -runs=500 "$@" "$place/seeds/$name/corpus"
+    set --
+    count=$((count + 1))
+  done
+  [ $count -ge 7 ] || die "fuzz/oss-fuzz/build.sh made only $count targets"
+  say "fuzz/oss-fuzz/build.sh made $count targets, which run"
+}
