@@ -176,9 +176,23 @@ void OutputFile::finish() {
 }
 
 NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) {
+  const auto is_new = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (const std::string& name : names) {
     paths_.push_back(in_folder(folder, name));
     if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
+    const std::string index = paths_.back() + ".index.json";
+    if (!is_new(name + ".index.json") && exists(index)) {
+      throw Failure{kUnreadable, index + ": already exists, and lists the shards of another model"};
+    }
+  }
+  // The first of these is what opening the folder opens (docs/format.md 2.4).
+  for (const char* const usual : {"model.safetensors.index.json", "model.safetensors"}) {
+    if (is_new(usual)) break;
+    if (!exists(in_folder(folder, usual))) continue;
+    opened_instead_ = in_folder(folder, usual);
+    break;
   }
   const auto make = [&](const std::string& path) {
     if (make_folder(path)) folders_.made.push_back(path);
@@ -216,6 +230,9 @@ void NewFiles::keep() {
   stop_if_interrupted();
   made_.clear();
   folders_.made.clear();
+  if (opened_instead_.empty()) return;
+  std::fprintf(stderr, "safetensors: note: opening the directory opens the old %s, not the new model\n",
+               printable(opened_instead_).c_str());
 }
 
 std::string in_folder(const std::string& folder, const std::string& name) {

@@ -101,7 +101,8 @@ class OutputFile {
 // folders that were made.
 class NewFiles {
  public:
-  // Creates the folder if necessary. Throws a Failure if one of the files exists. Names may contain slashes.
+  // Creates the folder if necessary. Throws a Failure if one of the files exists, or the index of another model of that
+  // name. Names may contain slashes.
   NewFiles(const std::string& folder, const std::vector<std::string>& names);
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;
@@ -118,6 +119,7 @@ class NewFiles {
   const InterruptGuard guard_;
   std::vector<std::string> paths_;
   std::vector<std::optional<st::io::Identity>> made_;  // of the paths made so far
+  std::string opened_instead_;                         // of the new model, if the folder is opened
   // Removes the new folders that are empty, even if the constructor of NewFiles fails.
   struct Folders {
     std::vector<std::string> made;

@@ -194,7 +194,9 @@ std::function<void()> Input::protect(const std::string& out, std::uint32_t& flag
   if (!files.contain(out)) return [] {};
   flags |= std::uint32_t{ST_WRITE_ONLY_UNCHANGED};
   return [this] {
-    if (identity_of(path) == before) return;
+    // The writer has opened the file for writing, which on overlayfs changes the time of its last change.
+    const auto now = identity_of(path);
+    if (now && before && now->same_bytes(*before)) return;
     throw Failure{kUnreadable, path + ": was changed or replaced by another process in the meantime"};
   };
 }

@@ -294,6 +294,48 @@ class Mount(Case):
         self.assertEqual(self.content("real/model.safetensors"), before)
 
 
+class OldModels(Case):
+    """New files beside those of another model, which opening the folder would open instead."""
+
+    def test_the_index_of_another_model_is_refused(self):
+        self.ok("split", self.model(), self.path("out"), "--max-size", "3KB", "--name", "model")
+        other = self.model("other.safetensors")
+        before = sorted(os.listdir(self.folder / "out"))
+        for words in (["cast", other, self.path("out"), "--to", "bf16"], ["split", other, self.path("out"), "--name", "model"],
+                      ["rename", other, "^model", "m", self.path("out")]):
+            if words[0] != "split":
+                shutil.copy(other, self.folder / "model.safetensors")
+                words[1] = self.path("model.safetensors")
+            stderr = self.refused(3, *words)
+            self.assertIn("model.safetensors.index.json: already exists, and lists the shards of another model", stderr)
+        self.assertEqual(sorted(os.listdir(self.folder / "out")), before)
+
+    def test_a_note_names_the_model_that_is_opened_instead(self):
+        path = self.model("out/model.safetensors")
+        for name in ("model", "foo"):
+            result = run("split", path, self.path("out"), "--max-size", "3KB", "--name", name)
+            note = b"" if name == "model" else f"safetensors: note: opening the directory opens the old {self.path('out')}/model.safetensors.index.json, not the new model\n".encode()
+            self.assertEqual((result.returncode, result.stderr), (0, note))
+
+
+@unittest.skipUnless(os.uname().sysname == "Linux" and os.geteuid() == 0, "needs root")
+class Overlay(Case):
+    """A file of a container's image."""
+
+    def test_a_file_of_a_lower_layer_is_replaced_in_place(self):
+        place = self.folder / "layers"
+        for name in ("upper", "work", "mounted"):
+            (place / name).mkdir(parents=True)
+        self.model("layers/lower/model.safetensors")
+        options = f"lowerdir={place}/lower,upperdir={place}/upper,workdir={place}/work"
+        if subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(place / "mounted")], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("mounting is not allowed")
+        self.addCleanup(subprocess.run, ["umount", str(place / "mounted")], check=True)
+        path = str(place / "mounted" / "model.safetensors")
+        self.ok("rename", path, "^model", "m", path, "--replace")
+        self.assertTrue(all(tensor["name"].startswith("m.") for tensor in json.loads(self.ok("show", path, "--json"))["tensors"]))
+
+
 class Rename(Case):
     def test_groups_and_what_is_kept(self):
         path = self.model(metadata={"format": "pt"})

@@ -110,7 +110,12 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   if (target_.kind != Target::Kind::absent) require_replaceable(target_);
   if (target_.kind == Target::Kind::regular) access_ = access_now();
-  if (options_.only_unchanged) seen_ = target_now();
+  if (options_.only_unchanged) {
+    // publish() opens the file for writing, to lock it. On overlayfs the first such opening copies the file and changes
+    // its times, so it must not be the one in publish().
+    if (replaces()) (void)open_file(target_.directory.get(), target_.name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+    seen_ = target_now();
+  }
   open_temp_file();
 }
 
