@@ -54,7 +54,7 @@ std::uint64_t bytes_of(const std::string& text) {
   return value * unit->bytes + decimals * unit->bytes / scale;
 }
 
-// The next two check the text of an option. They return an error message, or normalize the text and return "".
+// These check the text of an option. They return an error message, or normalize the text and return "".
 
 // Removes leading zeros. CLI11's own checks use floating point, print limits of 309 digits, and read 010 as 8.
 std::string to_whole_number(std::string& text) {
@@ -82,6 +82,9 @@ std::string hide_query(std::string& path) {
 std::string refuse_url(std::string& path) {
   return is_url(path) ? shown_url(path) + " is a URL, which cannot be written" : std::string();
 }
+
+// Scripts pass an empty word for a variable that is not set. To ignore the option would hide that.
+std::string refuse_empty(std::string& text) { return text.empty() ? "must not be empty" : std::string(); }
 
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
@@ -124,6 +127,11 @@ Option Option::one_of(const std::vector<std::string>& values) {
 
 Option Option::may_lack_value() {
   option_->expected(0, 1);
+  return *this;
+}
+
+Option Option::not_empty() {
+  option_->check(checked_by(refuse_empty));
   return *this;
 }
 

@@ -30,6 +30,7 @@ class Option {
   Option shown_as(const char* value);  // name of its value in the help, instead of TEXT
   Option one_of(const std::vector<std::string>& values);
   Option may_lack_value();
+  Option not_empty();
   Option excludes(Option other);
 
   bool is_given() const;  // after parsing

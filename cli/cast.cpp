@@ -109,7 +109,7 @@ void add_cast(Command& app) {
   command.add_option("--to", options->to, "New dtype: bf16, f16, f32, f64, f8_e4m3 ...; also float16, fp16 ...")
       .shown_as("DTYPE")
       .required();
-  command.add_option("--from", options->from, "Convert only tensors of this dtype").shown_as("DTYPE");
+  command.add_option("--from", options->from, "Convert only tensors of this dtype").shown_as("DTYPE").not_empty();
   command.add_flag("--saturate", options->settings.saturate,
                    "Values out of range become the nearest finite number, not infinity or NaN");
   options->filter.declare(command, "Convert only tensors whose name matches this pattern; repeatable");

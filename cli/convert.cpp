@@ -151,7 +151,8 @@ void add_convert(Command& app) {
   command.add_flag("--keep-shared", options->keep_shared,
                    "torch: also write tensors that share elements with other tensors");
   command.add_option("--key", options->key, "torch: convert only this dictionary, such as model_state_dict")
-      .shown_as("KEY");
+      .shown_as("KEY")
+      .not_empty();
   command.add_flag("--dry-run", options->dry_run, "Print what would be written, but write nothing");
   command.footer(kConvertExamples);
   command.on_run([options] { run(*options); });

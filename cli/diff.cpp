@@ -381,9 +381,9 @@ void add_diff(Command& app) {
   command.add_flag("--values", options->values, "Compare floats as numbers, even across dtypes").excludes(headers);
   Option relative =
       command.add_option("--rtol", options->relative, "Like --values; a differs from b if |a-b| > ATOL + RTOL * |b|");
-  relative.shown_as("RTOL").excludes(headers);
+  relative.shown_as("RTOL").not_empty().excludes(headers);
   Option absolute = command.add_option("--atol", options->absolute, "See --rtol; each is 0 by default");
-  absolute.shown_as("ATOL").excludes(headers);
+  absolute.shown_as("ATOL").not_empty().excludes(headers);
   command.add_flag("--json", options->json, "Print one JSON object for each difference");
   command.footer(kDiffNotes);
   command.on_run([options, relative, absolute] {

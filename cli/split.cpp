@@ -55,7 +55,8 @@ void add_split(Command& app) {
   command.add_size("--max-size", options->most_bytes, "Maximum data per shard: 5GB (the default), 1.5GB, 500MiB ...")
       .shown_as("SIZE");
   command.add_option("--name", options->name, "Base name of the shards: NAME-00001-of-00003.safetensors")
-      .shown_as("NAME");
+      .shown_as("NAME")
+      .not_empty();
   command.add_flag("--dry-run", options->settings.dry_run, "Print what would be written, but write nothing");
   command.footer(kSplitExamples);
   command.on_run([options] { split(*options); });

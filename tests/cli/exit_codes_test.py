@@ -133,6 +133,16 @@ class ExitCodes(unittest.TestCase):
             self.assertFalse(out.exists(), words)
         self.assertEqual(json.loads(run("show", good, "--filter=", "--json").stdout)["tensors"], [])
 
+    def test_the_value_of_an_option_is_not_empty(self):
+        """A variable of a script that is not set."""
+        good, out = str(self.folder / "good.safetensors"), self.folder / "d.safetensors"
+        for words in (["cast", good, str(out), "--to", "f16", "--from"], ["split", good, str(out), "--name"],
+                      ["diff", good, good, "--rtol"], ["convert", good, str(out), "--key"]):
+            result = run(*words, "")
+            self.assertEqual((result.returncode, result.stdout), (USAGE, b""), words)
+            self.assertIn(f"{words[-1]}: must not be empty", result.stderr.decode())
+            self.assertFalse(out.exists(), words)
+
     def test_no_words_at_all(self):
         for name in COMMANDS:
             result = run(name.split()[0])
