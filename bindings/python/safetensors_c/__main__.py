@@ -32,8 +32,12 @@ def main() -> None:
     module = ModuleType("__main__")
     module.__file__, module.__loader__ = program, SourceFileLoader("__main__", program)
     module.__dict__["__builtins__"] = __builtins__
-    with open(program, "rb") as file:
-        code = compile(file.read(), program, "exec")
+    try:
+        with open(program, "rb") as file:
+            code = compile(file.read(), program, "exec")
+    except OSError as error:  # as Python does
+        print(f"{sys.executable}: can't open file {program!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     sys.modules["__main__"] = module
     exec(code, module.__dict__)
 

@@ -65,6 +65,9 @@ def test_program_is_run_with_the_patch(tmp_path):
                               capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert done.stdout == "safetensors_c __main__ ['x']\n", done.stderr
     assert subprocess.run([sys.executable, "-m", "safetensors_c"], capture_output=True).returncode == 1
+    absent = subprocess.run([sys.executable, "-m", "safetensors_c", "absent.py"], cwd=tmp_path, capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert absent.returncode == 2 and absent.stderr.count("\n") == 1 and "No such file" in absent.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
