@@ -325,17 +325,18 @@ class Exchange {
     if (!known->has_strong_etag() && headers_.last_modified != known->last_modified) {
       return give_up(Outcome::changed, "its time of modification has changed");
     }
-    if (leads_elsewhere(*known)) return give_up(Outcome::changed, "its redirect leads to another file");
+    if (leads_elsewhere(*known)) return give_up(Outcome::changed, "its URL leads to another file");
     return true;
   }
 
-  // Two files may have the same ETag, unless it is a hash. Signed URLs of one file may have different paths.
+  // Many servers make ETags of the time and the size, some by a hash of these two. So different files may have the same
+  // ETag, and only a stated digest shows that two paths lead to one file.
   bool leads_elsewhere(const Version& known) const {
     const Url& url = *request_.url;
-    if (!request_.redirected || (known.origin == url.origin && known.path == url.path)) return false;
+    if (request_.checked || (known.origin == url.origin && known.path == url.path)) return false;
     const std::string& own = headers_.linked.empty() ? headers_.sha256 : headers_.linked;
     const std::string_view stated = request_.sha256.empty() ? std::string_view(own) : request_.sha256;
-    return !known.has_hash_as_etag() && (known.sha256.empty() || known.sha256 != stated);
+    return known.sha256.empty() || known.sha256 != stated;
   }
 
   // The server has ignored the range. The first request still takes the whole file if it fits.
@@ -483,11 +484,6 @@ class Exchange {
 };
 
 }  // namespace
-
-bool Version::has_hash_as_etag() const {
-  constexpr std::size_t kLeastDigits = 32;
-  return has_strong_etag() && etag.find_first_not_of("0123456789abcdefABCDEF", 1) > kLeastDigits;
-}
 
 // A handle of the pool.
 class Client::Lease {

@@ -51,10 +51,6 @@ struct Version {
   // Weak ETags begin with "W/". They may stay the same when bytes change, and so may "".
   bool has_strong_etag() const { return etag.size() > 2 && etag.front() == '"'; }
   bool detects_changes() const { return has_strong_etag() || !last_modified.empty(); }
-
-  // Whether the ETag is a hash of the bytes, such as S3's, and not just a time and a length, which several files may
-  // share: whether 32 hexadecimal digits or more begin it.
-  bool has_hash_as_etag() const;
 };
 
 // Takes bytes of a range as they arrive, in order. What it throws ends the request, and leaves Client::get.
@@ -68,8 +64,8 @@ struct Request {
   std::byte* dst = nullptr;
   const Version* version = nullptr;  // which the answer must have; nullptr: not known yet
   const Sink* sink = nullptr;        // gets the bytes instead of dst
-  bool redirected = false;           // `url` comes from redirects that have just been followed
-  std::string_view sha256 = {};      // of the whole file, as these redirects state it
+  bool checked = false;              // an answer from `url` has had this version
+  std::string_view sha256 = {};      // of the whole file, as the redirects to `url` state it
 };
 
 enum class Outcome : std::uint8_t {

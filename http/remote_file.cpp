@@ -204,6 +204,7 @@ std::optional<Reply> RemoteFile::resolve_again(Request request, unsigned generat
 }
 
 void RemoteFile::publish(Target target, unsigned generation) const {
+  target.checked = true;
   const std::lock_guard lock(mutex_);
   resolved_ = {std::make_shared<const Target>(std::move(target)), generation};
 }
@@ -214,7 +215,7 @@ Reply RemoteFile::follow(Request request, Target& target) const {
   for (unsigned redirects = 0;; ++redirects) {
     request.url = &target.url;
     request.with_headers = target.with_headers;
-    request.redirected = redirects > 0;
+    request.checked = target.checked;
     request.sha256 = sha256;
     Reply reply = client_->get(request);
     if (sha256.empty()) sha256 = reply.sha256;

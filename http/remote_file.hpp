@@ -41,6 +41,7 @@ class RemoteFile {
   struct Target {
     Url url;
     bool with_headers = true;  // the redirects have not left the origin
+    bool checked = false;      // an answer from there has had the file's version
   };
   struct Resolved {
     std::shared_ptr<const Target> target;

@@ -83,7 +83,7 @@ std::string version_text(const FetchedFile& file) {
   const bool has_digest = !version.sha256.empty();
   return json_text({{"url", file.remote->shown()},
                     {"query", has_digest ? "" : sha256_of(file.remote->query())},
-                    {"target", has_digest || version.has_hash_as_etag() ? "" : version.origin + version.path},
+                    {"target", has_digest ? "" : version.origin + version.path},
                     {"size", version.size},
                     {"etag", version.etag},
                     {"last_modified", version.last_modified},

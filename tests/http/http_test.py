@@ -487,14 +487,32 @@ class Redirects(ServerTest):
     def test_another_target_is_another_version(self):
         digests = ['"%s"' % (digit * 64) for digit in "ab"]
         for stated in ((None, None), (digests[0], digests[1]), (digests[0], None), (None, digests[0])):
-            with self.assertRaises(library.Failed) as caught:
-                self.expires('"1-1000050"', stated)
-            self.assertEqual(caught.exception.status, library.READ)
-            self.assertIn("has changed on the server: its redirect leads to another file", caught.exception.message)
+            for etag in ('"1-1000050"', '"%s"' % ("a" * 32)):  # Starlette's is the MD5 digest of time and size
+                with self.assertRaises(library.Failed) as caught:
+                    self.expires(etag, stated)
+                self.assertEqual(caught.exception.status, library.READ)
+                self.assertIn("has changed on the server: its URL leads to another file", caught.exception.message)
 
     def test_another_target_with_the_same_digest_is_the_same_version(self):
         self.expires('"1-1000050"', ('"%s"' % ("a" * 64),) * 2)
-        self.expires('"%s-3"' % ("a" * 32))
+
+    def test_a_redirect_that_disappears(self):
+        """The URL itself then serves another file with the same ETag and length."""
+        self.other.fault = lambda request: lambda c, r: self.other.send(c, 404, {"Content-Length": 0}) if r.range[0] else self.other.correct(c, r)
+        self.other.etags["/blob"] = self.server.etags["/m.safetensors"] = '"1-1000050"'
+        self.serve(simple(4 * MIB, seed=3))
+        self.server.fault = lambda request: None if request.number else redirect(self.target)
+        with File(self.url) as file:
+            with self.assertRaises(library.Failed) as caught:
+                file.read("t")
+            self.assertIn("has changed on the server: its URL leads to another file", caught.exception.message)
+
+    def test_a_redirect_that_disappears_between_two_tries_of_the_first_bytes(self):
+        self.other.fault = lambda request: "short"
+        self.other.etags["/blob"] = self.server.etags["/m.safetensors"] = '"1-1000050"'
+        self.serve(simple(4 * MIB, seed=3))
+        self.server.fault = lambda request: None if request.number else redirect(self.target)
+        self.expect(library.READ, "its URL leads to another file", self.url)
 
     def test_a_target_that_redirects_later(self):
         """Without an expiry: the target itself leads to another file."""
