@@ -270,9 +270,12 @@ class _Ranges:
 
     def __init__(self, file, raised: _Raised):
         self._fetch, self._raised, self.size = file._fetch_range, raised, file.size
+        self._process = os.getpid()
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
+            if self._process != os.getpid():  # where the thread that runs the requests is missing
+                raise RuntimeError("the filesystem was used before a fork: make another one, and open the file again")
             while count:
                 end = offset + count
                 size = _put(self._fetch(offset, end), destination, count, f"range {offset}-{end}")

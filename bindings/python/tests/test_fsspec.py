@@ -4,7 +4,9 @@ SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
 import json
+import os
 import pickle
+import signal
 import threading
 import time
 
@@ -215,6 +217,25 @@ def test_error_of_a_filesystem_is_the_cause(model, problem):
             assert error.value.__cause__ is problem
         fs.fails = None
         assert opened.get_slice("t")[1].nbytes == MIB
+
+
+@pytest.mark.parametrize("how", ["file", "fs"])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_process_reads_nothing(how, model):
+    """The thread of fsspec that runs the requests is not there: the read would wait for ever."""
+    _, fs = model
+    with safe_open(fs.open("m"), "np") if how == "file" else safe_open("m", "np", fs=fs) as opened:
+        del fs.ranges[:]
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            fs.together = 1 << 30  # a request would wait
+            try:
+                opened.get_slice("t")[1]
+            except BaseException as problem:
+                os._exit(0 if isinstance(problem.__cause__, RuntimeError) and "fork" in str(problem.__cause__) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_interruption_ends_the_program(model):
