@@ -79,7 +79,16 @@ class _Called(Opener):
 
     _raised: _Raised
 
+    def __init__(self) -> None:
+        self._raised = _Raised()
+        self._ranges: list[_Ranges] = []
+
     def call(self, function, *arguments, **context) -> None:
+        self._call(function, *arguments, **context)
+        for reader in self._ranges:
+            reader.check()
+
+    def _call(self, function, *arguments, **context) -> None:
         error, raised = None, self._raised
         before, mine = raised.here.call, []
         raised.here.call = mine
@@ -125,10 +134,11 @@ class FileObject(_Called):
     filesystem of fsspec that can do that."""
 
     def __init__(self, file):
-        self._raised = _Raised()
+        super().__init__()
         reader = _reader(file, self._raised, _Turn())
         self._read_at = _library.READ_AT(reader.copy)
         if reader.parallel:
+            self._ranges.append(reader)
             self._source = _library.new(_library.ParallelSource, size=reader.size, read_at=self._read_at, **_PARALLEL)
         else:
             self.threads = 1
@@ -136,8 +146,8 @@ class FileObject(_Called):
             self._source = _library.new(_library.Source, size=reader.size, read_at=self._read_at)
 
     def open(self, options, out: c_void_p) -> None:
-        self.call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
-                  size=self._source.size)
+        self._call(st.st_open_source, byref(self._source), byref(options), byref(out), context="header",
+                   size=self._source.size)
 
 
 class Store(_Called):
@@ -150,25 +160,25 @@ class Store(_Called):
             raise TypeError(f"fs: '{type(filesystem).__name__}' object is not a filesystem of fsspec")
         if not _library.HAS_STORES:
             raise ImportError(f"fs= needs libsafetensors 0.3; {_library.path} is older")
-        self._raised = _Raised()
+        super().__init__()
         self._name = _library.path_of(name)
         if not _is_parallel(filesystem):
             self.threads = 1
-        self._files = _Files(filesystem, self._raised)
+        self._files = _Files(filesystem, self._raised, self._ranges)
         self._store = _library.new(_library.Store, open=_library.OPEN(self._files.open),
                                    parallel=_PARALLEL["parallel"] if self.threads == 0 else 1)
 
     def open(self, options, out: c_void_p) -> None:
         chosen = _library.new(_library.OpenOptions, io=options.io, threads=self.threads)
-        self.call(st.st_open_store, byref(self._store), self._name, byref(chosen), byref(out), context="header",
-                  path=self._name)
+        self._call(st.st_open_store, byref(self._store), self._name, byref(chosen), byref(out), context="header",
+                   path=self._name)
 
 
 class _Files:
     """The open files of a Store. Apart from it, as _Reader from FileObject."""
 
-    def __init__(self, filesystem, raised: _Raised):
-        self._filesystem, self._raised, self._turn = filesystem, raised, _Turn()
+    def __init__(self, filesystem, raised: _Raised, ranges: list[_Ranges]):
+        self._filesystem, self._raised, self._ranges, self._turn = filesystem, raised, ranges, _Turn()
         self._callbacks: list = []  # the library calls them
 
     def open(self, _, name: bytes, source: int, error: int) -> int:
@@ -180,6 +190,7 @@ class _Files:
             given = _library.ParallelSource.from_address(source)
             given.size, given.read_at = reader.size, read_at
             if reader.parallel:
+                self._ranges.append(reader)
                 for member, value in _PARALLEL.items():
                     setattr(given, member, value)
             return 0
@@ -263,14 +274,28 @@ class _Reader:
 
 
 class _Ranges:
-    """Reads a file of fsspec by requests for ranges, by which the filesystem also notices that the file has changed. Its
-    position is neither used nor moved."""
+    """Reads a file of fsspec by requests for ranges. Its position is neither used nor moved."""
 
     parallel = True
 
     def __init__(self, file, raised: _Raised):
-        self._fetch, self._raised, self.size = file._fetch_range, raised, file.size
+        self._file, self._raised, self.size = file, raised, file.size
         self._process = os.getpid()
+        # HTTPFileSystem gives a file nothing but its size.
+        self._version, self._has_changed = _version(file.details) or _version(file.fs.info(file.path)), False
+        self._read = self._checked = object()  # the last range, by which check() sees that there are more
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raises if the file has changed since it was opened, which few filesystems notice. This is one request after all
+        ranges of a call."""
+        with self._lock:
+            read = self._read
+            if self._version and read is not self._checked and not self._has_changed:
+                self._has_changed = _version(self._file.fs.info(self._file.path)) != self._version
+                self._checked = read
+            if self._has_changed:
+                raise OSError(f"'{self._file.path}': the file has changed since it was opened")
 
     def copy(self, _, offset: int, destination: int, count: int) -> int:
         try:
@@ -278,12 +303,19 @@ class _Ranges:
                 raise RuntimeError("the filesystem was used before a fork: make another one, and open the file again")
             while count:
                 end = offset + count
-                size = _put(self._fetch(offset, end), destination, count, f"range {offset}-{end}")
+                size = _put(self._file._fetch_range(offset, end), destination, count, f"range {offset}-{end}")
+                self._read = object()
                 offset, destination, count = offset + size, destination + size, count - size
             return 0
         except BaseException as problem:
             self._raised.append(problem)
             return 1
+
+
+def _version(info: dict) -> dict:
+    """What a filesystem of fsspec knows about the version of a file. Empty if that is only its size."""
+    return {key: info[key] for key in ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "updated", "mtime")
+            if info.get(key)}
 
 
 def _put(data, destination: int, count: int, asked: str) -> int:

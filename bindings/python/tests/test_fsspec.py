@@ -55,14 +55,16 @@ class Files:
     def __init__(self, files, **options):
         super().__init__(**options)
         self.files, self.ranges, self.fails = files, [], None
+        self.more, self.infos = {}, 0  # what info() also says, and how often it was asked
         self.changed, self.now, self.most = threading.Condition(), 0, 0
         self.together = 0  # requests that wait for each other
 
     def info_of(self, path):
         path = self._strip_protocol(path)
+        self.infos += 1
         if path not in self.files:
             raise FileNotFoundError(path)
-        return {"name": path, "size": len(self.files[path]), "type": "file"}
+        return {"name": path, "size": len(self.files[path]), "type": "file", **self.more}
 
     def _open(self, path, mode="rb", **options):
         return RemoteFile(self, path, mode, **options)
@@ -89,6 +91,14 @@ class RemoteFile(spec.AbstractBufferedFile):
 
     def _fetch_range(self, start, end):
         return self.fs.fetch(self.path, start, end)
+
+
+class WithSize(RemoteFile):
+    """A file that does not know its version, as those of HTTPFileSystem."""
+
+    def __init__(self, fs, path, *arguments, **options):
+        super().__init__(fs, path, *arguments, **options)
+        self.details = {"name": path, "size": self.size, "type": "file"}
 
 
 class Plain(Files, spec.AbstractFileSystem):
@@ -217,6 +227,47 @@ def test_error_of_a_filesystem_is_the_cause(model, problem):
             assert error.value.__cause__ is problem
         fs.fails = None
         assert opened.get_slice("t")[1].nbytes == MIB
+
+
+@pytest.mark.parametrize("how", ["file", "file with a size", "fs"])
+@pytest.mark.parametrize("key", ["ETag", "etag", "mtime", "LastModified"])
+def test_file_that_changes(how, key, model):
+    _, fs = model
+    fs.more[key] = "1"
+    file = {"file": fs.open("m"), "file with a size": WithSize(fs, "m")}.get(how)
+    with safe_open(file, "np") if file else safe_open("m", "np", fs=fs) as opened:
+        fs.infos = 0
+        opened.get_tensors()
+        opened.get_slice("t")[1]
+        assert fs.infos == 2  # one for each call
+        fs.more[key] = "2"
+        for read in (opened.get_tensors, lambda: opened.get_tensor("t"), lambda: opened.get_slice("t")[1]):
+            with pytest.raises(OSError, match="'m': the file has changed since it was opened"):
+                read()
+        fs.more[key] = "1"  # bytes that another thread has read meanwhile may be wrong
+        with pytest.raises(OSError, match="has changed"):
+            opened.get_tensors()
+
+
+def test_shard_that_changes():
+    fs = Remote({**shards(), "m/model.safetensors.index.json": INDEX})
+    fs.more["ETag"] = "1"
+    with safe_open("m/model.safetensors.index.json", "np", fs=fs) as opened:
+        opened.get_tensors()
+        fs.infos = 0
+        opened.get_tensor("t2")
+        assert fs.infos == 1
+        fs.more["ETag"] = "2"
+        with pytest.raises(OSError, match="m/2.safetensors.*has changed"):
+            opened.get_tensor("t2")
+
+
+def test_filesystem_that_gives_only_sizes_is_not_asked(model):
+    _, fs = model
+    with safe_open("m", "np", fs=fs) as opened:
+        fs.infos = 0
+        opened.get_tensors()
+        assert fs.infos == 0
 
 
 @pytest.mark.parametrize("how", ["file", "fs"])
