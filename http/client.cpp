@@ -443,6 +443,9 @@ class Exchange {
       case CURLE_RECV_ERROR:
       case CURLE_PARTIAL_FILE:
       case CURLE_ABORTED_BY_CALLBACK: return true;
+      // A server that restarts. Before the first response, it may as well be a wrong URL.
+      case CURLE_COULDNT_CONNECT:
+      case CURLE_COULDNT_RESOLVE_HOST: return request_.version != nullptr;
       default: return false;
     }
   }

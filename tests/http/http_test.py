@@ -225,6 +225,30 @@ class Faults(ServerTest):
         self.assertEqual(len(self.requests), 3)
         self.assertGreaterEqual(time.monotonic() - began, 0.7)
 
+    def test_a_server_that_restarts(self):
+        """It refuses connections for a moment."""
+        def restart(connection, request):
+            self.server.restart(0.6)
+            self.server.fault_reset_within(connection, request)
+        url = self.serve(simple(4 * MIB))
+        self.server.fault = lambda request: restart if request.number == 1 else None
+        with File(url) as file:
+            self.assertEqual(file.read("t"), data_of(4 * MIB))
+
+    def test_a_server_that_is_not_there(self):
+        url = self.serve(simple(4 * MIB))
+        with File(url) as file:
+            self.server.restart(3600)
+            self.server.fault = lambda request: "reset"  # on the connection that is still open
+            began = time.monotonic()
+            with self.assertRaises(library.Failed) as caught:
+                file.read("t")
+            self.assertEqual(caught.exception.status, library.READ)
+            self.assertGreaterEqual(time.monotonic() - began, 0.25 + 0.5 + 1 + 2)
+        began = time.monotonic()
+        self.expect(library.OPEN, "", url)
+        self.assertLess(time.monotonic() - began, 0.25)
+
     def test_a_server_may_ask_for_a_pause(self):
         url = self.serve(simple(MIB))
         self.server.fault = lambda request: "429" if request.number == 0 else None

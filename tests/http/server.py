@@ -57,10 +57,23 @@ class Server:
         self.stopped.set()
         self.listener.close()
 
+    def restart(self, seconds):
+        """Refuses connections for some time."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+        def begin():
+            self.listener = socket.create_server(("127.0.0.1", self.port), backlog=256)
+            threading.Thread(target=self.accept, daemon=True).start()
+        timer = threading.Timer(seconds, begin)
+        timer.daemon = True
+        timer.start()
+
     def accept(self):
+        listener = self.listener
         while True:
             try:
-                connection, _ = self.listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
             with self.lock:
