@@ -77,7 +77,7 @@ std::string sha256_of(const std::string& text) {
 
 // Files of several URLs may have the same ETag: many servers make it of the time and the size. So both the URL and the
 // end of its redirects count. Either may be signed, and then differs at each run: the query and the redirects do not
-// count if the server states a digest.
+// count if the server states a digest. Headers may have bytes that are not UTF-8, so they are percent-encoded.
 std::string version_text(const FetchedFile& file) {
   const st::http::Version& version = file.remote->version();
   const bool has_digest = !version.sha256.empty();
@@ -85,8 +85,8 @@ std::string version_text(const FetchedFile& file) {
                     {"query", has_digest ? "" : sha256_of(file.remote->query())},
                     {"target", has_digest ? "" : version.origin + version.path},
                     {"size", version.size},
-                    {"etag", version.etag},
-                    {"last_modified", version.last_modified},
+                    {"etag", st::http::encoded(version.etag)},
+                    {"last_modified", st::http::encoded(version.last_modified)},
                     {"sha256", version.sha256}});
 }
 

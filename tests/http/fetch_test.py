@@ -216,6 +216,24 @@ class Versions(FetchTest):
             self.lead_to_another_file(etag)
             shutil.rmtree(self.new)
 
+    def test_versions_that_differ_in_a_byte_that_is_not_ascii(self):
+        for header, before, after in (("ETag", '"v\xff1"', '"v\xfe1"'), ("Last-Modified", "\xff", "\xfe")):
+            self.serve(simple(8 * MIB, seed=1))
+            headers = {"ETag": None, header: before}
+
+            def answer(connection, request):
+                request.headers.pop("if-match", None)
+                self.server.correct(connection, request, headers)
+            self.server.fault = lambda request: answer
+            url = self.server.url()
+            self.ended_early(url, 2 * MIB)
+            data = simple(8 * MIB, seed=2)
+            self.serve(data)
+            headers[header] = after
+            self.fetch(url)
+            self.expect_files({"m.safetensors": data})
+            shutil.rmtree(self.new)
+
     def lead_to_another_file(self, etag):
         files = {"/v1": simple(16 * MIB, seed=1), "/v2": simple(16 * MIB, seed=2)}
         for path, data in files.items():
