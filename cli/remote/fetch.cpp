@@ -101,16 +101,24 @@ std::string flat(const std::string& name) {
   return text;
 }
 
-// The names come from the server, and must not lead out of the folder. The library has checked the names of shards.
-void require_good_name(const std::string& url, const std::string& name, bool may_have_folders) {
-  bool good = name.find('\0') == name.npos && (may_have_folders || name.find('/') == name.npos);
+bool has_extension_of_shards(const std::string& name) {
+  const std::string folded = lower_case(name);
+  return folded.ends_with(".safetensors") || folded.ends_with(".bintensors") || folded.ends_with(".bt");
+}
+
+// The names of shards come from the server, and must not lead out of the folder. In a home directory, other programs
+// would obey files such as .ssh/authorized_keys.
+void require_good_name(const std::string& url, const std::string& name, bool is_shard) {
+  bool good = name.find('\0') == name.npos && (is_shard ? has_extension_of_shards(name) : name.find('/') == name.npos);
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
     const std::string part = name.substr(at, end - at);
-    good = good && !part.empty() && part != "." && part != ".." && lower_case(part) != kPartsFolder;
+    good = good && !part.empty() && part.front() != '.';
     at = end + 1;
   }
-  if (!good) throw Failure{kBadFile, formatted("{}: {} is not the name of a file", url, shown(name, 100))};
+  if (!good) {
+    throw Failure{kBadFile, formatted("{}: {} is not the name of a {}", url, shown(name, 100), is_shard ? "shard" : "file")};
+  }
 }
 
 // Some file systems do not distinguish upper case: two files would become one there.

@@ -156,15 +156,21 @@ class Complete(FetchTest):
 
     def test_names_that_clash(self):
         """Some file systems do not distinguish upper case."""
-        for names in (("A.safetensors", "a.safetensors"), ("X/a.safetensors", "x"), ("M.safetensors.index.json",)):
+        for names in (("A.safetensors", "a.safetensors"), ("X.safetensors/a.safetensors", "x.safetensors")):
             weights = {f"t{i}": name for i, name in enumerate(names)}
             for i, name in enumerate(names):
                 self.serve(simple(1000, f"t{i}"), "/models/" + name)
             url = self.serve(json.dumps({"weight_map": weights}).encode(), "/models/m.safetensors.index.json")
             self.fetch(url, code=BAD_FILE, text="clashes with another name")
-        self.serve(simple(1000), "/models/.Safetensors-Fetch/lock")
-        url = self.serve(json.dumps({"weight_map": {"t": ".Safetensors-Fetch/lock"}}).encode(), "/models/m.safetensors.index.json")
-        self.fetch(url, code=BAD_FILE, text="is not the name of a file")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_names_that_other_programs_would_obey(self):
+        for name in (".Safetensors-Fetch/m.safetensors", ".ssh/m.safetensors", "a/.m.safetensors", ".m.safetensors", ".xsessionrc",
+                     "authorized_keys", "a.safetensors/Makefile", "M.safetensors.index.json"):
+            self.serve(simple(1000), "/models/" + name)
+            url = self.serve(json.dumps({"weight_map": {"t": name}}).encode(), "/models/m.safetensors.index.json")
+            self.fetch(url, code=BAD_FILE, text="is not the name of a shard")
+        self.fetch(self.serve(simple(1000), "/.m.safetensors"), code=BAD_FILE, text="is not the name of a file")
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_many_shards(self):
