@@ -323,7 +323,12 @@ class Fetch {
       fail(failure);
     }
     check(file, part);
-    sync_or_fail(shown, part);
+    try {
+      sync_or_fail(shown, part);
+    } catch (const Failure&) {
+      parts_->remove(file.part);  // may have bytes that were never written: the next sync would not say so again
+      throw;
+    }
     file.id = identity_of_part(file, part);
   }
 

@@ -540,6 +540,16 @@ class EndedEarly(FetchTest):
         self.fetch(url)
         self.expect_files({"m.safetensors": new})
 
+    def test_a_part_that_could_not_be_synced_is_dropped(self):
+        """Linux reports an error of writing once."""
+        data = simple(MIB)
+        url = self.serve(data)
+        self.fetch(url, code=UNREADABLE, text="Input/output error", LD_PRELOAD=str(self.shim(fsync="EIO", fdatasync="EIO")))
+        self.server.requests.clear()
+        self.fetch(url)
+        self.expect_files({"m.safetensors": data})
+        self.assertEqual([request.range[0] for request in self.server.requests], [0, FIRST])
+
     def test_a_part_that_is_not_what_its_record_says(self):
         data = simple(8 * MIB)
         url = self.serve(data)
