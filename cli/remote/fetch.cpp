@@ -448,7 +448,7 @@ class Fetch {
   void give_access(const FetchedFile& file, const st::io::Descriptor& part, const Place& place) const {
     const auto access = file.access ? file.access : access_of(place);
     const int error = access ? st::io::give_access(part.get(), *access) : fchmod(part.get(), mode_) != 0 ? errno : 0;
-    if (error != 0) fail_on_file(parts_->shown(file.part), error);
+    if (error != 0 && parts_->keeps_modes()) fail_on_file(parts_->shown(file.part), error);
   }
 
   int rename_over(const FetchedFile& file, const Place& place) const {

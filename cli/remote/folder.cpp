@@ -24,10 +24,20 @@ namespace {
 constexpr const char* kNewText = "new";  // while it is written
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
-bool is_own(const st::io::Descriptor& file) {
+bool is_private(const struct stat& status) {
+  return status.st_uid == geteuid() && (status.st_mode & kOthersMayWrite) == 0;
+}
+
+// Returns whether a new file shows its owner and mode. Those of FAT and of Windows drives are the same for all files. Other
+// users cannot exchange the file, because it is open. If it cannot be made, the answer is yes, which allows less.
+bool does_keep_modes(int folder) {
+  const std::string name = kPartsFolder + std::to_string(getpid());
+  const st::io::Descriptor file =
+      st::io::open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!file) return true;
+  unlinkat(folder, name.c_str(), 0);
   struct stat status {};
-  return fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-         status.st_nlink == 1 && (status.st_mode & kOthersMayWrite) == 0;
+  return fstat(file.get(), &status) != 0 || (status.st_uid == geteuid() && (status.st_mode & 0777) == 0600);
 }
 
 }  // namespace
@@ -95,13 +105,13 @@ Place ModelFolder::place_of(const std::string& name, bool make_folders) const {
 
 // ---- the folder of parts
 
-PartsFolder::PartsFolder(const ModelFolder& model) : path_(in_folder(model.path(), kPartsFolder)) {
+PartsFolder::PartsFolder(const ModelFolder& model)
+    : path_(in_folder(model.path(), kPartsFolder)), keeps_modes_(does_keep_modes(model.descriptor())) {
   if (mkdirat(model.descriptor(), kPartsFolder, 0700) != 0 && errno != EEXIST) fail_on_file(path_);
   folder_ = st::io::open_file(model.descriptor(), kPartsFolder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!folder_ && errno != ENOTDIR && errno != ELOOP && errno != EACCES) fail_on_file(path_);
   struct stat status {};
-  if (!folder_ || fstat(folder_.get(), &status) != 0 || status.st_uid != geteuid() ||
-      (status.st_mode & kOthersMayWrite) != 0) {
+  if (!folder_ || fstat(folder_.get(), &status) != 0 || (keeps_modes_ && !is_private(status))) {
     throw Failure{kUnreadable, path_ + ": is not a folder that only this user may write to: delete it"};
   }
   lock_ = st::io::open_file(folder_.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -112,6 +122,12 @@ PartsFolder::PartsFolder(const ModelFolder& model) : path_(in_folder(model.path(
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw Failure{kUnreadable, model.path() + ": another fetch is writing to this folder"};
   }
+}
+
+bool PartsFolder::is_own(const st::io::Descriptor& file) const {
+  struct stat status {};
+  return fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1 &&
+         (!keeps_modes_ || is_private(status));
 }
 
 std::string PartsFolder::shown(const std::string& name) const { return in_folder(path_, name); }

@@ -50,6 +50,9 @@ class ModelFolder {
 
 // Only this user may write to this folder. It may have been made, or filled, when others could: files that are not
 // regular, belong to another user, may be written by others or have other names are not this program's.
+//
+// On a filesystem without owners or modes, the parts are as safe as the model's folder itself: who may write to one may
+// write to both.
 class PartsFolder {
  public:
   // Makes it if necessary. Throws if others may write to it, or another process uses it.
@@ -57,6 +60,8 @@ class PartsFolder {
 
   std::string shown(const std::string& name) const;
   int descriptor() const { return folder_.get(); }
+  // Whether the filesystem keeps the owner and mode of each file.
+  bool keeps_modes() const { return keeps_modes_; }
 
   // Returns no descriptor if there is no such file. Removes a file that is not this program's.
   st::io::Descriptor open_own(const std::string& name, int flags) const;
@@ -68,7 +73,10 @@ class PartsFolder {
   void write(const std::string& name, const std::string& text) const;
 
  private:
+  bool is_own(const st::io::Descriptor& file) const;
+
   const std::string path_;
+  const bool keeps_modes_;
   st::io::Descriptor folder_;
   st::io::Descriptor lock_;
 };

@@ -39,9 +39,9 @@ class FetchTest(CommandTest):
             return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         self.assertEqual(digests(self.files_in(self.new)), digests(files))
 
-    def start(self, url):
+    def start(self, url, **variables):
         return subprocess.Popen([COMMAND, "fetch", url, self.new], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, env=environment())
+                                stderr=subprocess.PIPE, env=environment(**variables))
 
     def slow_down(self, bytes_per_second):
         self.server.piece = 64 << 10
@@ -56,10 +56,10 @@ class FetchTest(CommandTest):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.005)
 
-    def ended_early(self, url, size, by=signal.SIGKILL, name="m.safetensors"):
+    def ended_early(self, url, size, by=signal.SIGKILL, name="m.safetensors", **variables):
         """Starts a slow download, and ends it when so many bytes are there. Returns what it has printed."""
         self.slow_down(20 * MIB)
-        process = self.start(url)
+        process = self.start(url, **variables)
         try:
             self.wait_for_part(size, name)
         finally:
@@ -69,6 +69,16 @@ class FetchTest(CommandTest):
         self.server.pause = 0
         self.expect_files({})
         return output
+
+    def shim(self, more="", **errors):
+        """A library for LD_PRELOAD, in which the functions fail."""
+        shim = self.folder / "shim.so"
+        source = "#include <errno.h>\n" + "".join(f"int {name}() {{ errno = {error}; return -1; }}\n" for name, error in errors.items())
+        compiler = os.environ.get("CC", "cc")
+        if shutil.which(compiler) is None or sys.platform != "linux":
+            self.skipTest("needs a C compiler and LD_PRELOAD")
+        subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=(source + more).encode(), check=True)
+        return shim
 
 
 class Complete(FetchTest):
@@ -355,14 +365,7 @@ class SharedFolders(FetchTest):
 
     def test_a_file_that_appears_on_a_file_system_without_links(self):
         """Neither link() nor the rename that replaces nothing is there."""
-        shim = self.folder / "shim.so"
-        source = ("#include <errno.h>\n"
-                  + "".join(f"int {name}() {{ errno = {error}; return -1; }}\n"
-                            for name, error in (("link", "EPERM"), ("linkat", "EPERM"), ("renameat2", "EINVAL"))))
-        compiler = os.environ.get("CC", "cc")
-        if shutil.which(compiler) is None or sys.platform != "linux":
-            self.skipTest("needs a C compiler and LD_PRELOAD")
-        subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=source.encode(), check=True)
+        shim = self.shim(link="EPERM", linkat="EPERM", renameat2="EINVAL")
         data = simple(MIB)
         url = self.serve(data)
         self.fetch(url, LD_PRELOAD=str(shim))
@@ -425,6 +428,36 @@ class SharedFolders(FetchTest):
         self.fetch(url, code=UNREADABLE, text="already exists")
         self.fetch(url, "--replace")
         self.expect_files({"m.safetensors": data})
+
+    def test_a_file_system_without_modes(self):
+        """All files show the same owner and mode, and no other can be set."""
+        data = simple(16 * MIB)
+        url = self.serve(data)
+        source = """
+            #include <sys/stat.h>
+            #include <sys/syscall.h>
+            #include <unistd.h>
+            int fchmod(int fd, mode_t mode) {
+              errno = EPERM;
+              return -1;
+            }
+            int fstat(int fd, struct stat* status) {
+              const int result = syscall(SYS_fstat, fd, status);
+              CHANGE;
+              return result;
+            }
+            int fstat64(int fd, void* status) { return fstat(fd, status); }
+            """
+        for change in ("status->st_mode |= 0777", "status->st_uid = geteuid() + 1"):
+            shim = str(self.shim(source.replace("CHANGE", change)))
+            self.ended_early(url, 4 * MIB, LD_PRELOAD=shim)
+            have = self.part().stat().st_size
+            self.server.requests.clear()
+            self.fetch(url, LD_PRELOAD=shim)
+            self.expect_files({"m.safetensors": data})
+            self.assertEqual([request.range[0] for request in self.server.requests], [0, have])
+            self.assertIn(b"already there", self.fetch(url, LD_PRELOAD=shim))
+            shutil.rmtree(self.new)
 
     @unittest.skipIf(os.geteuid() != 0, "needs files of another user")
     def test_a_file_of_another_user_in_a_sticky_folder(self):
