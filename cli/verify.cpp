@@ -251,6 +251,7 @@ std::vector<safetensors::Finding> findings_of(const std::string& path) {
 class Verifier {
  public:
   Verifier(const VerifyOptions& options, Output& out) : options_(options), out_(out) {
+    require_local(options.sums, "--against reads");
     if (options.has_sums) sums_.emplace(options.sums);
     if (options.has_content) content_ = content_digits(options.content);
   }
@@ -367,7 +368,7 @@ void add_verify(Command& app) {
   command.add_input("PATH", options->paths, "Files, indexes of shards, or model folders").required();
   command.add_flag("--values", options->values, "Read all float tensors and count NaN, infinite and denormal values");
   const Option sums =
-      command.add_option("--against", options->sums, "Check digests against a list in the format of sha256sum")
+      command.add_input("--against", options->sums, "Check digests against a list in the format of sha256sum")
           .shown_as("SHA256SUMS");
   const Option content =
       command.add_option("--content", options->content, "Check the digest of one file, computed without its header")

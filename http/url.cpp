@@ -133,6 +133,9 @@ bool is_plain_path(std::string_view path) {
 
 }  // namespace
 
+// Of an owner or a model. Others, such as those of user:password@owner, are most likely a mistake.
+constexpr std::string_view kHubCharacters = "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 bool is_hub_url(std::string_view text) {
   return lower_case(std::string(text.substr(0, kHubScheme.size()))) == kHubScheme;
 }
@@ -158,6 +161,9 @@ HubFile parse_hub_url(std::string_view text) {
   // A part ".." would lead to another repository, with the caller's token.
   for (const std::string_view given : {owner, model, std::string_view(branch)}) {
     if (!is_plain_path(given)) throw Failure(bad);
+  }
+  for (const std::string_view given : {owner, model}) {
+    if (given.find_first_not_of(kHubCharacters) != given.npos) throw Failure(bad);
   }
   if (!file.empty() && !is_plain_path(file)) throw Failure(bad);
   const std::string directory =

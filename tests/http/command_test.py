@@ -166,7 +166,8 @@ class Refused(CommandTest):
                             (["fetch", absent, self.folder / "new"], UNREADABLE), (["fetch", url, url], USAGE),
                             (["fetch", url], USAGE), (["split", url, url], USAGE), (["rename", url, "t", "u", url], USAGE),
                             (["convert", url, url], USAGE), (["extract", url, "--filter", "*", url], USAGE),
-                            (["merge", url, url], USAGE), (["extract", url, "t", url], USAGE)):
+                            (["merge", url, url], USAGE), (["extract", url, "t", url], USAGE),
+                            (["verify", url, "--against", with_password], USAGE), (["show", "hf://user:topsecret@o/m"], USAGE)):
             with self.subTest(words):
                 done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=60, env=environment())
                 self.assertNotIn(b"topsecret", done.stdout + done.stderr)
