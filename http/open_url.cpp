@@ -173,15 +173,21 @@ void close_file(void* ctx) {
   if (static_cast<OpenFile*>(ctx)->model->client->is_forked()) return;
   const std::unique_ptr<OpenFile> file(static_cast<OpenFile*>(ctx));
   const std::lock_guard lock(file->model->mutex);
-  auto& files = file->model->files;
-  files.erase(std::find(files.begin(), files.end(), file->file.get()));
+  file->model->files.erase(file->file.get());
+}
+
+// An index with a name that fits into no URL is an error of the server, and not of the caller.
+Url url_of_shard(const Model& model, std::string_view name) try {
+  return next_to(model.url, name, model.settings().plain);
+} catch (const Failure& failure) {
+  throw Failure{ST_ERR_OPEN, failure.message};
 }
 
 st_status open_file(void* ctx, const char* name, st_source* source, st_error* err) {
   Model& model = *static_cast<Model*>(ctx);
   const bool is_first = name == model.name;
   const st_status status = guard(err, [&] {
-    Url url = is_first ? model.url : next_to(model.url, name, model.settings().plain);
+    Url url = is_first ? model.url : url_of_shard(model, name);
     auto opened = std::make_unique<OpenFile>(&model, std::move(url));
     const std::lock_guard lock(model.mutex);
     if (model.kept != nullptr) model.kept->push_back({name, opened->file});

@@ -240,7 +240,7 @@ RemoteFile::Target RemoteFile::redirected(const Target& from, const std::string&
 
 void RemoteFile::fail(const Reply& reply, bool opening) const {
   switch (reply.outcome) {
-    case Outcome::no_ranges: fail(ST_ERR_UNSUPPORTED, reply.problem);
+    case Outcome::no_ranges: fail(opening ? ST_ERR_UNSUPPORTED : ST_ERR_READ, reply.problem);
     case Outcome::changed: {
       const std::string how = reply.outcome == Outcome::changed && reply.status == 206 ? ": " + reply.problem : "";
       fail(ST_ERR_READ, "the file has changed on the server" + how);
