@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -147,7 +148,7 @@ struct Model {
   Url url;
   std::string name;  // of the file at `url`
   std::mutex mutex;
-  std::vector<RemoteFile*> files;          // the open ones
+  std::unordered_set<RemoteFile*> files;   // the open ones
   std::vector<NamedFile>* kept = nullptr;  // gets the files that are opened; null once the model is open
   bool* is_missing = nullptr;              // set if there is no file at `url`
 
@@ -191,7 +192,7 @@ st_status open_file(void* ctx, const char* name, st_source* source, st_error* er
     auto opened = std::make_unique<OpenFile>(&model, std::move(url));
     const std::lock_guard lock(model.mutex);
     if (model.kept != nullptr) model.kept->push_back({name, opened->file});
-    model.files.push_back(opened->file.get());
+    model.files.insert(opened->file.get());
     source->ctx = opened.get();
     source->size = opened->file->size();
     source->close = close_file;
