@@ -101,6 +101,7 @@ struct Headers {
   std::string sha256;  // of the body
   std::string linked;  // of the file to which a redirect of a model hub leads
   bool is_encoded = false;
+  bool waits_long = false;  // Retry-After is a number that libcurl takes for 0
 
   void add(std::string_view name, std::string_view value) {
     if (equal_names(name, "content-range")) {
@@ -115,6 +116,8 @@ struct Headers {
       last_modified = value;
     } else if (equal_names(name, "location")) {
       location = value;
+    } else if (equal_names(name, "retry-after")) {
+      waits_long = value.size() > 9 && value.find_first_not_of("0123456789") == value.npos;
     } else if (equal_names(name, "content-encoding")) {
       is_encoded = is_encoded || (!value.empty() && !equal_names(value, "identity"));
     } else if (std::string& found = equal_names(name, "x-linked-etag") ? linked : sha256; found.empty()) {
@@ -396,7 +399,8 @@ class Exchange {
     curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &reply_.status);
     curl_off_t wait = 0;
     curl_easy_getinfo(curl_, CURLINFO_RETRY_AFTER, &wait);
-    reply_.retry_after = static_cast<long>(std::min<curl_off_t>(wait, 1'000'000));
+    constexpr curl_off_t kLongest = 1'000'000;
+    reply_.retry_after = static_cast<long>(headers_.waits_long ? kLongest : std::min(wait, kLongest));
     if (given_up_) return;
     if (code == CURLE_OK && !decided_ && !decide()) return;  // without a body
     if (given_up_) return;

@@ -257,11 +257,12 @@ class Faults(ServerTest):
         began = time.monotonic()
         File(url).__exit__()
         self.assertGreaterEqual(time.monotonic() - began, 1)
-        self.server.fault = lambda request: lambda connection, _: self.server.send(
-            connection, 503, {"Content-Length": 0, "Retry-After": 100_000})
-        self.requests.clear()
-        self.expect(library.READ, "asks to wait for 100000 s", url)
-        self.assertEqual(len(self.requests), 1)
+        for seconds, shown in ((100_000, 100_000), (10**20, 1_000_000)):
+            self.server.fault = lambda request: lambda connection, _: self.server.send(
+                connection, 503, {"Content-Length": 0, "Retry-After": seconds})
+            self.requests.clear()
+            self.expect(library.READ, f"asks to wait for {shown} s", url)
+            self.assertEqual(len(self.requests), 1)
 
     def test_errors_that_are_not_temporary_are_not_repeated(self):
         url = self.serve(simple(MIB))
