@@ -94,11 +94,12 @@ std::string version_text(const FetchedFile& file) {
 // counts as the server's.
 std::string change_text(const Identity& state) { return formatted("{}.{:09}", state.modified[0], state.modified[1]); }
 
-// A slash would lead to another folder, and a percent sign is the escape.
-std::string flat(const std::string& name) {
+// Of the part and the record. A slash would lead to another folder, and a percent sign is the escape.
+std::string stem_of(const std::string& name) {
+  constexpr std::size_t kLongest = 240;  // names of files have at most 255 bytes
   std::string text;
   for (const char c : name) c == '/' ? text += "%2F" : c == '%' ? text += "%25" : text += c;
-  return text;
+  return text.size() <= kLongest ? text : sha256_of(name);
 }
 
 bool has_extension_of_shards(const std::string& name) {
@@ -195,6 +196,8 @@ class Fetch {
       throw failure_in(options_.url, error);
     }
     opened.front().name = percent_decoded(opened.front().name);
+    // Threads have opened the shards in any order.
+    std::sort(opened.begin() + 1, opened.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     DistinctNames names;
     for (std::size_t i = 0; i < opened.size(); ++i) {
       const std::string& name = opened[i].name;
@@ -205,8 +208,8 @@ class Fetch {
       file.is_index = opened.size() > 1 && i == 0;
       file.name = name;
       file.path = in_folder(options_.folder, name);
-      file.part = flat(name) + ".part";
-      file.record = flat(name) + ".version";
+      file.part = stem_of(name) + ".part";
+      file.record = stem_of(name) + ".version";
     }
     std::rotate(files_.begin(), files_.begin() + (files_.size() > 1 ? 1 : 0), files_.end());  // the index is the last
   }
@@ -391,8 +394,24 @@ class Fetch {
       if (last.is_there) done.push_back(&last);
       take_away(last);
     }
-    for (const FetchedFile* file : done) give_name(*file);
+    for (const FetchedFile* file : done) {
+      if (file->is_index) sync_subfolders(done);
+      give_name(*file);
+    }
     folder_->sync();
+  }
+
+  // The shards have got names there.
+  void sync_subfolders(const std::vector<const FetchedFile*>& done) const {
+    std::set<std::string> synced;
+    for (const FetchedFile* file : done) {
+      for (std::size_t slash = file->name.find('/'); slash != file->name.npos; slash = file->name.find('/', slash + 1)) {
+        const std::string name = file->name.substr(0, slash + 1);
+        if (!synced.insert(name).second) continue;
+        const Place place = folder_->place_of(name, true);
+        sync_or_fail(place.shown, place.folder);
+      }
+    }
   }
 
   // Removes an old index. If it is the server's, it becomes a complete part until it gets its name again.

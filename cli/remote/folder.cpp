@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -84,7 +86,9 @@ void Place::require_free(bool replace) const {
 }
 
 ModelFolder::ModelFolder(const std::string& path) : path_(path) {
-  make_folder(path_);
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) fail_on_file(path_, error.value());
   folder_ = st::io::open_file(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY);
   if (!folder_) fail_on_file(path_);
 }

@@ -183,6 +183,46 @@ class Complete(FetchTest):
         self.fetch(self.serve(simple(1000), "/.m.safetensors"), code=BAD_FILE, text="is not the name of a file")
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_a_folder_below_others_that_are_missing(self):
+        self.new = self.folder / "a" / "b" / "c"
+        self.fetch(self.serve(simple(1000)))
+        self.expect_files({"m.safetensors": simple(1000)})
+
+    def test_long_names(self):
+        """The file of the part has a longer name."""
+        for length in (239, 240, 241, 255):
+            name = ("x" * 255 + ".safetensors")[-length:]
+            self.fetch(self.serve(simple(MIB), "/" + name))
+            self.assertTrue((self.new / name).exists())
+        self.fetch(self.serve(simple(MIB), "/" + "x" * 250 + ".safetensors"), code=UNREADABLE, text="File name too long")
+
+    def test_shards_are_printed_in_order(self):
+        url, files = self.serve_model(1000, 30)
+        self.server.fault = lambda request: time.sleep(random.random() / 20)
+        out = self.fetch(url).decode()
+        self.assertEqual([line.partition(": ")[0] for line in out.splitlines()],  # the index is the last
+                         [str(self.new / name) for name in sorted(files, key=lambda name: (name.endswith(".json"), name))])
+
+    def test_subfolders_are_synced(self):
+        url, _ = self.serve_model(1000)
+        shim = self.shim("""
+            #include <fcntl.h>
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <unistd.h>
+            int fsync(int fd) {
+              char link[100], text[1000];
+              snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+              ssize_t n = readlink(link, text, sizeof text - 1);
+              text[n] = 10;
+              int log = open(getenv("SYNCED"), O_WRONLY | O_CREAT | O_APPEND, 0666);
+              n = write(log, text, n + 1);
+              return close(log);
+            }""")
+        self.fetch(url, LD_PRELOAD=str(shim), SYNCED=str(self.folder / "synced"))
+        synced = (self.folder / "synced").read_text().splitlines()
+        self.assertEqual(synced[-2:], [str(self.new / "sub"), str(self.new)])
+
     def test_many_shards(self):
         """Their beginnings are kept in memory, up to 64 MiB. The others are requested again."""
         count, size = 530, 130_000
