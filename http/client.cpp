@@ -418,7 +418,8 @@ class Exchange {
     if (answered) return judge_status();
     if (code == CURLE_COULDNT_CONNECT && !refused_.empty()) {
       reply_.outcome = Outcome::refused;
-      reply_.problem = "the address " + refused_ + " is not public";
+      reply_.problem =
+          "the address " + refused_ + " is not public (ST_HTTP_PRIVATE or SAFETENSORS_HTTP_ALLOW=private allows it)";
       return;
     }
     reply_.outcome = is_worth_another_try(code) ? Outcome::interrupted : Outcome::failed;

@@ -49,8 +49,9 @@ Url split(const Parsed& parsed, bool plain) {
   url.scheme = lower_case(part(parsed, CURLUPART_SCHEME));
   if (url.scheme != "https" && !(plain && url.scheme == "http")) {
     const char* const allowed = plain ? "http and https are" : "only https is";
+    const char* const hint = url.scheme == "http" ? " (ST_HTTP_PLAIN or SAFETENSORS_HTTP_ALLOW=plain allows it)" : "";
     throw Failure{ST_ERR_UNSUPPORTED,
-                  "URLs with the scheme '" + url.scheme.substr(0, 20) + "' are not read: " + allowed};
+                  "URLs with the scheme '" + url.scheme.substr(0, 20) + "' are not read: " + allowed + hint};
   }
   if (!part(parsed, CURLUPART_USER).empty() || !part(parsed, CURLUPART_PASSWORD).empty()) {
     throw Failure{ST_ERR_ARGUMENT, "the URL contains a user name or a password: use a header"};

@@ -106,7 +106,7 @@ class Opening(ServerTest):
 
     def test_only_https_unless_asked(self):
         url = self.serve(simple(10))
-        self.expect(library.UNSUPPORTED, "the scheme 'http' are not read: only https is", url, flags=library.PRIVATE)
+        self.expect(library.UNSUPPORTED, "the scheme 'http' are not read: only https is (ST_HTTP_PLAIN or SAFETENSORS_HTTP_ALLOW=plain allows it)", url, flags=library.PRIVATE)
         for bad in ("file:///etc/passwd?topsecret", "ftp://localhost/x?topsecret", "gopher://x/y"):
             self.expect(library.UNSUPPORTED, "scheme", bad)
         self.assertEqual(self.server.connections, 0)
@@ -114,7 +114,7 @@ class Opening(ServerTest):
     def test_addresses_that_are_not_public(self):
         url = self.serve(simple(10))
         for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"):
-            self.expect(library.OPEN, "is not public", url.replace("127.0.0.1", host), flags=library.PLAIN, tries=1)
+            self.expect(library.OPEN, "is not public (ST_HTTP_PRIVATE or SAFETENSORS_HTTP_ALLOW=private allows it)", url.replace("127.0.0.1", host), flags=library.PLAIN, tries=1)
         self.assertEqual(self.server.connections, 0)
 
     def test_bad_arguments(self):
