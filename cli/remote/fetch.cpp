@@ -118,7 +118,8 @@ void require_good_name(const std::string& url, const std::string& name, bool is_
     at = end + 1;
   }
   if (!good) {
-    throw Failure{kBadFile, formatted("{}: {} is not the name of a {}", url, shown(name, 100), is_shard ? "shard" : "file")};
+    throw Failure{kBadFile,
+                  formatted("{}: {} is not the name of a {}", url, shown(name, 100), is_shard ? "shard" : "file")};
   }
 }
 
@@ -405,7 +406,8 @@ class Fetch {
   void sync_subfolders(const std::vector<const FetchedFile*>& done) const {
     std::set<std::string> synced;
     for (const FetchedFile* file : done) {
-      for (std::size_t slash = file->name.find('/'); slash != file->name.npos; slash = file->name.find('/', slash + 1)) {
+      for (std::size_t slash = file->name.find('/'); slash != file->name.npos;
+           slash = file->name.find('/', slash + 1)) {
         const std::string name = file->name.substr(0, slash + 1);
         if (!synced.insert(name).second) continue;
         const Place place = folder_->place_of(name, true);

@@ -34,8 +34,7 @@ bool is_private(const struct stat& status) {
 // users cannot exchange the file, because it is open. If it cannot be made, the answer is yes, which allows less.
 bool does_keep_modes(int folder) {
   const std::string name = kPartsFolder + std::to_string(getpid());
-  const st::io::Descriptor file =
-      st::io::open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  const st::io::Descriptor file = st::io::open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (!file) return true;
   unlinkat(folder, name.c_str(), 0);
   struct stat status {};

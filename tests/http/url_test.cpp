@@ -166,10 +166,10 @@ TEST(Url, OfTheHub) {
   EXPECT_EQ(of("hf://a/b/"), "https://huggingface.co/a/b/resolve/main/|");
   EXPECT_EQ(of("hf://a/b@v1.0/sub/m.safetensors"), "https://huggingface.co/a/b/resolve/v1.0/|sub/m.safetensors");
   EXPECT_EQ(of("hf://a/b@refs%2Fpr%2F1/m"), "https://huggingface.co/a/b/resolve/refs%2Fpr%2F1/|m");
-  for (const char* const text : {"hf://", "hf://a", "hf:///b", "hf://a/", "hf://a/@x", "hf://a/b@", "hf://../b",
-                                 "hf://a/../x", "hf://a/b@../x", "hf://a/b?secret", "hf://a?secret/b",
-                                 "hf://a#secret/b", "hf://a/b/../../c/x", "hf://a/b/x//y", "hf://a/b@..%2F..%2Fc",
-                                 "hf://user:secret@a/b", "hf://secret@a/b", "hf://a/user:secret@b", "hf://a b/c"}) {
+  for (const char* const text :
+       {"hf://", "hf://a", "hf:///b", "hf://a/", "hf://a/@x", "hf://a/b@", "hf://../b", "hf://a/../x", "hf://a/b@../x",
+        "hf://a/b?secret", "hf://a?secret/b", "hf://a#secret/b", "hf://a/b/../../c/x", "hf://a/b/x//y",
+        "hf://a/b@..%2F..%2Fc", "hf://user:secret@a/b", "hf://secret@a/b", "hf://a/user:secret@b", "hf://a b/c"}) {
     EXPECT_THROW(parse_hub_url(text), Failure) << text;
   }
 }
