@@ -51,8 +51,7 @@ class ModelFolder {
 // Only this user may write to this folder. It may have been made, or filled, when others could: files that are not
 // regular, belong to another user, may be written by others or have other names are not this program's.
 //
-// On a filesystem without owners or modes, the parts are as safe as the model's folder itself: who may write to one may
-// write to both.
+// On a filesystem without owners or modes, the same users may write to this folder and to the model's.
 class PartsFolder {
  public:
   // Makes it if necessary. Throws if others may write to it, or another process uses it.

@@ -292,7 +292,11 @@ class _Ranges:
         with self._lock:
             read = self._read
             if self._version and read is not self._checked and not self._has_changed:
-                self._has_changed = _version(self._file.fs.info(self._file.path)) != self._version
+                try:
+                    now = _version(self._file.fs.info(self._file.path))
+                except Exception as problem:
+                    raise OSError(f"'{self._file.path}': cannot find out whether the file has changed") from problem
+                self._has_changed = now != self._version
                 self._checked = read
             if self._has_changed:
                 raise OSError(f"'{self._file.path}': the file has changed since it was opened")

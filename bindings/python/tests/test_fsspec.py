@@ -249,6 +249,17 @@ def test_file_that_changes(how, key, model):
             opened.get_tensors()
 
 
+def test_error_of_info_is_the_cause(model, monkeypatch):
+    _, fs = model
+    fs.more["ETag"] = "1"
+    with safe_open("m", "np", fs=fs) as opened:
+        monkeypatch.setattr(fs, "info_of", lambda path: {}[path])
+        for _ in range(2):
+            with pytest.raises(OSError, match="whether the file has changed") as error:
+                opened.get_tensor("t")
+            assert isinstance(error.value.__cause__, KeyError)
+
+
 def test_shard_that_changes():
     fs = Remote({**shards(), "m/model.safetensors.index.json": INDEX})
     fs.more["ETag"] = "1"
