@@ -215,7 +215,7 @@ std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::s
     }
     if (end <= most - kLengthBytes - changed) rest.resize(static_cast<std::size_t>(end));
   }
-  for (std::size_t i = 0; i < kLengthBytes; ++i) data[i] = i < 3 ? static_cast<std::uint8_t>(changed >> (8 * i)) : 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) data[i] = static_cast<std::uint8_t>(i < 3 ? changed >> (8 * i) : 0);
   std::ranges::copy(rest, data + kLengthBytes + changed);
   return kLengthBytes + changed + rest.size();
 }
