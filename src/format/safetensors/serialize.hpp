@@ -16,8 +16,6 @@ void check(const NewTensor& tensor);
 // Appends the header without the padding at its end.
 void append_header(std::string& out, const NewHeader& header);
 
-// Implements Container::splice_metadata.
-//
 // Does not serialize the table again: every tensor's entry keeps its formatting, including unknown fields, and its
 // place if possible. JSON allows white space between any two tokens, so the new metadata first uses the room next to
 // the old metadata, then the room at the end of the header. If neither is enough, the header grows.

@@ -57,8 +57,7 @@ Descriptor open_file(int directory, const char* path, int flags, mode_t mode = 0
 
 // Opens a path that fstatat() has just found to be a regular file. Like a plain open, waits for another process to give
 // up its lease on the file (Samba, NFS delegations). Unlike it, never waits for the other end of a FIFO that has
-// replaced the file. Fails with EAGAIN if the lease outlasts `patience`. By default, the kernel breaks a lease after 45
-// seconds.
+// replaced the file. Fails with EAGAIN if the lease outlasts `patience`.
 constexpr std::chrono::seconds kLeasePatience(120);
 Descriptor open_regular(int directory, const char* path, int flags, std::chrono::seconds patience = kLeasePatience);
 
@@ -81,13 +80,12 @@ bool changed_lately(const struct stat& status, std::time_t since = std::time(nul
 
 // A regular file, read with pread.
 //
-// The descriptor may be closed between reads, and the path reopened for each read: otherwise a model of 1,500 shards
-// would exceed the usual limit of 1,024 descriptors. Reopening fails if the path no longer leads to the same file.
+// The descriptor may be closed, and the path reopened for each read: a model of 1,500 shards would exceed the usual
+// limit of 1,024 descriptors. Reopening fails if the path leads to another file.
 //
-// Device and inode identify a file only while the inode is in use, because filesystems reuse the number of a removed
-// file. So a mapping keeps the inode in use while there is no descriptor. Without a mapping, size and times must also
-// be the same. On network mounts they must be the same even with a mapping, because servers do not know about it. Then
-// a file that was edited in place, renamed, linked or given another mode in the meantime is rejected, too.
+// Filesystems reuse the inode number of a removed file. A mapping keeps the inode in use, but not on a server. Without
+// a local mapping, size and times must be the same, so a file that was edited in place, renamed, linked or given
+// another mode in the meantime is rejected, too.
 class RegularFile {
  public:
   // Follows links. Anything but a regular file (FIFO, socket, device, directory, /proc, /sys) is rejected with an error
