@@ -88,6 +88,18 @@ std::string refuse_empty(std::string& text) { return text.empty() ? "must not be
 
 CLI::Validator checked_by(std::string (*change)(std::string&)) { return {change, ""}; }
 
+// CLI11 does not call a subcommand that comes after "--". So a "--" before FILE of meta, the only command with
+// subcommands, is dropped, and a FILE that begins with a dash gets a "./".
+void drop_separator(std::vector<std::string>& arguments) {
+  const auto is_first_word = [](const std::string& word) { return !word.starts_with('-') || word == "--"; };
+  const auto command = std::find_if(arguments.begin(), arguments.end(), is_first_word);
+  if (command == arguments.end() || *command != "meta") return;
+  const auto separator = std::find_if(command + 1, arguments.end(), is_first_word);
+  if (separator == arguments.end() || *separator != "--") return;
+  const auto file = arguments.erase(separator);
+  if (file != arguments.end() && file->starts_with('-')) file->insert(0, "./");
+}
+
 // Runs before all other checks of the value, because CLI11 runs the last transform() of an option first.
 CLI::Option* unmarked(CLI::Option* option) {
   return option->transform(checked_by([](std::string& value) {
@@ -99,6 +111,7 @@ CLI::Option* unmarked(CLI::Option* option) {
 }  // namespace
 
 std::vector<std::string> kept_whole(std::vector<std::string> arguments) {
+  drop_separator(arguments);
   for (std::string& argument : arguments) {
     if (argument.starts_with('[')) argument.insert(argument.begin(), '\0');
     if (argument.starts_with("--") && argument.ends_with('='))

@@ -80,7 +80,9 @@ void edit(const MetaOptions& options, const Changes& changes) {
   st_write_options writing = ST_INIT(st_write_options);
   writing.flags = options.sync ? ST_WRITE_SYNC : 0;
   writing.header_reserve = options.reserve;
+  const InterruptGuard whole;  // an interruption leaves no temporary file
   safetensors::edit_metadata(options.path, changes, writing);
+  stop_if_interrupted();
 }
 
 void set(const MetaOptions& options) {

@@ -7,10 +7,14 @@ import json
 import os
 import pathlib
 import shutil
+import signal
+import struct
+import subprocess
 import tempfile
+import time
 import unittest
 
-from sample import file_bytes, run, run_as_nobody
+from sample import COMMAND, file_bytes, run, run_as_nobody
 
 TENSORS = [("a", "U8", [5], 5), ("b", "F32", [2], 8)]
 DATA = bytes(range(13))
@@ -116,6 +120,29 @@ class Meta(unittest.TestCase):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn(b"another process", result.stderr)
         self.assertEqual(self.listed(), {})
+
+    def test_two_dashes_before_the_file(self):
+        """As scripts write them, and as names that begin with a dash need them."""
+        self.write({"format": "pt"})
+        self.assertEqual(run("meta", "--", str(self.path), "set", "a=b").returncode, 0)
+        self.assertEqual(run("meta", "--", str(self.path), "rm", "format").returncode, 0)
+        self.assertEqual(self.listed(), {"a": "b"})
+        shutil.copy(self.path, self.folder / "-x.safetensors")
+        self.assertEqual(run("meta", "--", "-x.safetensors", "get", "a", cwd=self.folder).stdout, b"b\n")
+        self.assertEqual(json.loads(run("meta", "--json", "--", str(self.path), "get", "a").stdout), "b")
+        self.assertEqual(run("meta", "--", str(self.path)).stdout, self.meta().encode())
+
+    @unittest.skipUnless(hasattr(fcntl, "F_OFD_SETLK") and os.environ.get("ST_LINUX_IO") != "0", "no locks of open files")
+    def test_an_interrupted_edit_leaves_no_file(self):
+        """It waits for a reader's lock when its new file already has a name."""
+        self.write({"format": "pt"})
+        with open(self.path, "rb") as reader:
+            fcntl.fcntl(reader, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 1 << 62, 1, 0))
+            process = subprocess.Popen([COMMAND, "meta", str(self.path), "set", "a=" + "b" * 5000], stderr=subprocess.DEVNULL)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            self.assertNotEqual(process.wait(), 0)
+        self.assertEqual(os.listdir(self.folder), [self.path.name])
 
     def test_a_model_is_no_file_to_change(self):
         self.write({})
