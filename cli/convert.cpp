@@ -116,6 +116,7 @@ void run(ConvertOptions options) {
       at = into;
       check_output(at, Inputs({options.from}), /*may_be_input=*/false, options.replace);
       importer::import_file({options.from, at, write, options.keep_shared, options.key, options.dry_run});
+      if (!options.dry_run) note_hidden(at);
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
@@ -125,7 +126,9 @@ void run(ConvertOptions options) {
         input.file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
     check_output(at, input.files, !is_model, options.replace);
     const auto begun = input.protect(at, write.flags);
-    options.dry_run ? print_plan(input.file, at, write) : convert(input.file, at, write, begun);
+    if (options.dry_run) return print_plan(input.file, at, write);
+    convert(input.file, at, write, begun);
+    note_hidden(at);
   } catch (const safetensors::Error& error) {
     throw failure_in(at, error);
   }

@@ -175,7 +175,14 @@ void OutputFile::finish() {
   translated([&] { file_.commit(); });
 }
 
-NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) {
+void note_hidden(const std::string& path) {
+  const std::string index = path + ".index.json";
+  if (is_stream(path) || !exists(index)) return;
+  std::fprintf(stderr, "safetensors: note: opening the directory opens %s, not the new file\n",
+               printable(index).c_str());
+}
+
+NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) : folder_(folder) {
   const auto is_new = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
@@ -184,15 +191,8 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
     if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
     const std::string index = paths_.back() + ".index.json";
     if (!is_new(name + ".index.json") && exists(index)) {
-      throw Failure{kUnreadable, index + ": already exists, and lists the shards of another model"};
+      throw Failure{kUnreadable, index + ": already exists, and would hide the new " + name};
     }
-  }
-  // The first of these is what opening the folder opens (docs/format.md 2.4).
-  for (const char* const usual : {"model.safetensors.index.json", "model.safetensors"}) {
-    if (is_new(usual)) break;
-    if (!exists(in_folder(folder, usual))) continue;
-    opened_instead_ = in_folder(folder, usual);
-    break;
   }
   const auto make = [&](const std::string& path) {
     if (make_folder(path)) folders_.made.push_back(path);
@@ -230,9 +230,20 @@ void NewFiles::keep() {
   stop_if_interrupted();
   made_.clear();
   folders_.made.clear();
-  if (opened_instead_.empty()) return;
-  std::fprintf(stderr, "safetensors: note: opening the directory opens the old %s, not the new model\n",
-               printable(opened_instead_).c_str());
+  try {
+    const safetensors::SafeOpen opened(folder_);
+    const std::string shard(opened.shard_path(0));
+    const auto found = identity_of(shard);
+    const bool is_new = std::any_of(paths_.begin(), paths_.end(), [&](const std::string& path) {
+      const auto made = identity_of(path);
+      return made && found && made->same_file(*found);
+    });
+    if (is_new) return;
+    std::fprintf(stderr, "safetensors: note: opening the directory opens %s, not the new model\n",
+                 printable(shard).c_str());
+  } catch (const safetensors::Error&) {
+    std::fprintf(stderr, "safetensors: note: the directory cannot be opened; open the new model by its own path\n");
+  }
 }
 
 std::string in_folder(const std::string& folder, const std::string& name) {

@@ -97,6 +97,9 @@ class OutputFile {
   std::uint64_t position_ = 0;
 };
 
+// Prints a note if opening the folder of a new file opens an index of the same name.
+void note_hidden(const std::string& path);
+
 // The files of a new model, created one after another. Unless keep() is called, the destructor removes the files and the
 // folders that were made.
 class NewFiles {
@@ -113,13 +116,14 @@ class NewFiles {
   void make_next(const std::function<void()>& write);
   // Records that the next file in the list has been made.
   void count_next();
+  // Prints a note if opening the folder does not open the new model.
   void keep();
 
  private:
   const InterruptGuard guard_;
+  const std::string folder_;
   std::vector<std::string> paths_;
   std::vector<std::optional<st::io::Identity>> made_;  // of the paths made so far
-  std::string opened_instead_;                         // of the new model, if the folder is opened
   // Removes the new folders that are empty, even if the constructor of NewFiles fails.
   struct Folders {
     std::vector<std::string> made;

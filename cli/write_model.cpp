@@ -3,6 +3,7 @@
 #include "write_model.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <set>
 #include <string>
@@ -147,6 +148,7 @@ void write_one(const NewModel& model, const std::string& path, bool replace, con
   std::uint32_t flags = replace || is_stream(path) ? std::uint32_t{0} : std::uint32_t{ST_WRITE_NO_REPLACE};
   const auto begun = first.protect(path, flags);
   write_file(model.files.front(), path, flags, converter, progress, begun);
+  note_hidden(path);
 }
 
 // Rejects equal names before anything is written.
@@ -163,13 +165,20 @@ void require_different_names(const NewModel& model) {
                                   shown((*same)->source.name, 100), shown((*(same + 1))->source.name, 100))};
 }
 
-// Rejects shard names that are not UTF-8, because the index is JSON and cannot contain them.
+// Rejects names of shards that the library would not open (docs/format.md 2.2.1 and 2.4).
 void require_names_for_index(const NewModel& model) {
   if (model.index.empty()) return;
   for (const NewFile& file : model.files) {
-    if (is_utf8(file.name)) continue;
-    throw Failure{kUsage, formatted("shard {}: an index cannot contain this name, because it is not UTF-8",
-                                    shown(file.name, 100))};
+    const std::string& name = file.name;
+    const bool has_drive = name.size() > 1 && name[1] == ':' && std::isalpha(static_cast<unsigned char>(name[0])) != 0;
+    const char* const problem = !is_utf8(name)                      ? "is not UTF-8"
+                                : name.find('\\') != name.npos      ? "contains a backslash"
+                                : has_drive                         ? "begins with a drive letter"
+                                : file_name(name).starts_with("._") ? "begins with '._'"
+                                                                    : nullptr;
+    if (problem == nullptr) continue;
+    throw Failure{kUsage,
+                  formatted("shard {}: an index cannot contain this name, because it {}", shown(name, 100), problem)};
   }
 }
 

@@ -307,15 +307,35 @@ class OldModels(Case):
                 shutil.copy(other, self.folder / "model.safetensors")
                 words[1] = self.path("model.safetensors")
             stderr = self.refused(3, *words)
-            self.assertIn("model.safetensors.index.json: already exists, and lists the shards of another model", stderr)
+            self.assertIn("model.safetensors.index.json: already exists, and would hide the new model.safetensors", stderr)
         self.assertEqual(sorted(os.listdir(self.folder / "out")), before)
 
     def test_a_note_names_the_model_that_is_opened_instead(self):
         path = self.model("out/model.safetensors")
         for name in ("model", "foo"):
             result = run("split", path, self.path("out"), "--max-size", "3KB", "--name", name)
-            note = b"" if name == "model" else f"safetensors: note: opening the directory opens the old {self.path('out')}/model.safetensors.index.json, not the new model\n".encode()
+            note = b"" if name == "model" else f"safetensors: note: opening the directory opens {self.path('out')}/model-00001-of-00003.safetensors, not the new model\n".encode()
             self.assertEqual((result.returncode, result.stderr), (0, note))
+
+
+    def test_a_file_named_by_the_user_is_written_with_a_note(self):
+        self.ok("split", self.model(), self.path("out"), "--max-size", "3KB", "--name", "model")
+        for words in (["cast", self.path("out"), "--to", "bf16"], ["merge", self.path("out")], ["convert", self.path("model.safetensors")]):
+            out = self.path("out/model.safetensors")
+            result = run(words[0], words[1], out, *words[2:])
+            self.assertEqual((result.returncode, result.stderr.decode()), (0, f"safetensors: note: opening the directory opens {out}.index.json, not the new file\n"))
+            os.remove(out)
+
+    def test_a_directory_with_two_models(self):
+        self.model("out/old.safetensors")
+        result = run("cast", self.model("new.safetensors"), self.path("out"), "--to", "bf16")
+        self.assertEqual((result.returncode, result.stderr), (0, b"safetensors: note: the directory cannot be opened; open the new model by its own path\n"))
+
+    def test_names_that_no_index_may_have(self):
+        for name, why in (("a\\b", "contains a backslash"), ("C:x", "begins with a drive letter"), ("._x", "begins with '._'")):
+            path = self.model(name + ".safetensors")
+            self.assertIn(why, self.refused(2, "split", path, self.path("out"), "--max-size", "3KB"))
+            self.assertFalse(os.path.exists(self.path("out")))
 
 
 @unittest.skipUnless(os.uname().sysname == "Linux" and os.geteuid() == 0, "needs root")
