@@ -36,9 +36,11 @@ bool does_keep_modes(int folder) {
   const std::string name = kPartsFolder + std::to_string(getpid());
   const st::io::Descriptor file = st::io::open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (!file) return true;
+  (void)fchmod(file.get(), 0600);  // the umask may have taken more away
+  struct stat status {};           // before the file loses its name: some mounts then show nothing of it
+  const bool keeps = fstat(file.get(), &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 0777) == 0600;
   unlinkat(folder, name.c_str(), 0);
-  struct stat status {};
-  return fstat(file.get(), &status) != 0 || (status.st_uid == geteuid() && (status.st_mode & 0777) == 0600);
+  return keeps;
 }
 
 }  // namespace

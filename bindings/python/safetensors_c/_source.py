@@ -289,6 +289,8 @@ class _Ranges:
     def check(self) -> None:
         """Raises if the file has changed since it was opened, which few filesystems notice. This is one request after all
         ranges of a call."""
+        if self._process != os.getpid():  # the lock may be held for ever; what reads bytes raises
+            return
         with self._lock:
             read = self._read
             if self._version and read is not self._checked and not self._has_changed:
