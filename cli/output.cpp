@@ -191,7 +191,7 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
     if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
     const std::string index = paths_.back() + ".index.json";
     if (!is_new(name + ".index.json") && exists(index)) {
-      throw Failure{kUnreadable, index + ": already exists, and would hide the new " + name};
+      throw Failure{kUnreadable, formatted("{}: already exists, and would hide the new {}", index, name)};
     }
   }
   const auto make = [&](const std::string& path) {
