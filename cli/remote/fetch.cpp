@@ -94,7 +94,8 @@ std::string version_text(const FetchedFile& file) {
 // counts as the server's.
 std::string change_text(const Identity& state) { return formatted("{}.{:09}", state.modified[0], state.modified[1]); }
 
-// Of the part and the record. A slash would lead to another folder, and a percent sign is the escape.
+// Returns the common part of the names of part and record. A slash would lead to another folder; a percent sign is the
+// escape.
 std::string stem_of(const std::string& name) {
   constexpr std::size_t kLongest = 240;  // names of files have at most 255 bytes
   std::string text;
@@ -400,6 +401,7 @@ class Fetch {
       give_name(*file);
     }
     folder_->sync();
+    if (files_.size() == 1) note_hidden(files_.front().path);
   }
 
   // The shards have got names there.

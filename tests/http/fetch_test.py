@@ -97,6 +97,13 @@ class Complete(FetchTest):
         self.assertEqual(self.server.bodies, sum(map(len, files.values())))
         self.run_command("verify", self.new)
 
+    def test_a_note_on_an_old_index_that_hides_the_new_file(self):
+        self.new.mkdir()
+        (self.new / "m.safetensors.index.json").write_text("{}")
+        result = subprocess.run([COMMAND, "fetch", self.serve(simple(10)), self.new], capture_output=True, env=environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"m.safetensors.index.json, not the new file\n", result.stderr)
+
     def test_a_second_run_sends_one_request_for_each_file(self):
         url, files = self.serve_model(3 * MIB)
         self.fetch(url)
