@@ -1,4 +1,4 @@
-// What the targets of the public API share: files of known content, and what holds after every call.
+// Shared by the targets of the public API: files of known content, and checks after every call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fuzz {
 
-// The error of one call. check() takes what the call returned, and returns whether it succeeded.
+// The error of one call. check() takes the status of the call, and returns whether it succeeded.
 class Call {
  public:
   Call() { std::memset(error_.message, '~', sizeof error_.message); }
@@ -38,7 +38,7 @@ class Call {
       require(static_cast<unsigned char>(*c) >= 0x20 && *c != 0x7F, "a message is one line");
     return false;
   }
-  // For a wrong argument, which must be refused, and with this status.
+  // Requires that a wrong argument was refused with this status.
   void refuses(st_status status, st_status expected) const {
     require(!check(status) && status == expected, "a wrong argument is refused for what it is");
   }
@@ -47,7 +47,7 @@ class Call {
   st_error error_ = ST_INIT(st_error);
 };
 
-// A directory of this process, which is removed at its end.
+// Returns a directory of this process. It is removed when the process ends.
 inline const std::string& scratch_folder() {
   static const std::string& made = *[] {  // never destroyed, because it is used at the end
     auto* const name = new std::string((std::filesystem::temp_directory_path() / "fuzz-XXXXXX").string());

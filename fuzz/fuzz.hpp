@@ -1,4 +1,4 @@
-// What the targets share: the oracle's assertion, and input that a target reads as numbers.
+// Shared by the targets: the oracle's assertion, and input read as numbers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ extern "C" {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 // Optional, if a target needs more than changed bytes. Returns the new size, at most `most`.
 std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed);
-// Of libFuzzer, or of main.cpp.
+// Defined by libFuzzer or main.cpp.
 std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 }
 
@@ -54,7 +54,7 @@ inline std::size_t mutate_json(std::uint8_t* data, std::size_t size, std::size_t
   });
 }
 
-// Numbers and bytes from the input, from its front. After its end, all are 0.
+// Reads numbers and bytes from the front of the input. After its end, all are 0.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
@@ -67,7 +67,7 @@ class Input {
   }
   bool flag() { return byte() % 2 != 0; }
   std::size_t below(std::size_t n) { return byte() % n; }
-  // Edges of 64 bits often, and small numbers.
+  // Returns small numbers, and often numbers at the edges of 64 bits.
   std::uint64_t number() {
     const std::uint8_t kind = byte();
     if (kind < 160) return kind % 32;

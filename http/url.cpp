@@ -134,7 +134,7 @@ bool is_plain_path(std::string_view path) {
 
 }  // namespace
 
-// Of an owner or a model. Others, such as those of user:password@owner, are most likely a mistake.
+// Allowed in the names of owners and models. Other characters, as in user:password@owner, are most likely a mistake.
 constexpr std::string_view kHubCharacters = "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 bool is_hub_url(std::string_view text) {

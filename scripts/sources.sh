@@ -99,8 +99,8 @@ reference_python() {
   echo "-DST_REFERENCE_PYTHON=$python"
 }
 
-# What bindings/python is tested with: the reference beside it, what makes its wheel, and what reads bills of materials. Torch takes gigabytes: name a
-# Python that has it in ST_TEST_PYTHON.
+# Sets $python to a Python with the packages that test bindings/python, make its wheel and check bills of materials. Torch
+# takes gigabytes: to test with it, name a Python that has it in ST_TEST_PYTHON.
 python_for_tests() {
   reference_python >/dev/null
   python=${ST_TEST_PYTHON:-$deps/venv/bin/python}

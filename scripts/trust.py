@@ -1,4 +1,4 @@
-"""Runs the commands of docs/guarantees.md, and prints its promises with what each command said today.
+"""Runs the commands of docs/guarantees.md, and prints each promise with the last line of its commands.
 
 usage: trust.py [WORD]
   With WORD, only the rows that contain it, or whose section does. Each command runs once, even if several rows name it.

@@ -13,7 +13,7 @@ enum { THREADS = 8, ELEMENTS = 1500 };
 
 static const char *const kShared = "shared.safetensors";
 
-/* Files that no open may accept, and why. */
+/* Invalid files, and the status of opening them. */
 static const struct {
   const char *path, *header;
   size_t data_size;
@@ -192,7 +192,7 @@ typedef struct usage {
   size_t descriptors, mappings, of_files, bytes;
 } usage;
 
-/* Of a process with a single thread. */
+/* Expects that no other thread runs. */
 static usage used_now(void) {
   usage now = {0, 0, 0, 0};
   char line[5000];

@@ -1,4 +1,4 @@
-"""Checks that libraries and programs have the protections of linker and loader, and those of ST_HARDEN.
+"""Checks that libraries and programs have the protections of linker, loader and ST_HARDEN.
 
 ELF: RELRO with all symbols bound at the start, no executable stack, no memory that is writable and executable, no text
 relocations, no path to search for libraries; a program is position-independent. DLL and EXE: ASLR with all 64 bits, no

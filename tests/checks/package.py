@@ -1,6 +1,8 @@
-"""Holds an archive and a wheel of ./dev package to what they have to have: one library, the same in both, without debug
-information and with the protections of hardening.py; headers, archive and what finds them; the license, the notices and
-the bill of materials of what is compiled in; and no path of the machine that made them.
+"""Checks the content of an archive and a wheel of ./dev package.
+
+Both contain the same library, without debug information and with the protections of hardening.py. The archive contains
+the headers, the static library, and the files for CMake and pkg-config. Both contain the license, the notices and the
+bill of materials, and no path of the build machine.
 usage: package.py ARCHIVE WHEEL TAG
 
 SPDX-License-Identifier: Apache-2.0

@@ -1,4 +1,4 @@
-"""./dev release --check refuses what is no release, in a scratch repository with the scripts of this checkout.
+"""./dev release --check refuses commits that are not releases, in a scratch repository with the scripts of this checkout.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -295,7 +295,7 @@ class Mount(Case):
 
 
 class OldModels(Case):
-    """New files beside those of another model, which opening the folder would open instead."""
+    """New files next to another model, which opening the folder would open instead."""
 
     def test_the_index_of_another_model_is_refused(self):
         self.ok("split", self.model(), self.path("out"), "--max-size", "3KB", "--name", "model")
