@@ -11,10 +11,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   # At -O3 GCC 13 warns of writes past the end in libfmt 9, where there are none. Ubuntu 24.04 has both.
   target_compile_options(st_flags INTERFACE $<$<CONFIG:Release>:-Wno-array-bounds -Wno-stringop-overflow>)
 endif()
-if(ST_PRECOMPILE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # A precompiled header from ccache is older than the files it was made from.
-  target_compile_options(st_flags INTERFACE "SHELL:$<$<COMPILE_LANGUAGE:CXX>:-Xclang -fno-pch-timestamp>")
-endif()
 
 if(CMAKE_SIZEOF_VOID_P EQUAL 4)
   add_compile_definitions(_FILE_OFFSET_BITS=64)  # otherwise off_t has 31 bits on 32-bit systems

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace st {
+namespace st::checked_test {
 namespace {
 
 constexpr std::uint64_t kMost = UINT64_MAX;
@@ -40,4 +40,4 @@ TEST(Checked, BytesAreReversed) {
 }
 
 }  // namespace
-}  // namespace st
+}  // namespace st::checked_test

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace st {
+namespace st::convert_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -401,4 +401,4 @@ TEST(Convert, PowersOfTwoAreRoundedUpInTheMiddle) {
 }
 
 }  // namespace
-}  // namespace st
+}  // namespace st::convert_test

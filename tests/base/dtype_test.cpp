@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace st {
+namespace st::dtype_test {
 namespace {
 
 Dtype expected(std::string_view name) {
@@ -57,4 +57,4 @@ TEST(DtypeTable, HasARowOfUniqueNamesForEachDtype) {
 }
 
 }  // namespace
-}  // namespace st
+}  // namespace st::dtype_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace st {
+namespace st::parallel_for_test {
 namespace {
 
 TEST(ParallelFor, CallsEveryRoundOnce) {
@@ -82,4 +82,4 @@ TEST(ParallelFor, TheMachineHasAsManyThreadsAsTheSystemSays) {
 }
 
 }  // namespace
-}  // namespace st
+}  // namespace st::parallel_for_test

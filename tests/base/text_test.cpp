@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace st {
+namespace st::text_test {
 namespace {
 
 struct Case {
@@ -109,4 +109,4 @@ TEST(HumanBytes, OneDigitBehindThePointInTheUnitThatFits) {
 }
 
 }  // namespace
-}  // namespace st
+}  // namespace st::text_test

@@ -15,7 +15,7 @@
 #include "core/checkpoint.hpp"
 #include "shards.hpp"
 
-namespace st::core {
+namespace st::core::check_test {
 namespace {
 
 std::vector<OpenOptions> every_mode() {
@@ -226,4 +226,4 @@ TEST_F(CheckModel, AgreesWithOpeningOnModelsWithSeveralErrors) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::check_test

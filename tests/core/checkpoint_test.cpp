@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::checkpoint_test {
 namespace {
 
 constexpr std::size_t kTensors = 300;
@@ -124,4 +124,4 @@ TEST(Checkpoint, NothingIsLostWhenAnAllocationFails) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::checkpoint_test

@@ -37,7 +37,7 @@
 #include "core/plan.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::device_test {
 namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{12} << 20;
@@ -744,4 +744,4 @@ TEST_F(DeviceTest, NothingIsCompleteThatTheLastRunHasNotRead) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::device_test

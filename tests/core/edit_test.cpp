@@ -33,7 +33,7 @@
 #include "io/posix/edit.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::edit_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -972,4 +972,4 @@ TEST_F(EditTest, killed_at_any_moment_leaves_a_whole_header) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::edit_test

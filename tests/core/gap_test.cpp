@@ -12,7 +12,7 @@
 #include "core/plan.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::gap_test {
 namespace {
 
 constexpr std::uint64_t kRows = 200;
@@ -85,4 +85,4 @@ TEST(Gap, is_read_along_only_where_another_request_would_take_longer) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::gap_test

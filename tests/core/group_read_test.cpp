@@ -30,7 +30,7 @@
 #include "io/directory.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::group_read_test {
 namespace {
 
 constexpr std::int32_t kRefused = 77;  // the result of a callback
@@ -704,4 +704,4 @@ TEST(GroupRead, UsesTheMemoryItMay) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::group_read_test

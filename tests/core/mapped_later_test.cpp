@@ -7,7 +7,7 @@
 #include "core/checkpoint.hpp"
 #include "io/posix/file_source.hpp"
 
-namespace st::core {
+namespace st::core::mapped_later_test {
 namespace {
 
 class MappedLaterTest : public io::FolderTest {};
@@ -28,4 +28,4 @@ TEST_F(MappedLaterTest, maps_at_open_only_if_asked) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::mapped_later_test

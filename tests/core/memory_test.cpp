@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-namespace st::core {
+namespace st::core::memory_test {
 namespace {
 
 // While this resource allocates the pool's first block, another thread allocates from the pool.
@@ -83,4 +83,4 @@ TEST(Pool, GivesLargeObjectsBackAtOnceAndTheOthersInTheEnd) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::memory_test

@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "shards.hpp"
 
-namespace st::core {
+namespace st::core::model_files_test {
 namespace {
 
 class ModelFilesTest : public ShardsTest {};
@@ -192,4 +192,4 @@ TEST_F(ModelFilesTest, ADirectoryStandsForTheFirstOfTheList) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::model_files_test

@@ -25,7 +25,7 @@
 #include "core/checkpoint.hpp"
 #include "shards.hpp"
 
-namespace st::core {
+namespace st::core::open_shards_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -711,4 +711,4 @@ TEST_F(OpenModel, HugeIndexesAreRefusedUnread) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::open_shards_test

@@ -51,7 +51,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) ST_NOTHROW {
   return 0;
 }
 
-namespace st::core {
+namespace st::core::plan_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -871,4 +871,4 @@ TEST(Plan, TheSystemIsAskedOnlyAboutTheBytesOfASlice) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::plan_test

@@ -34,7 +34,7 @@
 #include "core/plan.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::random_plans_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -403,4 +403,4 @@ TEST(RandomPlans, BringTheBytesOrTheErrorOfTheSystem) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::random_plans_test

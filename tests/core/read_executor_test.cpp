@@ -20,7 +20,7 @@
 #include "../io/system.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::read_executor_test {
 namespace {
 
 constexpr std::uint64_t kSize = std::uint64_t{3} << 20;
@@ -158,4 +158,4 @@ TEST_F(ReadExecutorTest, a_refused_direct_read_is_one_through_the_cache) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::read_executor_test

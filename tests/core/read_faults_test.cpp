@@ -22,7 +22,7 @@
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 
-namespace st::core {
+namespace st::core::read_faults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -336,4 +336,4 @@ TEST(ShardsAtRest, AreReadAfterTheirTimesChanged) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::read_faults_test

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace st::core {
+namespace st::core::read_request_test {
 namespace {
 
 TEST(SortByPosition, SortsByFileAndThenByPlace) {
@@ -114,4 +114,4 @@ TEST(Cut, BringsEachByteOnce) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::read_request_test

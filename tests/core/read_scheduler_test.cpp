@@ -20,7 +20,7 @@
 #include "format/slice.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::read_scheduler_test {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
@@ -420,4 +420,4 @@ TEST(ReadScheduler, OfAFileInTheCacheAreCopiedToItsEnd) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::read_scheduler_test

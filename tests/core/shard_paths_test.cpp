@@ -16,7 +16,7 @@
 #include "core/open_shards.hpp"
 #include "shards.hpp"
 
-namespace st::core {
+namespace st::core::shard_paths_test {
 namespace {
 
 class ShardPathsTest : public ShardsTest {};
@@ -314,4 +314,4 @@ TEST_F(ShardPathsTest, ALinkInAFolderTooDeepForAPathLeavesIt) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::shard_paths_test

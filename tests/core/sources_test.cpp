@@ -29,7 +29,7 @@
 #include "io/os.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::sources_test {
 namespace {
 
 // Counts the requests, as an object store would.
@@ -474,4 +474,4 @@ TEST(Sources, PathIsAskedAgainAfterAFailure) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::sources_test

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-namespace st::core {
+namespace st::core::write_progress_test {
 namespace {
 
 struct Reports {
@@ -87,4 +87,4 @@ TEST(WriteProgress, WithoutACallbackNothingIsCounted) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::write_progress_test

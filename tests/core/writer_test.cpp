@@ -25,7 +25,7 @@
 #include "core/small_writes.hpp"
 #include "io/source.hpp"
 
-namespace st::core {
+namespace st::core::writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -1010,4 +1010,4 @@ TEST_F(WriterTest, memory_for_small_puts_has_a_limit_whatever_is_expected) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::writer_test

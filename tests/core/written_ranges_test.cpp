@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace st::core {
+namespace st::core::written_ranges_test {
 namespace {
 
 // If there is no earlier range, the memory after the object must not be taken for one.
@@ -22,4 +22,4 @@ TEST(WrittenRanges, TheFirstRangeHasNoneBeforeIt) {
 }
 
 }  // namespace
-}  // namespace st::core
+}  // namespace st::core::written_ranges_test

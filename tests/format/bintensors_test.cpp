@@ -15,7 +15,7 @@
 #include "format/header.hpp"
 #include "header_read.hpp"
 
-namespace st::format {
+namespace st::format::bintensors_test {
 namespace {
 
 using namespace std::string_literals;
@@ -344,4 +344,4 @@ TEST(BintensorsWriting, AlsoATensorCalledMetadataIsHeld) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::bintensors_test

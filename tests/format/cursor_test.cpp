@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace st::format::json {
+namespace st::format::json::cursor_test {
 namespace {
 
 // Text as the cursor requires it: followed by zeros, and then by memory that a sanitizer protects.
@@ -336,4 +336,4 @@ TEST(Dropped, SiblingsDoNotCountAsDepth) {
 }
 
 }  // namespace
-}  // namespace st::format::json
+}  // namespace st::format::json::cursor_test

@@ -14,7 +14,7 @@
 
 #include "header_read.hpp"
 
-namespace st::format {
+namespace st::format::finding_test {
 namespace {
 
 Findings diagnose(const std::string& header, std::uint64_t data, const HeaderOptions& options = {}) {
@@ -400,4 +400,4 @@ TEST(Diagnose, HasFirstTheFaultThatOpeningReportsOfMutatedHeaders) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::finding_test

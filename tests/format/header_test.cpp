@@ -17,7 +17,7 @@
 #include "base/error.hpp"
 #include "guarded_memory.hpp"
 
-namespace st::format {
+namespace st::format::header_test {
 namespace {
 
 std::string with_length(std::uint64_t length, std::string_view rest) {
@@ -490,4 +490,4 @@ TEST(Header, WhatIsWrongWithItIsSaid) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::header_test

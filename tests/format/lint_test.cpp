@@ -9,7 +9,7 @@
 
 #include "header_read.hpp"
 
-namespace st::format {
+namespace st::format::lint_test {
 namespace {
 
 std::vector<std::string> notes(const std::string& header, std::uint64_t data) {
@@ -65,4 +65,4 @@ TEST(Lint, AlignmentOrderAndSpelling) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::lint_test

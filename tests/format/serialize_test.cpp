@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "format/header.hpp"
 
-namespace st::format {
+namespace st::format::serialize_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -267,4 +267,4 @@ TEST(SpliceMetadata, keeps_the_alignment_of_the_data) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::serialize_test

@@ -8,7 +8,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 
-namespace st::format {
+namespace st::format::slice_test {
 namespace {
 
 using Dims = std::vector<std::uint64_t>;
@@ -214,4 +214,4 @@ TEST(Slice, IsDividedByItsRuns) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::slice_test

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 
-namespace st::format {
+namespace st::format::sniff_test {
 namespace {
 
 using namespace std::string_literals;
@@ -118,4 +118,4 @@ TEST(OtherKinds, MoreThanEightZerosAreAnUnfinishedDownload) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::sniff_test

@@ -15,7 +15,7 @@
 #include "format/header.hpp"
 #include "format/shard_index/shard_index.hpp"
 
-namespace st::format {
+namespace st::format::structure_test {
 namespace {
 
 // Runs `body` with each kernel, and then again with the initial one.
@@ -264,4 +264,4 @@ TEST(Structure, ABadByteManyWindowsBehindAnotherFaultComesFirst) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::structure_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace st::format {
+namespace st::format::table_test {
 namespace {
 
 struct Item {
@@ -105,4 +105,4 @@ TEST(NameIndex, AHundredThousandNamesAlike) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::table_test

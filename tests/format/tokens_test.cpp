@@ -12,7 +12,7 @@
 #include "format/shard_index/shard_index.hpp"
 #include "header_read.hpp"
 
-namespace st::format {
+namespace st::format::tokens_test {
 namespace {
 
 using namespace std::string_literals;
@@ -149,4 +149,4 @@ TEST(Bintensors, OfTwoNamesGivenTwiceTheFirstIsTold) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::tokens_test

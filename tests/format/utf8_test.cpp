@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace st::format {
+namespace st::format::utf8_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -85,4 +85,4 @@ TEST(Utf8, TheFirstBadByteOfALongText) {
 }
 
 }  // namespace
-}  // namespace st::format
+}  // namespace st::format::utf8_test

@@ -27,7 +27,7 @@
 #include "read_faults.hpp"
 #include "system.hpp"
 
-namespace st::io {
+namespace st::io::atomic_file_test {
 namespace {
 
 // Once with the kernel as it is, once as if it had no O_TMPFILE.
@@ -990,4 +990,4 @@ TEST_P(AtomicFileTest, the_folder_may_move_while_the_file_is_written) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::atomic_file_test

@@ -13,7 +13,7 @@
 
 #include "system.hpp"
 
-namespace st::io {
+namespace st::io::memory_test {
 namespace {
 
 TEST(Memory, IsAlignedAsAskedAndToHugePagesWhereItHoldsTwo) {
@@ -65,4 +65,4 @@ TEST(Memory, HasHugePagesToItsEnd) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::memory_test

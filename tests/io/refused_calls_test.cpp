@@ -27,7 +27,7 @@
 #include "refuse.hpp"
 #include "system.hpp"
 
-namespace st::io {
+namespace st::io::refused_calls_test {
 namespace {
 
 class RefusedCallsTest : public FolderTest {
@@ -878,4 +878,4 @@ TEST_F(RefusedCallsTest, a_link_that_becomes_something_else_is_not_followed) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::refused_calls_test

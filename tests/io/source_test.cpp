@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 
-namespace st::io {
+namespace st::io::source_test {
 namespace {
 
 constexpr std::uint64_t kOrigin = 1000;
@@ -166,4 +166,4 @@ TEST(Identity, EachFieldTellsTwoStatesApartAndTwoOfThemTwoFiles) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::source_test

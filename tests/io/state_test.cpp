@@ -24,7 +24,7 @@
 #include "read_faults.hpp"
 #include "system.hpp"
 
-namespace st::io {
+namespace st::io::state_test {
 namespace {
 
 class StateTest : public FolderTest {
@@ -388,4 +388,4 @@ TEST_F(StateTest, names_that_are_always_taken_are_an_error_in_the_end) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::state_test

@@ -22,7 +22,7 @@
 #include "io/posix/edit.hpp"
 #include "io/posix/file_source.hpp"
 
-namespace st::io {
+namespace st::io::linux_filesystems_test {
 namespace {
 
 // A folder and its mount by bindfs, a pass-through FUSE filesystem.
@@ -315,4 +315,4 @@ TEST_F(ClockTest, a_jump_changes_no_save_and_no_edit) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::linux_filesystems_test

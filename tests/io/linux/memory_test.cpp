@@ -40,7 +40,7 @@ extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long
   return syscall(SYS_process_vm_readv, pid, most == SIZE_MAX ? local : &shorter, locals, remote, remotes, flags);
 }
 
-namespace st::io {
+namespace st::io::linux_memory_test {
 namespace {
 
 TEST(Buffer, OfEverySizeIsAlignedAndZeroed) {
@@ -197,4 +197,4 @@ TEST(Numa, ANodeIsPreferredIfTheMachineHasIt) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::linux_memory_test

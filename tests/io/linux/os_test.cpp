@@ -32,7 +32,7 @@ extern "C" ssize_t getrandom(void* data, size_t n, unsigned flags) {
   return bytes == 0 ? -1 : static_cast<ssize_t>(bytes);
 }
 
-namespace st::io {
+namespace st::io::linux_os_test {
 namespace {
 
 class RandomTest : public testing::Test {
@@ -74,4 +74,4 @@ TEST_F(RandomTest, every_table_has_a_seed_of_its_own) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::linux_os_test

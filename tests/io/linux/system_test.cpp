@@ -54,7 +54,7 @@ extern "C" int statx(int folder, const char* path, int flags, unsigned mask, str
 
 #endif
 
-namespace st::io {
+namespace st::io::linux_system_test {
 namespace {
 
 #if defined(STATX_DIOALIGN)
@@ -195,4 +195,4 @@ TEST_F(ResidencyTest, does_not_ask_older_kernels_about_files_of_others) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::linux_system_test

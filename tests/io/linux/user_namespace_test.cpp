@@ -13,7 +13,7 @@
 #include "io/edited_file.hpp"
 #include "io/posix/file.hpp"
 
-namespace st::io {
+namespace st::io::linux_user_namespace_test {
 namespace {
 
 constexpr uid_t kVictim = 1000;
@@ -99,4 +99,4 @@ TEST_F(UserNamespaceTest, an_unmapped_group_gives_its_rights_to_no_other) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::linux_user_namespace_test

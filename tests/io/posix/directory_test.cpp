@@ -9,7 +9,7 @@
 
 #include "../files.hpp"
 
-namespace st::io {
+namespace st::io::directory_test {
 namespace {
 
 class FoldersTest : public FolderTest {};
@@ -34,4 +34,4 @@ TEST_F(FoldersTest, a_link_into_blobs_at_the_root_leaves_the_folder) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::directory_test

@@ -33,7 +33,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system.hpp"
 
-namespace st::io {
+namespace st::io::file_source_test {
 namespace {
 
 class TestFolder {
@@ -722,4 +722,4 @@ TEST_F(FileReaderTest, many_threads_read_without_a_descriptor_of_their_own) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::file_source_test

@@ -24,7 +24,7 @@
 #include "io/posix/system.hpp"
 #include "io/source.hpp"
 
-namespace st::io {
+namespace st::io::file_test {
 namespace {
 
 class KeptDescriptorTest : public FolderTest {};
@@ -339,4 +339,4 @@ TEST_F(WriteAllTest, locks_a_file_whose_descriptor_is_0) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::file_test

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace st::io {
+namespace st::io::os_test {
 namespace {
 
 TEST(SharedLibrary, IsFoundIfTheProcessHasIt) {
@@ -24,4 +24,4 @@ TEST(SharedLibrary, IsFoundIfTheProcessHasIt) {
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::os_test

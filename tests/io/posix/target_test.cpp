@@ -20,7 +20,7 @@
 #include "../system.hpp"
 #include "io/posix/file.hpp"
 
-namespace st::io {
+namespace st::io::target_test {
 namespace {
 
 constexpr uid_t kOwner = 12001;
@@ -450,4 +450,4 @@ TEST_F(AttributesTest, are_those_of_the_file_itself_where_proc_is_out_of_reach) 
 }
 
 }  // namespace
-}  // namespace st::io
+}  // namespace st::io::target_test
