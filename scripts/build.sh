@@ -117,6 +117,13 @@ without_passed() {
 tests_only='-DST_BUILD_TESTS=ON -DST_BUILD_CLI=ON -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DCARGO= -DST_SINGLE= -DST_LONG_TESTS=OFF'
 library_only='-DST_BUILD_CLI=ON -DST_BUILD_TESTS=OFF -DST_BUILD_BENCH=OFF -DST_BUILD_FUZZ=OFF -DST_SINGLE='
 
+# Those of the arguments of a verb that are for cmake; the others are for ctest.
+for_cmake() {
+  for argument in "$@"; do
+    case $argument in -D*) printf '%s ' "$argument" ;; esac
+  done
+}
+
 # build_tests PRESET [arguments of cmake, among which those of ctest are left out]
 build_tests() {
   preset=$1
@@ -140,12 +147,14 @@ test_http() {
 }
 
 # Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,
-# so that ccache, which sees relative paths in .ci/run, has compiled the same already.
+# so that ccache, which sees relative paths in .ci/run, has compiled the same already. The command is in one of them.
 install_for_consumers() {
   prefix=$top/build/consumers-$1/prefix
   rm -rf "$prefix"
+  command=ON
+  [ "$1" = dev ] || command=OFF
   # shellcheck disable=SC2086
-  build "$1" "-Bbuild/consumers-$1" $library_only
+  build "$1" "-Bbuild/consumers-$1" $library_only -DST_BUILD_CLI=$command
   cmake --install "$folder" --prefix "$prefix" >/dev/null
 }
 

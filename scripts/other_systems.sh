@@ -22,10 +22,7 @@ test_on_windows() {
   (need_wine) || say "wine cannot be had, see above"
   set_up_wine
   windows_python=$(python_for_windows)
-  given=
-  for argument in "$@"; do
-    case $argument in -D*) given="$given $argument" ;; esac
-  done
+  given=$(for_cmake "$@")
   # shellcheck disable=SC2086
   build_for_others windows $tests_only "-DST_WINDOWS_PYTHON=$windows_python" $given
   wine=$(sed -n 's/^ST_WINE:FILEPATH=//p' "$folder/CMakeCache.txt")
@@ -50,10 +47,7 @@ test_under_qemu() {
   need_to_emulate "${1:-}"
   machine=$1
   shift
-  given=
-  for argument in "$@"; do
-    case $argument in -D*) given="$given $argument" ;; esac
-  done
+  given=$(for_cmake "$@")
   # shellcheck disable=SC2086
   build_for_others cross "-Bbuild/qemu-$machine" -DST_TARGET=$target -DST_QEMU=$emulator \
     $tests_only -DST_BUILD_CLI=OFF -DST_UNIT_TESTS=ON $given
@@ -65,10 +59,7 @@ test_on_musl() {
   # shellcheck disable=SC2086
   need $build_tools python3:python3 python3-venv
   [ -e "/lib/ld-musl-$(uname -m).so.1" ] || need musl
-  given=
-  for argument in "$@"; do
-    case $argument in -D*) given="$given $argument" ;; esac
-  done
+  given=$(for_cmake "$@")
   failed=0
   for shared in ON OFF; do
     # shellcheck disable=SC2086

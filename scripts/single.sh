@@ -47,8 +47,9 @@ test_single() {
   done
   with_copy="-DST_SINGLE=$top/build/single -R ^(unit|capi|conformance)"
   if [ "${1:-}" != all ]; then
+    given=$(for_cmake "$@")
     # shellcheck disable=SC2086
-    build dev -Bbuild/single-tests $tests_only "$(reference_python)" "-DST_SINGLE=$top/build/single"
+    build dev -Bbuild/single-tests $tests_only "$(reference_python)" "-DST_SINGLE=$top/build/single" -DST_UNIT_TESTS=ON $given
     # shellcheck disable=SC2086
     run_tests $with_copy "$@"
     return

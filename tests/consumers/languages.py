@@ -181,7 +181,7 @@ def cpp_pkg_config(place):
 
 def cpp_add_subdirectory(place):
     """The library is a part of a part of the project, whose installation then has none of it."""
-    found = cpp_with_cmake(place, "embedded", f"-DSAFETENSORS_SOURCE={HERE.parent.parent}", "-DCMAKE_INSTALL_BINDIR=bin")
+    found = cpp_with_cmake(place, "embedded", f"-DSAFETENSORS_SOURCE={HERE.parent.parent}", "-DST_UNITY=ON", "-DCMAKE_INSTALL_BINDIR=bin")
     run(["cmake", "--install", place.work / "build", "--prefix", place.work / "installed"])
     installed = sorted(str(path.relative_to(place.work / "installed")) for path in (place.work / "installed").rglob("*"))
     assert installed == ["bin", "bin/model"], f"installed with the project: {installed}"
