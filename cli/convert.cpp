@@ -87,7 +87,7 @@ void print_plan(const safetensors::SafeOpen& file, const std::string& into, cons
 // Checkpoints of other programs are read from files only.
 void require_own_format(const std::string& url) {
   const std::string name = last_part(url);
-  if (name.ends_with(".bin.index.json") || (is_other_file(name) && !name.ends_with(".index.json"))) {
+  if (name.ends_with(".bin.index.json") || (is_other_file(name) && !is_index_name(name))) {
     throw Failure{kUsage, url + ": checkpoints of other programs are converted from files, not from URLs"};
   }
 }
@@ -97,7 +97,7 @@ void run(ConvertOptions options) {
   remote ? require_own_format(options.from) : static_cast<void>(options.from = importer::checkpoint_in(options.from));
   const bool is_index = !remote && importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
-  if (!is_index && options.into.ends_with(".index.json"))
+  if (!is_index && is_index_name(options.into))
     throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};
   if (!is_index) write.format = format_of(options);
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
@@ -122,8 +122,7 @@ void run(ConvertOptions options) {
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
     const Input input(options.from);
     at = into;
-    const bool is_model =
-        input.file.count_shards() > 1 || options.from.ends_with(".index.json") || is_folder(options.from);
+    const bool is_model = input.file.count_shards() > 1 || is_index_name(options.from) || is_folder(options.from);
     check_output(at, input.files, !is_model, options.replace);
     const auto begun = input.protect(at, write.flags);
     if (options.dry_run) return print_plan(input.file, at, write);

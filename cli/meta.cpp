@@ -70,7 +70,7 @@ void get(const MetaOptions& options) {
 
 // Rejects a model of several files, because each file has its own metadata.
 void require_one_file(const std::string& path) {
-  if (!path.ends_with(".index.json") && !is_folder(path)) return;
+  if (!is_index_name(path) && !is_folder(path)) return;
   const safetensors::SafeOpen model(path);  // reports a missing or invalid model first
   throw Failure{kUsage, shown(path, 1000) + ": set and rm change one file; name one of the model's files"};
 }

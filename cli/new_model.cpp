@@ -145,7 +145,7 @@ std::string stem_of_model(const std::string& path, const safetensors::SafeOpen& 
 }
 
 std::string name_of_index(const std::string& path, const safetensors::SafeOpen& file) {
-  if (path.ends_with(".index.json")) return last_part(path);
+  if (is_index_name(path)) return last_part(path);
   return stem_of_model(path, file) + std::string(kIndexEnding);
 }
 

@@ -106,12 +106,12 @@ class Sums {
 
 // Returns the indexes in a folder, or the path itself if it is an index.
 std::vector<std::string> indexes_at(const std::string& path) {
-  if (!is_folder(path)) return path.ends_with(".index.json") ? std::vector{path} : std::vector<std::string>();
+  if (!is_folder(path)) return is_index_name(path) ? std::vector{path} : std::vector<std::string>();
   std::vector<std::string> found;
   std::error_code error;
   for (fs::directory_iterator at(path_of(path), error), end; !error && at != end; at.increment(error)) {
     std::string name = text_of(at->path());
-    if (name.ends_with(".index.json")) found.push_back(std::move(name));
+    if (is_index_name(name)) found.push_back(std::move(name));
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -67,8 +67,8 @@ typedef struct st_http_options {
 
 /* Opens a checkpoint on a web server. url is one of these:
  *   - the URL of a safetensors file;
- *   - the URL of an index: its path ends in ".index.json". Shards are next to it, with the same
- *     query;
+ *   - the URL of an index: its path ends like the name of one (st_open). Shards are beside it, with
+ *     the same query;
  *   - hf://OWNER/MODEL[@REVISION][/FILE], a file in a repository of huggingface.co. Without FILE:
  *     model.safetensors.index.json, or else model.safetensors. Without REVISION: main. A slash in
  *     REVISION is written as %2F.

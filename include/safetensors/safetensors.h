@@ -211,12 +211,13 @@ typedef struct st_open_options {
  * path is one of these:
  *   - a safetensors or bintensors file, recognized by its content (with ST_OPEN_REFERENCE, only
  *     safetensors is accepted);
- *   - the index of a model of several files, with a name that ends in ".index.json";
+ *   - the index of a model of several files, with a name that ends in ".index.json", or in
+ *     ".index.VARIANT.json" since 0.3;
  *   - a directory, which stands for the first of these that it contains:
  *       1. model.safetensors.index.json;
  *       2. model.safetensors;
- *       3. the only index NAME.safetensors.index.json. An index with another name that ends in
- *          ".index.json" can only be opened by its own path;
+ *       3. the only index NAME.safetensors.index.json. An index with another name can only be
+ *          opened by its own path;
  *       4. the complete set of numbered shards named model, for example
  *          model-00001-of-00003.safetensors. Numbers may have any number of digits;
  *       5. the only file NAME.safetensors, or the only set of numbered shards with another name.
@@ -350,8 +351,8 @@ typedef struct st_store {
 } st_store;
 
 /* Opens the checkpoint with this name in a store, and checks all of its headers. name is a file, or
- * the index of a model if it ends in ".index.json". Shards have the names in the index, after the
- * directory of name: the shard "b.safetensors" of "models/a.index.json" is
+ * the index of a model if it is named like one (st_open). Shards have the names in the index, after
+ * the directory of name: the shard "b.safetensors" of "models/a.index.json" is
  * "models/b.safetensors". Names of shards are relative paths separated by "/", without the parts
  * "", "." and "..". Two names must be two files. The struct is copied. Its close is called even if
  * this function fails (convention 12).

@@ -71,8 +71,8 @@ class Pool final : public std::pmr::memory_resource {
 
 // A copy of a file's text, followed by the zero bytes that its parser needs.
 //
-// Never parse the live mapping, because another process could change the bytes between two reads. This is not a vector,
-// which would zero a hundred megabytes only to overwrite them.
+// Never parse the live mapping: another process could change it between two reads. This is not a vector, which would
+// zero 100 MB only to overwrite them.
 class PaddedBuffer {
  public:
   PaddedBuffer() = default;

@@ -24,8 +24,6 @@ constexpr std::string_view kUsualIndex = "model.safetensors.index.json";
 constexpr std::string_view kUsualFile = "model.safetensors";
 constexpr std::string_view kUsualSet = "model";  // model-00001-of-00003.safetensors and so on
 
-bool is_index(std::string_view path) { return ends_with(path, ".index.json"); }
-
 bool contains(const FileNames& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -171,11 +169,11 @@ ModelFiles files_of_index(const char* path) {
 }  // namespace
 
 std::unique_ptr<io::Source> open_file_unless_model(const char* path) {
-  return is_index(path) ? nullptr : io::file_source_unless_directory(path);
+  return is_index_name(path) ? nullptr : io::file_source_unless_directory(path);
 }
 
 ModelFiles files_of_model(const char* path) {
-  return is_index(path) ? files_of_index(path) : files_of_directory(io::open_directory(path));
+  return is_index_name(path) ? files_of_index(path) : files_of_directory(io::open_directory(path));
 }
 
 ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory) {
@@ -200,7 +198,7 @@ ModelFiles files_of_directory(std::unique_ptr<io::Directory> directory) {
 }
 
 ModelFiles files_by_name(std::unique_ptr<io::Directory> directory, std::string name) {
-  if (is_index(name)) return {std::move(directory), std::move(name), {}};
+  if (is_index_name(name)) return {std::move(directory), std::move(name), {}};
   return {std::move(directory), {}, {std::move(name)}};
 }
 

@@ -71,7 +71,7 @@ bool came_further(const Error& a, const Error& b) {
   throw Error(told);
 }
 
-// Another kind of file may begin with bytes that look like a valid length, for example a gzip file without a timestamp.
+// Another kind of file may begin with bytes that look like a length: gzip without a timestamp does.
 void refuse_what_it_is(std::span<const char> header, std::uint64_t file_size) {
   std::array<char, 64> first{};
   store_length(first.data(), header.size());
