@@ -19,6 +19,7 @@
 namespace cli {
 
 using st::formatted;
+using st::is_index_name;
 
 // ---- names and values from files ------------------------------------------------------------------------------------
 
