@@ -115,6 +115,12 @@ class Verify(Case):
         self.assertIn("tensor 'z' is not in its shard 'b.safetensors'", text)
         self.assertIn("note: tensor 'y' is not listed in the index", text)
 
+    def test_the_index_of_a_variant(self):
+        self.file("m/model.fp16-00001-of-00001.safetensors", [("x", "U8", [1], 1)])
+        index = self.folder / "m/model.safetensors.index.fp16.json"
+        index.write_text(json.dumps({"weight_map": {"x": "model.fp16-00001-of-00001.safetensors"}}))
+        self.assertIn("valid, 1 tensor", self.ends(0, "verify", index)[-1])
+
     def test_findings_are_bounded(self):
         """A file of a few megabytes can contain a million errors."""
         header = ("{" + ",".join(f'"{i}":0' for i in range(300_000)) + "}").encode()
