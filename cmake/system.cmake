@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 if(WIN32)
   file(GLOB system_sources CONFIGURE_DEPENDS src/io/win32/*.cpp)
-  # One asks <stdlib.h> for more before it is first included; in the other, a type of the header has members whose types are
-  # in an unnamed namespace, of which GCC warns outside the file that it compiles.
+  # os.cpp defines a macro before it includes <stdlib.h>. GCC warns of AtomicFile::State in atomic_file.cpp, whose members
+  # have types of an unnamed namespace, unless it compiles that file alone.
   set_source_files_properties(src/io/win32/os.cpp src/io/win32/atomic_file.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 else()
   file(GLOB system_sources CONFIGURE_DEPENDS src/io/posix/*.cpp)

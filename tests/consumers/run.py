@@ -134,7 +134,7 @@ def moved_prefix():
     moved = first.rename(WORK / "moved to")  # with a space, as in "Program Files"
     assert described_api(moved).resolve() == moved / "share/safetensors/safetensors.json", described_api(moved)
     linked_shared(with_cmake("c", "cmake-c-moved", prefix=moved))
-    if not SELF_CONTAINED:  # which is installed without the command
+    if not SELF_CONTAINED:  # that build is installed without the command
         run(moved / "bin/safetensors", "--version")
     linked_shared(with_pkg_config("pkg-moved", prefix=moved))
     for text in [*moved.rglob("*.cmake"), *moved.rglob("*.pc")]:

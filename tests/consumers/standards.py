@@ -41,7 +41,7 @@ def fault_of(compiler, standard, folder):
     """What is wrong, or nothing."""
     program = folder / f"{compiler}-{standard}"
     frame = [compiler, f"-std={standard}", *WARNINGS, "-I", INCLUDE]
-    if standard == STANDARDS[0] and (fault := taken_types(frame)):
+    if fault := taken_types(frame):
         return fault
     link = ["-o", program, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"]
     for command in [[*frame, "-fsyntax-only", HERE / "cpp/main.cpp", HERE / "cpp/types.cpp"], [*frame, HERE / "cpp/earlier.cpp", *link]]:

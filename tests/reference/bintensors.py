@@ -20,8 +20,8 @@ from support.library import OK, Error, Library, Refused
 from support.originals import ALIASED, PANICS, READ, REFUSED, Originals
 from support.recorded import Recorded, Recorder, digest, mode
 
-TABLES = int(os.environ.get("ST_TABLES", "1000"))
-MUTANTS = int(os.environ.get("ST_MUTANTS", "6000"))
+TABLES = int(os.environ.get("ST_TABLES", "3000"))
+MUTANTS = int(os.environ.get("ST_MUTANTS", "20000"))
 SEED = 20250311
 RECORDED_TABLES, RECORDED_MUTANTS, RECORDED_SEED = 200, 1500, 20250312
 SAFETENSORS, BINTENSORS, BINTENSORS_OLD = 1, 2, 3

@@ -20,7 +20,7 @@ import tempfile
 from support import need_reference
 from support.recorded import Recorded, Recorder, digest, mode
 
-TABLES = int(os.environ.get("ST_TABLES", "1000"))
+TABLES = int(os.environ.get("ST_TABLES", "3000"))
 SEED = 20240911
 RECORDED_TABLES, RECORDED_SEED = 600, 20240912
 
