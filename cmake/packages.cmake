@@ -56,10 +56,17 @@ if(ST_DEBIAN_FILES)
   execute_process(COMMAND gzip -9nkf ${debian}/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
   file(WRITE ${debian}/triggers "activate-noawait ldconfig\n")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
+  # What lintian would want otherwise, and why it is so.
+  set(overrides "# Debian has no bug that asks for this package.\ninitial-upload-closes-no-bugs\n")
+  set(overrides_of_library "# The name libsafetensors0 is left to other projects.\npackage-name-doesnt-match-sonames\n"
+    "# CPack writes these scripts for every package with a shared library.\nmaintscript-calls-ldconfig\n")
   foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     string(TOUPPER ${component} upper)
+    set(package ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
     install(FILES packaging/debian/copyright ${debian}/changelog.Debian.gz COMPONENT ${component}
-      DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package})
+    file(WRITE ${debian}/overrides/${package} ${overrides} ${overrides_of_${component}})
+    install(FILES ${debian}/overrides/${package} COMPONENT ${component} DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides)
   endforeach()
 endif()
 if(NOT ST_DEBIAN_FILES)

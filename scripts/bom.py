@@ -33,7 +33,7 @@ RELATIONS = {"contains": "CONTAINS", "links": "DYNAMIC_LINK", "needs": "DEPENDS_
 LIBRARIES = {
     "simdjson": ("Apache-2.0 AND BSD-3-Clause", "https://simdjson.org",
                  ("simdjson.h", "singleheader/simdjson.h"), r"define SIMDJSON_VERSION \"?([\d.]+)"),
-    "fmt": ("MIT", "https://fmt.dev", ("fmt/core.h",), r"define FMT_VERSION (\d+)"),
+    "fmt": ("MIT", "https://fmt.dev", ("fmt/core.h", "fmt/base.h"), r"define FMT_VERSION (\d+)"),
     "xxHash": ("BSD-2-Clause", "https://xxhash.com", ("xxhash.h",),
                r"define XXH_VERSION_(?:MAJOR|MINOR|RELEASE) +(\d+)"),
     "CLI11": ("BSD-3-Clause", "https://github.com/CLIUtils/CLI11", ("CLI/Version.hpp", "CLI/CLI.hpp"),

@@ -107,10 +107,12 @@ class BuildWithLibrary(build_py):
         require_tools()
         folder = pathlib.Path(self.get_finalized_command("build").build_temp, "libsafetensors").resolve()
         shutil.rmtree(folder, ignore_errors=True)  # may be of another checkout or generator
-        options = ["-DCMAKE_BUILD_TYPE=Release", *dependency_options(),
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DST_UNITY=ON", *dependency_options(),
                    *(f"-DST_BUILD_{part}=OFF" for part in ("TESTS", "CLI", "BENCH", "FUZZ"))]
         if sys.platform != "win32" and "ninja" in builder() and not os.environ.get("CMAKE_GENERATOR"):
             options.append("-GNinja")
+        if sys.platform == "linux":
+            options.append("-DCMAKE_SHARED_LINKER_FLAGS_RELEASE=-s")  # a wheel needs no table of local symbols
         command = ["cmake", "-S", SOURCES, "-B", folder, *options, *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
         if subprocess.run(command).returncode:
             offline = "-DFETCHCONTENT_FULLY_DISCONNECTED=ON" in options
