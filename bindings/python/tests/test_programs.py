@@ -53,7 +53,7 @@ adapted.save_pretrained(f"{folder}/adapter")
 yield PeftModel.from_pretrained(gpt2(), f"{folder}/adapter").state_dict()
 """,
     "huggingface_hub": """
-from huggingface_hub import PyTorchModelHubMixin, load_torch_model, save_torch_model, split_torch_state_dict_into_shards
+from huggingface_hub import PyTorchModelHubMixin, load_torch_model, save_torch_model
 
 class Mixed(torch.nn.Module, PyTorchModelHubMixin):
     def __init__(self, width=5):
@@ -63,6 +63,7 @@ class Mixed(torch.nn.Module, PyTorchModelHubMixin):
 Mixed(width=7).save_pretrained(f"{folder}/mixed")
 yield Mixed.from_pretrained(f"{folder}/mixed").state_dict()
 for name, size in (("one", "5GB"), ("several", "40KB")):
+    pathlib.Path(folder, name).mkdir()
     save_torch_model(gpt2(), f"{folder}/{name}", max_shard_size=size)
     again = gpt2(seed=1)
     load_torch_model(again, f"{folder}/{name}")
