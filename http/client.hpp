@@ -34,6 +34,7 @@ struct Settings {
   unsigned tries = 5;
   unsigned stall_ms = 30'000;
   std::size_t first_bytes = std::size_t{128} << 10;
+  std::uint64_t gap_bytes = std::uint64_t{128} << 10;
   bool keep_beginning = false;  // a RemoteFile keeps all bytes of its first request if the client may keep them
   std::function<bool()>
       is_cancelled;  // asked at least once a second, by any thread; true ends all requests. May be empty

@@ -21,7 +21,6 @@ using namespace st::http;
 namespace {
 
 constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kGapBytes = std::uint64_t{128} << 10;  // takes no longer than a request
 constexpr std::uint64_t kLeastFirstBytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t kMostFirstBytes = std::uint64_t{64} << 20;
 
@@ -68,7 +67,7 @@ st_status guard(st_error* err, const Body& body) noexcept {
 st_http_options known_options(const st_http_options* given) {
   st_http_options options = ST_INIT(st_http_options);
   if (given == nullptr) return options;
-  constexpr std::uint32_t kFirst = offsetof(st_http_options, first_bytes) + sizeof(std::uint64_t);
+  constexpr std::uint32_t kFirst = offsetof(st_http_options, gap_bytes) + sizeof(std::uint64_t);
   const std::uint32_t size = given->struct_size;
   if (size < kFirst || size > 1024 || size % alignof(st_http_options) != 0) {
     throw Failure{ST_ERR_STRUCT_SIZE, "st_http_options.struct_size is " + std::to_string(size) +
@@ -135,6 +134,7 @@ Settings st::http::settings_of(const st_http_options* given) {
   if (options.first_bytes != 0) {
     settings.first_bytes = static_cast<std::size_t>(std::clamp(options.first_bytes, kLeastFirstBytes, kMostFirstBytes));
   }
+  if (options.gap_bytes != 0) settings.gap_bytes = options.gap_bytes;
   return settings;
 }
 
@@ -199,7 +199,7 @@ st_status open_file(void* ctx, const char* name, st_source* source, st_error* er
     source->read = read_file;
     source->parallel = model.settings().connections;
     source->chunk_bytes = kChunkBytes;
-    source->gap_bytes = kGapBytes;
+    source->gap_bytes = model.settings().gap_bytes;
     source->name = opened->file->shown().c_str();
     opened.release();
     return ST_OK;

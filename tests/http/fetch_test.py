@@ -703,7 +703,9 @@ class EndedEarly(FetchTest):
         print(f"{KILLS} kills, {with_part} within the download: {min(ratios):.3f} to {max(ratios):.3f} times the bytes, "
               f"{sum(ratios) / len(ratios):.3f} on average")
         self.assertGreater(with_part, KILLS // 2)
-        self.assertLessEqual(max(ratios), 1.05)
+        self.assertLessEqual(sum(ratios) / KILLS, 1.05)
+        # On a busy machine, each of 16 connections loses a full receive buffer of the system.
+        self.assertLessEqual(max(ratios), 1.05 + 16 * (128 << 10) / total)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ class Error(c.Structure):
 class HttpOptions(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("headers", c.POINTER(c.c_char_p)),
                 ("header_count", c.c_size_t), ("ca_file", c.c_char_p), ("proxy", c.c_char_p), ("connections", c.c_uint32),
-                ("redirects", c.c_uint32), ("tries", c.c_uint32), ("stall_ms", c.c_uint32), ("first_bytes", c.c_uint64)]
+                ("redirects", c.c_uint32), ("tries", c.c_uint32), ("stall_ms", c.c_uint32), ("first_bytes", c.c_uint64),
+                ("gap_bytes", c.c_uint64)]
 
 
 class ReadOptions(c.Structure):
@@ -102,7 +103,7 @@ class File:
         return memory.raw
 
     def plan(self, names=None, threads=0, ranges=None):
-        """Reads tensors, or {name: (begin, end, bytes)} of their rows, by one plan."""
+        """Reads tensors, or {name: (begin, end, bytes)} of their rows, by one plan. Lists begin and end in each dimension."""
         error = Error(struct_size=c.sizeof(Error))
         plan = c.c_void_p()
         check(ST.st_plan_new(self.file, c.byref(plan), c.byref(error)), error)
@@ -114,7 +115,8 @@ class File:
                 size = ST.st_tensor_bytes(tensor)
                 if ranges:
                     first, last, size = ranges[name]
-                    begin, end = (c.c_int64 * 2)(first, 0), (c.c_int64 * 2)(last, 2**63 - 1)
+                    begin, end = ((c.c_int64 * 2)(*(at if isinstance(at, list) else (at, rest)))
+                                  for at, rest in ((first, 0), (last, 2**63 - 1)))
                 results[name] = bytearray(size)
                 to = (c.c_char * size).from_buffer(results[name]) if size else None
                 check(ST.st_plan_add(plan, tensor, begin, end, None, to, size, c.byref(error)), error)

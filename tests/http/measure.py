@@ -1,7 +1,8 @@
 """Measures libsafetensors-http; no test. usage: ST_LIBRARY=... ST_HTTP_LIBRARY=... measure.py [MEBIBYTES]
 
 1. Opens 161 shards of a server that waits 50 ms before each answer.
-2. Reads one file from nginx by TLS: a plan, next to 16 curl processes that read a sixteenth each. In turns, medians.
+2. Reads rows, and 64 and 2,048 of 4,096 columns of F32 from that server, with gaps and without.
+3. Reads one file from nginx by TLS: a plan, next to 16 curl processes that read a sixteenth each. In turns, medians.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -49,6 +50,28 @@ def opening():
     server.stop()
 
 
+def slices():
+    rows, width = 1024, 16384
+    data = data_of(rows * width)
+    server = Server(delay=DELAY)
+    server.files["/m.safetensors"] = model({"t": ((rows, width), data)})
+    for what, part in (("100 rows", (range(100, 200), range(width))), ("64 columns", (range(rows), range(256))),
+                       ("2,048 columns", (range(rows), range(width // 2)))):
+        begin, end = ([axis[0] for axis in part], [axis[-1] + 1 for axis in part])
+        size = len(part[0]) * len(part[1])
+        for gap_bytes in (0, 1):
+            with File(server.url("/m.safetensors"), gap_bytes=gap_bytes) as file:
+                server.requests.clear()
+                server.bodies = 0
+                began = time.perf_counter()
+                got = file.plan(ranges={"t": (begin, end, size)})["t"]
+                took = time.perf_counter() - began
+            assert bytes(got) == b"".join(data[row * width + begin[1]:row * width + end[1]] for row in part[0])
+            print(f"slice of {what}, gap_bytes = {gap_bytes}: {size:,} bytes, {server.bodies:,} fetched "
+                  f"({server.bodies / size:.2f} times), {len(server.requests)} requests, {took:.2f} s")
+    server.stop()
+
+
 def bulk(mebibytes):
     if nginx.missing():
         return print("bulk: skipped:", nginx.missing())
@@ -81,4 +104,5 @@ def bulk(mebibytes):
 
 
 opening()
+slices()
 bulk(int(sys.argv[1]) if len(sys.argv) > 1 else 512)

@@ -122,6 +122,17 @@ class Reading(UrlTest):
                 self.assertLessEqual(self.server.bodies - before, 1.1 * read.nbytes, (framework, index))
                 self.assertGreaterEqual(self.server.bodies - before, read.nbytes)
 
+    def test_narrow_columns_fetch_their_gaps_unless_told_otherwise(self):
+        array = np.arange(200 * 5000, dtype=np.uint32).reshape(200, 5000)
+        url = self.serve(save({"t": array}))
+        for gap_bytes, least, most in ((0, 150 * 20_000 - 40_000, 150 * 20_000), (1, 150 * 28, 150 * 28)):
+            options = HttpOptions(plain=True, private=True, gap_bytes=gap_bytes)
+            with safe_open(url, framework="np", http=options) as file:
+                before = self.server.bodies
+                self.assertTrue(np.array_equal(file.get_slice("t")[50:, 40:47], array[50:, 40:47]))
+            self.assertGreaterEqual(self.server.bodies - before, least)
+            self.assertLessEqual(self.server.bodies - before, most)
+
     def test_a_large_slice_uses_several_connections(self):
         url = self.serve(save({"t": np.zeros((64, MIB), np.uint8)}))
         changed = threading.Condition()

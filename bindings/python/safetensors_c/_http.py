@@ -36,6 +36,8 @@ class HttpOptions:
         tries: requests for one range if the server is busy or the connection fails. 0: 5.
         stall_ms: milliseconds without a byte after which a request has failed. 0: 30,000.
         first_bytes: bytes of the first request for each file. 0: 131,072.
+        gap_bytes: the longest gap between two ranges of a slice that one request also fetches, and drops. 0: 131,072.
+            1: practically none, which is slow for slices with many short rows.
     """
 
     __module__ = "safetensors_c"
@@ -50,10 +52,12 @@ class HttpOptions:
     tries: int = 0
     stall_ms: int = 0
     first_bytes: int = 0
+    gap_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._lines()
-        for name, bits in (("connections", 32), ("redirects", 32), ("tries", 32), ("stall_ms", 32), ("first_bytes", 64)):
+        for name, bits in (("connections", 32), ("redirects", 32), ("tries", 32), ("stall_ms", 32), ("first_bytes", 64),
+                           ("gap_bytes", 64)):
             value = getattr(self, name)
             if not isinstance(value, int):
                 raise not_an_instance(name, value, "int")
@@ -101,7 +105,8 @@ class Url(Opener):
             headers=(c_char_p * len(lines))(*lines), header_count=len(lines),
             ca_file=None if http.ca_file is None else _library.path_of(http.ca_file),
             proxy=None if http.proxy is None else http.proxy.encode(), connections=http.connections,
-            redirects=http.redirects, tries=http.tries, stall_ms=http.stall_ms, first_bytes=http.first_bytes)
+            redirects=http.redirects, tries=http.tries, stall_ms=http.stall_ms, first_bytes=http.first_bytes,
+            gap_bytes=http.gap_bytes)
         call(_loaded().st_open_url, _text("filename", self._text), byref(given), byref(options), byref(out),
              context="header")
 
@@ -118,7 +123,7 @@ def check_pickled(url: str, http: HttpOptions | None) -> None:
 class _Options(Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("headers", POINTER(c_char_p)), ("header_count", c_size_t),
                 ("ca_file", c_char_p), ("proxy", c_char_p), ("connections", c_uint32), ("redirects", c_uint32),
-                ("tries", c_uint32), ("stall_ms", c_uint32), ("first_bytes", c_uint64)]
+                ("tries", c_uint32), ("stall_ms", c_uint32), ("first_bytes", c_uint64), ("gap_bytes", c_uint64)]
 
 
 def _find() -> str:
