@@ -136,7 +136,7 @@ SIMDJSON_CHANGES = [
     (r"const implementation \* builtin_implementation\(\) \{(.|\n)*?\n\}\n", ""),
     (r"(template ?<typename \w>\n)?simdjson_inline (void|uint64_t) compress(_halves)?\((.|\n)*?\n\}\n", ""),
     (r"(?m)^.*\b(minify|validate_utf8)\(const (char \*buf, size_t len, char|std::string).*\{\n.*\n\}\n", ""),
-    (r"\bsimdjson\b", "st_simdjson"),
+    (r"(?<!define )\bsimdjson_warn_unused\b ?", ""), (r"\bsimdjson\b", "st_simdjson"),
     (r"\bsimdjson_(?!result|error)", "ST_S_"),  # macros
 ]
 FMT_CHANGES = [  # No message contains a float, an escaped string or separators of thousands: the largest parts of fmt.
