@@ -63,10 +63,10 @@ typedef struct st_http_options {
                                  second for each 16,000 bytes is also a stall. 0: 30,000.    */
   uint64_t first_bytes;       /* Bytes of the first request for each file, from 16 KiB to 64 MiB.
                                  0: 128 KiB.                                                 */
-  uint64_t gap_bytes;         /* One request reads two ranges of a slice or plan with a gap of at most
-                                 this many bytes, and drops the gap. 0: 128 KiB, which takes no
-                                 longer than a request. 1: practically never, which is slow for
-                                 slices with many short rows, but fetches only their bytes.  */
+  uint64_t gap_bytes;         /* One request reads two ranges with a gap of at most this many bytes
+                                 and drops the gap. 0: 128 KiB, which takes no longer than a
+                                 request. 1: practically never, which is slow for slices with many
+                                 short rows, but fetches only their bytes.                   */
 } st_http_options;
 
 /* Opens a checkpoint on a web server. url is one of these:

@@ -214,8 +214,10 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const std::uint64_t total = format::run_count(slice);
   // Enough runs to make taking a batch cheap in comparison, even if they are far apart.
   const std::uint64_t least = std::min(total - run_, least_runs(slice, batch.path, requests_[next_].device));
+  // As in take_ranges(): several threads wait for runs that are requests of their own.
+  const bool apart = traits_.parallel > 1 && slice.levels.front().src_stride - slice.run_bytes > batch.gap;
   batch.first_run = run_;
-  batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
+  batch.runs = apart ? least : std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   if (batch.path == io::ReadPath::cached) batch.memory = batch.reader->memory();
   if (batch.memory != nullptr) {
     batch.gap = batch.room = UINT64_MAX;  // no unwanted bytes are read

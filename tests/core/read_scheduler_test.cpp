@@ -323,6 +323,21 @@ TEST(ReadScheduler, RunsThatAreRequestsAreSharedOut) {
   }
 }
 
+// A web server's narrow columns were once read by two threads, because all of them lie in two chunks.
+TEST(ReadScheduler, RunsOfASourceThatAnswersSeveralAtOnceAreSharedOut) {
+  const Matrix matrix(1024, 16 * kKiB);
+  const format::Slice slice = matrix.columns(0, 256);
+  const std::vector<ReadRequest> requests{{0, slice.src_begin, 1024 * 16 * kKiB, &place, 0, &slice}};
+  for (const std::uint64_t gap : {std::uint64_t{1}, 128 * kKiB}) {
+    io::Callbacks callbacks{no_bytes, nullptr, nullptr};
+    callbacks.parallel = 16;
+    callbacks.chunk_bytes = 8 * kMiB;
+    callbacks.gap_bytes = gap;
+    const SourcePtr source = io::callback_source(callbacks, UINT64_MAX);
+    EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {16, 0, 0}).size(), gap == 1 ? 64U : 2U);
+  }
+}
+
 // No descriptor of a finished file stays open.
 TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   const SparseFile first(1000);
