@@ -161,6 +161,10 @@ void check_request(const Exchange& exchange, const curl_slist* lines) {
 
 // ---- instead of libcurl's -------------------------------------------------------------------------------------------
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wvarargs"  // these enumerations are as wide as int
+#endif
+
 extern "C" {
 
 #undef curl_easy_setopt
