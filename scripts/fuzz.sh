@@ -33,7 +33,7 @@ run_fuzzers() {
 try_oss_fuzz() {
   place=$top/build/oss-fuzz
   rm -rf "$place"
-  mkdir -p "$place/src" "$place/out" "$place/work"
+  mkdir -p "$place/src" "$place/out" "$place/work" "$place/seeds"
   ln -s "$top" "$place/src/libsafetensors"
   simdjson=$(simdjson_source)
   say "building by fuzz/oss-fuzz/build.sh"

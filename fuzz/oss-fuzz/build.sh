@@ -3,7 +3,7 @@
 # TARGET_seed_corpus.zip, its dictionary, and the shared libraries that the targets need. ./dev fuzz oss-fuzz tries it.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
-cd "$SRC/libsafetensors"
+cd -P "$SRC/libsafetensors"
 work=${WORK:-$SRC}/fuzz-build
 
 # This build type adds no flags to $CFLAGS and $CXXFLAGS. The targets find their libraries next to them, and by an RPATH
