@@ -58,11 +58,11 @@ unsigned count_threads(std::span<const ReadRequest> requests, const Readers& rea
   unsigned stated = 0;
   for (const auto& reader : readers) stated = std::max(stated, reader->source().traits().parallel);
   if (stated != 0) {
-    std::uint64_t waits = worth;
+    std::uint64_t waits = 0;
     for (std::size_t i = 0; i < requests.size() && waits < stated; ++i) {
       waits += requests[i].slice == nullptr ? 1 : format::run_count(*requests[i].slice);
     }
-    return static_cast<unsigned>(std::min<std::uint64_t>(waits, std::min(stated, kMostThreads)));
+    return static_cast<unsigned>(std::min<std::uint64_t>(std::max(worth, waits), std::min(stated, kMostThreads)));
   }
   if (worth == 1) return 1;
   const std::uint64_t useful = all_cached(requests, readers) ? count_copiers(requests.front().device, bytes) : kWaiters;

@@ -212,18 +212,22 @@ std::uint64_t ReadScheduler::least_runs(const format::Slice& slice, io::ReadPath
 void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   const format::Slice& slice = *requests_[next_].slice;
   const std::uint64_t total = format::run_count(slice);
-  // Enough runs to make taking a batch cheap in comparison, even if they are far apart.
-  const std::uint64_t least = std::min(total - run_, least_runs(slice, batch.path, requests_[next_].device));
-  // As in take_ranges(): several threads wait for runs that are requests of their own.
-  const bool apart = traits_.parallel > 1 && slice.levels.front().src_stride - slice.run_bytes > batch.gap;
-  batch.first_run = run_;
-  batch.runs = apart ? least : std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   if (batch.path == io::ReadPath::cached) batch.memory = batch.reader->memory();
   if (batch.memory != nullptr) {
     batch.gap = batch.room = UINT64_MAX;  // no unwanted bytes are read
   } else {
     batch.room =
         std::max(batch.path == io::ReadPath::cached ? std::min(room, kRunWindow) : room - room / 16, slice.run_bytes);
+  }
+  batch.first_run = run_;
+  if (traits_.parallel != 0) {
+    // The source has slow requests, so a batch is one: the others are for other threads, and a cancel waits for no more.
+    const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
+    batch.runs = format::runs_that_fit(slice, run_, std::min(total - run_, together - run_ % together), batch.room);
+  } else {
+    // Enough runs to make taking a batch cheap in comparison, even if they are far apart.
+    const std::uint64_t least = std::min(total - run_, least_runs(slice, batch.path, requests_[next_].device));
+    batch.runs = std::max(least, format::runs_that_fit(slice, run_, total - run_, room));
   }
   run_ += batch.runs;
   if (run_ < total) return;

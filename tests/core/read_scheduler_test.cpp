@@ -323,18 +323,31 @@ TEST(ReadScheduler, RunsThatAreRequestsAreSharedOut) {
   }
 }
 
-// A web server's narrow columns were once read by two threads, because all of them lie in two chunks.
-TEST(ReadScheduler, RunsOfASourceThatAnswersSeveralAtOnceAreSharedOut) {
+// A web server's narrow columns were once read by two threads, because all of them lie in two chunks. With every other
+// column of 256, there are runs whose gaps are read and runs whose gaps are not.
+TEST(ReadScheduler, RunsOfASourceThatAnswersSeveralAtOnceAreARequestEach) {
   const Matrix matrix(1024, 16 * kKiB);
-  const format::Slice slice = matrix.columns(0, 256);
-  const std::vector<ReadRequest> requests{{0, slice.src_begin, 1024 * 16 * kKiB, &place, 0, &slice}};
-  for (const std::uint64_t gap : {std::uint64_t{1}, 128 * kKiB}) {
-    io::Callbacks callbacks{no_bytes, nullptr, nullptr};
-    callbacks.parallel = 16;
-    callbacks.chunk_bytes = 8 * kMiB;
-    callbacks.gap_bytes = gap;
-    const SourcePtr source = io::callback_source(callbacks, UINT64_MAX);
-    EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {16, 0, 0}).size(), gap == 1 ? 64U : 2U);
+  const std::int64_t begin[] = {0, 0};
+  const std::int64_t end[] = {INT64_MAX, 256};
+  for (const std::int64_t every : {1, 2}) {
+    const std::int64_t step[] = {1, every};
+    const format::Slice slice = format::slice(matrix.tensor, begin, end, step);
+    const std::vector<ReadRequest> requests{{0, slice.src_begin, 1024 * 16 * kKiB, &place, 0, &slice}};
+    for (const std::uint64_t gap : {std::uint64_t{1}, 128 * kKiB}) {
+      io::Callbacks callbacks{no_bytes, nullptr, nullptr};
+      callbacks.parallel = every == 1 ? 16 : 1;
+      callbacks.chunk_bytes = 8 * kMiB;
+      callbacks.gap_bytes = gap;
+      const SourcePtr source = io::callback_source(callbacks, UINT64_MAX);
+      std::uint64_t runs = 0;
+      const std::vector<ReadBatch> batches = batches_of(requests, readers_of({source.get()}), {16, 0, 0});
+      EXPECT_EQ(batches.size(), gap == 1 ? 1024U : 3U);
+      for (const ReadBatch& batch : batches) {
+        EXPECT_EQ(batch.first_run, runs);
+        runs += batch.runs;
+      }
+      EXPECT_EQ(runs, format::run_count(slice));
+    }
   }
 }
 

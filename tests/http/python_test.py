@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -209,6 +210,28 @@ class Errors(UrlTest):
             self.server.etags["/m.safetensors"] = '"another"'
             for read in (file.get_tensors, lambda: file.get_tensor("a"), lambda: file.get_slice("a")[1:]):
                 self.expect(OSError, "has changed on the server", read)
+
+    def test_an_interrupt_ends_a_read(self):
+        array = np.arange(300 * 5000, dtype=np.uint8).reshape(300, 5000)
+        url = self.serve(save({"t": array}))
+        options = HttpOptions(plain=True, private=True, gap_bytes=1, connections=1)
+        reads = [lambda file: file.get_slice("t")[:, :2], lambda file: file.get_slice("t")[:, :2],
+                 lambda file: file.get_tensors()]
+        for read, times in zip(reads, (1, 2, 0)):
+            with safe_open(url, framework="np", http=options) as file:
+                first = len(self.server.requests)
+                self.server.delay = 0.02
+
+                def interrupt(request):
+                    if times and request.number in range(first + 3, first + 3 + times):
+                        os.kill(os.getpid(), signal.SIGINT)
+                self.server.fault = interrupt
+                if times:
+                    self.assertRaises(KeyboardInterrupt, read, file)
+                    self.assertLess(len(self.server.requests) - first, 100)
+                else:
+                    self.assertTrue(np.array_equal(read(file)["t"], array))
+                self.server.delay, self.server.fault = 0, lambda request: None
 
     def test_a_forked_process(self):
         url = self.serve(save({"a": np.zeros(MIB, np.uint8)}))

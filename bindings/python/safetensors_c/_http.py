@@ -89,6 +89,8 @@ def _text(argument: str, given) -> bytes:
 class Url(Opener):
     """A checkpoint on a web server."""
 
+    slow = True
+
     def __init__(self, text: str, http: HttpOptions | None):
         if http is not None and not isinstance(http, HttpOptions):
             raise not_an_instance("http", http, "HttpOptions")

@@ -46,6 +46,8 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
 
 
 def _run(file, plan, threads: int, cache: int, progress, group) -> None:
+    if progress is None and file.opener is not None and file.opener.slow:
+        progress = lambda done, total: None  # Python handles signals when it is called
     # The library takes no more than 1024, and ctypes the last 32 bits of a number.
     options = _library.new(_library.ReadOptions if group is None else _library.GroupReadOptions, threads=min(threads, 1024),
                            cache=cache)
