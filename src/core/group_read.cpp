@@ -130,7 +130,7 @@ class GroupRead {
   void exchange_bytes(Round& round, std::uint64_t number);
   void deliver(const Round& round, std::uint64_t number);
 
-  Round& round(std::uint64_t number) { return rounds_[number % rounds_.size()]; }
+  Round& round(std::uint64_t number) { return rounds_[static_cast<std::size_t>(number % rounds_.size())]; }
   std::byte* image_of(std::uint64_t number) const {
     return sent_.get() + (number % 2 == 0 ? 0 : image_room_ + copies_room_);
   }
@@ -530,7 +530,7 @@ void GroupRead::deliver(const Round& round, std::uint64_t number) {
         if (count == 1) {
           cut({block.begin + offset, block.begin + offset + bytes}, 0, at);
         } else {
-          std::memcpy(unpacked_.get() + unpacked + offset, received + at, bytes);
+          std::memcpy(unpacked_.get() + unpacked + offset, received + at, static_cast<std::size_t>(bytes));
         }
         at += bytes;
       }

@@ -189,7 +189,7 @@ st_file* open_model(Model& model, Way way, int shard, st_error* err) {
     source.read_at = read_at;
     st_open_source(&source, &options, &file, err);
   } else if (way == kInsideDescriptor) {
-    const std::size_t begin = below(5000);
+    const std::size_t begin = static_cast<std::size_t>(below(5000));
     std::ofstream("container", std::ios::binary)
         << std::string(begin, 'c') << std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const int fd = open("container", O_RDONLY | O_CLOEXEC);

@@ -300,12 +300,14 @@ class Process {
     const std::string& bytes = files_->at(shard_of(tensor).path);
     std::vector<bool>& flags = wanted[shard_of(tensor).path];
     flags.resize(bytes.size());
-    auto wish = std::make_unique<Wish>(Wish{&tensor, std::string(cut.bytes, '\0'), std::string(cut.bytes, '\xEE')});
+    const auto size = static_cast<std::size_t>(cut.bytes);
+    const auto run_size = static_cast<std::size_t>(cut.run_bytes);
+    auto wish = std::make_unique<Wish>(Wish{&tensor, std::string(size, '\0'), std::string(size, '\xEE')});
     for (std::uint64_t i = 0; i < format::run_count(cut); ++i) {
       const format::Run run = format::run_at(cut, i);
-      const std::size_t at = shard_of(tensor).offset_of(tensor) + run.src;
-      wish->expected.replace(run.dst, cut.run_bytes, bytes, at, cut.run_bytes);
-      std::fill_n(flags.begin() + static_cast<std::ptrdiff_t>(at), cut.run_bytes, true);
+      const auto at = static_cast<std::size_t>(shard_of(tensor).offset_of(tensor) + run.src);
+      wish->expected.replace(static_cast<std::size_t>(run.dst), run_size, bytes, at, run_size);
+      std::fill_n(flags.begin() + static_cast<std::ptrdiff_t>(at), run_size, true);
     }
     plan_->add(tensor, of(slice.begin), of(slice.end), of(slice.step), wish->got.data(), wish->got.size(), device_);
     wishes_.push_back(std::move(wish));

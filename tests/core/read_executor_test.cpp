@@ -37,7 +37,7 @@ const std::vector<std::byte>& file_bytes() {
 }
 
 bool is_from_file(const std::byte* place, std::uint64_t begin, std::uint64_t bytes) {
-  return std::memcmp(place, file_bytes().data() + begin, bytes) == 0;
+  return std::memcmp(place, file_bytes().data() + begin, static_cast<std::size_t>(bytes)) == 0;
 }
 
 class ReadExecutorTest : public testing::Test {

@@ -72,12 +72,14 @@ TEST(Cut, BringsEachByteOnce) {
       end.push_back(step.back() > 0 ? INT64_MAX : INT64_MIN);
     }
     const format::Slice slice = format::slice(tensor, begin.data(), end.data(), step.data());
-    std::string expected(slice.bytes, '?');
+    const auto size = static_cast<std::size_t>(slice.bytes);
+    const auto run_size = static_cast<std::size_t>(slice.run_bytes);
+    std::string expected(size, '?');
     for (std::uint64_t run = 0; run < format::run_count(slice); ++run) {
       const format::Run at = format::run_at(slice, run);
-      std::memcpy(&expected[at.dst], &file[kTensor + at.src], slice.run_bytes);
+      std::memcpy(expected.data() + at.dst, file.data() + kTensor + at.src, run_size);
     }
-    std::string got(slice.bytes, '?');
+    std::string got(size, '?');
     const bool contiguous = slice.contiguous();
     const ReadRequest request{3,
                               kTensor + slice.src_begin,
@@ -102,7 +104,7 @@ TEST(Cut, BringsEachByteOnce) {
         const auto* const src = reinterpret_cast<const std::byte*>(file.data()) + part.begin;
         bytes += part.slice == nullptr ? part.bytes : part.slice->bytes;
         if (part.slice == nullptr) {
-          std::memcpy(part.dst, src, part.bytes);
+          std::memcpy(part.dst, src, static_cast<std::size_t>(part.bytes));
         } else {
           format::gather(*part.slice, 0, format::run_count(*part.slice), src, part.dst);
         }

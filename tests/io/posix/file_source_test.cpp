@@ -609,7 +609,7 @@ TEST_F(FileReaderTest, a_long_range_is_cached_if_a_third_of_it_is) {
   for (const auto& [begin, end, cached] : cases) {
     const Descriptor made(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     ASSERT_EQ(ftruncate(made.get(), kLong), 0);  // a hole, which is not cached
-    const std::string text(end - begin, 'x');
+    const std::string text(static_cast<std::size_t>(end - begin), 'x');
     ASSERT_EQ(pwrite(made.get(), text.data(), text.size(), static_cast<off_t>(begin)),
               static_cast<ssize_t>(text.size()));
     ASSERT_EQ(fsync(made.get()), 0);
