@@ -233,6 +233,22 @@ class Errors(UrlTest):
                     self.assertTrue(np.array_equal(read(file)["t"], array))
                 self.server.delay, self.server.fault = 0, lambda request: None
 
+    def test_a_daemon_thread_that_reads_when_the_program_ends(self):
+        url = self.serve(save({"t": np.zeros((300, 5000), np.uint8)}))
+        program = """
+import sys, threading, time
+from safetensors_c import HttpOptions, safe_open
+file = safe_open(sys.argv[1], "np", http=HttpOptions(plain=True, private=True, gap_bytes=1))
+def read():
+    while True:
+        file.get_slice("t")[:, :2]
+threading.Thread(target=read, daemon=True).start()
+time.sleep(0.3)
+"""
+        self.server.delay = 0.002
+        done = subprocess.run([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_forked_process(self):
         url = self.serve(save({"a": np.zeros(MIB, np.uint8)}))
         with safe_open(url, framework="np", http=LOCAL) as file:

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from ctypes import byref, c_int64, c_void_p
 from itertools import repeat
@@ -46,8 +47,11 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
 
 
 def _run(file, plan, threads: int, cache: int, progress, group) -> None:
-    if progress is None and file.opener is not None and file.opener.slow:
-        progress = lambda done, total: None  # Python handles signals when it is called
+    # Python handles signals when it is called, but in the main thread only. A daemon thread that is in a callback when the
+    # program ends would abort it.
+    slow = file.opener is not None and file.opener.slow
+    if progress is None and slow and threading.current_thread() is threading.main_thread():
+        progress = lambda done, total: None
     # The library takes no more than 1024, and ctypes the last 32 bits of a number.
     options = _library.new(_library.ReadOptions if group is None else _library.GroupReadOptions, threads=min(threads, 1024),
                            cache=cache)
