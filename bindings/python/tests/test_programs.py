@@ -1,5 +1,5 @@
-"""Programs that call the reference do the same behind patch(), with models that are made here: they save the same bytes and
-load the same values.
+"""Programs that call the reference do the same behind patch(), with models that are made here: they save the same files,
+except for the order of metadata, which the reference takes from chance, and load the same values.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -72,7 +72,7 @@ for name, size in (("one", "5GB"), ("several", "40KB")):
 }
 
 PROGRAM = """
-import hashlib, pathlib, sys
+import hashlib, json, pathlib, sys
 folder = sys.argv[1]
 if sys.argv[2] == "patched":
     import safetensors_c
@@ -96,8 +96,14 @@ def digest(data):
 for loaded in run():
     for name, value in sorted(loaded.items()):
         print(name, value.dtype, tuple(value.shape), digest(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()))
-for path in sorted(pathlib.Path(folder).rglob("*.safetensors")) + sorted(pathlib.Path(folder).rglob("*.index*.json")):
+for path in sorted(pathlib.Path(folder).rglob("*.index*.json")):
     print(path.relative_to(folder), digest(path.read_bytes()))
+for path in sorted(pathlib.Path(folder).rglob("*.safetensors")):
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    metadata = sorted(header.pop("__metadata__", dict()).items())
+    print(path.relative_to(folder), digest(content[end:]), end, metadata, list(header.items()))
 """
 
 
