@@ -56,7 +56,7 @@ if(ST_DEBIAN_FILES)
   execute_process(COMMAND gzip -9nkf ${debian}/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
   file(WRITE ${debian}/triggers "activate-noawait ldconfig\n")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
-  # What lintian would want otherwise, and why it is so.
+  # Warnings of lintian about choices that are meant, each with its reason.
   set(overrides "# Debian has no bug that asks for this package.\ninitial-upload-closes-no-bugs\n")
   set(overrides_of_library "# The name libsafetensors0 is left to other projects.\npackage-name-doesnt-match-sonames\n"
     "# CPack writes these scripts for every package with a shared library.\nmaintscript-calls-ldconfig\n")

@@ -221,7 +221,8 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
   }
   batch.first_run = run_;
   if (traits_.parallel != 0) {
-    // The source has slow requests, so a batch is one: the others are for other threads, and a cancel waits for no more.
+    // The requests of such a source are slow. With one per batch, other threads make the next ones, and a cancel waits for
+    // this one only.
     const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
     batch.runs = format::runs_that_fit(slice, run_, std::min(total - run_, together - run_ % together), batch.room);
   } else {

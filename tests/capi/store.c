@@ -384,6 +384,35 @@ static st_status open_meeting(void *ctx, const char *name, st_source *out, st_er
   return ST_OK;
 }
 
+static void reset_meeting(void) { meet_in_open = meet_in_read = met = present = 0; }
+
+/* Each row is a request, because the gaps are longer than the source reads. */
+static void the_rows_of_a_slice_are_read_at_once(void) {
+  static const int64_t begin[] = {0, 0}, end[] = {MEETING, 1};
+  char header[128];
+  unsigned char memory[MEETING];
+  st_store given = ST_INIT(st_store);
+  st_file *file = NULL;
+  st_plan *plan = NULL;
+  test_bytes one;
+  int i;
+  snprintf(header, sizeof header, "{\"t\":{\"dtype\":\"U8\",\"shape\":[%d,4],\"data_offsets\":[0,%d]}}", MEETING,
+           4 * MEETING);
+  one = test_file(header, 4 * MEETING);
+  given.ctx = &one;
+  given.open = open_meeting;
+  reset_meeting();
+  CHECK(st_open_store(&given, "m.safetensors", NULL, &file, NULL) == ST_OK);
+  CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
+  CHECK(st_plan_add(plan, st_get_tensor(file, "t"), begin, end, NULL, memory, MEETING, NULL) == ST_OK);
+  meet_in_read = 1;
+  CHECK(st_plan_run(plan, NULL, NULL) == ST_OK && met);
+  for (i = 0; i < MEETING; ++i) CHECK(memory[i] == 4 * i);
+  st_plan_free(plan);
+  st_free(file);
+  test_release(&one);
+}
+
 /* Even on a machine of one processor, and for requests of few bytes: each of them waits. */
 static void as_many_are_opened_and_read_at_once_as_are_stated(void) {
   char header[128], index[1024];
@@ -406,7 +435,7 @@ static void as_many_are_opened_and_read_at_once_as_are_stated(void) {
   given.parallel = MEETING;
   meet_in_open = 1;
   CHECK(st_open_store(&given, "m.index.json", NULL, &file, NULL) == ST_OK && met);
-  meet_in_open = met = present = 0;
+  reset_meeting();
   CHECK(st_plan_new(file, &plan, NULL) == ST_OK);
   for (i = 0; i < MEETING; ++i) {
     CHECK(st_plan_add(plan, st_get_tensor_at(file, (size_t)i), NULL, NULL, NULL, memory[i], 3, NULL) == ST_OK);
@@ -432,6 +461,7 @@ int main(void) {
   without_a_stated_gap_each_destination_is_read_by_itself();
 #if !defined(_WIN32)
   as_many_are_opened_and_read_at_once_as_are_stated();
+  the_rows_of_a_slice_are_read_at_once();
 #endif
   return test_result();
 }

@@ -5,7 +5,8 @@ relocations, no path to search for libraries; a program is position-independent.
 executable data. With --compiled also stack protectors, _FORTIFY_SOURCE (with glibc), and code for CET (x86-64) or BTI
 (aarch64): each exported function begins with a landing pad. The loader turns CET and BTI on only if the compiler's own
 objects are marked, too; Debian 12's are not. --debian is --compiled without CET and BTI, which Debian 12's flags lack, and
-without _FORTIFY_SOURCE: gcc 16 proves that no check is needed, and no trace of it remains. blhc looks for the flag.
+without _FORTIFY_SOURCE. gcc 16 finds every length safe, so it leaves no checking function in the library. ./dev package
+looks for the flag in each compiler command instead.
 usage: hardening.py [--compiled | --debian] FILE...     exit code 77 for ELF files of 32 bits or big-endian
 
 SPDX-License-Identifier: Apache-2.0

@@ -323,8 +323,8 @@ TEST(ReadScheduler, RunsThatAreRequestsAreSharedOut) {
   }
 }
 
-// A web server's narrow columns were once read by two threads, because all of them lie in two chunks. With every other
-// column of 256, there are runs whose gaps are read and runs whose gaps are not.
+// Narrow columns on a web server were once read by two threads, because they span two chunks. With every other column of
+// 256, some gaps are read and others are not.
 TEST(ReadScheduler, RunsOfASourceThatAnswersSeveralAtOnceAreARequestEach) {
   const Matrix matrix(1024, 16 * kKiB);
   const std::int64_t begin[] = {0, 0};

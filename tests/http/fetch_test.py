@@ -679,9 +679,10 @@ class EndedEarly(FetchTest):
     def test_killed_at_random_points(self):
         """Each download is killed once and run again. All bytes that the server sends for both count."""
         chance = random.Random(KILLS)
-        url, files = self.serve_model(16 * MIB, seed=3)
+        # On a busy machine, each of 16 connections loses a full receive buffer of the system: 4 MB in all.
+        url, files = self.serve_model(48 * MIB, seed=3)
         total = sum(map(len, files.values()))
-        self.slow_down(20 * MIB)
+        self.slow_down(60 * MIB)
         ratios, with_part = [], 0
         for _ in range(KILLS):
             self.server.bodies = 0
@@ -703,9 +704,7 @@ class EndedEarly(FetchTest):
         print(f"{KILLS} kills, {with_part} within the download: {min(ratios):.3f} to {max(ratios):.3f} times the bytes, "
               f"{sum(ratios) / len(ratios):.3f} on average")
         self.assertGreater(with_part, KILLS // 2)
-        self.assertLessEqual(sum(ratios) / KILLS, 1.05)
-        # On a busy machine, each of 16 connections loses a full receive buffer of the system.
-        self.assertLessEqual(max(ratios), 1.05 + 16 * (128 << 10) / total)
+        self.assertLessEqual(max(ratios), 1.05)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
 
 
 def _run(file, plan, threads: int, cache: int, progress, group) -> None:
-    # Python handles signals when it is called, but in the main thread only. A daemon thread that is in a callback when the
-    # program ends would abort it.
+    # Python handles a signal when the library calls it, in the main thread only. The other threads get no callback: a
+    # daemon thread that is in one when the program ends aborts the program.
     slow = file.opener is not None and file.opener.slow
     if progress is None and slow and threading.current_thread() is threading.main_thread():
         progress = lambda done, total: None

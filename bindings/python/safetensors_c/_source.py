@@ -64,7 +64,7 @@ class Opener:
     """What opens a checkpoint, and is kept while the library refers to it. The library has no mapping of such files."""
 
     threads = 0  # that read, unless the caller requests a number; 0: as many as suit the library
-    slow = False  # reads take so long that Ctrl-C must end them
+    slow = False  # a read can take so long that Ctrl-C must end it
 
     def open(self, options, out: c_void_p) -> None:
         raise NotImplementedError

@@ -1,5 +1,5 @@
-"""Programs that call the reference do the same behind patch(), with models that are made here: they save the same files,
-except for the order of metadata, which the reference takes from chance, and load the same values.
+"""Programs that call the reference save the same files and load the same values behind patch(). The models are made here.
+Only the order of metadata may differ, because the reference's is random.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -165,9 +165,7 @@ TEST(Pages, AreCopiedByAsManyCallsAsItTakes) {
   most = SIZE_MAX;
   EXPECT_TRUE(copied);
   EXPECT_EQ(to, from);
-  const iovec end{&from[0], 1};
-  const bool has_call = process_vm_readv(getpid(), &end, 1, &end, 1, 0) == 1;  // an emulator may have none
-  EXPECT_GE(calls, has_linux_io() && has_call ? 4 + 1 : 0);
+  EXPECT_GE(calls, has_linux_io() ? 4 : 0);
 }
 
 constexpr int kDefault = 0;  // of linux/mempolicy.h
