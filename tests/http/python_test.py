@@ -239,7 +239,8 @@ threading.Thread(target=read, daemon=True).start()
 time.sleep(0.3)
 """
         self.server.delay = 0.002
-        done = subprocess.run([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-B", "-c", program, url], stderr=subprocess.PIPE, text=True, timeout=60,
+                              env={**os.environ, "PYTHONPATH": PACKAGE})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_forked_process(self):
