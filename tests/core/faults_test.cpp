@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -21,139 +19,18 @@
 
 #include "../io/faults.hpp"
 #include "../io/system.hpp"
-#include "core/checkpoint.hpp"
-#include "core/edit.hpp"
-#include "core/writer.hpp"
+#include "base/error.hpp"
+#include "write_scenarios.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 using faults::Action;
 using faults::Plan;
-using st::core::EditOptions;
-using st::core::MetadataChange;
-using st::core::WriteOptions;
-using st::core::Writer;
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  return bytes.str();
-}
-
-std::string pattern(std::size_t n, unsigned seed) {
-  std::string bytes(n, '\0');
-  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<char>((i * 31 + seed + (i >> 8)) & 0xFF);
-  return bytes;
-}
-
-// Tensors given by pointer, put in pieces, and copied from another file.
-void write_file(const fs::path& path, unsigned seed, const WriteOptions& options, const fs::path& other = {}) {
-  const std::string big = pattern(3 << 16, seed);
-  const std::string small = pattern(100, seed + 1);
-  const std::uint64_t big_shape[] = {3 << 16};
-  const std::uint64_t small_shape[] = {100};
-  st::core::CheckpointPtr source;
-  if (!other.empty()) source = st::core::Checkpoint::open(other.c_str(), {});
-  Writer writer;
-  writer.set_metadata("format", "pt");
-  writer.set_metadata("seed", std::to_string(seed));
-  writer.add("a", st::Dtype::U8, small_shape, small.data());
-  writer.add("b", st::Dtype::U8, big_shape, big.data());
-  const std::size_t pieces = writer.add("pieces", st::Dtype::I8, big_shape, nullptr);
-  const std::size_t small_pieces = writer.add("small pieces", st::Dtype::I8, small_shape, nullptr);
-  if (source) writer.add("copy", *source->tensor("b"));
-  writer.begin(path.c_str(), options);
-  for (std::size_t at = big.size(); at > 0; at -= 1 << 16)
-    writer.put(pieces, at - (1 << 16), big.data() + at - (1 << 16), 1 << 16);
-  for (const std::size_t at : {50U, 0U}) writer.put(small_pieces, at, small.data() + at, 50);
-  writer.finish();
-}
-
-struct Scenario {
-  std::string name;
-  bool synced;
-  std::function<void(const fs::path& folder)> prepare;
-  std::function<void(const fs::path& folder)> run;
-  Plan kernel{};  // the feature that the kernel lacks
-};
-
-constexpr const char* kTarget = "model.safetensors";
-
-WriteOptions options(bool sync, bool replace = true) {
-  WriteOptions chosen;
-  chosen.create.sync = sync;
-  chosen.create.replace = replace;
-  return chosen;
-}
-
-void edit(const fs::path& folder, const EditOptions& how, std::string_view value) {
-  const MetadataChange change{"note", value};
-  st::core::edit_metadata((folder / kTarget).c_str(), {&change, 1}, how);
-}
-
-std::vector<Scenario> scenarios() {
-  const auto nothing = [](const fs::path&) {};
-  const auto old_file = [](const fs::path& folder) {
-    WriteOptions roomy;
-    roomy.header_reserve = 300;
-    write_file(folder / kTarget, 1, roomy);
-  };
-  const auto old_without_room = [](const fs::path& folder) { write_file(folder / kTarget, 1, {}); };
-  const auto link = [](const fs::path& folder) {
-    fs::create_directory(folder / "real");
-    write_file(folder / "real" / "blob", 1, {});
-    fs::create_symlink("real/blob", folder / kTarget);
-  };
-  const auto two_files = [](const fs::path& folder) {
-    write_file(folder / kTarget, 1, {});
-    write_file(folder / "other.safetensors", 7, {});
-  };
-  const auto save = [](bool sync) {
-    return [sync](const fs::path& folder) { write_file(folder / kTarget, 2, options(sync)); };
-  };
-  const auto copy = [](const fs::path& folder) {
-    write_file(folder / kTarget, 2, options(false), folder / "other.safetensors");
-  };
-  const auto only_new = [](const fs::path& folder) { write_file(folder / kTarget, 2, options(true, false)); };
-  const auto change = [](bool sync) { return [sync](const fs::path& folder) { edit(folder, {sync}, "a new note"); }; };
-  const auto remove_and_grow = [](const fs::path& folder) { edit(folder, {true}, std::string(5000, 'n')); };
-
-  Plan old_kernel;
-  old_kernel.no_nameless_files = true;
-  Plan no_links;
-  no_links.no_links = true;
-  Plan half_a_copy;
-  half_a_copy.half_a_copy = true;
-  Plan no_copies;
-  no_copies.no_kernel_copies = true;
-  return {
-      {"new", false, nothing, save(false)},
-      {"new, synced", true, nothing, save(true)},
-      {"new, not replacing", true, nothing, only_new},
-      {"replacing", false, old_file, save(false)},
-      {"replacing, synced", true, old_file, save(true)},
-      {"through a link", true, link, save(true)},
-      {"copying", false, two_files, copy},
-      {"copying by hand", false, two_files, copy, no_copies},
-      {"copying, half of it by hand", false, two_files, copy, half_a_copy},
-      {"new, named temp_file", true, nothing, save(true), old_kernel},
-      {"new, links refused", true, nothing, save(true), no_links},
-      {"new, not replacing, named temp_file", true, nothing, only_new, old_kernel},
-      {"replacing, named temp_file", true, old_file, save(true), old_kernel},
-      {"replacing, links refused", true, old_file, save(true), no_links},
-      {"edit in place", false, old_file, change(false)},
-      {"edit in place, synced", true, old_file, change(true)},
-      {"edit by new file", false, old_without_room, change(false)},
-      {"edit by new file, synced", true, old_without_room, remove_and_grow},
-      {"edit by new file, named temp_file, by hand",
-       true,
-       old_without_room,
-       remove_and_grow,
-       {SIZE_MAX, Action::none, 0, true, true}},
-  };
-}
+using st::core::write_scenarios::contents;
+using st::core::write_scenarios::kTarget;
+using st::core::write_scenarios::Scenario;
+using st::core::write_scenarios::scenarios;
 
 const std::map<std::string, std::vector<int>> kErrors{
     {"open nameless", {EOPNOTSUPP, EISDIR, ENOSPC, EMFILE, EACCES, EIO}},

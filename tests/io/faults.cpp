@@ -30,6 +30,7 @@ namespace {
 bool armed = false;
 Plan plan;
 std::vector<std::string> seen;
+std::vector<Change> changed;
 std::atomic<long> clock_offset{0};  // read by every time() of the program
 bool flock_by_bytes = false;
 
@@ -38,6 +39,7 @@ bool flock_by_bytes = false;
 void arm(const Plan& next) {
   seen.clear();
   seen.reserve(4096);
+  changed.clear();
   plan = next;
   armed = true;
 }
@@ -51,6 +53,8 @@ void set_flock_by_bytes(bool by_bytes) { flock_by_bytes = by_bytes; }
 std::size_t interruptions_left() { return plan.interruptions; }
 
 const std::vector<std::string>& calls() { return seen; }
+
+const std::vector<Change>& changes() { return changed; }
 
 namespace {
 
@@ -98,6 +102,45 @@ long sized(const char* name, std::size_t n, auto&& run) {
   return done(action, run(action == Action::cut_short ? (n + 1) / 2 : n));
 }
 
+// Not fstatat(), which a test may make fail.
+struct statx status_of(int folder, const char* path = "") {
+  struct statx status {};
+  const int flags = *path == '\0' ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW;
+  syscall(SYS_statx, folder, path, flags, STATX_BASIC_STATS, &status);
+  return status;
+}
+
+bool is_recorded(long result) { return armed && plan.record_changes && result >= 0; }
+
+void record_file(Change::Kind kind, int file) {
+  const struct statx status = status_of(file);
+  Change change;
+  change.kind = kind;
+  change.inode = status.stx_ino;
+  change.value = kind == Change::Kind::size ? status.stx_size : status.stx_mode & 07777U;
+  changed.push_back(std::move(change));
+}
+
+// The bytes are read back.
+void record_bytes(int file, off64_t offset, std::size_t n) {
+  Change change;
+  change.kind = Change::Kind::bytes;
+  change.inode = status_of(file).stx_ino;
+  change.offset = static_cast<std::uint64_t>(offset);
+  change.bytes.resize(n);
+  syscall(SYS_pread64, file, change.bytes.data(), n, ST_WORDS_AFTER_ODD(offset));
+  changed.push_back(std::move(change));
+}
+
+void record_name(int folder, const char* name, bool removed) {
+  Change change;
+  change.kind = Change::Kind::name;
+  change.folder = status_of(folder).stx_ino;
+  change.name = name;
+  change.inode = removed ? 0 : status_of(folder, name).stx_ino;
+  changed.push_back(std::move(change));
+}
+
 long as_long(const void* pointer) { return reinterpret_cast<long>(pointer); }
 
 bool is_interrupted_open() {
@@ -112,15 +155,19 @@ int any_fallocate(int file, int mode, off64_t offset, off64_t n) {
     errno = EINTR;
     return -1;
   }
-  return static_cast<int>(call("fallocate", SYS_fallocate, file, mode, ST_WORDS(offset), ST_WORDS(n)));
+  const long result = call("fallocate", SYS_fallocate, file, mode, ST_WORDS(offset), ST_WORDS(n));
+  if (is_recorded(result)) record_file(Change::Kind::size, file);
+  return static_cast<int>(result);
 }
 
 int any_ftruncate(int file, off64_t size) {
 #if defined(SYS_ftruncate64)
-  return static_cast<int>(call("ftruncate", SYS_ftruncate64, file, ST_WORDS_AFTER_ODD(size)));
+  const long result = call("ftruncate", SYS_ftruncate64, file, ST_WORDS_AFTER_ODD(size));
 #else
-  return static_cast<int>(call("ftruncate", SYS_ftruncate, file, size));
+  const long result = call("ftruncate", SYS_ftruncate, file, size);
 #endif
+  if (is_recorded(result)) record_file(Change::Kind::size, file);
+  return static_cast<int>(result);
 }
 
 // Not the system call: ThreadSanitizer intercepts the C library's function, and has to see that a descriptor is closed.
@@ -153,18 +200,31 @@ int open_in(int folder, const char* path, int flags, mode_t mode) {
   if (!nameless && (flags & O_CREAT) == 0) {
     return read_faults::fails("open") ? -1 : static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
   }
-  return static_cast<int>(call(nameless ? "open nameless" : "create", SYS_openat, folder, as_long(path), flags, mode));
+  const long file = call(nameless ? "open nameless" : "create", SYS_openat, folder, as_long(path), flags, mode);
+  if (is_recorded(file)) {
+    record_file(Change::Kind::create, static_cast<int>(file));
+    if (!nameless) record_name(folder, path, false);
+  }
+  return static_cast<int>(file);
 }
 
 int any_rename(const char* call_name, long number, int from, const char* path, int to, const char* name, long flags) {
   if (armed && plan.before_rename != nullptr) plan.before_rename();
-  return static_cast<int>(call(call_name, number, from, as_long(path), to, as_long(name), flags));
+  const long result = call(call_name, number, from, as_long(path), to, as_long(name), flags);
+  if (is_recorded(result)) {
+    record_name(to, name, false);
+    record_name(from, path, true);
+  }
+  return static_cast<int>(result);
 }
 
 ssize_t any_pwrite(int file, const void* data, std::size_t n, off64_t offset) {
   if (armed && plan.before_pwrite != nullptr) plan.before_pwrite();
-  return sized("pwrite", n,
-               [&](std::size_t some) { return syscall(SYS_pwrite64, file, data, some, ST_WORDS_AFTER_ODD(offset)); });
+  const long written = sized("pwrite", n, [&](std::size_t some) {
+    return syscall(SYS_pwrite64, file, data, some, ST_WORDS_AFTER_ODD(offset));
+  });
+  if (is_recorded(written)) record_bytes(file, offset, static_cast<std::size_t>(written));
+  return written;
 }
 
 }  // namespace
@@ -208,9 +268,11 @@ ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offs
     plan.no_kernel_copies = true;
     n = (n + 1) / 2;
   }
-  return sized("copy_file_range", n, [&](std::size_t some) {
+  const long copied = sized("copy_file_range", n, [&](std::size_t some) {
     return syscall(SYS_copy_file_range, from, from_offset, to, to_offset, some, flags);
   });
+  if (is_recorded(copied)) record_bytes(to, *to_offset - copied, static_cast<std::size_t>(copied));
+  return copied;
 }
 
 time_t time(time_t* result) ST_NOTHROW {
@@ -224,23 +286,33 @@ time_t time(time_t* result) ST_NOTHROW {
 int ftruncate(int file, off_t size) ST_NOTHROW { return any_ftruncate(file, size); }
 int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
 int fsync(int file) {
-  struct statx status {};
-  const bool folder = syscall(SYS_statx, file, "", AT_EMPTY_PATH, STATX_TYPE, &status) == 0 && S_ISDIR(status.stx_mode);
-  return static_cast<int>(call(folder ? "fsync folder" : "fsync", SYS_fsync, file));
+  const long result = call(S_ISDIR(status_of(file).stx_mode) ? "fsync folder" : "fsync", SYS_fsync, file);
+  const int error = errno;
+  if (is_recorded(0)) record_file(result == 0 ? Change::Kind::sync : Change::Kind::failed_sync, file);
+  errno = error;
+  return static_cast<int>(result);
 }
-int fchmod(int file, mode_t mode) ST_NOTHROW { return static_cast<int>(call("fchmod", SYS_fchmod, file, mode)); }
+int fchmod(int file, mode_t mode) ST_NOTHROW {
+  const long result = call("fchmod", SYS_fchmod, file, mode);
+  if (is_recorded(result)) record_file(Change::Kind::mode, file);
+  return static_cast<int>(result);
+}
 int fchown(int file, uid_t owner, gid_t group) ST_NOTHROW {
   return static_cast<int>(call("fchown", SYS_fchown, file, owner, group));
 }
 int unlinkat(int folder, const char* path, int flags) ST_NOTHROW {
-  return static_cast<int>(call("unlinkat", SYS_unlinkat, folder, as_long(path), flags));
+  const long result = call("unlinkat", SYS_unlinkat, folder, as_long(path), flags);
+  if (is_recorded(result)) record_name(folder, path, true);
+  return static_cast<int>(result);
 }
 int linkat(int from, const char* path, int to, const char* name, int flags) ST_NOTHROW {
   if (armed && plan.no_links) {
     errno = EPERM;
     return -1;
   }
-  return static_cast<int>(call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags));
+  const long result = call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags);
+  if (is_recorded(result)) record_name(to, name, false);
+  return static_cast<int>(result);
 }
 int renameat(int from, const char* path, int to, const char* name) ST_NOTHROW {
 #if defined(SYS_renameat)

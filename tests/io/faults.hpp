@@ -36,12 +36,29 @@ struct Plan {
   void (*before_write)() = nullptr;   // to a stream
   void (*before_pwrite)() = nullptr;  // to a file
   bool only_refusals = false;         // no call is counted or fails; for threads
+  bool record_changes = false;        // for changes()
+};
+
+// A change to the disk, or a sync. Inode numbers identify files and directories.
+struct Change {
+  enum class Kind { create, bytes, size, mode, name, sync, failed_sync };
+
+  Kind kind = Kind::create;
+  std::uint64_t inode = 0;   // name: the file that it now leads to; 0: none
+  std::uint64_t folder = 0;  // name: where it is
+  std::string name;
+  std::uint64_t offset = 0;  // of `bytes`
+  std::string bytes;
+  std::uint64_t value = 0;  // size, or mode; create: the mode
 };
 
 void arm(const Plan& plan);
 
 // The calls since arm() that change something, or that can report a failed change.
 const std::vector<std::string>& calls();
+
+// With `record_changes`, the changes and syncs since arm(). A rename is two changes of names. write() is not recorded.
+const std::vector<Change>& changes();
 
 // Returns the interruptions of fallocate that have not happened yet.
 std::size_t interruptions_left();
