@@ -41,11 +41,11 @@ void require(Pointer pointer, const char* name) {
 
 // ---- strings with a length, for functions with the suffix _n -----------------------------------------
 
-// Returns the path as a NUL-terminated string, as the system requires.
-inline std::string path_of(const char* path, std::size_t len) {
-  require(path, "path");
+// Returns the path as a NUL-terminated string, as the system requires. Messages contain `name`.
+inline std::string path_of(const char* path, std::size_t len, const char* name = "path") {
+  require(path, name);
   std::string text(path, len);
-  if (text.find('\0') != text.npos) fail(Status::argument, "path {} contains a NUL", in_quotes(text));
+  if (text.find('\0') != text.npos) fail(Status::argument, "{} {} contains a NUL", name, in_quotes(text));
   return text;
 }
 

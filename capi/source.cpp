@@ -160,6 +160,28 @@ class StoreDirectory final : public io::Directory {
   const std::string path_;  // ends with a slash, or is empty
 };
 
+// The name is checked after the store is taken, because the store must be closed even if the name is invalid.
+void open_name(const st_store* store, const char* name, std::size_t len, const st_open_options* options,
+               st_file** out) {
+  require(store, "store");
+  const st_store given = known_members(store, "st_store");
+  std::shared_ptr<const Store> taken = take_store(given);
+  refuse_unknown_members(*store, "st_store");
+  refuse_unknown_flags(given.flags, 0, "st_store");
+  if (given.reserved != 0) fail(Status::argument, "store.reserved is {}, not 0", given.reserved);
+  require(given.open, "store.open");
+  const std::string text = path_of(name, len, "name");
+  require(out, "out");
+  const std::size_t directory = text.rfind('/') + 1;  // 0 if there is no slash
+  std::string last = text.substr(directory);
+  if (last.empty() || last == "." || last == "..")
+    fail(Status::argument, "name {} is not the name of a file", in_quotes(text));
+  const core::OpenOptions chosen = open_options(options);
+  *out = handle(core::Checkpoint::open(
+      std::make_unique<StoreDirectory>(std::move(taken), std::string_view(text).substr(0, directory)), std::move(last),
+      chosen));
+}
+
 }  // namespace
 
 extern "C" {
@@ -175,25 +197,12 @@ st_status st_open_source(const st_source* source, const st_open_options* options
 
 st_status st_open_store(const st_store* store, const char* name, const st_open_options* options, st_file** out,
                         st_error* err) {
-  return guard(err, [&] {
-    require(store, "store");
-    const st_store given = known_members(store, "st_store");
-    std::shared_ptr<const Store> taken = take_store(given);
-    refuse_unknown_members(*store, "st_store");
-    refuse_unknown_flags(given.flags, 0, "st_store");
-    if (given.reserved != 0) fail(Status::argument, "store.reserved is {}, not 0", given.reserved);
-    require(given.open, "store.open");
-    require(name, "name");
-    require(out, "out");
-    const std::string_view text = name;
-    const std::size_t directory = text.rfind('/') + 1;  // 0 if there is no slash
-    const std::string_view last = text.substr(directory);
-    if (last.empty() || last == "." || last == "..")
-      fail(Status::argument, "name {} is not the name of a file", in_quotes(text));
-    const core::OpenOptions chosen = open_options(options);
-    *out = handle(core::Checkpoint::open(std::make_unique<StoreDirectory>(std::move(taken), text.substr(0, directory)),
-                                         std::string(text.substr(directory)), chosen));
-  });
+  return guard(err, [&] { open_name(store, name, name == nullptr ? 0 : std::strlen(name), options, out); });
+}
+
+st_status st_open_store_n(const st_store* store, const char* name, size_t len, const st_open_options* options,
+                          st_file** out, st_error* err) {
+  return guard(err, [&] { open_name(store, name, len, options, out); });
 }
 
 }  // extern "C"

@@ -258,9 +258,16 @@ st_status st::http::open_url(const std::string& url, Settings settings, const st
 
 st_status st_open_url(const char* url, const st_http_options* http, const st_open_options* options, st_file** out,
                       st_error* err) {
+  return st_open_url_n(url, url == nullptr ? 0 : std::strlen(url), http, options, out, err);
+}
+
+st_status st_open_url_n(const char* url, size_t len, const st_http_options* http, const st_open_options* options,
+                        st_file** out, st_error* err) {
   return guard(err, [&] {
     if (url == nullptr) throw Failure{ST_ERR_ARGUMENT, "url is NULL"};
     if (out == nullptr) throw Failure{ST_ERR_ARGUMENT, "out is NULL"};
-    return open_url(url, settings_of(http), options, out, err, nullptr);
+    const std::string text(url, len);
+    if (text.find('\0') != text.npos) throw Failure{ST_ERR_ARGUMENT, "the URL contains a NUL"};
+    return open_url(text, settings_of(http), options, out, err, nullptr);
   });
 }

@@ -102,6 +102,10 @@ typedef struct st_http_options {
 ST_HTTP_API st_status st_open_url(const char *url, const st_http_options *http,
                                   const st_open_options *options, st_file **out, st_error *err);
 
+/* ST_ERR_ARGUMENT if the URL contains a NUL. */
+ST_HTTP_API st_status st_open_url_n(const char *url, size_t len, const st_http_options *http,
+                                    const st_open_options *options, st_file **out, st_error *err);
+
 #ifdef __cplusplus
 }
 #endif

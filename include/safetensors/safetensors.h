@@ -79,9 +79,10 @@
  * 13. Not frozen. Devices, groups and stores may change before version 1.1, because they have run
  *     on too little hardware: CUDA on one NVIDIA GPU, HIP only on a mock driver, groups and stores
  *     on one machine each. This applies to all names that begin with st_device, to
- *     st_plan_add_device, st_group, st_reduce, st_store and st_open_store, and to the members for
- *     these parts in st_source (those since 0.3.0), st_read_options and st_plan_stats. An
- *     incompatible change of a function or a struct gives it a new name. docs/abi.md has the list.
+ *     st_plan_add_device, st_group, st_reduce, st_store, st_open_store and st_open_store_n, and to
+ *     the members for these parts in st_source (those since 0.3.0), st_read_options and
+ *     st_plan_stats. An incompatible change of a function or a struct gives it a new name.
+ *     docs/abi.md has the list.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef LIBSAFETENSORS_H
@@ -371,6 +372,10 @@ typedef struct st_store {
  * content is invalid: see st_open. */
 ST_API st_status st_open_store(const st_store *store, const char *name,
                                const st_open_options *options, st_file **out, st_error *err);
+
+/* Since version 0.3.0. ST_ERR_ARGUMENT if the name contains a NUL. */
+ST_API st_status st_open_store_n(const st_store *store, const char *name, size_t len,
+                                 const st_open_options *options, st_file **out, st_error *err);
 
 /* Adds a reference to the file and returns the file. Each reference needs an st_free. Other threads
  * may retain the file, and free their own references, at the same time. Returns NULL for NULL. */

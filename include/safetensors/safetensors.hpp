@@ -583,11 +583,11 @@ class SafeOpen {
 
   // Opens the file or the index with this name in a store: see st_open_store. Its close is called
   // exactly once, even if this throws. Since version 0.3.0.
-  static SafeOpen from_store(const st_store& store, const std::string& name,
+  static SafeOpen from_store(const st_store& store, std::string_view name,
                              const st_open_options& options = ST_INIT(st_open_options)) {
-    // The library closes the store; a name that it cannot be given would otherwise leave it open.
-    const bool has_nul = name.find('\0') != std::string::npos;
-    return {name, opened(st_open_store, &store, has_nul ? "" : name.c_str(), &options)};
+    const char* const text = name.data() == nullptr ? "" : name.data();
+    detail::Handle file = opened(st_open_store_n, &store, text, name.size(), &options);
+    return {std::string(name), std::move(file)};
   }
 
   // Takes over a file from a function of C, for example st_open_url, and frees it. name is for

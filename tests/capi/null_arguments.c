@@ -46,6 +46,9 @@ static void opening(const test_bytes *file) {
   store.open = open_nothing;
   REFUSED("name", st_open_store(&store, NULL, NULL, &out, &err));
   REFUSED("out", st_open_store(&store, "m.safetensors", NULL, NULL, &err));
+  REFUSED("store", st_open_store_n(NULL, "m.safetensors", 13, NULL, &out, &err));
+  REFUSED("name", st_open_store_n(&store, NULL, 0, NULL, &out, &err));
+  REFUSED("out", st_open_store_n(&store, "m.safetensors", 13, NULL, NULL, &err));
   REFUSED("path", st_check(NULL, NULL, &report, &err));
   REFUSED("out", st_check("m.safetensors", NULL, NULL, &err));
   REFUSED("path", st_check_n(NULL, 0, NULL, &report, &err));

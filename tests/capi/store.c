@@ -169,6 +169,29 @@ static void one_file_is_opened_by_its_name(void) {
   free_store(from);
 }
 
+static void a_name_has_a_length(void) {
+  store *const from = new_store();
+  st_store given = ST_INIT(st_store);
+  st_file *out = NULL;
+  st_error err = ST_INIT(st_error);
+  given.ctx = from;
+  given.open = open_stored;
+  given.close = close_store;
+  CHECK(st_open_store_n(&given, "models/m.index.jsonl", 19, NULL, &out, NULL) == ST_OK && st_count_tensors(out) == 2);
+  CHECK(strncmp(from->log, "models/m.index.json;", 20) == 0);
+  st_free(out);
+  CHECK(from->closed == 1);
+  out = NULL;
+  from->log[0] = '\0';
+  CHECK(st_open_store_n(&given, "alone.safetensors\0", 18, NULL, &out, &err) == ST_ERR_ARGUMENT && from->closed == 2);
+  CHECK_FOR(err.message, strcmp(err.message, "name 'alone.safetensors\\x00' contains a NUL") == 0);
+  CHECK(st_open_store_n(&given, "alone.safetensors", 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 3);
+  CHECK(st_open_store_n(&given, NULL, 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 4);
+  CHECK(st_open_store_n(NULL, "x", 1, NULL, &out, NULL) == ST_ERR_ARGUMENT);
+  CHECK(out == NULL && from->log[0] == '\0');
+  free_store(from);
+}
+
 static void failures_are_those_of_the_store(void) {
   store *const from = new_store();
   st_file *out = NULL;
@@ -453,6 +476,7 @@ static void as_many_are_opened_and_read_at_once_as_are_stated(void) {
 int main(void) {
   an_index_opens_the_shards_next_to_it();
   one_file_is_opened_by_its_name();
+  a_name_has_a_length();
   failures_are_those_of_the_store();
   a_failing_read_names_the_tensor();
   a_shard_has_one_spelling();

@@ -117,6 +117,20 @@ class Opening(ServerTest):
             self.expect(library.OPEN, "is not public (ST_HTTP_PRIVATE or SAFETENSORS_HTTP_ALLOW=private allows it)", url.replace("127.0.0.1", host), flags=library.PLAIN, tries=1)
         self.assertEqual(self.server.connections, 0)
 
+    def test_a_url_with_a_length(self):
+        url = self.serve(simple(10)).encode()
+        with library.open_with_length(url + b"&more", len(url)) as file:
+            self.assertEqual(file.names(), ["t"])
+        for bad in (url + b"\0", b"hf://owner/model/m.safetensors\0", b"hf://owner/model\0/m.safetensors"):
+            with self.assertRaisesRegex(library.Failed, "the URL contains a NUL") as caught:
+                library.open_with_length(bad, len(bad))
+            self.assertEqual(caught.exception.status, library.ARGUMENT)
+        with self.assertRaisesRegex(library.Failed, "url is NULL"):
+            library.open_with_length(None, 0)
+        with self.assertRaisesRegex(library.Failed, "not a valid URL"):
+            library.open_with_length(url, 0)
+        self.assertEqual(len(self.requests), 1)
+
     def test_bad_arguments(self):
         self.expect(library.ARGUMENT, "user name", "http://user:topsecret@127.0.0.1/x")
         self.expect(library.ARGUMENT, "not a valid URL", "http://")

@@ -32,6 +32,7 @@ class ReadOptions(c.Structure):
 
 
 HTTP.st_open_url.argtypes = [c.c_char_p, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p]
+HTTP.st_open_url_n.argtypes = [c.c_char_p, c.c_size_t, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p]
 for name in ("st_get_tensor", "st_get_tensor_at"):
     getattr(ST, name).restype = c.c_void_p
 ST.st_get_tensor.argtypes = [c.c_void_p, c.c_char_p]
@@ -63,6 +64,16 @@ def check(status, error):
     if status != 0:
         assert error.status == status
         raise Failed(status, error.message.decode())
+
+
+def open_with_length(url, length):
+    """Returns what st_open_url_n opens: the first bytes of the URL."""
+    error = Error(struct_size=c.sizeof(Error))
+    given = HttpOptions(struct_size=c.sizeof(HttpOptions), flags=PLAIN | PRIVATE)
+    opened = File.__new__(File)
+    opened.file = c.c_void_p()
+    check(HTTP.st_open_url_n(url, length, c.byref(given), None, c.byref(opened.file), c.byref(error)), error)
+    return opened
 
 
 class File:
