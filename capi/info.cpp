@@ -30,7 +30,7 @@ const std::byte* bytes_of(const void* elements) { return static_cast<const std::
 
 extern "C" {
 
-uint32_t st_version(void) { return ST_VERSION_MAJOR << 16 | ST_VERSION_MINOR << 8 | ST_VERSION_PATCH; }
+uint32_t st_version(void) { return ST_VERSION_NUMBER; }
 
 const char* st_version_string(void) {
   static const std::array<char, 64> text = [] {

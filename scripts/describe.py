@@ -254,6 +254,8 @@ class Header:
             value = MACROS.get(match[2])
             kind = "int32_t" if value is None else "int64_t"
             self.macros.append({"name": match[1], **place, "type": kind, "value": int(match[2]) if value is None else str(value)})
+        elif match := re.fullmatch(r"#define (\w+) \(([\w<| ]+)\)", code):
+            self.macros.append({"name": match[1], **place, "type": "int32_t", "value": self.joined(match[2])})
         elif match := re.fullmatch(r"typedef int32_t (st_\w+);", code):
             self.typedef = {"name": match[1], "type": "int32_t", **place}
             if match[1] == "st_status":  # whose constants are at the end of the header
@@ -272,6 +274,14 @@ class Header:
                                    "parameters": parameters(Tokens(match[3]), match[2], self.callbacks)})
         elif code:
             raise Misunderstood(f"what is this? {code}")
+
+    def joined(self, expression):
+        """Returns the value of macros with shifts, joined by |."""
+        values, result = {macro["name"]: macro["value"] for macro in self.macros}, 0
+        for part in expression.split(" | "):
+            name, _, bits = part.partition(" << ")
+            result |= values[name] << int(bits or 0)
+        return result
 
     def add_enum(self, inside, place):
         enum = self.typedef or {"name": "", "type": "uint32_t", **place}

@@ -1523,6 +1523,11 @@ ST_API const char *st_status_name(st_status status);
 #define ST_VERSION_MINOR 3
 #define ST_VERSION_PATCH 0
 
+/* The version of this header as one number, like the result of st_version: for example
+ * `#if ST_VERSION_NUMBER >= 0x000300`. Earlier headers do not define it, so #if takes it for 0.
+ * Since version 0.3.0. */
+#define ST_VERSION_NUMBER (ST_VERSION_MAJOR << 16 | ST_VERSION_MINOR << 8 | ST_VERSION_PATCH)
+
 /* Returns the version of the loaded library: major << 16 | minor << 8 | patch. */
 ST_API uint32_t st_version(void);
 

@@ -295,7 +295,12 @@ static void a_file_lives_until_its_last_holder_lets_go(void) {
   st_free(file);
 }
 
+#if ST_VERSION_NUMBER < 0x000300 || ST_VERSION_NUMBER >= 0xFF0000
+#error the number of the version cannot be compared in #if
+#endif
+
 static void names_and_versions(void) {
+  CHECK(st_version() == ST_VERSION_NUMBER);
   CHECK(st_version() == (ST_VERSION_MAJOR << 16 | ST_VERSION_MINOR << 8 | ST_VERSION_PATCH));
   CHECK(strncmp(st_version_string(), "0.", 2) == 0 && strstr(st_version_string(), "simdjson") != NULL);
   CHECK(strcmp(st_status_name(ST_OK), "ST_OK") == 0 && strcmp(st_status_name(ST_ERR_COVERAGE), "ST_ERR_COVERAGE") == 0);

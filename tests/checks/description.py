@@ -49,7 +49,7 @@ def named(described):
     for item in described["structs"]:
         found.update({f"{item['name']}.{field['name']}": field["since"] for field in item["fields"]})
     found.update({enum["name"]: enum["since"] for enum in described["enums"] if enum["name"]})
-    return {name: since for name, since in found.items() if not name.startswith("ST_VERSION_")}
+    return {name: since for name, since in found.items() if not re.fullmatch("ST_VERSION_(MAJOR|MINOR|PATCH)", name)}
 
 
 # ---- the header -------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def missing(described):
     code = re.sub(r"/\*.*?\*/", "", api.HEADER.read_text(), flags=re.DOTALL)
     wanted = {"functions": api.functions(), "structs": set(re.findall(r"^typedef struct (st_\w+) \{", code, re.MULTILINE)),
               "handles": set(re.findall(r"^(?:typedef )?struct (\w+)(?: \1)?;", code, re.MULTILINE)),
-              "macros": set(re.findall(r"^#define (ST_[A-Z_]+) +[A-Z\d]", code, re.MULTILINE)) - {"ST_API"}}
+              "macros": set(re.findall(r"^#define (ST_[A-Z_]+) +[A-Z\d(]", code, re.MULTILINE)) - {"ST_API"}}
     for kind, names in wanted.items():
         if names != {item["name"] for item in described[kind]} or not names:
             yield f"{kind}: {names ^ {item['name'] for item in described[kind]}} is only in one of the two"

@@ -16,7 +16,8 @@ COMPILERS = [("gcc", "g++"), ("clang", "clang++"), ("clang-14", "clang++-14")]
 LANGUAGES = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c", "c2x"),
              ("c++", "c++11"), ("c++", "c++17"), ("c++", "c++20"), ("c++", "c++2b")]
 FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wpadded", "-Werror", "-fsyntax-only"]
-MACROS = {"ST_INIT", "ST_API", "ST_SLICE_BEGIN", "ST_SLICE_END", "ST_VERSION_MAJOR", "ST_VERSION_MINOR", "ST_VERSION_PATCH"}
+MACROS = {"ST_INIT", "ST_API", "ST_SLICE_BEGIN", "ST_SLICE_END", "ST_VERSION_MAJOR", "ST_VERSION_MINOR", "ST_VERSION_PATCH",
+          "ST_VERSION_NUMBER"}
 ELEMENTS = {"st_device_copy"}  # of arrays, which have no struct_size
 MOST_COLUMNS = 100
 

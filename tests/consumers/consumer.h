@@ -58,10 +58,7 @@ static int consumer_main(void) {
     return 1;
   }
   puts(st_version_string());
-  return st_version() ==
-                 (((uint32_t)ST_VERSION_MAJOR << 16) | ((uint32_t)ST_VERSION_MINOR << 8) | (uint32_t)ST_VERSION_PATCH)
-             ? 0
-             : 1;
+  return st_version() == ST_VERSION_NUMBER ? 0 : 1;
 }
 
 #endif
