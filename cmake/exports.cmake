@@ -16,7 +16,10 @@ foreach(target IN ITEMS st_internals st_capi st_simdjson_objects)
   endif()
 endforeach()
 
-set_target_properties(safetensors PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME shared
+# The number in the soname of both libraries. It is not the major version, and does not change with 1.0: raise it with the
+# first change that breaks compiled programs (docs/abi.md). checks.complete finds all other places with this number.
+set(ST_SOVERSION 0)
+set_target_properties(safetensors PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${ST_SOVERSION} EXPORT_NAME shared
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/capi/safetensors.map)
 set_target_properties(safetensors_static PROPERTIES EXPORT_NAME static)
 if(NOT MSVC)  # there the import library of the DLL has this name

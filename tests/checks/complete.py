@@ -122,6 +122,24 @@ def jobs():
                 yield f"install_everything of scripts/sources.sh lacks {package}, which a job in dev needs"
 
 
+def sonames():
+    """Names with the number of the soname agree with cmake/exports.cmake, and no name is made from the major version."""
+    number = re.search(r"^set\(ST_SOVERSION (\d+)\)$", text_of("cmake/exports.cmake"), re.MULTILINE)[1]
+    build = text_of("CMakeLists.txt", "cmake/*", "http/CMakeLists.txt")
+    if "VERSION_MAJOR}" in build or build.count("SOVERSION ${ST_SOVERSION}") != 2:
+        yield "cmake: a name does not follow ST_SOVERSION"
+    found = 0
+    for pattern in ("README.md", "docs/*.md", "scripts/*", "bindings/**/*.py", "tests/consumers/**/*", "tests/http/*.py"):
+        for path in sorted(ROOT.glob(pattern)):
+            names = re.findall(r"libsafetensors(?:-http)?(?:\.so\.(\d+)\b|\.(\d+)\.dylib)|libsafetensors-c(\d+)\b",
+                               path.read_text(errors="replace") if path.is_file() else "")
+            found += len(names)
+            if any("".join(name) != number for name in names):
+                yield f"{path.relative_to(ROOT)}: a library's name has another number than ST_SOVERSION, {number}"
+    if found < 20:
+        yield f"only {found} names of the library with its soname were found"
+
+
 def guide():
     """The files that the lists of CONTRIBUTING.md name exist, by their whole path or by its end."""
     lists = text_of("CONTRIBUTING.md").partition("\n## Adding\n")[2].partition("\n## The ABI\n")[0]
@@ -133,7 +151,7 @@ def guide():
             yield f"CONTRIBUTING.md names {place}, which does not exist"
 
 
-found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs, guide) for fault in check()]
+found = [fault for check in (functions, statuses, formats, commands, languages, systems, jobs, sonames, guide) for fault in check()]
 for fault in found:
     print(fault)
 sys.exit(1 if found else 0)
