@@ -28,7 +28,10 @@
 //  6. Text is UTF-8, including paths.
 //  7. Options. ST_INIT(st_open_options), and likewise for other structs, sets every option to its
 //     default.
-//  8. Versions. CHANGELOG.md lists the additions of each version.
+//  8. Versions. CHANGELOG.md lists the additions of each version. All names are in an inline
+//     namespace for the minor version. So source files compiled with different versions can be
+//     linked into one program. They cannot pass these types to each other, nor catch each other's
+//     Error. Include this header instead of declaring its classes yourself.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef LIBSAFETENSORS_HPP
@@ -57,6 +60,7 @@
 #include <vector>
 
 namespace safetensors {
+inline namespace v0_3 {  // another one in each minor version: convention 8
 
 // ---- Errors -------------------------------------------------------------------------------------
 
@@ -1253,6 +1257,7 @@ inline void write_tensor(const std::string& path, std::string_view name, const v
 // Returns the version of the loaded library: "0.3.0 (simdjson 3.0.1)".
 inline std::string_view version() { return st_version_string(); }
 
+}  // namespace v0_3
 }  // namespace safetensors
 
 #endif  // LIBSAFETENSORS_HPP

@@ -1,14 +1,17 @@
 """safetensors.h compiles without a warning, of padding or conversions too, in every language version that it promises, with
 each compiler found; so does every ST_INIT, which C and C++ spell differently, every use of a constant where it belongs, and
 the example in its first comment. No constant but 64-bit ones and versions is a macro, and the enumerators of a type are as
-signed as the type. Nothing is said to be there since a later version. No line of the public headers is longer than 100 columns.
+signed as the type. Nothing is said to be there since a later version. No line of the public headers is longer than 100 columns. All symbols of
+safetensors.hpp are in the inline namespace of the minor version.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import api
 
@@ -20,6 +23,7 @@ MACROS = {"ST_INIT", "ST_API", "ST_SLICE_BEGIN", "ST_SLICE_END", "ST_VERSION_MAJ
           "ST_VERSION_NUMBER"}
 ELEMENTS = {"st_device_copy"}  # of arrays, which have no struct_size
 MOST_COLUMNS = 100
+USER = api.HEADER.parents[2] / "tests/capi/cpp_api.cpp"  # of all of safetensors.hpp
 
 text = api.HEADER.read_text()
 
@@ -80,6 +84,28 @@ def later_versions():
             yield f"{place} has another version than {version}"
 
 
+def other_namespaces():
+    """The names of safetensors.hpp that the linker sees are in the inline namespace of this minor version, because files that
+    were compiled with two versions may be in one program.
+    """
+    major, minor = re.findall(r"^#define ST_VERSION_(?:MAJOR|MINOR) (\d+)$", text, re.MULTILINE)
+    namespace, header = f"v{major}_{minor}", api.HEADER.with_suffix(".hpp")
+    if header.read_text().count(f"\nnamespace safetensors {{\ninline namespace {namespace} {{") != 1:
+        yield f"{header.name}: the inline namespace is not {namespace}"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = pathlib.Path(folder) / "user.o"
+        compiler = next(found for _, name in COMPILERS if (found := shutil.which(name)))
+        subprocess.run([compiler, "-std=c++20", "-c", "-I", header.parents[1], USER, "-o", compiled], check=True)
+        symbols = subprocess.run(["nm", compiled], check=True, capture_output=True, text=True).stdout.splitlines()
+    symbols = [line.split()[-1] for line in symbols if "11safetensors" in line]
+    if len(symbols) < 100:
+        yield f"only {len(symbols)} symbols of {header.name} were found"
+    for symbol in symbols:
+        if symbol.count("11safetensors") != symbol.count(f"11safetensors{len(namespace)}{namespace}"):
+            yield f"{header.name}: {symbol} is not in {namespace}"
+
+
 def example():
     """The program in the header's first comment, where its lines are indented by five spaces."""
     program = re.search(r"^ \* {5}#include.*?^ \* {5}\}$", text, re.MULTILINE | re.DOTALL)
@@ -96,7 +122,7 @@ def long_lines():
 
 
 passed = 0
-faults = [*long_lines(), *wrong_constants(), *later_versions()]
+faults = [*long_lines(), *wrong_constants(), *later_versions(), *other_namespaces()]
 for language, standard in LANGUAGES:
     for pair in COMPILERS:
         compiler = shutil.which(pair[language == "c++"])
