@@ -205,6 +205,8 @@ typedef struct st_open_options {
                                     100,000,000: the format's limit, 100,000,000. st_open also
                                     limits the sum of all headers.                           */
   const st_allocator *allocator; /* NULL: the allocator of the C++ runtime.                  */
+  /* The next member must be a uint64_t. On some 32-bit systems a pointer would fit into the padding
+   * here, so struct_size would not show whether the caller has set it. */
 } st_open_options;
 
 /* Opens the checkpoint at a path and checks all of its headers.

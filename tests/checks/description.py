@@ -4,6 +4,7 @@
   - It has everything that the header declares.
   - Each compiler found agrees with every type, value, size and offset, for 64-bit and 32-bit systems.
   - Versions agree with the headers of released versions in tests/abi.
+  - In each layout, the structs of these versions are the beginning of today's, which are longer if they have more members.
   - Parameters that may be NULL agree with tests/capi/null_arguments.c.
 
 usage: description.py [JSON]
@@ -78,16 +79,53 @@ def other_spellings(described):
             yield f"{item['c']} has other parameters than {[one['c'] for one in item['parameters']]}"
 
 
+def released():
+    """Yields (version, header) of each released version."""
+    for folder in sorted((ROOT / "tests/abi").glob("[0-9]*"), key=lambda path: [int(part) for part in path.name.split(".")]):
+        yield f"{folder.name}.0", (folder / "safetensors/safetensors.h").read_text()
+
+
 def other_versions(described):
     """Compares the versions in the header's comments with the headers of released versions."""
     first = {}
-    for folder in sorted((ROOT / "tests/abi").glob("[0-9]*"), key=lambda path: [int(part) for part in path.name.split(".")]):
-        for name in names_in((folder / "safetensors/safetensors.h").read_text()):
-            first.setdefault(name, f"{folder.name}.0")
+    for version, text in released():
+        for name in names_in(text):
+            first.setdefault(name, version)
     for name, since in named(described).items():
-        released = first.get(name, described["version"])
-        if since.rpartition(".")[0] != released.rpartition(".")[0]:
-            yield f"{name} is said to exist since {since}, and is first in the header of {released}"
+        version = first.get(name, described["version"])
+        if since.rpartition(".")[0] != version.rpartition(".")[0]:
+            yield f"{name} is said to exist since {since}, and is first in the header of {version}"
+
+
+def structs_in(text):
+    """Yields the structs in the header of any version, with their layouts."""
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    for name, body in re.findall(r"^typedef struct (st_\w+) \{(.*?)^\}", code, re.MULTILINE | re.DOTALL):
+        members = [describe.declared(describe.Tokens(member), name, []) for member in body.split(";")[:-1]]
+        struct = {"name": name, "fields": [{"name": member, "type": kind} for member, kind in members]}
+        describe.lay_out(struct)
+        yield struct
+
+
+def other_layouts(described):
+    """Compares the structs of released versions with today's. A member that is appended must change the size: if it fits into
+    the padding at the end, the library takes the padding of an older caller for the member.
+    """
+    today = {struct["name"]: struct for struct in described["structs"]}
+    for version, text in released():
+        found = list(structs_in(text))
+        if len(found) < max(6, len(re.findall(r"^\} st_\w+;", text, re.MULTILINE))):
+            yield f"only {len(found)} structs of {version} were understood"
+        for old in found:
+            new = today.get(old["name"], {"fields": [], "struct_size": False})
+            kept, added = new["fields"][:len(old["fields"])], new["fields"][len(old["fields"]):]
+            if [(one["name"], one["offset"]) for one in kept] != [(one["name"], one["offset"]) for one in old["fields"]]:
+                yield f"{old['name']} does not begin with the members of {version}"
+            elif added and not new["struct_size"]:
+                yield f"{old['name']} has no struct_size and more members than in {version}"
+            for layout in describe.LAYOUTS if added else ():
+                if new["layouts"][layout]["size"] <= old["layouts"][layout]["size"]:
+                    yield f"{old['name']} is not longer than in {version} in layout {layout}: its new members are in the padding"
 
 
 def names_in(text):
@@ -201,7 +239,7 @@ def compile_with(command, text):
 
 def main():
     described = json.loads(FILE.read_text(encoding="utf-8"))
-    faults = [*missing(described), *other_spellings(described), *other_versions(described), *nulls(described)]
+    faults = [*missing(described), *other_spellings(described), *other_versions(described), *other_layouts(described), *nulls(described)]
     if FILE.read_text(encoding="utf-8") != describe.text_of(api.HEADER.read_text(encoding="utf-8")):
         faults.append(f"{FILE.name} is not what the header says: run python3 scripts/describe.py")
     passed, layouts = 0, set()
