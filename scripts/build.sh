@@ -136,14 +136,33 @@ build_tests() {
   build "$preset" $tests_only "$(reference_python)" "$@"
 }
 
-# The programs of the other tests are not built.
-test_http() {
+has_libcurl() {
   pkg-config --atleast-version=7.85 libcurl ||
-    { say "skipped: libcurl 7.85 or newer is missing (./dev deps installs $http_libraries)"; return 0; }
+    { say "skipped: libcurl 7.85 or newer is missing (./dev deps installs $http_libraries)"; return 1; }
+}
+
+configure_http() {
   # shellcheck disable=SC2086
   configure dev -Bbuild/http $tests_only -DST_UNIT_TESTS=OFF -DST_BUILD_HTTP=ON -DST_BUILD_FUZZ=ON "$(reference_python)"
+}
+
+# The programs of the other tests are not built.
+test_http() {
+  has_libcurl || return 0
+  configure_http
   build_target http_tests
-  run_tests -R '^(http|fuzz\.http)' "$@"
+  run_tests -R '^(http|fuzz\.http|abi\.baseline_http|checks\.symbols_http)' "$@"
+}
+
+# Records the ABI of the unreleased version.
+freeze() {
+  if has_libcurl; then
+    configure_http
+    build_target safetensors_http
+    tests/abi/compare.sh "$folder/http/libsafetensors-http.so" --freeze
+  fi
+  build_tests dev
+  tests/abi/compare.sh "$folder/libsafetensors.so" --freeze
 }
 
 # Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,

@@ -1,4 +1,4 @@
-"""What safetensors.h declares, for the checks that compare it with what is exported.
+"""What the public headers declare, for the checks that compare it with what is exported.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -8,10 +8,10 @@ import re
 HEADER = pathlib.Path(__file__).parents[2] / "include/safetensors/safetensors.h"
 
 
-def functions():
-    text = HEADER.read_text()
-    names = re.findall(r"^ST_API\b[^;()]*?\b(st_\w+)\s*\(", text, re.MULTILINE)
-    declared = len(re.findall(r"^ST_API\b", text, re.MULTILINE))
+def functions(header=HEADER):
+    text = header.read_text()
+    names = re.findall(r"^ST_(?:HTTP_)?API\b[^;()]*?\b(st_\w+)\s*\(", text, re.MULTILINE)
+    declared = len(re.findall(r"^ST_(?:HTTP_)?API\b", text, re.MULTILINE))
     if len(names) != declared or len(set(names)) != len(names) or not names:
-        raise SystemExit(f"{HEADER.name}: {declared} lines begin with ST_API, {len(set(names))} functions were understood")
+        raise SystemExit(f"{header.name}: {declared} lines begin with ST_API, {len(set(names))} functions were understood")
     return set(names)

@@ -5,6 +5,7 @@ A symbol too many becomes a promise nobody made, and a simdjson, fmt or libstdc+
 the process that loads the library. In a static program hidden symbols meet too: all compiled-in code, weak or not, is
 in a namespace of ours. Only templates of the C++ runtime stay, which are the same for all.
 A library that links the system's simdjson may define what that one's headers bring along.
+libsafetensors-http exports exactly the functions of http.h (http/http.map).
 usage: symbols.py SHARED [STATIC [NAMESPACE...]]
 
 SPDX-License-Identifier: Apache-2.0
@@ -16,7 +17,10 @@ import sys
 
 import api
 
-MAP = pathlib.Path(__file__).parents[2] / "capi/safetensors.map"
+ROOT = pathlib.Path(__file__).parents[2]
+IS_HTTP = pathlib.Path(sys.argv[1]).name.startswith("libsafetensors-http.")
+HEADER = ROOT / "include/safetensors/http.h" if IS_HTTP else api.HEADER
+MAP = ROOT / ("http/http.map" if IS_HTTP else "capi/safetensors.map")
 
 
 def exported(library):
@@ -26,7 +30,7 @@ def exported(library):
 
 def listed():
     """The node of each function."""
-    nodes = re.findall(r"^(SAFETENSORS_[\d.]+) \{\s*global:(.*?)(?:local:\s*\*;\s*)?\}", MAP.read_text(), re.DOTALL | re.MULTILINE)
+    nodes = re.findall(r"^(SAFETENSORS_(?:HTTP_)?[\d.]+) \{\s*global:(.*?)(?:local:\s*\*;\s*)?\}", MAP.read_text(), re.DOTALL | re.MULTILINE)
     return {function: node for node, functions in nodes for function in re.findall(r"\w+", functions)}
 
 
@@ -60,9 +64,9 @@ def compare(what, found, wanted):
     return found == wanted
 
 
-functions = api.functions()
+functions = api.functions(HEADER)
 nodes = listed()
-same = compare("safetensors.map", set(nodes), functions)
+same = compare(MAP.name, set(nodes), functions)
 same &= compare("exported symbols", exported(sys.argv[1]), {f"{name}@@{node}" for name, node in nodes.items()})
 if len(sys.argv) > 2:
     same &= compare("static library", foreign(sys.argv[2], functions, set(sys.argv[3:])), set())
