@@ -107,6 +107,10 @@ def structs_in(text):
         yield struct
 
 
+def placed(field):
+    return field["name"], field["type"], field["offset"]
+
+
 def other_layouts(described):
     """Compares the structs of released versions with today's. A member that is appended must change the size: if it fits into
     the padding at the end, the library takes the padding of an older caller for the member.
@@ -119,7 +123,7 @@ def other_layouts(described):
         for old in found:
             new = today.get(old["name"], {"fields": [], "struct_size": False})
             kept, added = new["fields"][:len(old["fields"])], new["fields"][len(old["fields"]):]
-            if [(one["name"], one["offset"]) for one in kept] != [(one["name"], one["offset"]) for one in old["fields"]]:
+            if [placed(one) for one in kept] != [placed(one) for one in old["fields"]]:
                 yield f"{old['name']} does not begin with the members of {version}"
             elif added and not new["struct_size"]:
                 yield f"{old['name']} has no struct_size and more members than in {version}"
