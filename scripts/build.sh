@@ -156,13 +156,13 @@ test_http() {
 
 # Records the ABI of the unreleased version.
 freeze() {
+  build_tests dev
+  tests/abi/compare.sh "$folder/libsafetensors.so" --freeze
   if has_libcurl; then
     configure_http
     build_target safetensors_http
     tests/abi/compare.sh "$folder/http/libsafetensors-http.so" --freeze
   fi
-  build_tests dev
-  tests/abi/compare.sh "$folder/libsafetensors.so" --freeze
 }
 
 # Sets $prefix, where the build of a preset is then installed. Its folder is as deep as those of ./dev test and ./dev python,
