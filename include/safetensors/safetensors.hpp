@@ -29,9 +29,9 @@
 //  7. Options. ST_INIT(st_open_options), and likewise for other structs, sets every option to its
 //     default.
 //  8. Versions. CHANGELOG.md lists the additions of each version. All names are in an inline
-//     namespace for the minor version. So source files compiled with different versions can be
-//     linked into one program. They cannot pass these types to each other, nor catch each other's
-//     Error. Include this header instead of declaring its classes yourself.
+//     namespace for the minor version. So source files compiled with different minor versions can
+//     be linked into one program. They cannot pass these types to each other, nor catch each
+//     other's Error. Include this header instead of declaring its classes yourself.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef LIBSAFETENSORS_HPP

@@ -1,8 +1,8 @@
 """safetensors.h compiles without a warning, of padding or conversions too, in every language version that it promises, with
 each compiler found; so does every ST_INIT, which C and C++ spell differently, every use of a constant where it belongs, and
 the example in its first comment. No constant but 64-bit ones and versions is a macro, and the enumerators of a type are as
-signed as the type. Nothing is said to be there since a later version. No line of the public headers is longer than 100 columns. All symbols of
-safetensors.hpp are in the inline namespace of the minor version.
+signed as the type. Nothing is said to be there since a later version. No line of the public headers is longer than 100
+columns. All symbols of safetensors.hpp are in the inline namespace of the minor version.
 
 SPDX-License-Identifier: Apache-2.0
 """

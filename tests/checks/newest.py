@@ -31,6 +31,8 @@ THROUGH_HEADERS = {"src/base/text.cpp", "src/core/open_shards.cpp", "capi/file.c
 def sources(file):
     """The sources of this project that a file is, or joins."""
     names = JOINED.findall(pathlib.Path(file).read_text()) if file.endswith("_cxx.cxx") else [file]
+    if not names:
+        sys.exit(f"{file} joins no source that is understood")
     paths = (os.path.relpath(name, ROOT) for name in names)
     return tuple(path for path in paths if path.endswith(".cpp") and path.split("/")[0] in FOLDERS)
 
