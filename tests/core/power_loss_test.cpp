@@ -408,6 +408,11 @@ TEST(SimulatedDisk, notices_each_mistake) {
        {bytes(kOld, 0, 300), failed_sync(kOld), bytes(kOld, 0, 300), sync(kOld)},
        "",
        8},
+      {"a sync of bytes written again, but not of the size",
+       new_bytes,
+       {create(), bytes(kNew, 0, n), failed_sync(kNew), bytes(kNew, 0, n), mode(), sync(kNew), name(), sync(kFolder)},
+       "after 7 changes",
+       9},
   };
   for (const auto& row : kRows) {
     Record record{{}, {kFolder, "model"}, Content{old_bytes, 0640}, {row.new_bytes, 0640}};

@@ -15,6 +15,11 @@ using Choice = std::vector<std::size_t>;  // for each sector, one of its states
 constexpr std::size_t kMostCombinations = 1024;
 constexpr std::size_t kRandomCombinations = 200;
 
+// Unlike rewritten bytes, a size that stays the same is not written again.
+void set_size(File& file, std::uint64_t size) {
+  if (size != file.size.now()) file.size.set(size);
+}
+
 void write(File& file, std::size_t offset, const std::string& bytes) {
   const std::size_t end = offset + bytes.size();
   const std::size_t count = (end + kSector - 1) / kSector;
@@ -27,7 +32,7 @@ void write(File& file, std::size_t offset, const std::string& bytes) {
     file.sectors[at / kSector].set(std::move(sector));
     at += n;
   }
-  file.size.set(std::max<std::uint64_t>(end, file.size.now()));
+  set_size(file, std::max<std::uint64_t>(end, file.size.now()));
 }
 
 void for_each_part(File& file, const auto& run) {
@@ -141,7 +146,7 @@ void Disk::apply(const Change& change) {
   File& file = files_[numbers_.at(change.inode)];
   if (synced || failed) for_each_part(file, sync);
   if (change.kind == Kind::bytes) write(file, static_cast<std::size_t>(change.offset), change.bytes);
-  if (change.kind == Kind::size) file.size.set(change.value);
+  if (change.kind == Kind::size) set_size(file, change.value);
   if (change.kind == Kind::mode) file.mode.set(change.value);
 }
 

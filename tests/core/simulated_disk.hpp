@@ -6,7 +6,8 @@
 //     combination, its size without its bytes, a name before the file that it leads to.
 //   - A sector of 512 bytes is written as a whole. Sectors that were never written contain zeros.
 //   - A name leads to the file of its last link or rename, or of an earlier one. It is never missing in between.
-//   - After a failed fsync(), a later one makes only rewritten sectors durable.
+//   - After a failed fsync(), a later one makes only rewritten sectors durable, and the size only if it has changed
+//     since.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
