@@ -53,6 +53,8 @@ class Uncertain {
 struct Content {
   std::string bytes;
   std::uint64_t mode = 0;
+
+  bool operator==(const Content&) const = default;
 };
 
 struct File {

@@ -310,6 +310,7 @@ int linkat(int from, const char* path, int to, const char* name, int flags) ST_N
     errno = EPERM;
     return -1;
   }
+  if (armed && plan.before_link != nullptr) plan.before_link(to, name);
   const long result = call("linkat", SYS_linkat, from, as_long(path), to, as_long(name), flags);
   if (is_recorded(result)) record_name(to, name, false);
   return static_cast<int>(result);

@@ -32,6 +32,7 @@ struct Plan {
   bool interrupted_opens = false;  // every other open is interrupted by a signal
   std::size_t interruptions = 0;   // of fallocate, before it has an effect
   void (*before_open)(const char* path, int flags) = nullptr;
+  void (*before_link)(int folder, const char* name) = nullptr;  // the new name
   void (*before_rename)() = nullptr;
   void (*before_write)() = nullptr;   // to a stream
   void (*before_pwrite)() = nullptr;  // to a file
@@ -57,7 +58,8 @@ void arm(const Plan& plan);
 // The calls since arm() that change something, or that can report a failed change.
 const std::vector<std::string>& calls();
 
-// With `record_changes`, the changes and syncs since arm(). A rename is two changes of names. write() is not recorded.
+// With `record_changes`, the changes and syncs since arm(), including those of hooks. A rename is two changes of names.
+// write() is not recorded.
 const std::vector<Change>& changes();
 
 // Returns the interruptions of fallocate that have not happened yet.
