@@ -1,7 +1,7 @@
 """Prints a suppression of abidiff for each struct that has more members than in an older header.
 
-abidiff 2.2 takes has_data_member_inserted_at = end also for a struct without a new member, and then reports no change of it
-at all. So only structs that have grown are suppressed; checks.description compares the members of these.
+With has_data_member_inserted_at = end, abidiff 2.2 reports no change of a struct at all, even if it has no new member. So
+only structs that have grown are suppressed; checks.description compares their members.
 usage: grown.py OLD_HEADER NEW_HEADER
 
 SPDX-License-Identifier: Apache-2.0

@@ -1,4 +1,4 @@
-"""What the public headers declare, for the checks that compare it with what is exported.
+"""The declarations of the public headers, for the checks that compare them with the exported symbols.
 
 SPDX-License-Identifier: Apache-2.0
 """

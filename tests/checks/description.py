@@ -4,7 +4,7 @@
   - It has everything that the header declares.
   - Each compiler found agrees with every type, value, size and offset, for 64-bit and 32-bit systems.
   - Versions agree with the headers of released versions in tests/abi.
-  - In each layout, the structs of these versions are the beginning of today's, which are longer if they have more members.
+  - In each layout, today's structs begin with the structs of these versions. New members begin behind them.
   - Parameters that may be NULL agree with tests/capi/null_arguments.c.
 
 usage: description.py [JSON]
@@ -118,7 +118,7 @@ IN_PADDING = {("0.1.0", "st_read_options.ready")}
 
 
 def other_layouts(described):
-    """Compares the structs of released versions with today's. A member that is appended must begin behind the old struct: in
+    """Compares the structs of released versions with today's. An appended member must begin behind the old struct: in
     the padding at its end, the library would take an older caller's padding for the member.
     """
     today = {struct["name"]: struct for struct in described["structs"]}

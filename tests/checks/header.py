@@ -85,8 +85,8 @@ def later_versions():
 
 
 def other_namespaces():
-    """The names of safetensors.hpp that the linker sees are in the inline namespace of this minor version, because files that
-    were compiled with two versions may be in one program.
+    """Each symbol of safetensors.hpp is in the inline namespace of this minor version, because one program may contain files
+    compiled with two versions.
     """
     major, minor = re.findall(r"^#define ST_VERSION_(?:MAJOR|MINOR) (\d+)$", text, re.MULTILINE)
     namespace, header = f"v{major}_{minor}", api.HEADER.with_suffix(".hpp")

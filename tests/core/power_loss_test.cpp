@@ -42,7 +42,7 @@ using Kind = Change::Kind;
 enum class Before {
   old_or_new,
   both,      // each sector is old or new: a tensor written in place
-  anything,  // the call begins with a file that is not synced
+  anything,  // the call begins with an unsynced file
 };
 
 struct Record {
@@ -70,9 +70,9 @@ bool is_allowed(const Record& record, const std::optional<Content>& seen, bool r
   if (!seen) return !record.old_file;
   if (seen == record.meanwhile) return true;
   if (seen->bytes == wanted.bytes) return (seen->mode & ~wanted.mode) == 0;
-  if (!record.old_file) return false;
-  const std::string& old = record.old_file->bytes;
-  return seen->bytes == old || (record.before == Before::both && is_mixed(seen->bytes, old, wanted.bytes));
+  if (seen == record.old_file) return true;
+  return record.before == Before::both && record.old_file && seen->mode == record.old_file->mode &&
+         is_mixed(seen->bytes, record.old_file->bytes, wanted.bytes);
 }
 
 struct Verdict {
@@ -180,23 +180,19 @@ std::vector<Case> cases() {
   };
   const Run unsynced = save(3, roomy);
   const Run note = edit("a new note");
-  Plan by_hand;
-  by_hand.no_kernel_copies = true;
-  Plan half_by_hand;
-  half_by_hand.half_a_copy = true;
-  Plan named;
-  named.no_nameless_files = true;
-  Plan taken;
-  taken.before_link = put_private_target;
   using enum Before;
   const std::vector<Case> more{
       {{"replacing a link", true, link, save(2, replacing_link)}},
       {{"replacing only what is unchanged", true, old_file, save(2, only_unchanged)}},
       {{"copying, synced", true, two_files, copy}},
-      {{"copying by hand, synced", true, two_files, copy, by_hand}},
-      {{"copying, half of it by hand, synced", true, two_files, copy, half_by_hand}},
-      {{"new, the name taken meanwhile", true, nothing, save(2, synced), taken}},
-      {{"new, linked, not renamed", true, nothing, save(2, write_scenarios::options(true, false)), named},
+      {{"copying by hand, synced", true, two_files, copy, {.no_kernel_copies = true}}},
+      {{"copying, half of it by hand, synced", true, two_files, copy, {.half_a_copy = true}}},
+      {{"new, the name taken meanwhile", true, nothing, save(2, synced), {.before_link = put_private_target}}},
+      {{"new, linked, not renamed",
+        true,
+        nothing,
+        save(2, write_scenarios::options(true, false)),
+        {.no_nameless_files = true}},
        old_or_new,
        "renameat2",
        EINVAL},

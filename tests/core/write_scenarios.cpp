@@ -9,7 +9,6 @@
 namespace st::core::write_scenarios {
 
 namespace fs = std::filesystem;
-using faults::Action;
 using faults::Plan;
 
 std::string contents(const fs::path& path) {
@@ -86,14 +85,8 @@ std::vector<Scenario> scenarios() {
   const auto change = [](bool sync) { return [sync](const fs::path& folder) { edit(folder, {sync}, "a new note"); }; };
   const auto remove_and_grow = [](const fs::path& folder) { edit(folder, {true}, std::string(5000, 'n')); };
 
-  Plan old_kernel;
-  old_kernel.no_nameless_files = true;
-  Plan no_links;
-  no_links.no_links = true;
-  Plan half_a_copy;
-  half_a_copy.half_a_copy = true;
-  Plan no_copies;
-  no_copies.no_kernel_copies = true;
+  const Plan old_kernel{.no_nameless_files = true};
+  const Plan no_links{.no_links = true};
   return {
       {"new", false, nothing, save(false)},
       {"new, synced", true, nothing, save(true)},
@@ -102,8 +95,8 @@ std::vector<Scenario> scenarios() {
       {"replacing, synced", true, old_file, save(true)},
       {"through a link", true, link, save(true)},
       {"copying", false, two_files, copy},
-      {"copying by hand", false, two_files, copy, no_copies},
-      {"copying, half of it by hand", false, two_files, copy, half_a_copy},
+      {"copying by hand", false, two_files, copy, {.no_kernel_copies = true}},
+      {"copying, half of it by hand", false, two_files, copy, {.half_a_copy = true}},
       {"new, named temp_file", true, nothing, save(true), old_kernel},
       {"new, links refused", true, nothing, save(true), no_links},
       {"new, not replacing, named temp_file", true, nothing, only_new, old_kernel},
@@ -117,7 +110,7 @@ std::vector<Scenario> scenarios() {
        true,
        old_without_room,
        remove_and_grow,
-       {SIZE_MAX, Action::none, 0, true, true}},
+       {.no_nameless_files = true, .no_kernel_copies = true}},
   };
 }
 

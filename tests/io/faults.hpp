@@ -58,7 +58,7 @@ void arm(const Plan& plan);
 // The calls since arm() that change something, or that can report a failed change.
 const std::vector<std::string>& calls();
 
-// With `record_changes`, the changes and syncs since arm(), including those of hooks. A rename is two changes of names.
+// With `record_changes`, the changes and syncs since arm(), also by hooks. A rename is two changes of names.
 // write() is not recorded.
 const std::vector<Change>& changes();
 

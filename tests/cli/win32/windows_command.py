@@ -33,7 +33,7 @@ class Command(unittest.TestCase):
     def run_command(self, *arguments, again=True):
         done = subprocess.run([WINE, COMMAND, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=120)
-        # Once in some thousand starts, wine hands the program to its start.exe, which says this and exits with 1.
+        # If wine cannot load the program, its start.exe prints this and exits with 1. In CI, a run once ended like that.
         if again and done.stdout.startswith(b"Application could not be started"):
             return self.run_command(*arguments, again=False)
         return done
