@@ -72,7 +72,7 @@ class AtomicFile::State {
   uid_t owner() const;
   void copy_by_hand(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
   void finish_stream();
-  void take_over_access();
+  bool take_over_access();
   void finish_bytes(int error_of_closing);
   void publish(const std::function<void()>& last_look);
   void name_temp_file();
@@ -85,6 +85,7 @@ class AtomicFile::State {
   Descriptor to_close_;  // a duplicate descriptor, because network filesystems report errors at close
   Descriptor directory_to_sync_;
   std::optional<Access> access_;        // of the old file; none: the umask decides
+  std::optional<Access> given_;         // to the new file
   const EditedFile* edited_ = nullptr;  // the only file that may be replaced; nullptr: any
   std::optional<Identity> seen_;        // of the target, by open() if options_.only_unchanged
   std::string temp_name_;               // of the temporary file; empty: none
@@ -280,11 +281,15 @@ void AtomicFile::State::finish_stream() {
   if (file_.close() != 0 && errno != EINTR) fail_os(Status::write, errno, "{}: closing", target_.shown);
 }
 
-// Copies the access rights of the file that is there now: another process may have restricted them since create().
-void AtomicFile::State::take_over_access() {
+// Copies the access rights of the file that is there now: another process may have restricted them since create(), or
+// since the last call. Returns whether the new file's rights have changed.
+bool AtomicFile::State::take_over_access() {
   if (std::optional<Access> now = access_now()) access_ = std::move(now);
-  const int error = access_ ? give_access(file_.get(), *access_) : 0;
+  if (access_ == given_) return false;
+  const int error = give_access(file_.get(), *access_);
   if (error != 0) fail_os(Status::write, error, "the mode {:o} for {}", access_->mode, target_.shown);
+  given_ = access_;
+  return true;
 }
 
 // Reports all write errors before the old file is touched.
@@ -308,10 +313,7 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
     if (direct && last_look) last_look();
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
-    if (error == EEXIST) {
-      take_over_access();
-      finish_bytes(0);
-    } else if (error != 0 && !is_refusal(error)) {
+    if (error != 0 && error != EEXIST && !is_refusal(error)) {
       fail_os(Status::write, error, "{}", target_.shown);
     }
     if (direct) require_no_append_only(target_);
@@ -331,7 +333,7 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
     if (edited_ != nullptr || seen_ || is_exhausted) lock.require(target_.shown);
-    take_over_access();  // again, because syncing may have taken long
+    if (take_over_access()) finish_bytes(0);  // syncing may have taken long, and the file may be another one
     if (last_look) last_look();
     require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
@@ -358,6 +360,7 @@ void AtomicFile::State::name_temp_file() {
   const std::uint64_t size = nameless.size();
   set_size(size);
   copy_at(0, FileSource(std::move(nameless), 0, size), 0, size);
+  given_.reset();
   take_over_access();
   finish_bytes(closing.close() == 0 ? 0 : errno);
 }

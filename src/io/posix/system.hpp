@@ -140,6 +140,8 @@ int rename_to_free_name(int from_directory, const std::string& from, int directo
 struct Attribute {
   std::string name;
   std::string value;
+
+  bool operator==(const Attribute& other) const { return name == other.name && value == other.value; }
 };
 
 // Access control lists and other extended attributes. POSIX.1-2008 has neither, so the portable functions find none.
@@ -147,6 +149,10 @@ struct Attributes {
   std::vector<Attribute> lists;
   std::vector<Attribute> others;  // except those that describe the bytes
   bool lists_known = false;
+
+  bool operator==(const Attributes& other) const {
+    return lists == other.lists && others == other.others && lists_known == other.lists_known;
+  }
 };
 
 // Returns the attributes of the file with this name. Does not follow links.

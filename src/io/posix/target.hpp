@@ -71,6 +71,10 @@ struct Access {
   gid_t group = 0;
   mode_t mode = 0;
   Attributes attributes;
+
+  bool operator==(const Access& other) const {
+    return owner == other.owner && group == other.group && mode == other.mode && attributes == other.attributes;
+  }
 };
 
 // Returns nullopt if there is no regular file of this name. Throws Status::open if its owner and mode cannot be read.
