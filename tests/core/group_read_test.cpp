@@ -185,8 +185,9 @@ Files model(std::uint32_t seed) {
       at += bits / 8;
       map += formatted(R"({}"{}":"{}")", map.empty() ? "" : ",", shape.name, name);
     }
-    files[name] = format::file_front(header + "}");
-    for (; at > 0; --at) files[name] += static_cast<char>(random());
+    std::string data(at, '\0');
+    for (char& byte : data) byte = static_cast<char>(random());
+    files[name] = format::file_front(header + "}") + data;
   }
   files["m.safetensors.index.json"] = R"({"metadata":{},"weight_map":{)" + map + "}}";
   return files;
@@ -292,22 +293,24 @@ class Process {
     files_ = &files;
   }
 
-  // Marks the bytes in `wanted`, which has a flag for each byte of each file.
-  void add(const Slice& slice, std::map<std::string, std::vector<bool>>& wanted) {
+  // Marks the bytes in `wanted`, which has '\1' for each byte of each file that some process wants.
+  void add(const Slice& slice, Files& wanted) {
     const Tensor& tensor = *file_->tensor(slice.tensor);
     const auto of = [](const std::vector<std::int64_t>& numbers) { return numbers.empty() ? nullptr : numbers.data(); };
     const format::Slice cut = format::slice(tensor, of(slice.begin), of(slice.end), of(slice.step));
     const std::string& bytes = files_->at(shard_of(tensor).path);
-    std::vector<bool>& flags = wanted[shard_of(tensor).path];
-    flags.resize(bytes.size());
+    std::string& marks = wanted[shard_of(tensor).path];
+    marks.resize(bytes.size());
     const auto size = static_cast<std::size_t>(cut.bytes);
     const auto run_size = static_cast<std::size_t>(cut.run_bytes);
     auto wish = std::make_unique<Wish>(Wish{&tensor, std::string(size, '\0'), std::string(size, '\xEE')});
-    for (std::uint64_t i = 0; i < format::run_count(cut); ++i) {
+    const std::uint64_t begin = shard_of(tensor).offset_of(tensor);
+    const std::uint64_t runs = format::run_count(cut);
+    for (std::uint64_t i = 0; i < runs; ++i) {
       const format::Run run = format::run_at(cut, i);
-      const auto at = static_cast<std::size_t>(shard_of(tensor).offset_of(tensor) + run.src);
-      wish->expected.replace(static_cast<std::size_t>(run.dst), run_size, bytes, at, run_size);
-      std::fill_n(flags.begin() + static_cast<std::ptrdiff_t>(at), run_size, true);
+      const auto at = static_cast<std::size_t>(begin + run.src);
+      std::memcpy(wish->expected.data() + run.dst, bytes.data() + at, run_size);
+      std::memset(marks.data() + at, 1, run_size);
     }
     plan_->add(tensor, of(slice.begin), of(slice.end), of(slice.step), wish->got.data(), wish->got.size(), device_);
     wishes_.push_back(std::move(wish));
@@ -378,7 +381,6 @@ Slice part_of(const Shape& shape, std::size_t dim, std::uint32_t rank, std::uint
   return slice;
 }
 
-using Wanted = std::map<std::string, std::vector<bool>>;
 using Kind = void (*)(std::uint32_t rank, std::uint32_t size, std::vector<Slice>& slices);
 
 void replicated(std::uint32_t /*rank*/, std::uint32_t /*size*/, std::vector<Slice>& slices) {
@@ -455,8 +457,13 @@ class Launch {
   }
   std::uint64_t bytes_wanted() const {
     std::uint64_t sum = 0;
-    for (const auto& [name, flags] : wanted_)
-      sum += static_cast<std::uint64_t>(std::count(flags.begin(), flags.end(), true));
+    for (const auto& [name, marks] : wanted_) {
+      for (std::size_t begin = marks.find('\1'); begin != std::string::npos;) {
+        const std::size_t end = std::min(marks.find('\0', begin), marks.size());
+        sum += end - begin;
+        begin = marks.find('\1', end);
+      }
+    }
     return sum;
   }
 
@@ -472,7 +479,7 @@ class Launch {
 
  private:
   const std::uint32_t size_;
-  Wanted wanted_;
+  Files wanted_;
   std::vector<std::unique_ptr<Process>> processes_;
 };
 

@@ -131,17 +131,20 @@ struct Wish {
   std::size_t at = 0;
 };
 
-void copy_naively(const Wish& wish, std::size_t dim, std::size_t element, std::string& out) {
+// Copies the bytes from the data of the tensor, one after the other, and returns the end of the copy.
+char* copy_naively(const Wish& wish, const char* data, std::size_t dim, std::size_t element, char* out) {
   const Shape& shape = wish.tensor->shape;
   if (dim == shape.size()) {
-    out += model().files[wish.tensor->shard][wish.tensor->begin + element];
-    return;
+    *out = data[element];
+    return out + 1;
   }
   const auto length = static_cast<std::int64_t>(shape[dim]);
   const std::int64_t step = wish.step[dim];
   const std::int64_t end = wish.end[dim] < 0 ? -1 : wish.end[dim];
   for (std::int64_t at = wish.begin[dim]; step > 0 ? at < end : at > end; at += step)
-    copy_naively(wish, dim + 1, element * static_cast<std::size_t>(length) + static_cast<std::size_t>(at), out);
+    out = copy_naively(wish, data, dim + 1, element * static_cast<std::size_t>(length) + static_cast<std::size_t>(at),
+                       out);
+  return out;
 }
 
 class Dice {
@@ -195,12 +198,13 @@ std::vector<Wish> random_wishes(std::optional<std::size_t> shard, Dice& dice) {
     } while (shard && wish.tensor->shard != *shard);
     wish.whole = dice.below(3) == 0;
     cut(wish, dice);
-    if (wish.whole) {
-      std::size_t bytes = 1;
-      for (const std::uint64_t dim : wish.tensor->shape) bytes *= static_cast<std::size_t>(dim);
-      wish.bytes = model().files[wish.tensor->shard].substr(wish.tensor->begin, bytes);
-    } else {
-      copy_naively(wish, 0, 0, wish.bytes);
+    std::size_t bytes = 1;
+    for (const std::uint64_t dim : wish.tensor->shape) bytes *= static_cast<std::size_t>(dim);
+    wish.bytes = model().files[wish.tensor->shard].substr(wish.tensor->begin, bytes);
+    if (!wish.whole) {
+      const std::string data = wish.bytes;
+      const char* const end = copy_naively(wish, data.data(), 0, 0, wish.bytes.data());
+      wish.bytes.resize(static_cast<std::size_t>(end - wish.bytes.data()));
     }
     place(wish, dice);
   }
