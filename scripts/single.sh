@@ -31,20 +31,15 @@ test_single() {
   python3 tests/single/macros.py build/single "$tool"
   python3 tests/single/prefix.py build/single gcc g++
   ! have ccache || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  # Distributions define _FORTIFY_SOURCE, which makes g++ warn more, as -O3 does.
+  # Side by side, since each is one long compilation. Distributions define _FORTIFY_SOURCE, which makes g++ warn more, as
+  # -O3 does.
+  hosts=
   for host in g++ "$tool" "g++ -O3 -D_FORTIFY_SOURCE=2"; do
     say "a project with a copy, by $host"
-    compiler=${host%% *} flags=${host#"${host%% *}"}
-    folder=build/single-host/$compiler${flags:+-optimised}
-    rm -rf "$folder"
-    quietly "$folder/configure.log" cmake -S tests/single -B "$folder" -G Ninja "-DSINGLE=$top/build/single" \
-      "-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_CXX_FLAGS=$copy_warnings$flags"
-    quietly "$folder/build.log" cmake --build "$folder"
-    # Code for standard templates over the public structs would be shared by copies of two versions.
-    ! nm -C "$folder/libsafetensors.a" | grep -E ' [WVu] .*\bst_' || die "weak symbols of $compiler's copy name public types"
-    "$folder/host" "$folder"
-    "$folder/example" $copied_example >/dev/null
+    test_host "$host" &
+    hosts="$hosts $!"
   done
+  for host in $hosts; do wait "$host" || die "a project with a copy fails"; done
   with_copy="-DST_SINGLE=$top/build/single -R ^(unit|capi|conformance)"
   if [ "${1:-}" != all ]; then
     given=$(for_cmake "$@")
@@ -67,6 +62,20 @@ test_single() {
     single_by_zig $target || failed="$failed, zig $target"
   done
   [ -z "$failed" ] || die "the two files fail:${failed#,}"
+}
+
+# test_host "COMPILER [FLAGS]"
+test_host() {
+  compiler=${1%% *} flags=${1#"${1%% *}"}
+  folder=build/single-host/$compiler${flags:+-optimised}
+  rm -rf "$folder"
+  quietly "$folder/configure.log" cmake -S tests/single -B "$folder" -G Ninja "-DSINGLE=$top/build/single" \
+    "-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_CXX_FLAGS=$copy_warnings$flags"
+  quietly "$folder/build.log" cmake --build "$folder"
+  # Code for standard templates over the public structs would be shared by copies of two versions.
+  ! nm -C "$folder/libsafetensors.a" | grep -E ' [WVu] .*\bst_' || die "weak symbols of $compiler's copy name public types"
+  "$folder/host" "$folder"
+  "$folder/example" $copied_example >/dev/null
 }
 
 # Compiles the copy and its example, and runs the example where this system can: not on macOS.
