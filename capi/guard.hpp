@@ -44,9 +44,11 @@ void require(Pointer pointer, const char* name) {
 // Returns the path as a NUL-terminated string, as the system requires. Messages contain `name`.
 inline std::string path_of(const char* path, std::size_t len, const char* name = "path") {
   require(path, name);
-  std::string text(path, len);
-  if (text.find('\0') != text.npos) fail(Status::argument, "{} {} contains a NUL", name, in_quotes(text));
-  return text;
+  if (const void* const nul = std::memchr(path, '\0', len)) {
+    const std::string_view begin(path, static_cast<std::size_t>(static_cast<const char*>(nul) + 1 - path));
+    fail(Status::argument, "{} {} contains a NUL", name, in_quotes(begin));
+  }
+  return std::string(path, len);
 }
 
 // `text` may be NULL if its length is 0. Messages contain `name`.

@@ -266,8 +266,7 @@ st_status st_open_url_n(const char* url, size_t len, const st_http_options* http
   return guard(err, [&] {
     if (url == nullptr) throw Failure{ST_ERR_ARGUMENT, "url is NULL"};
     if (out == nullptr) throw Failure{ST_ERR_ARGUMENT, "out is NULL"};
-    const std::string text(url, len);
-    if (text.find('\0') != text.npos) throw Failure{ST_ERR_ARGUMENT, "the URL contains a NUL"};
-    return open_url(text, settings_of(http), options, out, err, nullptr);
+    if (std::memchr(url, '\0', len) != nullptr) throw Failure{ST_ERR_ARGUMENT, "the URL contains a NUL"};
+    return open_url(std::string(url, len), settings_of(http), options, out, err, nullptr);
   });
 }

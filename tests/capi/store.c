@@ -185,8 +185,10 @@ static void a_name_has_a_length(void) {
   from->log[0] = '\0';
   CHECK(st_open_store_n(&given, "alone.safetensors\0", 18, NULL, &out, &err) == ST_ERR_ARGUMENT && from->closed == 2);
   CHECK_FOR(err.message, strcmp(err.message, "name 'alone.safetensors\\x00' contains a NUL") == 0);
-  CHECK(st_open_store_n(&given, "alone.safetensors", 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 3);
-  CHECK(st_open_store_n(&given, NULL, 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 4);
+  CHECK(st_open_store_n(&given, "alone.safetensors", SIZE_MAX, NULL, &out, &err) == ST_ERR_ARGUMENT &&
+        from->closed == 3);
+  CHECK(st_open_store_n(&given, "alone.safetensors", 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 4);
+  CHECK(st_open_store_n(&given, NULL, 0, NULL, &out, NULL) == ST_ERR_ARGUMENT && from->closed == 5);
   CHECK(st_open_store_n(NULL, "x", 1, NULL, &out, NULL) == ST_ERR_ARGUMENT);
   CHECK(out == NULL && from->log[0] == '\0');
   free_store(from);

@@ -125,6 +125,8 @@ class Opening(ServerTest):
             with self.assertRaisesRegex(library.Failed, "the URL contains a NUL") as caught:
                 library.open_with_length(bad, len(bad))
             self.assertEqual(caught.exception.status, library.ARGUMENT)
+        with self.assertRaisesRegex(library.Failed, "the URL contains a NUL"):
+            library.open_with_length(url, 2**64 - 1)
         with self.assertRaisesRegex(library.Failed, "url is NULL"):
             library.open_with_length(None, 0)
         with self.assertRaisesRegex(library.Failed, "not a valid URL"):
