@@ -169,6 +169,24 @@ TEST_F(CheckModel, ReportsAnErrorBeforeTheSumOfTheHeadersOfALaterBatch) {
   EXPECT_EQ(check(index().c_str(), options).back().fault.status, Status::header_size);
 }
 
+// After ten shards with a thousand errors each, the eleventh is not read.
+TEST_F(CheckModel, ReportsAtMostTenThousandErrors) {
+  std::string tensors;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    tensors += formatted(R"(,"t{}":{{"dtype":"U7","shape":[1],"data_offsets":[{},{}]}})", i, i, i + 1);
+  }
+  std::string entries;
+  for (std::size_t i = 1; i <= 11; ++i) {
+    const std::string name = formatted("s{:02}.safetensors", i);
+    put(name, model(tensors, 1000, 'x'));
+    entries += (i == 1 ? "" : ",") + claim(name, name);
+  }
+  put_index(entries);
+  const Report report = check(index().c_str(), {});
+  ASSERT_EQ(report.size(), 10'001U);
+  EXPECT_EQ(report.back().fault.message, "more than 10000 findings: shards after 's10.safetensors' were not checked");
+}
+
 TEST_F(CheckModel, ReportsAShardWithALongNameAsOpeningDoes) {
   const std::string name = std::string(120, 'n') + ".safetensors";
   put_index(claim("a", name));

@@ -119,8 +119,9 @@ Run edit(const std::string& note, bool sync = true) {
 }
 
 Run write_bytes(const char* tensor, std::size_t n) {
-  const std::string bytes(n, 'x');
-  return [=](const fs::path& folder) { write_tensor((folder / kTarget).c_str(), tensor, bytes.data(), n, true); };
+  return [=](const fs::path& folder) {
+    write_tensor((folder / kTarget).c_str(), tensor, std::string(n, 'x').data(), n, true);
+  };
 }
 
 Run in_turn(const Run& first, const Run& second) {
@@ -153,7 +154,7 @@ void put_private_target(int folder, const char* name) {
   put_meanwhile = Content{"", 0600};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> make_cases() {
   std::vector<Case> all;
   for (const Scenario& scenario : write_scenarios::scenarios()) {
     if (scenario.synced) all.push_back({scenario});
@@ -215,6 +216,12 @@ std::vector<Case> cases() {
       {{"big tensor", true, old_file, write_bytes("b", 3 << 16)}, both},
   };
   all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// Made once, since the names of all tests are made at the start of each.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = make_cases();
   return all;
 }
 

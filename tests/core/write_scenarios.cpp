@@ -58,7 +58,9 @@ void edit(const fs::path& folder, const EditOptions& how, std::string_view value
   edit_metadata((folder / kTarget).c_str(), {&change, 1}, how);
 }
 
-std::vector<Scenario> scenarios() {
+namespace {
+
+std::vector<Scenario> make_scenarios() {
   const auto nothing = [](const fs::path&) {};
   const auto old_file = [](const fs::path& folder) {
     WriteOptions roomy;
@@ -112,6 +114,13 @@ std::vector<Scenario> scenarios() {
        remove_and_grow,
        {.no_nameless_files = true, .no_kernel_copies = true}},
   };
+}
+
+}  // namespace
+
+const std::vector<Scenario>& scenarios() {
+  static const std::vector<Scenario> all = make_scenarios();
+  return all;
 }
 
 }  // namespace st::core::write_scenarios

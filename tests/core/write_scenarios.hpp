@@ -25,7 +25,7 @@ struct Scenario {
 };
 
 // They write kTarget in the folder.
-std::vector<Scenario> scenarios();
+const std::vector<Scenario>& scenarios();
 
 std::string contents(const std::filesystem::path& path);
 
