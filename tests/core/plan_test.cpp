@@ -162,7 +162,7 @@ class Wishes {
     const std::uint64_t runs = format::run_count(slice);
     for (std::uint64_t i = 0; i < runs; ++i) {
       const format::Run run = format::run_at(slice, i);
-      std::memcpy(dst + run.dst, src + run.src, slice.run_bytes);
+      std::memcpy(dst + run.dst, src + run.src, static_cast<std::size_t>(slice.run_bytes));
     }
     all.resize(all.size() + kGuard, std::byte{0xEE});
     destinations_.push_back(std::make_unique<Bytes>(all.size(), std::byte{0xEE}));

@@ -154,6 +154,18 @@ void put_private_target(int folder, const char* name) {
   put_meanwhile = Content{"", 0600};
 }
 
+std::string target_path;
+
+// Another process takes all rights of the group away, durably, while the new file is synced.
+void narrow_target() {
+  if (put_meanwhile) return;
+  put_meanwhile = Content{write_scenarios::contents(target_path), 0600};
+  const int file = open(target_path.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(fchmod(file, 0600), 0);
+  EXPECT_EQ(fsync(file), 0);
+  EXPECT_EQ(close(file), 0);
+}
+
 std::vector<Case> make_cases() {
   std::vector<Case> all;
   for (const Scenario& scenario : write_scenarios::scenarios()) {
@@ -189,6 +201,7 @@ std::vector<Case> make_cases() {
       {{"copying by hand, synced", true, two_files, copy, {.no_kernel_copies = true}}},
       {{"copying, half of it by hand, synced", true, two_files, copy, {.half_a_copy = true}}},
       {{"new, the name taken meanwhile", true, nothing, save(2, synced), {.before_link = put_private_target}}},
+      {{"replacing, rights narrowed meanwhile", true, old_file, save(2, synced), {.before_sync = narrow_target}}},
       {{"new, linked, not renamed",
         true,
         nothing,
@@ -265,7 +278,7 @@ class PowerLoss : public testing::TestWithParam<std::size_t> {
     put_meanwhile.reset();
     run(plan);
     record.meanwhile = std::exchange(put_meanwhile, std::nullopt);
-    EXPECT_EQ(record.meanwhile.has_value(), plan.before_link != nullptr);
+    EXPECT_EQ(record.meanwhile.has_value(), plan.before_link != nullptr || plan.before_sync != nullptr);
     record.changes = faults::changes();
     const auto after = files_in(folder_);
     const fs::path written = fs::canonical(folder_ / kTarget);  // a link is followed, unless it was replaced
@@ -288,6 +301,7 @@ class PowerLoss : public testing::TestWithParam<std::size_t> {
   }
 
   void run(const Plan& plan) {
+    target_path = folder_ / kTarget;
     faults::arm(plan);
     case_.scenario.run(folder_);
     faults::disarm();

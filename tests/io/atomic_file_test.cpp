@@ -306,6 +306,30 @@ TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_o
   }
 }
 
+// Also those that change while the file is synced because they have changed.
+TEST_P(AtomicFileTest, rights_that_are_narrowed_during_each_sync_are_kept) {
+  static mode_t next_mode;
+  locked_target = path();
+  faults::Plan narrowing;
+  narrowing.no_nameless_files = GetParam();
+  narrowing.only_refusals = true;
+  narrowing.before_sync = [] {
+    chmod(locked_target.c_str(), next_mode);
+    next_mode = 0600;
+  };
+  put(path(), "old");
+  CreateOptions synced;
+  synced.sync = true;
+  next_mode = 0640;
+  AtomicFile file = AtomicFile::create(path().c_str(), synced);
+  file.write_at(0, "new", 3);
+  faults::arm(narrowing);
+  file.commit();
+  faults::disarm();
+  EXPECT_EQ(contents(path()), "new");
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0600));
+}
+
 // An edit could otherwise be lost between the look and the rename.
 TEST_P(AtomicFileTest, the_last_look_is_taken_while_the_file_is_locked) {
   if (!has_linux_io()) GTEST_SKIP() << "no locks of open files in this build";

@@ -286,7 +286,9 @@ time_t time(time_t* result) ST_NOTHROW {
 int ftruncate(int file, off_t size) ST_NOTHROW { return any_ftruncate(file, size); }
 int fallocate(int file, int mode, off_t offset, off_t n) { return any_fallocate(file, mode, offset, n); }
 int fsync(int file) {
-  const long result = call(S_ISDIR(status_of(file).stx_mode) ? "fsync folder" : "fsync", SYS_fsync, file);
+  const bool is_folder = S_ISDIR(status_of(file).stx_mode);
+  if (armed && plan.before_sync != nullptr && !is_folder) plan.before_sync();
+  const long result = call(is_folder ? "fsync folder" : "fsync", SYS_fsync, file);
   const int error = errno;
   if (is_recorded(0)) record_file(result == 0 ? Change::Kind::sync : Change::Kind::failed_sync, file);
   errno = error;

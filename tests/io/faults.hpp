@@ -34,6 +34,7 @@ struct Plan {
   void (*before_open)(const char* path, int flags) = nullptr;
   void (*before_link)(int folder, const char* name) = nullptr;  // the new name
   void (*before_rename)() = nullptr;
+  void (*before_sync)() = nullptr;    // of a file
   void (*before_write)() = nullptr;   // to a stream
   void (*before_pwrite)() = nullptr;  // to a file
   bool only_refusals = false;         // no call is counted or fails; for threads

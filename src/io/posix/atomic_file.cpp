@@ -313,7 +313,10 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
     if (direct && last_look) last_look();
     if (direct && link_nameless(file_.get(), target_.directory.get(), target_.name) == 0) return;
     const int error = direct ? errno : 0;
-    if (error != 0 && error != EEXIST && !is_refusal(error)) {
+    if (error == EEXIST) {  // before others can open it by a name
+      take_over_access();
+      finish_bytes(0);
+    } else if (error != 0 && !is_refusal(error)) {
       fail_os(Status::write, error, "{}", target_.shown);
     }
     if (direct) require_no_append_only(target_);
@@ -328,12 +331,14 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
   // If there is no file to lock, the first attempt must not replace one. If another process has created a file in the
   // meantime, an edit may have locked it, so the second attempt takes that file's lock.
   for (const bool first : {true, false}) {
+    // Rights may have changed during the first sync. The second one may take long too, so it is not under the lock.
+    if (options_.sync && take_over_access()) finish_bytes(0);
     const EditLock lock =
         edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
     if (edited_ != nullptr || seen_ || is_exhausted) lock.require(target_.shown);
-    if (take_over_access()) finish_bytes(0);  // syncing may have taken long, and the file may be another one
+    take_over_access();  // again, because the lock may have taken long
     if (last_look) last_look();
     require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);

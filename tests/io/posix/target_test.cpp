@@ -209,6 +209,26 @@ TEST_F(AccessTest, a_file_is_open_to_its_owner_only_until_it_takes_the_others_pl
   EXPECT_EQ(mode_of(path()), 0666U);
 }
 
+TEST(Access, IsTheSameOnlyIfAllOfItIs) {
+  const Access access{1, 2, 0644, {{{"list", "a"}}, {{"other", "b"}}, true}};
+  EXPECT_TRUE(access == Access(access));
+  void (*const changes[])(Access&) = {
+      [](Access& a) { ++a.owner; },
+      [](Access& a) { ++a.group; },
+      [](Access& a) { ++a.mode; },
+      [](Access& a) { a.attributes.lists[0].name += "x"; },
+      [](Access& a) { a.attributes.lists[0].value += "x"; },
+      [](Access& a) { a.attributes.lists.clear(); },
+      [](Access& a) { a.attributes.others[0].value += "x"; },
+      [](Access& a) { a.attributes.lists_known = false; },
+  };
+  for (const auto& change : changes) {
+    Access changed = access;
+    change(changed);
+    EXPECT_FALSE(access == changed) << "change " << &change - changes;
+  }
+}
+
 TEST_F(AccessTest, who_narrows_the_access_while_a_file_is_written_keeps_it_narrow) {
   put(path(), "old");
   AtomicFile file = AtomicFile::create(path().c_str(), {});
