@@ -40,7 +40,7 @@ test_single() {
   done
   failed=
   for host in $hosts; do wait "$host" || failed=1; done
-  [ -z "$failed" ] || die "a project with a copy fails, by a compiler that is not named above"
+  [ -z "$failed" ] || die "a project with a copy fails with each compiler that is not named above"
   with_copy="-DST_SINGLE=$top/build/single -R ^(unit|capi|conformance)"
   if [ "${1:-}" != all ]; then
     given=$(for_cmake "$@")
@@ -65,7 +65,7 @@ test_single() {
   [ -z "$failed" ] || die "the two files fail:${failed#,}"
 }
 
-# test_host "COMPILER [FLAGS]"
+# test_host "COMPILER [FLAGS]": compiles a project that contains the copy, and runs it.
 test_host() {
   compiler=${1%% *} flags=${1#"${1%% *}"}
   folder=build/single-host/$compiler${flags:+-optimised}

@@ -232,7 +232,7 @@ std::vector<Case> make_cases() {
   return all;
 }
 
-// Made once, since the names of all tests are made at the start of each.
+// Built once, because every test process lists the names of all tests.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = make_cases();
   return all;

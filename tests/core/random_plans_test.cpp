@@ -131,7 +131,7 @@ struct Wish {
   std::size_t at = 0;
 };
 
-// Copies the bytes from the data of the tensor, one after the other, and returns the end of the copy.
+// Copies byte by byte from the tensor's data. Returns the end of the copy.
 char* copy_naively(const Wish& wish, const char* data, std::size_t dim, std::size_t element, char* out) {
   const Shape& shape = wish.tensor->shape;
   if (dim == shape.size()) {

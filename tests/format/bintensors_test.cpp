@@ -37,7 +37,7 @@ struct Bad {
   const char* says;
 };
 
-// Not a constant, since its strings of megabytes would be made at the start of each test.
+// A function, so only the test that uses it builds its strings of megabytes.
 std::vector<Bad> bad_headers() {
   return {
       {"one byte", "\0"s, 0, Status::schema, 9, "ends too early"},

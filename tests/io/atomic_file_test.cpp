@@ -306,7 +306,7 @@ TEST_P(AtomicFileTest, the_file_that_is_replaced_is_locked_while_it_is_renamed_o
   }
 }
 
-// Also those that change while the file is synced because they have changed.
+// Rights that change during the second sync are given too.
 TEST_P(AtomicFileTest, rights_that_are_narrowed_during_each_sync_are_kept) {
   static mode_t next_mode;
   locked_target = path();

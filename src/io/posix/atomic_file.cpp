@@ -331,14 +331,15 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
   // If there is no file to lock, the first attempt must not replace one. If another process has created a file in the
   // meantime, an edit may have locked it, so the second attempt takes that file's lock.
   for (const bool first : {true, false}) {
-    // Rights may have changed during the first sync. The second one may take long too, so it is not under the lock.
+    // Another process may have changed the rights during the first sync. The second sync may take long too, so it comes
+    // before the lock.
     if (options_.sync && take_over_access()) finish_bytes(0);
     const EditLock lock =
         edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
     if (edited_ != nullptr || seen_ || is_exhausted) lock.require(target_.shown);
-    take_over_access();  // again, because the lock may have taken long
+    take_over_access();  // again, because waiting for the lock may have taken long
     if (last_look) last_look();
     require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
     const bool replace = options_.replace && !(first && lock.error() == ENOENT);
