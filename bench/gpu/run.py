@@ -1,5 +1,5 @@
-"""Runs what needs a GPU, and prints one table: the tests of devices on its driver, and loads next to copies from pinned
-memory, the reference and fastsafetensors. Without a GPU it says so in one line.
+"""Runs what needs a GPU, and prints two tables: the tests of devices on its driver; loads next to copies from pinned
+memory, the reference and fastsafetensors; and single calls of Python next to the reference. Without a GPU it says so in one line.
 
 Exits with 0 if all went well or there is no GPU, and with 1 if a test failed or a byte was wrong.
 SPDX-License-Identifier: Apache-2.0
@@ -18,6 +18,7 @@ import find
 ROOT = pathlib.Path(__file__).parents[2]
 GB = 10 ** 9
 TEST_SECONDS = 300  # they take half a minute with a fake driver
+CALLS = ("one call", "ours", "reference", "/reference")
 COLUMNS = ("load", "ours", "pinned memcpy", "reference", "fastsafetensors", "/memcpy", "/reference", "pinned", "first tensor")
 
 
@@ -116,6 +117,16 @@ def measure_python(options, path, device):
     return {one["loader"]: one for one in map(json.loads, ran.stdout.splitlines())}
 
 
+def measure_calls(options, device):
+    """A row per kind of call from Python."""
+    ran = subprocess.run([options.python, ROOT / "bench/gpu/calls.py", options.data, device, str(options.rounds)],
+                         env=python_environment(options), stdout=subprocess.PIPE, text=True, check=False)
+    if ran.returncode != 0:
+        raise Failed(f"calls.py ended with {ran.returncode}")
+    for one in map(json.loads, ran.stdout.splitlines()):
+        yield one["case"], us(one["ours"]), us(one["reference"]), share(one["ours"], one["reference"])
+
+
 def reason_without_torch(options, driver):
     """Why there are no rows for Python, or None."""
     code = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'torch has no GPU')"
@@ -136,6 +147,10 @@ def share(took, others):
 
 def ms(took):
     return f"{took * 1e3:.1f} ms" if took else "-"
+
+
+def us(took):
+    return f"{took * 1e6:,.0f} µs"
 
 
 def rows_of_size(options, driver, mebibytes, notes):
@@ -172,7 +187,7 @@ def rows_of_size(options, driver, mebibytes, notes):
 
 
 def print_table(rows):
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
                         for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
@@ -193,8 +208,8 @@ def arguments():
     return parser.parse_args()
 
 
-def run(options, driver, rows, notes):
-    """Adds to the rows of the table and to the notes below it. Returns whether all went well."""
+def run(options, driver, rows, calls, notes):
+    """Adds to the rows of both tables and to the notes below them. Returns whether all went well."""
     print(f"{driver.kind.upper()}, {driver.path}: {', '.join(driver.devices)}", flush=True)
     passed = True
     if options.tests != "-*":
@@ -209,6 +224,8 @@ def run(options, driver, rows, notes):
             for row in rows_of_size(options, driver, max(round(gigabytes * GB / (1 << 20)), 1), notes):
                 rows.append(row)
                 print(" | ".join(row), file=sys.stderr, flush=True)  # in case that the machine is taken away
+        if not driver.is_fake and not reason_without_torch(options, driver):
+            calls.extend(measure_calls(options, "cuda:0"))
     except Failed as error:
         notes.append(f"FAILED: {driver.kind.upper()}: {error}")
         return False
@@ -231,9 +248,12 @@ def main():
         return 0
     options.built = options.built.resolve()
     options.data.mkdir(parents=True, exist_ok=True)
-    rows, notes = [COLUMNS], []
-    passed = [run(options, driver, rows, notes) for driver in drivers]
+    rows, calls, notes = [COLUMNS], [CALLS], []
+    passed = [run(options, driver, rows, calls, notes) for driver in drivers]
     print_table(rows)
+    if len(calls) > 1:
+        print()
+        print_table(calls)
     for note in dict.fromkeys(notes):
         print(note)
     return 0 if all(passed) else 1
