@@ -238,27 +238,30 @@ purego() {
   (cd tests/consumers/go-purego && GOMODCACHE=$packages/go GOFLAGS=-modcacherw go mod download)
 }
 
+# install_everything [ci]: with ci without what only verbs outside .ci/run need
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done
   ! have apt-get || need "libclang-rt-$(clang_major)-dev" zip:zip unzip:unzip
   reference_python >/dev/null
   simdjson_source >/dev/null
-  newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"
   newest_headers || say "the headers of Debian sid cannot be fetched, ./dev newest will be skipped"
-  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian blhc:blhc
+  need abidiff:abigail-tools ccache:ccache
   need_to_cross_build
   (need_wine) || say "wine cannot be had, ./dev windows will run nothing"
   need_to_emulate s390x
   foreign_sources >/dev/null
-  (fetched_gcovr) || say "./dev coverage does not run without gcovr"
   libclang
   (python_for_tests) || say "./dev python does not run without them"
-  (fetched_zig) || say "./dev musl does not run without zig, and ./dev package makes nothing for macOS and musl"
   languages
   python_for_windows >/dev/null
   devices
   filesystems
   http
   mpi
+  [ "${1:-}" != ci ] || return 0
+  need debootstrap:debootstrap unshare:util-linux lintian:lintian blhc:blhc
+  newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"
+  (fetched_gcovr) || say "./dev coverage does not run without gcovr"
+  (fetched_zig) || say "./dev musl does not run without zig, and ./dev package makes nothing for macOS and musl"
 }
