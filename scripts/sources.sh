@@ -40,7 +40,7 @@ apt_source() {
   apt-get "$@" update >"$apt/log" 2>&1 || true
   (cd "$apt" && apt-get "$@" source --download-only "$package" >>"$apt/log" 2>&1) || return 1
   mkdir -p "$dir"
-  tar xf "$apt/$package"_*.orig.tar.* -C "$dir" --strip-components=1 || return 1
+  tar xf "$apt/$package"_*.orig.tar.* -C "$dir" --strip-components=1 || { rm -rf "$dir"; return 1; }
   rm -rf "$apt"
 }
 
@@ -238,7 +238,7 @@ purego() {
   (cd tests/consumers/go-purego && GOMODCACHE=$packages/go GOFLAGS=-modcacherw go mod download)
 }
 
-# install_everything [ci]: with ci without what only verbs outside .ci/run need
+# install_everything [ci]: ci leaves out what takes long to fetch and only verbs outside .ci/run need.
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done
@@ -246,7 +246,7 @@ install_everything() {
   reference_python >/dev/null
   simdjson_source >/dev/null
   newest_headers || say "the headers of Debian sid cannot be fetched, ./dev newest will be skipped"
-  need abidiff:abigail-tools ccache:ccache
+  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian blhc:blhc xz:xz-utils groff:groff-base
   need_to_cross_build
   (need_wine) || say "wine cannot be had, ./dev windows will run nothing"
   need_to_emulate s390x
@@ -260,7 +260,6 @@ install_everything() {
   http
   mpi
   [ "${1:-}" != ci ] || return 0
-  need debootstrap:debootstrap unshare:util-linux lintian:lintian blhc:blhc
   newest_simdjson || say "Debian's newest simdjson cannot be had, ./dev simdjson will be skipped"
   (fetched_gcovr) || say "./dev coverage does not run without gcovr"
   (fetched_zig) || say "./dev musl does not run without zig, and ./dev package makes nothing for macOS and musl"

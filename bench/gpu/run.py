@@ -1,5 +1,5 @@
-"""Runs what needs a GPU, and prints two tables: the tests of devices on its driver; loads next to copies from pinned
-memory, the reference and fastsafetensors; and single calls of Python next to the reference. Without a GPU it says so in one line.
+"""Runs what needs a GPU, and prints what it found: the tests of devices on its driver, a table of loads next to copies
+from pinned memory, the reference and fastsafetensors, and a table of single calls of Python next to the reference. Without a GPU it says so in one line.
 
 Exits with 0 if all went well or there is no GPU, and with 1 if a test failed or a byte was wrong.
 SPDX-License-Identifier: Apache-2.0
@@ -117,14 +117,22 @@ def measure_python(options, path, device):
     return {one["loader"]: one for one in map(json.loads, ran.stdout.splitlines())}
 
 
-def measure_calls(options, device):
-    """A row per kind of call from Python."""
-    ran = subprocess.run([options.python, ROOT / "bench/gpu/calls.py", options.data, device, str(options.rounds)],
-                         env=python_environment(options), stdout=subprocess.PIPE, text=True, check=False)
-    if ran.returncode != 0:
-        raise Failed(f"calls.py ended with {ran.returncode}")
-    for one in map(json.loads, ran.stdout.splitlines()):
-        yield one["case"], us(one["ours"]), us(one["reference"]), share(one["ours"], one["reference"])
+def rows_of_calls(options, driver, notes):
+    """A row per kind of call from Python, as soon as it is measured."""
+    code = "import safetensors.torch"
+    if subprocess.run([options.python, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        notes.append("no table of calls: this Python has no torch or no safetensors")
+        return
+    if why := reason_to_skip(3 * GB, options.data):
+        notes.append(f"no table of calls: {why}")
+        return
+    device = "cpu" if driver.is_fake else "cuda:0"
+    with subprocess.Popen([options.python, ROOT / "bench/gpu/calls.py", options.data, device, str(options.rounds)],
+                          env=python_environment(options), stdout=subprocess.PIPE, text=True) as running:
+        for one in map(json.loads, running.stdout):
+            yield one["case"], us(one["ours"]), us(one["reference"]), share(one["ours"], one["reference"])
+    if running.returncode != 0:
+        raise Failed(f"calls.py ended with {running.returncode}")
 
 
 def reason_without_torch(options, driver):
@@ -194,7 +202,7 @@ def print_table(rows):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="./dev gpu", description="Runs what needs a GPU, and prints one table.")
+    parser = argparse.ArgumentParser(prog="./dev gpu", description="Runs what needs a GPU, and prints tables.")
     parser.add_argument("--fake", action="store_true", help="use the fake drivers, which need no GPU: checks this job")
     parser.add_argument("--gigabytes", type=float, nargs="+", help="sizes of the checkpoints (1 4 20; with --fake 0.064)")
     parser.add_argument("--rounds", type=int, default=3)
@@ -206,6 +214,12 @@ def arguments():
     parser.add_argument("--built", type=pathlib.Path, help="use what this build has, and build nothing")
     parser.add_argument("--find", action="store_true", help="only look for a GPU; without one exit with 3")
     return parser.parse_args()
+
+
+def keep(table, rows):
+    for row in rows:
+        table.append(row)
+        print(" | ".join(row), file=sys.stderr, flush=True)  # in case that the machine is taken away
 
 
 def run(options, driver, rows, calls, notes):
@@ -221,11 +235,9 @@ def run(options, driver, rows, calls, notes):
             passed = passed and torch_passed
     try:
         for gigabytes in options.gigabytes or ([0.064] if driver.is_fake else [1, 4, 20]):
-            for row in rows_of_size(options, driver, max(round(gigabytes * GB / (1 << 20)), 1), notes):
-                rows.append(row)
-                print(" | ".join(row), file=sys.stderr, flush=True)  # in case that the machine is taken away
-        if not driver.is_fake and not reason_without_torch(options, driver):
-            calls.extend(measure_calls(options, "cuda:0"))
+            keep(rows, rows_of_size(options, driver, max(round(gigabytes * GB / (1 << 20)), 1), notes))
+        if not (driver.is_fake and driver.kind == "hip") and not reason_without_torch(options, driver):
+            keep(calls, rows_of_calls(options, driver, notes))
     except Failed as error:
         notes.append(f"FAILED: {driver.kind.upper()}: {error}")
         return False

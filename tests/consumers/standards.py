@@ -1,5 +1,6 @@
-"""safetensors.hpp compiles without a warning in the oldest and the newest version of C++, with each compiler found, and the program
-that users of earlier C++ bindings have compiles unchanged and prints what it printed. Types without a dtype are refused.
+"""safetensors.hpp compiles without a warning in the oldest and the newest version of C++, with each compiler found, and the
+program that users of earlier C++ bindings have compiles unchanged and prints what it printed. Types without a dtype are
+refused.
 
 usage: standards.py LIBRARY     the shared library, to link with
 
@@ -16,7 +17,7 @@ LIBRARY = pathlib.Path(sys.argv[1]).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parents[1] / "include"
 COMPILERS = {pathlib.Path(found).resolve(): name for name in ["g++", "clang++-14", "clang++"] if (found := shutil.which(name))}
-STANDARDS = ["c++17", "c++2b"]  # our own tests are in C++20
+STANDARDS = ["c++17", "c++2b"]  # tests/capi/cpp_api.cpp is C++20
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 EXPECTED = "Shape: [2, 3"  # that program does not close the bracket
 
