@@ -79,7 +79,7 @@ need_to_test() {
 
 need_to_cross_build() {
   # shellcheck disable=SC2086
-  need $build_tools python3:python3 x86_64-w64-mingw32-g++-posix:g++-mingw-w64-x86-64-posix
+  need $build_tools python3:python3 xz:xz-utils x86_64-w64-mingw32-g++-posix:g++-mingw-w64-x86-64-posix
 }
 
 # The one for 64 bits only. Distributions call its command wine or wine64.

@@ -39,8 +39,10 @@ apt_source() {
     -o "Dir::Cache=$apt/cache" -o "APT::Sandbox::User=$(id -un)"
   apt-get "$@" update >"$apt/log" 2>&1 || true
   (cd "$apt" && apt-get "$@" source --download-only "$package" >>"$apt/log" 2>&1) || return 1
+  mkdir -p "$apt/unpacked"
+  tar xf "$apt/$package"_*.orig.tar.* -C "$apt/unpacked" --strip-components=1 || return 1
   mkdir -p "$dir"
-  tar xf "$apt/$package"_*.orig.tar.* -C "$dir" --strip-components=1 || { rm -rf "$dir"; return 1; }
+  cp -R "$apt/unpacked/." "$dir"
   rm -rf "$apt"
 }
 
@@ -242,11 +244,11 @@ purego() {
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done
-  ! have apt-get || need "libclang-rt-$(clang_major)-dev" zip:zip unzip:unzip
+  ! have apt-get || need "libclang-rt-$(clang_major)-dev" zip:zip unzip:unzip xz:xz-utils groff:groff-base
   reference_python >/dev/null
   simdjson_source >/dev/null
   newest_headers || say "the headers of Debian sid cannot be fetched, ./dev newest will be skipped"
-  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian blhc:blhc xz:xz-utils groff:groff-base
+  need abidiff:abigail-tools debootstrap:debootstrap unshare:util-linux ccache:ccache lintian:lintian blhc:blhc
   need_to_cross_build
   (need_wine) || say "wine cannot be had, ./dev windows will run nothing"
   need_to_emulate s390x

@@ -1,6 +1,8 @@
 """Times single calls of a Python program that loads to a GPU with torch: our package and the reference, in turns. Prints a
 line of JSON per case, with the seconds of one call.
 
+A line "skipped" says why there is none.
+
 usage: calls.py FOLDER DEVICE ROUNDS; SAFETENSORS_C_LIBRARY and PYTHONPATH say where our package is.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -13,6 +15,7 @@ import time
 import torch
 
 KIB, MIB = 1 << 10, 1 << 20
+NEEDED = 3 << 30  # of the GPU's memory: both packages' tensors of the largest case, and some to spare
 PACKAGES = {"ours": "safetensors_c", "reference": "safetensors"}
 # Name, number of tensors, their shape in F32, and what is taken of each tensor. None: load_file takes all at once.
 CASES = (
@@ -75,6 +78,9 @@ def measure(path, device, rounds, part):
 
 def main():
     folder, device, rounds = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    if device != "cpu" and (free := torch.cuda.mem_get_info(device)[0]) < NEEDED:
+        print(json.dumps({"skipped": f"the GPU has {free // MIB} MiB of free memory"}))
+        return
     save = importlib.import_module("safetensors.torch").save_file
     path = folder / "calls.safetensors"
     made = None

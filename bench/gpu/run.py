@@ -130,6 +130,9 @@ def rows_of_calls(options, driver, notes):
     with subprocess.Popen([options.python, ROOT / "bench/gpu/calls.py", options.data, device, str(options.rounds)],
                           env=python_environment(options), stdout=subprocess.PIPE, text=True) as running:
         for one in map(json.loads, running.stdout):
+            if "skipped" in one:
+                notes.append(f"no table of calls: {one['skipped']}")
+                return
             yield one["case"], us(one["ours"]), us(one["reference"]), share(one["ours"], one["reference"])
     if running.returncode != 0:
         raise Failed(f"calls.py ended with {running.returncode}")
