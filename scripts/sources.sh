@@ -240,7 +240,7 @@ purego() {
   (cd tests/consumers/go-purego && GOMODCACHE=$packages/go GOFLAGS=-modcacherw go mod download)
 }
 
-# install_everything [ci]: ci leaves out what takes long to fetch and only verbs outside .ci/run need.
+# install_everything [ci]: with ci, fetches nothing that only verbs outside .ci/run need and that takes long.
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done

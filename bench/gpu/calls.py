@@ -1,7 +1,5 @@
-"""Times single calls of a Python program that loads to a GPU with torch: our package and the reference, in turns. Prints a
-line of JSON per case, with the seconds of one call.
-
-A line "skipped" says why there is none.
+"""Times single calls that load to a GPU with torch, by our package and the reference in turns. Prints a line of JSON per
+case, with the seconds of one call. If it cannot measure, it prints the reason as "skipped".
 
 usage: calls.py FOLDER DEVICE ROUNDS; SAFETENSORS_C_LIBRARY and PYTHONPATH say where our package is.
 SPDX-License-Identifier: Apache-2.0
@@ -14,10 +12,12 @@ import time
 
 import torch
 
+from load import finish
+
 KIB, MIB = 1 << 10, 1 << 20
-NEEDED = 3 << 30  # of the GPU's memory: both packages' tensors of the largest case, and some to spare
+NEEDED = 3 << 30  # bytes of GPU memory; the largest case takes 2 GiB, half for each package
 PACKAGES = {"ours": "safetensors_c", "reference": "safetensors"}
-# Name, number of tensors, their shape in F32, and what is taken of each tensor. None: load_file takes all at once.
+# Name, number of tensors, their shape in F32, and the part to load. None: load_file loads all tensors in one call.
 CASES = (
     ("load_file, 160 x 4 KiB", 160, (KIB,), None),
     ("load_file, 1,000 x 4 KiB", 1000, (KIB,), None),
@@ -36,13 +36,8 @@ CASES = (
 )
 
 
-def finish(device):
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
 def timed(package, path, device, part):
-    """The seconds of a call, and what it returned."""
+    """The seconds per call, and the tensors."""
     if part is None:
         load = importlib.import_module(f"{package}.torch").load_file
         finish(device)
@@ -81,7 +76,11 @@ def main():
     if device != "cpu" and (free := torch.cuda.mem_get_info(device)[0]) < NEEDED:
         print(json.dumps({"skipped": f"the GPU has {free // MIB} MiB of free memory"}))
         return
-    save = importlib.import_module("safetensors.torch").save_file
+    try:
+        save = importlib.import_module("safetensors.torch").save_file
+    except ImportError as error:
+        print(json.dumps({"skipped": f"the reference cannot be imported: {error}"}))
+        return
     path = folder / "calls.safetensors"
     made = None
     try:

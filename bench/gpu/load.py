@@ -111,4 +111,5 @@ def main():
         print(json.dumps({"loader": name, "why": said.get(name), **({} if name in said else best[name])}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
-"""Runs what needs a GPU, and prints what it found: the tests of devices on its driver, a table of loads next to copies
-from pinned memory, the reference and fastsafetensors, and a table of single calls of Python next to the reference. Without a GPU it says so in one line.
+"""Runs everything that needs a GPU: the tests of devices, on its driver; loads next to copies from pinned memory, the
+reference and fastsafetensors; and single calls from Python next to the reference. Prints the results and two tables, or
+one line if there is no GPU.
 
 Exits with 0 if all went well or there is no GPU, and with 1 if a test failed or a byte was wrong.
 SPDX-License-Identifier: Apache-2.0
@@ -119,10 +120,6 @@ def measure_python(options, path, device):
 
 def rows_of_calls(options, driver, notes):
     """A row per kind of call from Python, as soon as it is measured."""
-    code = "import safetensors.torch"
-    if subprocess.run([options.python, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        notes.append("no table of calls: this Python has no torch or no safetensors")
-        return
     if why := reason_to_skip(3 * GB, options.data):
         notes.append(f"no table of calls: {why}")
         return
