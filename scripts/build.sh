@@ -40,7 +40,7 @@ configure() {
     self-contained | asan | tsan | fuzz | windows | cross | zig) set -- "$@" "$(simdjson_source)" ;;
   esac
   case $preset in
-    clang | fuzz | tsan)
+    asan | clang | fuzz | tsan)
       clang_tool clang++
       set -- "-DCMAKE_C_COMPILER=clang${tool#clang++}" "-DCMAKE_CXX_COMPILER=$tool" "$@" ;;
   esac
