@@ -9,8 +9,9 @@ namespace st {
 
 namespace {
 
-constexpr std::size_t kQuotedBytes = 79;  // a message has 231 bytes, and also needs room for numbers
-constexpr std::size_t kEndBytes = 38;     // kept at each end of a longer name, because paths differ there
+constexpr std::size_t kQuotedBytes = 79;      // a message has 231 bytes, and also needs room for numbers
+constexpr std::size_t kEndBytes = 38;         // kept at each end of a longer name, because paths differ there
+constexpr std::size_t kLongestCharacter = 4;  // of UTF-8, in bytes; a longer run is of no character
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8. Paths may contain any bytes.
 std::optional<char32_t> decoded(std::string_view bytes) {
@@ -56,7 +57,7 @@ std::string beginning_of(std::string_view name, std::size_t most, std::size_t& b
   std::string text;
   for (bytes = 0; bytes < name.size();) {
     std::size_t next = bytes + 1;
-    while (next < name.size() && continues_character(name[next])) ++next;
+    while (next < name.size() && next - bytes < kLongestCharacter && continues_character(name[next])) ++next;
     const std::string shown = visible(name.substr(bytes, next - bytes));
     if (text.size() + shown.size() > most) break;
     text += shown;
@@ -70,7 +71,7 @@ std::string end_of(std::string_view name, std::size_t most) {
   std::string text;
   for (std::size_t end = name.size(); end > 0;) {
     std::size_t begin = end - 1;
-    while (begin > 0 && continues_character(name[begin])) --begin;
+    while (begin > 0 && end - begin < kLongestCharacter && continues_character(name[begin])) --begin;
     const std::string shown = visible(name.substr(begin, end - begin));
     if (text.size() + shown.size() > most) break;
     text.insert(0, shown);

@@ -212,6 +212,12 @@ TEST(Cost, RedundantPartsOfShardNamesTakeNoMemory) {
   EXPECT_LT(static_cast<double>(of_spelled_names("", "//x").bytes), 1.1 * usual);
 }
 
+// Whatever the names have in common.
+TEST(Cost, RedundantPartsOfShardNamesTakeLittleTime) {
+  const auto usual = static_cast<double>(of_spelled_names("a/a/a/a/a/a/a/a/", "").work);
+  EXPECT_LT(static_cast<double>(of_spelled_names("a/a/a/a/./a/a/a/a/", "").work), 2 * usual);
+}
+
 // Nor are shards opened whose errors would not be reported.
 TEST(Cost, ACheckOfAbsentShardsTakesLittleMoreThanItsText) {
   const Folder folder;
@@ -282,6 +288,19 @@ TEST(Cost, ACheckOfFaultsTakesAFewTimesTheMemoryOfTheFile) {
     EXPECT_EQ(report.size(), format::kMostFindings + 1);
     EXPECT_LT(cost.bytes, 6 * file.size()) << formatted("{} bytes of {}", cost.bytes, file.size());
   }
+}
+
+// The message about each error quotes the name of its tensor.
+TEST(Cost, ANameThatIsNotUtf8IsQuotedAsQuicklyAsAnother) {
+  const Folder folder;
+  const auto of_check = [&](char letter) {
+    std::string values = "-1";
+    for (std::size_t i = 1; i < format::kMostFindings; ++i) values += ",-1";
+    const std::string header = R"({")" + std::string(100'000, letter) + R"(":{"dtype":"U8","shape":[)" + values + "]}}";
+    const std::string path = folder.put("a.safetensors", with_length(header));
+    return static_cast<double>(cost_of([&] { core::check(path.c_str(), options()); }).work);
+  };
+  EXPECT_LT(of_check('\x80'), 2 * of_check('n'));
 }
 
 TEST(Cost, FaultsThatAreNotToldTakeNoMoreThanGoodTensors) {

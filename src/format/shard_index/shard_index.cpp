@@ -37,11 +37,11 @@ std::string_view take_part(std::string_view& path) {
   return {};
 }
 
-int compare_paths(std::string_view a, std::string_view b) {
+bool is_same_path(std::string_view a, std::string_view b) {
   for (;;) {
     const std::string_view part = take_part(a);
-    const int order = part.compare(take_part(b));
-    if (order != 0 || part.empty()) return order;
+    if (part != take_part(b)) return false;
+    if (part.empty()) return true;
   }
 }
 
@@ -50,20 +50,37 @@ bool has_redundant_parts(std::string_view name) {
          name.find("//") != name.npos || name.find("/./") != name.npos;
 }
 
-// Throws if two of the names are spellings of the same path. Compares them component by component: an index may contain
-// millions of names, and normalized copies would take several times its size.
-void require_different_paths(const std::pmr::vector<std::string_view>& shards) {
+// The same for every spelling of a path.
+std::uint64_t hash_path(std::string_view path, std::uint64_t hash) {
+  for (std::string_view part = take_part(path); !part.empty(); part = take_part(path)) hash = hash_name(part, hash);
+  return hash;
+}
+
+// Throws if two of the names are spellings of the same path. Compares hashes: an index may contain millions of names,
+// and normalized copies would take several times its size.
+void require_different_paths(const std::pmr::vector<std::string_view>& shards, std::uint64_t seed) {
   if (std::none_of(shards.begin(), shards.end(), has_redundant_parts)) return;
-  std::pmr::vector<std::string_view> names(shards, shards.get_allocator());
-  std::sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
-    const int order = compare_paths(a, b);
-    if (order != 0) return order < 0;
-    return a.size() != b.size() ? a.size() < b.size() : a < b;  // the shortest spelling is the plain one
-  });
-  const auto same = std::adjacent_find(names.begin(), names.end(),
-                                       [](std::string_view a, std::string_view b) { return compare_paths(a, b) == 0; });
-  if (same == names.end()) return;
-  fail(Status::shard, "index: shards {} and {} are the same file", in_quotes(same[0]), in_quotes(same[1]));
+  struct Hashed {
+    std::uint64_t hash;
+    std::uint64_t shard;
+    bool operator<(const Hashed& other) const { return hash != other.hash ? hash < other.hash : shard < other.shard; }
+  };
+  std::pmr::vector<Hashed> paths(shards.get_allocator());
+  paths.reserve(shards.size());
+  for (const std::string_view name : shards) paths.push_back({hash_path(name, seed), paths.size()});
+  std::sort(paths.begin(), paths.end());
+  std::size_t first = shards.size();
+  std::size_t second = shards.size();
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    const Hashed& a = paths[i - 1];
+    const Hashed& b = paths[i];
+    if (a.hash != b.hash || b.shard >= second || !is_same_path(shards[a.shard], shards[b.shard])) continue;
+    first = a.shard;
+    second = b.shard;
+  }
+  if (second == shards.size()) return;
+  if (shards[second].size() < shards[first].size()) std::swap(first, second);  // the shortest spelling is the plain one
+  fail(Status::shard, "index: shards {} and {} are the same file", in_quotes(shards[first]), in_quotes(shards[second]));
 }
 
 class IndexParser {
@@ -91,7 +108,7 @@ class IndexParser {
     if (!weight_map_seen_) in_.fail_here(Status::schema, in_.tokens.text_begin, "has no weight_map");
     if (index_.entries.empty()) in_.fail_here(Status::schema, weight_map_, "weight_map lists no tensor");
     sort_shards();
-    require_different_paths(index_.shards);
+    require_different_paths(index_.shards, seed_);
   }
 
  private:
