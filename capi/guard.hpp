@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,8 @@ st_status guard(st_error* err, const Body& body) noexcept {
   } catch (const Error& error) {
     return report(err, error);
   } catch (const std::bad_alloc&) {
+    return report(err, Status::no_memory, "out of memory");
+  } catch (const std::length_error&) {  // a caller's count that no memory could hold
     return report(err, Status::no_memory, "out of memory");
   } catch (const std::exception& error) {
     return report(err, Status::internal, error.what());

@@ -47,6 +47,7 @@ static void metadata_with_nuls_is_edited(void) {
   size_t len = 0;
   const char *value;
   CHECK(st_edit_metadata("one.safetensors", &keys[1], &keys[1], 1, NULL, NULL) == ST_OK);
+  CHECK(st_edit_metadata("one.safetensors", keys, keys, SIZE_MAX / 8, NULL, NULL) == ST_ERR_NO_MEMORY);
   CHECK(st_edit_metadata_n(kPath, PATH, keys, key_lens, values, value_lens, 3, NULL, &err) == ST_OK);
   CHECK_FOR(err.message, st_open("one.safetensors", NULL, &file, NULL) == ST_OK && st_count_metadata(file) == 2);
   value = st_get_metadata_n(file, "a\0b", 3, &len);
