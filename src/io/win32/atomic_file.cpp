@@ -2,6 +2,9 @@
 // until it is complete, so the system removes it if the process dies, and no other process can open it. A process that
 // dies between clearing the mark and renaming leaves the file behind. The next writer of the target sees that nothing
 // has it open, and removes it.
+//
+// Where an open file cannot be replaced in one step, the old file is first renamed to ".NAME.st-old-" plus digits. If
+// the process dies before the second rename, the next writer of the target renames the old file back.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -28,6 +31,7 @@ constexpr int kMostAttempts = 20;         // when other writers of the same targ
 constexpr int kMostEntries = 4096;        // names checked for stale files in a directory
 constexpr std::size_t kMostOfName = 200;  // of the 255 characters that a name may have
 constexpr std::wstring_view kMark = L".st-new-";
+constexpr std::wstring_view kAsideMark = L".st-old-";
 constexpr std::size_t kDigits = 16;
 
 // Missing in the headers of some compilers.
@@ -65,9 +69,25 @@ Place split(const std::wstring& path) {
   return {path.substr(0, slash + 1), path.substr(slash + 1)};
 }
 
+// Throws unless the position is at the end of the file. Otherwise the rest of an older, longer file would follow the
+// new bytes.
+void require_at_end(HANDLE file, const std::string& shown) {
+  LARGE_INTEGER position{};
+  LARGE_INTEGER size{};
+  if (GetFileType(file) != FILE_TYPE_DISK || SetFilePointerEx(file, {}, &position, FILE_CURRENT) == FALSE ||
+      GetFileSizeEx(file, &size) == FALSE || position.QuadPart >= size.QuadPart) {
+    return;
+  }
+  fail(
+      Status::open,
+      "{} is at byte {} of a file of {} bytes, so old bytes would remain at the end: truncate it, or write to its path",
+      shown, position.QuadPart, size.QuadPart);
+}
+
 Handle standard_handle(DWORD which, const std::string& shown) {
   const HANDLE theirs = GetStdHandle(which);
   if (theirs == nullptr || theirs == INVALID_HANDLE_VALUE) fail_os(Status::open, ERROR_INVALID_HANDLE, "{}", shown);
+  require_at_end(theirs, shown);
   Handle own = duplicate_handle(theirs);
   if (!own) fail_os(Status::open, last_error(), "{}", shown);
   return own;
@@ -203,15 +223,15 @@ int copy_access(const std::wstring& from, HANDLE to) {
 bool is_first_of_pair(wchar_t c) { return (c & 0xFC00) == 0xD800; }
 
 // Targets with long names may share a prefix. That is harmless, because open files are never removed.
-std::wstring temp_prefix(const Place& target) {
+std::wstring temp_prefix(const Place& target, std::wstring_view mark) {
   std::size_t kept = std::min(target.name.size(), kMostOfName);
   if (kept < target.name.size() && kept > 0 && is_first_of_pair(target.name[kept - 1])) --kept;
-  return L"." + target.name.substr(0, kept) + std::wstring(kMark);
+  return L"." + target.name.substr(0, kept) + std::wstring(mark);
 }
 
-std::wstring temp_path(const Place& target) {
+std::wstring temp_path(const Place& target, std::wstring_view mark) {
   const std::wstring digits = to_wide(formatted("{:016x}", random_seed())).value_or(L"");
-  return below(target.directory, temp_prefix(target) + digits);
+  return below(target.directory, temp_prefix(target, mark) + digits);
 }
 
 // Ignores case, because a file keeps the case of the name that it was created with.
@@ -232,17 +252,23 @@ void remove(const std::wstring& path, DWORD share) {
   const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
 }
 
-// Removes stale temporary files of this target. Stops after kMostEntries names, because directories can be large.
-void sweep_temp_files(const Place& target) {
-  const std::wstring prefix = temp_prefix(target);
+// The paths of this target's temporary files. Stops after kMostEntries names, because directories can be large.
+std::vector<std::wstring> temp_files(const Place& target, std::wstring_view mark) {
+  std::vector<std::wstring> found;
+  const std::wstring prefix = temp_prefix(target, mark);
   WIN32_FIND_DATAW entry{};
   const HANDLE search = FindFirstFileW(below(target.directory, prefix + L"*").c_str(), &entry);
-  if (search == INVALID_HANDLE_VALUE) return;
+  if (search == INVALID_HANDLE_VALUE) return found;
   for (int i = 0; i < kMostEntries; ++i) {
-    if (is_temp_name(entry.cFileName, prefix)) remove(below(target.directory, entry.cFileName), 0);
+    if (is_temp_name(entry.cFileName, prefix)) found.push_back(below(target.directory, entry.cFileName));
     if (FindNextFileW(search, &entry) == FALSE) break;
   }
   FindClose(search);
+  return found;
+}
+
+void sweep_temp_files(const Place& target, std::wstring_view mark) {
+  for (const std::wstring& path : temp_files(target, mark)) remove(path, 0);
 }
 
 // Sets whether the file disappears with its last handle. Returns 0 or the error.
@@ -255,7 +281,7 @@ int set_deleted(HANDLE file, bool deleted) {
 // Creates a file and marks it for deletion. On failure, returns an empty handle and sets the last error.
 Handle create_temp_file(const Place& target) {
   constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;  // last two: access
-  const std::wstring path = temp_path(target);
+  const std::wstring path = temp_path(target, kMark);
   Handle file(CreateFileW(path.c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED, nullptr));
   const int error = file ? set_deleted(file.get(), true) : 0;
   if (error == 0) return file;
@@ -293,7 +319,7 @@ int rename_over_open_file(HANDLE file, const Place& target) {
   const std::wstring path = target.path();
   const Handle old = open_existing(path, DELETE | SYNCHRONIZE, FILE_FLAG_OPEN_REPARSE_POINT);
   if (!old) return last_error();
-  const std::wstring aside = temp_path(target);
+  const std::wstring aside = temp_path(target, kAsideMark);
   if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
   // Another writer may have created a file at this path in the meantime.
   const int error = rename_temp_file(file, path, true);
@@ -301,6 +327,17 @@ int rename_over_open_file(HANDLE file, const Place& target) {
   const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
   if (replaced) remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
   return error;
+}
+
+// Renames the old file back if its writer died in rename_over_open_file(). A writer that still lives has it open.
+// Returns whether the target exists again.
+bool restore_old_file(const Place& target) {
+  for (const std::wstring& aside : temp_files(target, kAsideMark)) {
+    const Handle old(CreateFileW(aside.c_str(), DELETE | SYNCHRONIZE, 0, nullptr, OPEN_EXISTING,
+                                 FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
+    if (old && rename_temp_file(old.get(), target.path(), false) == 0) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -315,6 +352,7 @@ class AtomicFile::State {
   void write_at(std::uint64_t offset, const void* data, std::size_t n) const;
   void commit(const Identity* only_over, const std::function<void()>& last_look);
   const Identity* seen() const { return seen_ ? &*seen_ : nullptr; }
+  bool must_be_absent() const { return options_.only_unchanged && !seen_; }
 
  private:
   std::optional<Identity> target_now() const;
@@ -333,6 +371,9 @@ class AtomicFile::State {
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
   target_ = find_target(path, options.replace_link);
+  if (target_.kind == Target::Kind::absent && restore_old_file(target_.place)) {
+    target_ = find_target(path, options.replace_link);
+  }
   if (!options.replace && target_.kind != Target::Kind::absent) {
     fail_os(Status::open, ERROR_FILE_EXISTS, "{}", target_.shown);
   }
@@ -342,7 +383,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     return;
   }
   if (options_.only_unchanged) seen_ = target_now();
-  sweep_temp_files(target_.place);
+  sweep_temp_files(target_.place, kMark);
+  if (target_.kind != Target::Kind::absent) sweep_temp_files(target_.place, kAsideMark);
   file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
 }
@@ -377,7 +419,11 @@ void AtomicFile::State::write_at(std::uint64_t offset, const void* data, std::si
 
 void AtomicFile::State::commit(const Identity* only_over, const std::function<void()>& last_look) {
   const bool synced = options_.sync && GetFileType(file_.get()) == FILE_TYPE_DISK;  // not pipes and consoles
-  if (!in_order()) copy_access_of_target();
+  if (!in_order()) {
+    copy_access_of_target();
+  } else if (last_look) {
+    last_look();
+  }
   if (const int error = synced ? sync_now(file_.get()) : 0; error != 0) {
     fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
@@ -403,6 +449,7 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
     set_deleted(file_.get(), true);
+    require_unchanged(only_over);
     fail_os(Status::write, error, "{}", target_.shown);
   }
   // Windows cannot sync directories. This flushes the filesystem's log, which contains the new name.
@@ -419,8 +466,9 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
     return error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION || error == ERROR_USER_MAPPED_FILE;
   };
   const std::wstring path = target_.place.path();
-  int error = rename_temp_file(file_.get(), path, options_.replace);
-  if (!options_.replace || !is_refusal(error)) return error;
+  const bool replace = options_.replace && !must_be_absent();
+  int error = rename_temp_file(file_.get(), path, replace);
+  if (!replace || !is_refusal(error)) return error;
   if (may_release && lock.held()) {
     lock.release();
     error = rename_temp_file(file_.get(), path, true);
@@ -434,10 +482,11 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
 }
 
 void AtomicFile::State::require_unchanged(const Identity* only_over) const {
-  if (only_over == nullptr) return;
+  if (only_over == nullptr && !must_be_absent()) return;
   const std::optional<Identity> now = target_now();
-  if (now && *now == *only_over) return;
-  fail(Status::state, "{} was {} by another process", target_.shown, now ? "changed or replaced" : "removed");
+  if (only_over == nullptr ? !now : now && *now == *only_over) return;
+  fail(Status::state, "{} was {} by another process in the meantime", target_.shown,
+       now ? "changed or replaced" : "removed");
 }
 
 std::optional<Identity> AtomicFile::State::target_now() const {

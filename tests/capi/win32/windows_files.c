@@ -58,7 +58,7 @@ static st_file *opened(const char *path, st_io io) {
 
 static int count_litter(void) {
   WIN32_FIND_DATAA entry;
-  const HANDLE search = FindFirstFileA(".*.st-new-*", &entry);
+  const HANDLE search = FindFirstFileA(".*.st-*", &entry);
   int count = 0;
   if (search == INVALID_HANDLE_VALUE) return 0;
   do {
@@ -211,6 +211,82 @@ static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
 }
 
 /* The name of the temporary file has the first 200 units of this one. The last of them is half of a character. */
+/* A save that cannot replace an open file in one step renames the old one aside, and may be killed then. */
+static void an_old_file_that_was_renamed_aside_comes_back(void) {
+  static const char kAside[] = ".model.st-old-0123456789abcdef";
+  const uint64_t shape = 1;
+  st_writer *writer = NULL;
+  st_file *file;
+  HANDLE held;
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK);
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
+  held =
+      CreateFileA(kAside, DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
+  CHECK(GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES &&
+        GetFileAttributesA(kAside) != INVALID_FILE_ATTRIBUTES);
+  CloseHandle(held);
+  st_writer_free(writer);
+
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
+  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
+  st_writer_free(writer);
+  file = opened("model", ST_IO_READ);
+  CHECK(reads_as(file, 1));
+  st_free(file);
+
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK && count_litter() == 1);
+  CHECK(save("model", 2, 0, NULL) == ST_OK && count_litter() == 0);
+  file = opened("model", ST_IO_READ);
+  CHECK(reads_as(file, 2));
+  st_free(file);
+  CHECK(DeleteFileA("model"));
+}
+
+static void a_file_that_appears_meanwhile_is_not_replaced_if_asked(void) {
+  const uint64_t shape = 1;
+  st_write_options options = ST_INIT(st_write_options);
+  st_error err = ST_INIT(st_error);
+  st_writer *writer = NULL;
+  st_file *file;
+  int appears;
+  options.flags = ST_WRITE_ONLY_UNCHANGED;
+  for (appears = 1; appears >= 0; --appears) {
+    CHECK(st_writer_new(&writer, NULL) == ST_OK);
+    CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
+    CHECK(st_writer_begin(writer, "model", &options, NULL) == ST_OK);
+    if (appears) CHECK(save("model", 1, 0, NULL) == ST_OK);
+    CHECK_FOR(err.message, st_writer_finish(writer, &err) == (appears ? ST_ERR_STATE : ST_OK));
+    st_writer_free(writer);
+    if (appears) {
+      file = opened("model", ST_IO_READ);
+      CHECK(reads_as(file, 1));
+      st_free(file);
+    }
+    CHECK(DeleteFileA("model") && count_litter() == 0);
+  }
+}
+
+/* Old bytes after the position would remain after the new bytes. */
+static void standard_output_in_front_of_old_bytes_is_refused(void) {
+  const HANDLE before = GetStdHandle(STD_OUTPUT_HANDLE);
+  st_error err = ST_INIT(st_error);
+  HANDLE file;
+  test_save("out", "old", 3);
+  file = CreateFileA("out", GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+  CHECK(file != INVALID_HANDLE_VALUE && SetStdHandle(STD_OUTPUT_HANDLE, file));
+  CHECK(save("/dev/stdout", 1, 0, &err) == ST_ERR_OPEN);
+  CHECK_FOR(err.message, strstr(err.message, "is at byte 0 of a file of 3 bytes") != NULL);
+  CHECK(SetFilePointer(file, 0, NULL, FILE_END) == 3);
+  CHECK_FOR(err.message, save("/dev/stdout", 1, 0, &err) == ST_OK);
+  CHECK(GetFileSize(file, NULL) > 3 + TENSOR_BYTES);
+  CHECK(SetStdHandle(STD_OUTPUT_HANDLE, before));
+  CloseHandle(file);
+  CHECK(DeleteFileA("out"));
+}
+
 static void a_long_name_is_cut_between_characters(void) {
   char name[220];
   wchar_t wide[220];
@@ -603,6 +679,9 @@ int main(int argc, char **argv) {
   a_writer_that_does_not_finish_leaves_nothing();
   a_process_that_is_ended_leaves_nothing();
   litter_that_nobody_has_open_is_removed_by_the_next_writer();
+  an_old_file_that_was_renamed_aside_comes_back();
+  a_file_that_appears_meanwhile_is_not_replaced_if_asked();
+  standard_output_in_front_of_old_bytes_is_refused();
   a_long_name_is_cut_between_characters();
   saves_at_once_over_an_open_file_all_succeed();
   a_file_that_nobody_has_open_is_replaced_in_one_step();
