@@ -18,6 +18,9 @@ void Writer::or_give_up(const Body& body) const {
   } catch (const std::bad_alloc&) {
     give_up({Status::no_memory, 0, kNowhere, "out of memory"});
     throw;
+  } catch (...) {  // thrown by the caller's progress function
+    give_up({Status::internal, 0, kNowhere, "an unknown exception"});
+    throw;
   }
 }
 

@@ -755,6 +755,9 @@ TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
       Writer writer;
       writer.add("b", *file->tensor("a"));
       writer.begin(path().c_str(), {});
+      Writer streaming;
+      streaming.add("b", *file->tensor("a"));
+      streaming.begin("/dev/null", {});
       if (act == Act::rename_and_overwrite) {
         fs::rename(from, renamed);
         save(from);
@@ -762,17 +765,33 @@ TEST_F(WriterTest, a_source_that_is_overwritten_in_place_is_not_saved) {
       if (act != Act::replace) {
         const std::string& overwritten = act == Act::overwrite ? from : renamed;
         std::fstream(overwritten, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('n');
-        EXPECT_FAILS(Status::read, formatted("tensor 'b': '{}' was overwritten in place after it was opened", from),
-                     writer.finish());
+        const std::string overwrite = formatted("tensor 'b': '{}' was overwritten in place after it was opened", from);
+        EXPECT_FAILS(Status::read, overwrite, writer.finish());
         EXPECT_EQ(contents(path()), before);
+        EXPECT_FAILS(Status::read, overwrite, streaming.finish());
       } else {
         save(from);
         EXPECT_FAILS(Status::ok, "", writer.finish());
+        EXPECT_FAILS(Status::ok, "", streaming.finish());
       }
     }
   }
   fs::remove(from);
   fs::remove(renamed);
+}
+
+// Otherwise the next finish() would save zeros for the bytes that were not written.
+TEST_F(WriterTest, an_exception_of_the_progress_function_ends_the_writer) {
+  const std::array<std::uint64_t, 1> shape{1000};
+  const std::string data(1000, 'x');
+  WriteOptions options;
+  options.callback.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { throw 1; };
+  Writer writer;
+  writer.add("a", Dtype::U8, shape, nullptr);
+  writer.begin(path().c_str(), options);
+  EXPECT_THROW(writer.put(0, 0, data.data(), data.size()), int);
+  EXPECT_EQ(error_of([&] { writer.finish(); }).status, Status::internal);
+  EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {

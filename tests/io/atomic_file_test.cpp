@@ -141,6 +141,10 @@ TEST_P(AtomicFileTest, a_link_is_replaced_itself_if_asked) {
     write(path("link"), "newer", replacing);  // a file now, like any other
     EXPECT_EQ(contents(path("link")), "newer");
     fs::remove(path("link"));
+    fs::create_symlink(to, path("link"));
+    write(path("link"), "newest", {.replace_link = true, .only_unchanged = true});
+    EXPECT_EQ(contents(path("link")), "newest");
+    fs::remove(path("link"));
     fs::remove(path("a"));
   }
   fs::create_symlink("blob", path("link"));
@@ -699,6 +703,29 @@ TEST_P(AtomicFileTest, a_new_name_that_seems_to_be_gone_is_not_left_behind) {
     failed = read_faults::calls() > at;
     EXPECT_EQ(names(), Names{"x"});
     EXPECT_EQ(contents(path()), error.status == Status::ok ? "new" : "old") << error.message;
+  }
+}
+
+// Not every filesystem can sync a directory.
+TEST_P(AtomicFileTest, a_folder_that_cannot_be_synced_is_no_error) {
+  faults::Plan plan;
+  plan.no_nameless_files = GetParam();
+  faults::arm(plan);
+  write(path(), "old", {.sync = true});
+  const std::vector<std::string> calls = faults::calls();
+  faults::disarm();
+  const auto synced = std::find(calls.begin(), calls.end(), "fsync folder");
+  ASSERT_NE(synced, calls.end());
+  plan.at = static_cast<std::size_t>(synced - calls.begin());
+  plan.action = faults::Action::fail;
+  for (const int error : {EINVAL, EIO}) {
+    fs::remove(path());
+    plan.error = error;
+    faults::arm(plan);
+    const Error thrown = error_of([&] { write(path(), "new", {.sync = true}); });
+    faults::disarm();
+    EXPECT_EQ(thrown.status, error == EINVAL ? Status::ok : Status::write) << thrown.message;
+    EXPECT_EQ(contents(path()), "new");
   }
 }
 

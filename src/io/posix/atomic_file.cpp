@@ -257,7 +257,10 @@ void AtomicFile::State::copy_by_hand(std::uint64_t offset, const Source& source,
 
 void AtomicFile::State::commit(const std::function<void()>& last_look) {
   require_own_process();
-  if (in_order_) return finish_stream();
+  if (in_order_) {
+    if (last_look) last_look();
+    return finish_stream();
+  }
   take_over_access();
   finish_bytes(to_close_.close() == 0 ? 0 : errno);
   publish(last_look);
@@ -338,11 +341,12 @@ void AtomicFile::State::publish(const std::function<void()>& last_look) {
         edited_ != nullptr ? EditLock::of_edited(*edited_) : EditLock::of_name(target_.directory.get(), target_.name);
     require_unchanged();
     const bool is_exhausted = lock.error() == EMFILE || lock.error() == ENFILE || lock.error() == ENOMEM;
-    if (edited_ != nullptr || seen_ || is_exhausted) lock.require(target_.shown);
+    const bool is_absent = lock.error() == ENOENT;  // or a link, which has no lock
+    if (edited_ != nullptr || (seen_ && !is_absent) || is_exhausted) lock.require(target_.shown);
     take_over_access();  // again, because waiting for the lock may have taken long
     if (last_look) last_look();
     require_unchanged();  // as late as possible, because a save without the lock may have replaced the file
-    const bool replace = options_.replace && !(first && lock.error() == ENOENT);
+    const bool replace = options_.replace && !(first && is_absent);
     const int error = rename_temp_file(target_.directory.get(), temp_name_, target_.name, replace);
     if (error == 0) return;
     if (replace == options_.replace || (error != EEXIST && !is_refusal(error))) {
@@ -387,7 +391,7 @@ void AtomicFile::State::require_unchanged() const {
 
 void AtomicFile::State::sync_directory() const {
   if (!options_.sync) return;
-  const int error = sync_now(directory_to_sync_.get());
+  const int error = sync_directory_now(directory_to_sync_.get());
   if (error != 0) {
     fail_os(Status::write, error, "{} is complete and in place, but its directory could not be synced", target_.shown);
   }

@@ -225,7 +225,7 @@ Descriptor EditedFile::State::open_directory() const {
 
 static int sync_both(int file, const Descriptor& directory) {
   const int error = sync_now(file);
-  return error == 0 && directory ? sync_now(directory.get()) : error;
+  return error == 0 && directory ? sync_directory_now(directory.get()) : error;
 }
 
 EditedFile::EditedFile(std::unique_ptr<State> state) : state_(std::move(state)) {}

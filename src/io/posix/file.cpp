@@ -339,7 +339,7 @@ void RegularFile::read_from(int descriptor, std::uint64_t offset, void* dst, std
                   formatted("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(errno))};
     }
     if (got == 0) {
-      fail_at(Status::truncated, offset, "{} ends at byte {}: it has become shorter since it was opened", shown(),
+      fail_at(Status::truncated, offset, "{} has no byte {}: it has become shorter since it was opened", shown(),
               offset);
     }
     at += got;
@@ -411,12 +411,21 @@ int set_length(int descriptor, std::uint64_t size) {
 // Retries an interrupted sync, but never a failed one.
 int sync_now(int descriptor) {
 #if defined(F_FULLFSYNC)  // macOS: fsync() leaves the bytes in the disk's cache. Not every filesystem supports this.
-  if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;
+  for (;;) {
+    if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;
+    if (errno == ENOTSUP || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOTTY) break;
+    if (errno != EINTR) return errno;
+  }
 #endif
   while (fsync(descriptor) != 0) {
     if (errno != EINTR) return errno;
   }
   return 0;
+}
+
+int sync_directory_now(int directory) {
+  const int error = sync_now(directory);
+  return error == EINVAL ? 0 : error;
 }
 
 }  // namespace st::io

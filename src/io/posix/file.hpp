@@ -155,6 +155,8 @@ class RegularFile {
 int write_all_at(int descriptor, std::uint64_t offset, const void* data, std::size_t n);
 int write_all(int descriptor, const void* data, std::size_t n);
 int sync_now(int descriptor);
+// Same for a directory. Returns 0 on filesystems that cannot sync one (EINVAL).
+int sync_directory_now(int directory);
 int set_length(int descriptor, std::uint64_t size);  // ftruncate(2)
 
 // Blocks the signals of failed writes in this thread: SIGPIPE (a pipe without a reader) and SIGXFSZ (a file would

@@ -315,7 +315,7 @@ bool FileReader::read_descriptor(int descriptor, std::span<const Read> reads, st
     if (got > 0) {
       filling.advance(static_cast<std::size_t>(got));
     } else if (got == 0) {
-      fail_at(Status::truncated, at, "{} ends at byte {}: it has become shorter since it was opened",
+      fail_at(Status::truncated, at, "{} has no byte {}: it has become shorter since it was opened",
               source_.file().shown(), at);
     } else if (errno != EINTR) {
       if (direct && direct_refused(errno)) return false;

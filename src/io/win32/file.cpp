@@ -205,7 +205,7 @@ void RegularFile::read_at(std::uint64_t offset, void* dst, std::size_t n) const 
                 formatted("{}: reading {} bytes at {}: {}", shown(), n, offset, os_error_text(error))};
   }
   if (got != n) {
-    fail_at(Status::truncated, offset + got, "{} ends at byte {}: it has become shorter since it was opened", shown(),
+    fail_at(Status::truncated, offset + got, "{} has no byte {}: it has become shorter since it was opened", shown(),
             offset + got);
   }
 }

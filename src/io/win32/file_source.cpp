@@ -87,7 +87,7 @@ bool FileReader::read_directly(const Read& read, std::uint64_t needed_end) {
     direct_works_.store(false, std::memory_order_relaxed);
     return false;
   }
-  fail_at(Status::truncated, read.offset + got, "{} ends at byte {}: it has become shorter since it was opened",
+  fail_at(Status::truncated, read.offset + got, "{} has no byte {}: it has become shorter since it was opened",
           source_.file().shown(), read.offset + got);
 }
 
