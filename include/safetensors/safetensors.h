@@ -1289,8 +1289,9 @@ enum {
   ST_WRITE_KEEP_ORDER = 1 << 1, /* Write the data in the order of st_writer_add.              */
   ST_WRITE_NO_REPLACE = 1 << 2, /* Fail if the path exists, even if it is a link.             */
   /* Replace a symbolic link itself with a file that only its owner can read (mode 0600), instead of
-   * replacing the file that it leads to. A link to an open descriptor, such as /dev/stdout, is
-   * still followed. Since version 0.3.0. */
+   * replacing the file that it leads to. On Windows, the file has the access of any new file in its
+   * directory. A link to an open descriptor, such as /dev/stdout, is still followed. Since version
+   * 0.3.0. */
   ST_WRITE_REPLACE_LINK = 1 << 3,
   /* Replace only an unchanged file. If the file at the path was changed, replaced, removed or
    * created since st_writer_begin, or is locked for two seconds, st_writer_finish fails with
