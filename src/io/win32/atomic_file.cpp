@@ -222,7 +222,7 @@ int copy_access(const std::wstring& from, HANDLE to) {
 
 bool is_first_of_pair(wchar_t c) { return (c & 0xFC00) == 0xD800; }
 
-// Targets with long names may share a prefix. That is harmless, because open files are never removed.
+// Targets with long names may share a prefix. That is harmless for new files, because open files are never removed.
 std::wstring temp_prefix(const Place& target, std::wstring_view mark) {
   std::size_t kept = std::min(target.name.size(), kMostOfName);
   if (kept < target.name.size() && kept > 0 && is_first_of_pair(target.name[kept - 1])) --kept;
@@ -329,9 +329,13 @@ int rename_over_open_file(HANDLE file, const Place& target) {
   return error;
 }
 
+// Whether no other target's temporary files have the same prefix.
+bool has_own_prefix(const Place& target) { return target.name.size() <= kMostOfName; }
+
 // Renames the old file back if its writer died in rename_over_open_file(). A writer that still lives has it open.
 // Returns whether the target exists again.
 bool restore_old_file(const Place& target) {
+  if (!has_own_prefix(target)) return false;
   for (const std::wstring& aside : temp_files(target, kAsideMark)) {
     const Handle old(CreateFileW(aside.c_str(), DELETE | SYNCHRONIZE, 0, nullptr, OPEN_EXISTING,
                                  FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
@@ -384,7 +388,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   }
   if (options_.only_unchanged) seen_ = target_now();
   sweep_temp_files(target_.place, kMark);
-  if (target_.kind != Target::Kind::absent) sweep_temp_files(target_.place, kAsideMark);
+  const bool exists = target_.kind != Target::Kind::absent;
+  if (exists && has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
   file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
 }
