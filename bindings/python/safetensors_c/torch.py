@@ -237,6 +237,16 @@ def _is_complete(tensor: torch.Tensor) -> bool:
             and tensor.nelement() * tensor.element_size() == storage_size(tensor))
 
 
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether each element has its own place in memory, without gaps between them, in any order of the dimensions."""
+    expected = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
 def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_names=None,
                             discard_names=None) -> dict[str, list[str]]:
     """Which name is kept of tensors that share memory, and which are dropped for it.
@@ -248,6 +258,8 @@ def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_na
     dropped = {}
     for shared in _find_shared_tensors(state_dict):
         complete = {name for name in shared if _is_complete(state_dict[name])}
+        if len(shared) > 1:  # an expanded tensor may have the size of its storage, and only a part of its elements
+            complete = {name for name in complete if _is_dense(state_dict[name])}
         if not complete:
             raise RuntimeError(
                 "Error while trying to find names to remove to save state dict, but found no suitable name to keep for"

@@ -259,6 +259,35 @@ def test_model_with_a_transposed_tensor(pt_module, path):
         pt_module.save_model(model, path, force_contiguous=False)
 
 
+@pytest.mark.parametrize("stride", [(0, 1), (1, 0), (2, 0), (3, 0), (1, 1), (1, 3)])
+def test_part_that_has_as_many_elements_as_its_storage_is_not_kept_for_all_of_it(ours, path, stride):
+    from safetensors_c import torch as mine
+    whole = torch.arange(16.0)
+    model = torch.nn.Module()
+    model.register_buffer("first", whole.as_strided((4, 4), stride))
+    mine.save_model(model, path)
+    assert torch.equal(mine.load_file(path)["first"], model.first)  # alone, it is saved as it reads
+    model.register_buffer("second", model.first[:])
+    with pytest.raises(RuntimeError, match="None is covering the entire storage"):
+        mine.save_model(model, path)
+    model.register_buffer("weight", whole)
+    mine.save_model(model, path)
+    assert ours.safe_open(path, "pt").metadata() == {"first": "weight", "second": "weight"}
+    assert torch.equal(mine.load_file(path)["weight"], whole)
+
+
+@pytest.mark.parametrize("view", [lambda t: t.t(), lambda t: t[None, :, None], lambda t: t.reshape(3, 2, 2).permute(1, 2, 0)],
+                         ids=["transposed", "with dimensions of 1", "permuted"])
+def test_view_of_all_elements_in_another_order_may_be_kept(ours, path, view):
+    from safetensors_c import torch as mine
+    model = torch.nn.Module()
+    model.register_buffer("b", torch.arange(12.0).reshape(3, 4))
+    model.register_buffer("a", view(model.b))
+    mine.save_model(model, path)
+    assert ours.safe_open(path, "pt").metadata() == {"b": "a"}
+    assert torch.equal(mine.load_file(path)["a"], model.a)
+
+
 BASE = torch.arange(10.0)
 VIEWS = {
     "apart": {"a": BASE[:5], "b": BASE[5:]},
