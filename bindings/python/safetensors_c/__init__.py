@@ -18,6 +18,7 @@ _PLACES = {
     "TensorSpec": "_write", "serialize": "_write", "serialize_file": "_write", "deserialize": "_edit",
     "edit_metadata": "_edit", "library_version": "_edit", "patch": "_patch",
     "write_tensor": "_edit", "PrefetchLoader": "_prefetch", "TensorMeta": "_prefetch", "HttpOptions": "_http",
+    "_safetensors_rust": "_safetensors_rust",  # a module
 }
 
 for _variable in ("SAFETENSORS_C_LIBRARY", "SAFETENSORS_C_HTTP_LIBRARY"):
@@ -69,7 +70,7 @@ def __getattr__(name: str):
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = __import__("safetensors_c." + place, fromlist=[name])  # importlib would have to be imported itself
-    value = globals()[name] = getattr(module, name)
+    value = globals()[name] = module if name == place else getattr(module, name)
     return value
 
 
