@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 import os
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 
 from safetensors_c import patch
@@ -17,28 +17,30 @@ def main() -> None:
     if not arguments or arguments == ["-m"]:
         sys.exit("usage: python -m safetensors_c [-m] PROGRAM [ARGUMENT...]")
     patch()
+    # This module stays __main__ until the process ends, for threads and for functions that atexit calls. The public
+    # functions of runpy put the previous __main__ back at the end of the program's code.
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__dict__["__builtins__"] = __builtins__
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        runpy._run_module_as_main(arguments[1])  # as Python does for its option -m
         return
     sys.argv, program = arguments, arguments[0]
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(os.path.realpath(program))  # was the current directory, because of -m
-    if os.path.isdir(program) or program.endswith((".zip", ".pyz", ".pyc")):
-        runpy.run_path(program, run_name="__main__")
-        return
     program = absolute(program)
-    # Unlike runpy's, this module stays __main__ until the process ends, for functions that atexit calls.
-    module = ModuleType("__main__")
-    module.__file__, module.__loader__ = program, SourceFileLoader("__main__", program)
-    module.__dict__["__builtins__"] = __builtins__
+    if os.path.isdir(program) or program.endswith((".zip", ".pyz")):
+        sys.path.insert(0, program)
+        runpy._run_module_as_main("__main__", alter_argv=False)  # as Python does for directories and archives
+        return
+    compiled = program.endswith(".pyc")
+    loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", program)
+    module.__file__, module.__loader__ = program, loader
     try:
-        with open(program, "rb") as file:
-            code = compile(file.read(), program, "exec")
+        code = loader.get_code("__main__") if compiled else compile(loader.get_data(program), program, "exec")
     except OSError as error:  # as Python does
         print(f"{sys.executable}: can't open file {program!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         sys.exit(2)
-    sys.modules["__main__"] = module
     exec(code, module.__dict__)
 
 

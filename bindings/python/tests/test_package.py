@@ -7,11 +7,13 @@ import importlib
 import multiprocessing
 import os
 import pathlib
+import py_compile
 import shutil
 import subprocess
 import sys
 import tarfile
 import typing
+import zipfile
 
 import numpy
 import pytest
@@ -270,6 +272,35 @@ print(neighbour.value, sys.path[0] == __file__[:-len("/program.py")], sys.argv, 
         done = subprocess.run([sys.executable, *command, program, "x"], text=True, capture_output=True, cwd=tmp_path,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         assert done.stdout == f"neighbour True {[program, 'x']} None True\nTrue\n", done.stderr
+
+
+MAIN = """
+import atexit, pickle, sys, threading
+class Thing: pass
+def check():
+    print(type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+threading.Thread(target=lambda: (threading.main_thread().join(), check())).start()  # when the program's code has ended
+atexit.register(check)
+print(__name__, __file__, __package__, __spec__ and __spec__.name, type(__loader__).__name__, sys.argv, sys.path[0])
+"""
+
+
+@pytest.mark.parametrize("program", [["-m", "module"], ["-m", "package"], ["-m", "package.module"], ["package"],
+                                     ["archive.zip"], ["compiled.pyc"], ["module.py"], ["-m", "absent"]], ids=" ".join)
+def test_program_stays_main_until_the_process_ends(tmp_path, program):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    for place in ("module.py", "package/__main__.py", "package/module.py"):
+        (tmp_path / place).write_text(MAIN)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("__main__.py", MAIN)
+    py_compile.compile(str(tmp_path / "module.py"), str(tmp_path / "compiled.pyc"))
+    plain, ours = (subprocess.run([sys.executable, *command, *program, "x"], text=True, capture_output=True, cwd=tmp_path,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+                   for command in ([], ["-m", "safetensors_c"]))
+    assert plain.stdout.endswith("True\nTrue\n") or program[-1] == "absent"
+    assert (ours.returncode, ours.stdout, ours.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+
 
 @pytest.mark.parametrize("program", ["code/program.py", "./code/../code/program.py"])
 def test_program_by_a_relative_path_has_an_absolute_one(tmp_path, program):
