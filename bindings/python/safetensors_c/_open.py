@@ -285,6 +285,9 @@ class safe_open:
         if name not in table.index:
             raise self._missing(name) from None
         self._of, self._rows = _Sliced(file, self._make, table), table.index
+        if self._opened is None:  # another thread has closed the file meanwhile
+            self._of, self._rows = None, {}
+            raise SafetensorError("File is closed")
         return table.index[name]
 
     def shapes(self) -> dict[str, list[int]]:

@@ -166,6 +166,20 @@ def test_file_that_is_closed_while_a_slice_is_asked_for(ours, path):
         file.get_slice(Closing("a"))[:]
 
 
+@pytest.mark.parametrize("method", ["get_tensor", "get_slice"])
+def test_file_that_another_thread_closes_stays_closed(ours, path, monkeypatch, method):
+    import safetensors_c.numpy
+    from safetensors_c import _open
+    safetensors_c.numpy.save_file({"a": numpy.zeros(1)}, path)
+    file = ours.safe_open(path, framework="np")
+    file.keys()  # get_tensor, too, uses the table then
+    make = _open._Sliced
+    monkeypatch.setattr(_open, "_Sliced", lambda *given: (file.__exit__(None, None, None), make(*given))[1])
+    for _ in range(2):
+        with pytest.raises(ours.SafetensorError, match="File is closed"):
+            getattr(file, method)("a")
+
+
 def test_closed_file(package, np_module, path):
     np_module.save_file({}, path)
     with package.safe_open(path, framework="np") as file:
