@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext
 from ctypes import byref, c_int64, c_void_p
 from itertools import repeat
+from operator import index as as_integer
 
 from . import _callbacks, _library
 from ._library import call, quick, st
@@ -22,7 +23,7 @@ def read(file, destinations, threads: int | None = None, progress=None, device=N
     `parts`: what is read of each tensor, a Selection, whose size is then given, or None for all of it. `cache`: as st_cache.
     With a `group`, all its processes call this function, and read together.
     """
-    if threads is not None and threads < 1:
+    if threads is not None and (threads := as_integer(threads)) < 1:
         raise ValueError(f"threads is {threads}, and must be at least 1")
     plan = c_void_p()
     try:

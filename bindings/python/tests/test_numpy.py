@@ -150,6 +150,9 @@ def test_number_of_threads_is_checked(path):
     mine.save_file({"a": np.zeros(2)}, path)
     with pytest.raises(ValueError, match="threads is 0"):
         mine.load_file(path, threads=0)
+    for threads in ("2", 2.5):
+        with pytest.raises(TypeError, match="object cannot be interpreted as an integer"):
+            mine.load_file(path, threads=threads)
 
 
 class Shape(np.ndarray):
