@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ._dtypes import SPELLING
-from ._errors import SafetensorError
+from ._errors import UnknownDtype
 
 _known: dict[str, np.dtype] = {}
 _spelled: dict[np.dtype, str] = {}
@@ -24,14 +24,14 @@ def dtype(name: str) -> np.dtype:
 def _look_up(name: str) -> np.dtype:
     spelling = SPELLING.get(name)
     if spelling is None:
-        raise SafetensorError(f"Dtype not understood: {name}")
+        raise UnknownDtype(f"Dtype not understood: {name}")
     if name == "F4":  # ml_dtypes gives each F4 a byte of its own
-        raise AttributeError("Dtype not understood: F4: numpy has no packed type of 4 bits")
+        raise UnknownDtype("Dtype not understood: F4: numpy has no packed type of 4 bits")
     if spelling.startswith(("bfloat", "float8")):
         try:
             import ml_dtypes
         except ImportError:
-            raise TypeError(f"data type {spelling!r} not understood by numpy alone: install ml_dtypes") from None
+            raise UnknownDtype(f"data type {spelling!r} not understood by numpy alone: install ml_dtypes") from None
         return np.dtype(getattr(ml_dtypes, spelling))
     return np.dtype(spelling)
 

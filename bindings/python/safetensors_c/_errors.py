@@ -19,6 +19,16 @@ class SafetensorError(Exception):
     offset: int | None = None
 
 
+class UnknownDtype(SafetensorError, AttributeError, KeyError, TypeError):
+    """A dtype that the framework or the format lacks. The reference raises any of these types, depending on the function."""
+
+    __str__ = Exception.__str__  # KeyError's is in quotes
+
+
+class TorchError(SafetensorError, IndexError, RuntimeError, TypeError, ValueError):
+    """What torch refuses, such as an index. The reference raises torch's exception or its own, depending on the backend."""
+
+
 def not_an_instance(argument: str, value, kind: str = "str") -> TypeError:
     """What the reference says of an argument of another type."""
     given = "'None'" if value is None else f"'{type(value).__name__}' object"

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from operator import index as as_integer
 
-from ._errors import SafetensorError, not_an_instance
+from ._errors import SafetensorError, TorchError, not_an_instance
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _device(given):
         if 0 <= number < 1 << 63:
             return number
         if not hasattr(given, "type"):  # a torch.device has one
-            raise SafetensorError(f"device {given!r} is invalid")
+            raise TorchError(f"device {given!r} is invalid")
         given = str(given)
     kind, *number = given.split(":")
     if given in ("cpu", "mps"):

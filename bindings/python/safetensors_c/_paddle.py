@@ -10,7 +10,7 @@ import paddle
 
 from . import _plan
 from ._dtypes import SPELLING
-from ._errors import SafetensorError
+from ._errors import UnknownDtype
 from ._file import Maker
 
 
@@ -18,7 +18,7 @@ def dtype(name: str):
     # Paddle has no U16; like the reference, take it for the bit patterns of BF16, which paddle itself stores so.
     spelling = SPELLING.get("BF16" if name == "U16" else name)
     if spelling is None or not hasattr(paddle, spelling):
-        raise SafetensorError(f"Dtype not understood: {name}")
+        raise UnknownDtype(f"Dtype not understood: {name}")
     return getattr(paddle, spelling)
 
 

@@ -29,14 +29,14 @@ except (ImportError, RuntimeError):  # torch works without numpy, and may have b
 
 from . import _device, _library, _plan
 from ._dtypes import BITS, NAMES, SPELLING
-from ._errors import SafetensorError
+from ._errors import SafetensorError, TorchError, UnknownDtype
 from ._file import Maker
 
 
 def dtype(name: str) -> torch.dtype:
     spelling = SPELLING.get(name)
     if spelling is None:
-        raise SafetensorError(f"Dtype not understood: {name}")
+        raise UnknownDtype(f"Dtype not understood: {name}")
     return getattr(torch, spelling)
 
 
@@ -45,7 +45,7 @@ def shape(tensor) -> list[int]:
     if tensor.dtype != "F4":
         return tensor.shape
     if not tensor.shape or tensor.shape[-1] % 2:
-        raise SafetensorError(
+        raise TorchError(
             f"f4_x2 dtype requires that the last dim be divisible by 2 in torch: got {tensor.shape}")
     return tensor.shape[:-1] + [tensor.shape[-1] // 2]
 
@@ -192,7 +192,10 @@ class Tensors(Maker):
         whole = self._view(file, tensor) if self._mapped else self._mapping(file, tensor, 1)
         if whole is None:
             whole = self._read(file, tensor)
-        found = _pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index]
+        try:
+            found = _pairs(whole, index) if backwards and tensor.dtype == "F4" else whole[index]
+        except (SafetensorError, IndexError, TypeError, ValueError) as error:
+            raise TorchError(*error.args) from None
         return self._move(_alone(found, whole) if reads else found)
 
     def prepare(self, tensor, index) -> tuple:
@@ -383,8 +386,11 @@ def _check(index, tensor) -> None:
 
 def _refuse_backwards(index, extents) -> None:
     from ._index import Selection
-    Selection(index, extents)  # says what is wrong
-    raise SafetensorError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
+    try:
+        Selection(index, extents)  # says what is wrong
+    except (SafetensorError, TypeError) as error:
+        raise TorchError(*error.args) from None
+    raise TorchError(f"index {index!r}: beside a negative step only integers, slices and ... are supported")
 
 
 def _has_backwards(index) -> bool:

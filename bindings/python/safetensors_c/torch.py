@@ -11,7 +11,7 @@ import torch
 
 from ._dtypes import BITS, SPELLING
 from ._edit import deserialize as deserialize  # a name that the reference's module has
-from ._errors import SafetensorError
+from ._errors import TorchError, UnknownDtype
 from ._open import safe_open
 from ._write import TensorSpec, serialize, serialize_file
 
@@ -275,12 +275,6 @@ def _remove_duplicate_names(state_dict: dict[str, torch.Tensor], *, preferred_na
 
 # ---- writing --------------------------------------------------------------------------------------------------------------
 
-class _UnknownDtype(SafetensorError, KeyError):
-    """The reference raises KeyError, whose text would be in quotes."""
-
-    __str__ = Exception.__str__
-
-
 def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
                     keep_alive_buffer: list[tuple[Any, torch.Tensor]]) -> dict[str, TensorSpec]:
     """Returns the specs to write. The caller keeps `keep_alive_buffer` until they are written."""
@@ -299,9 +293,11 @@ def _flatten_as_ptr(tensors: dict[str, torch.Tensor],
         keep_alive_buffer.append((None, tensor))
         kind = tensor.dtype
         if kind not in _SPELLED:
-            raise _UnknownDtype(f"Unknown dtype {kind} of tensor `{name}`. Supported dtypes: " + ", ".join(SPELLING.values()))
-        specs[name] = TensorSpec(dtype=_SPELLED[kind], shape=tensor.shape,
-                                 data_ptr=tensor.data_ptr(), data_len=tensor.nelement() * tensor.element_size())
+            raise UnknownDtype(f"Unknown dtype {kind} of tensor `{name}`. Supported dtypes: " + ", ".join(SPELLING.values()))
+        address, size = tensor.data_ptr(), tensor.nelement() * tensor.element_size()
+        if size and not address:
+            raise TorchError(f"You are trying to save a tensor without memory of its own: `{name}` is a {type(tensor)}")
+        specs[name] = TensorSpec(dtype=_SPELLED[kind], shape=tensor.shape, data_ptr=address, data_len=size)
     return specs
 
 

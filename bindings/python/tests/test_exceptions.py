@@ -2,8 +2,11 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import importlib
 import os
 import pathlib
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -29,8 +32,26 @@ def spec(package, **given):
     return package.TensorSpec(**{"dtype": "float32", "shape": [4], "data_ptr": ARRAY.ctypes.data, "data_len": 16, **given})
 
 
-def slice_of(package, name, index):
-    return package.safe_open("good", "np").get_slice(name)[index]
+def slice_of(package, name, index, framework="np", backend="mmap"):
+    return package.safe_open("good", framework, backend=backend).get_slice(name)[index]
+
+
+def pt(package):
+    return importlib.import_module(package.__name__ + ".torch")
+
+
+def without_memory(kind):
+    import torch
+    if kind == "zeros":
+        return torch._efficientzerotensor((3,))
+    if kind == "fake":
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode():
+            return torch.ones(3)
+
+    class Wrapper(torch.Tensor):
+        __torch_dispatch__ = classmethod(lambda cls, function, types, arguments=(), keywords=None: torch.ones(3))
+    return torch.Tensor._make_wrapper_subclass(Wrapper, (3,))
 
 
 VALUES = {
@@ -48,6 +69,17 @@ INDEXES = {
     "a slice of floats": slice(0, 1.5), "5": 5, "-5": -5, "too many": (0, 0, 0), "the second": (0, 9), "None": None, "text": "a",
     "a list": [0], "two dots": (..., ...), "2^70": slice(1 << 70), "a slice of text": slice("a"), "bytes": b"x", "a dict": {},
     "the number 2^70": 1 << 70, "the number -2^70": -(1 << 70),
+}
+BACKWARDS = slice(None, None, -1)
+# Torch rejects these, too, in "a".
+TORCH_INDEXES = {title: INDEXES[title] for title in (
+    "step 0", "a float", "a slice of floats", "5", "-5", "too many", "the second", "text", "a slice of text", "bytes", "a dict",
+    "the number 2^70", "the number -2^70")}
+TORCH_INDEXES |= {
+    "a list beyond the end": [7], "a new axis and 9": (None, 9), "backwards, too many": (BACKWARDS, 0, 0),
+    "backwards, beyond the end": (BACKWARDS, 9), "beyond the end, backwards": (9, BACKWARDS), "backwards, None": (BACKWARDS, None),
+    "backwards, a list": (BACKWARDS, [0]), "backwards, text": (BACKWARDS, "a"), "backwards, True": (BACKWARDS, True),
+    "backwards, two dots": (..., BACKWARDS, ...),
 }
 
 CASES = {}
@@ -82,6 +114,21 @@ for title, value in VALUES.items():
 for title, index in INDEXES.items():
     for name in ("a", "scalar"):
         CASES[f"index {name}: {title}"] = lambda p, n, name=name, index=index: slice_of(p, name, index)
+for title, index in TORCH_INDEXES.items():
+    for backend in ("mmap", "pread"):
+        CASES[f"torch: index, {backend}: {title}"] = \
+            lambda p, n, index=index, backend=backend: slice_of(p, "a", index, "pt", backend)
+for backend in ("mmap", "pread"):
+    CASES.update({
+        f"torch: F6, {backend}": lambda p, n, backend=backend: p.safe_open("F6_E2M3", "pt", backend=backend).get_tensor("a"),
+        f"torch: odd F4, {backend}": lambda p, n, backend=backend: p.safe_open("odd", "pt", backend=backend).get_tensor("a"),
+        f"torch: slice of odd F4, {backend}":
+            lambda p, n, backend=backend: p.safe_open("odd", "pt", backend=backend).get_slice("a")[:],
+        f"half a byte of F4, {backend}": lambda p, n, backend=backend: p.safe_open("F4", "np", backend=backend).get_slice("a")[:1],
+    })
+for what in ("zeros", "fake", "wrapper"):
+    CASES[f"torch: save of {what}"] = lambda p, n, what=what: pt(p).save({"a": without_memory(what)})
+    CASES[f"torch: save_file of {what}"] = lambda p, n, what=what: pt(p).save_file({"a": without_memory(what)}, "out")
 for name in ("keys", "offset_keys", "metadata", "get_tensors"):
     CASES[f"closed: {name}"] = lambda p, n, name=name: getattr(closed(p, "good"), name)()
     CASES[f"an argument: {name}"] = lambda p, n, name=name: getattr(p.safe_open("good", "np"), name)(3)
@@ -105,6 +152,8 @@ CASES.update({
     "spec by position": lambda p, n: p.TensorSpec("float32", [4], 1, 16),
     "load of F4": lambda p, n: n.load(pathlib.Path("F4").read_bytes()),
     "load of F6": lambda p, n: n.load(pathlib.Path("F6_E2M3").read_bytes()),
+    "torch: load of F6": lambda p, n: pt(p).load(pathlib.Path("F6_E2M3").read_bytes()),
+    "torch: device 2^63": lambda p, n: p.safe_open("good", "pt", 1 << 63).get_tensor("a"),
     "a framework that is missing": lambda p, n: p.safe_open("good", "mlx").keys(),
     "a file and a framework that are missing": lambda p, n: p.safe_open("nope", "mlx").keys(),
 })
@@ -118,19 +167,26 @@ def kind(call, package, np_module):
     return None
 
 
+def derived(mine, theirs):
+    return any(base is theirs or base.__name__ == theirs.__name__ == "SafetensorError" for base in mine.__mro__)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="the names of files are those of POSIX")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of a text as an index and of old functions
 @pytest.mark.parametrize("case", CASES)
 def test_exception_is_that_of_the_reference(reference, ours, tmp_path, monkeypatch, case):
     import safetensors.numpy
     import safetensors_c.numpy
+    if case.startswith("torch: "):
+        pytest.importorskip("torch")
     found = []
     for number, (package, np_module) in enumerate(((reference, safetensors.numpy), (ours, safetensors_c.numpy))):
         place = tmp_path / str(number)
         place.mkdir()
         monkeypatch.chdir(place)
         safetensors_c.numpy.save_file({"a": numpy.zeros((3, 4), "f4"), "scalar": numpy.array(3.0)}, "good")
-        for name, size in (("F4", 1), ("F6_E2M3", 3)):
-            header = b'{"a":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (name.encode(), 2 if size == 1 else 4, size)
+        for name, kind_of, shape, size in (("F4", "F4", [2], 1), ("odd", "F4", [2, 3], 3), ("F6_E2M3", "F6_E2M3", [4], 3)):
+            header = f'{{"a":{{"dtype":"{kind_of}","shape":{shape},"data_offsets":[0,{size}]}}}}'.encode()
             pathlib.Path(name).write_bytes(len(header).to_bytes(8, "little") + header + b"x" * size)
         pathlib.Path("empty").touch()
         os.symlink("loop", "loop")
@@ -140,4 +196,34 @@ def test_exception_is_that_of_the_reference(reference, ours, tmp_path, monkeypat
         return
     theirs, mine = found
     assert theirs is not None and mine is not None, found
-    assert issubclass(mine, theirs) or mine.__name__ == theirs.__name__ == "SafetensorError", found
+    assert derived(mine, theirs), found
+
+
+WITHOUT_ML_DTYPES = """
+import sys
+sys.modules["ml_dtypes"] = None  # as if it were not installed
+from {package} import safe_open
+from {package}.numpy import load, load_file
+def load_bytes():
+    with open("file", "rb") as file:
+        return load(file.read())
+for backend in ("mmap", "pread"):
+    for call in (load_bytes, lambda: load_file("file", backend=backend),
+                 lambda: safe_open("file", "np", backend=backend).get_tensor("a"),
+                 lambda: safe_open("file", "np", backend=backend).get_slice("a")[:],
+                 lambda: safe_open("file", "np", backend=backend).get_slice("a")[9]):
+        try:
+            call()
+        except Exception as error:
+            print(*(base.__name__ for base in type(error).__mro__))
+"""
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3"])
+def test_floats_without_ml_dtypes(reference, tmp_path, kind):
+    header = f'{{"a":{{"dtype":"{kind}","shape":[4],"data_offsets":[0,{8 if kind == "BF16" else 4}]}}}}'.encode()
+    (tmp_path / "file").write_bytes(len(header).to_bytes(8, "little") + header + b"x" * (8 if kind == "BF16" else 4))
+    theirs, mine = ([line.split() for line in subprocess.check_output(
+        [sys.executable, "-c", WITHOUT_ML_DTYPES.format(package=package)], cwd=tmp_path, text=True).splitlines()]
+        for package in ("safetensors", "safetensors_c"))
+    assert len(theirs) == 10 and all(one[0] in other for one, other in zip(theirs, mine, strict=True)), (theirs, mine)
