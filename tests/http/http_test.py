@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import signal
 import threading
 import time
 import unittest
@@ -96,6 +97,27 @@ class Opening(ServerTest):
             self.assertEqual(os.waitstatus_to_exitcode(status), 0)
             reading.join()
             self.assertEqual(file.read("t"), data_of(4 * MIB))
+
+    def test_closing_in_several_threads_leaves_sigpipe_alone(self):
+        """The signal belongs to the program. Python does not know what libcurl does to it."""
+        process = ctypes.CDLL(None)
+        process.signal.argtypes, process.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+        self.addCleanup(signal.signal, signal.SIGPIPE, signal.signal(signal.SIGPIPE, lambda *_: None))
+        handler = process.signal(signal.SIGPIPE, signal.SIG_IGN)
+        process.signal(signal.SIGPIPE, handler)
+        url = self.serve(simple(10))
+        together = threading.Barrier(8)
+
+        def close(files):
+            together.wait()
+            for file in files:
+                file.__exit__()
+        threads = [threading.Thread(target=close, args=([File(url) for _ in range(50)],)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(process.signal(signal.SIGPIPE, handler), handler)
 
     def test_what_is_not_there(self):
         self.expect(library.OPEN, "/m.safetensors': the server answers with status 404", self.server.url())
