@@ -83,8 +83,12 @@ typedef struct st_http_options {
  * either.
  *
  * A process that was forked after the call cannot read from the file (ST_ERR_STATE), and st_free
- * leaks its memory there: open the file again. A cancelled plan may wait for a pause between two
- * requests, at most 60 seconds.
+ * leaks its memory there: open the file again.
+ *
+ * A cancelled plan first finishes the ranges that it is reading. Each may take the rest of its
+ * tries, stall_ms for each try if the server is silent, and pauses of up to 60 seconds
+ * (Retry-After) between them. st_plan_run then returns ST_ERR_CANCELLED, or ST_ERR_READ if one of
+ * these ranges failed.
  *
  * options, for the checkpoint, and http may be NULL. *out is freed with st_free. Starts threads if
  * there are several shards.

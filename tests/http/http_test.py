@@ -302,6 +302,22 @@ class Faults(ServerTest):
             self.expect(library.READ, f"asks to wait for {shown} s", url)
             self.assertEqual(len(self.requests), 1)
 
+    def test_a_cancelled_plan_finishes_its_range_with_all_tries(self):
+        url = self.serve(simple(40 * MIB))
+        for fault, status, requests in (("fault_503", library.READ, 3), ("correct", library.CANCELLED, 1)):
+            self.server.fault = lambda request: None
+            with File(url, tries=3) as file:
+                self.requests.clear()
+
+                def answer(connection, request):
+                    ST.st_plan_cancel(file.running)
+                    getattr(self.server, fault)(connection, request)
+                self.server.fault = lambda request: answer
+                with self.assertRaises(library.Failed) as caught:
+                    file.plan(threads=1)
+                self.assertEqual(caught.exception.status, status, caught.exception.message)
+                self.assertEqual(len(self.requests), requests)
+
     def test_errors_that_are_not_temporary_are_not_repeated(self):
         url = self.serve(simple(MIB))
         for status in (400, 401, 403, 404, 410, 418, 501):

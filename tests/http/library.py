@@ -9,7 +9,7 @@ import struct
 ST = c.CDLL(os.environ["ST_LIBRARY"])
 HTTP = c.CDLL(os.environ["ST_HTTP_LIBRARY"])
 PLAIN, PRIVATE = 1, 2
-OPEN, READ, SHARD, UNSUPPORTED, ARGUMENT, HEADER_SIZE, STATE = 201, 202, 312, 102, 100, 301, 106
+OPEN, READ, SHARD, UNSUPPORTED, ARGUMENT, HEADER_SIZE, STATE, CANCELLED = 201, 202, 312, 102, 100, 301, 106, 107
 SECRETS = ("topsecret", "Bearer")  # in queries and headers; no message may contain them
 
 
@@ -49,7 +49,7 @@ ST.st_get_shard_path.restype = c.c_char_p
 ST.st_plan_new.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p]
 ST.st_plan_add.argtypes = [c.c_void_p] * 6 + [c.c_size_t, c.c_void_p]
 ST.st_plan_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p]
-ST.st_plan_free.argtypes = [c.c_void_p]
+ST.st_plan_cancel.argtypes = ST.st_plan_free.argtypes = [c.c_void_p]
 
 
 class Failed(Exception):
@@ -114,9 +114,12 @@ class File:
         return memory.raw
 
     def plan(self, names=None, threads=0, ranges=None):
-        """Reads tensors, or {name: (begin, end, bytes)} of their rows, by one plan. Lists begin and end in each dimension."""
+        """Reads tensors, or {name: (begin, end, bytes)} of their rows, by one plan. Lists begin and end in each dimension.
+
+        Meanwhile, `running` is the plan.
+        """
         error = Error(struct_size=c.sizeof(Error))
-        plan = c.c_void_p()
+        self.running = plan = c.c_void_p()
         check(ST.st_plan_new(self.file, c.byref(plan), c.byref(error)), error)
         results = {}
         try:
