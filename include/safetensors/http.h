@@ -60,7 +60,8 @@ typedef struct st_http_options {
                                  5xx, a reset, a stall or a short body; at most 100. 0: 5.   */
   uint32_t stall_ms;          /* Milliseconds without a byte that count as a stall, with a
                                  precision of a second. A request that takes this long and another
-                                 second for each 16,000 bytes is also a stall. 0: 30,000.    */
+                                 second for each 16,000 bytes is also a stall. Only the system's
+                                 resolver limits the time of a name resolution. 0: 30,000.   */
   uint64_t first_bytes;       /* Bytes of the first request for each file, from 16 KiB to 64 MiB.
                                  0: 128 KiB.                                                 */
   uint64_t gap_bytes;         /* One request reads two ranges with a gap of at most this many bytes
