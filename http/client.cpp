@@ -183,6 +183,8 @@ class Exchange {
     if (!settings_.ca_file.empty()) {
       set(CURLOPT_CAINFO, settings_.ca_file.c_str());
       set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // the system's
+      set(CURLOPT_PROXY_CAINFO, settings_.ca_file.c_str());
+      set(CURLOPT_PROXY_CAPATH, static_cast<const char*>(nullptr));
     }
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.stall_ms));
     set(CURLOPT_ERRORBUFFER, problem_);

@@ -6,16 +6,20 @@ SPDX-License-Identifier: Apache-2.0
 import ctypes
 import json
 import os
+import pathlib
 import random
 import resource
+import shutil
 import signal
+import tempfile
 import threading
 import time
 import unittest
 
 import library
+import nginx
 from library import ST, File, data_of, model, simple
-from server import Closed, Server, redirect
+from server import Closed, Server, redirect, tls_context
 
 MIB = 1 << 20
 FIRST = 128 << 10
@@ -76,6 +80,21 @@ class Opening(ServerTest):
     def test_the_password_of_a_proxy_is_not_in_messages(self):
         for proxy in (b"user:topsecret@127.0.0.1:99999", b"user:topsecret@ba d"):
             self.expect(library.OPEN, "", self.server.url(), proxy=proxy, tries=1)
+
+    @unittest.skipUnless(shutil.which("openssl"), "the command openssl is not installed")
+    def test_authorities_of_a_proxy(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        certificate, key = (pathlib.Path(folder.name) / name for name in ("cert.pem", "key.pem"))
+        nginx.make_certificate(certificate.parent)
+        proxy = Server(tls=tls_context(certificate, key))
+        self.addCleanup(proxy.stop)
+        proxy.files["http://example.com/m.safetensors"] = simple(10)
+        options = {"proxy": f"https://127.0.0.1:{proxy.port}".encode(), "tries": 1}
+        url = "http://example.com/m.safetensors?sig=topsecret"
+        self.expect(library.OPEN, "certificate", url, **options)
+        with File(url, ca_file=os.fsencode(certificate), **options) as file:
+            self.assertEqual(file.read("t"), data_of(10))
 
     def test_a_forked_process_reads_nothing(self):
         """It has the sockets of its parent, and perhaps a lock that nobody will release."""
