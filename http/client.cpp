@@ -424,7 +424,11 @@ class Exchange {
           "the address " + refused_ + " is not public (ST_HTTP_PRIVATE or SAFETENSORS_HTTP_ALLOW=private allows it)";
       return;
     }
-    reply_.outcome = is_worth_another_try(code) ? Outcome::interrupted : Outcome::failed;
+    // libcurl reports a proxy that refuses to connect as CURLE_RECV_ERROR, like a reset.
+    long connect_status = 0;
+    curl_easy_getinfo(curl_, CURLINFO_HTTP_CONNECTCODE, &connect_status);
+    const bool refused_by_proxy = connect_status >= 400 && !is_temporary(connect_status);
+    reply_.outcome = !refused_by_proxy && is_worth_another_try(code) ? Outcome::interrupted : Outcome::failed;
     reply_.problem = stalled_ ? "the connection has stalled" : text_of_code(code);
   }
 
@@ -494,6 +498,10 @@ class Exchange {
 };
 
 }  // namespace
+
+bool is_temporary(long status) {
+  return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
+}
 
 // A handle of the pool.
 class Client::Lease {

@@ -92,6 +92,9 @@ struct Reply {
   std::string problem;       // for messages
 };
 
+// Whether a request that was answered with this status of an error is worth another try.
+bool is_temporary(long status);
+
 class Client {
  public:
   explicit Client(Settings settings);

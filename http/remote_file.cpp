@@ -20,10 +20,6 @@ constexpr milliseconds kLongestPause(8'000);
 constexpr milliseconds kCancelWithin(100);
 constexpr long kLongestRetryAfter = 60;  // seconds; a server that asks for more gets no further request
 
-bool is_temporary(long status) {
-  return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
-}
-
 constexpr std::size_t kLeastKept = std::size_t{16} << 10;
 constexpr std::size_t kWorthOneRequest = std::size_t{64} << 10;
 

@@ -345,6 +345,15 @@ class Faults(ServerTest):
             self.expect(library.OPEN, f"status {status}", url)
             self.assertEqual(len(self.requests), 1)
 
+    def test_a_proxy_that_refuses_is_asked_once(self):
+        """Its password may be wrong, and an account may be locked after some tries. The server is a proxy here."""
+        for status, requests in ((403, 1), (407, 1), (501, 1), (503, 2)):
+            self.requests.clear()
+            self.server.fault = lambda request: lambda connection, _: self.server.send(connection, status, {"Content-Length": 0})
+            self.expect(library.READ if requests > 1 else library.OPEN, str(status), "https://example.com/m.safetensors?sig=topsecret",
+                        proxy=f"http://user:topsecret@127.0.0.1:{self.server.port}".encode(), tries=2)
+            self.assertEqual([request.method for request in self.requests], ["CONNECT"] * requests)
+
     def test_a_server_without_ranges(self):
         url = self.serve(simple(MIB))
         self.server.fault = lambda request: "whole"
