@@ -385,6 +385,7 @@ void GroupRead::lay_out_image(Round& round) const {
         const std::uint64_t begin = block.begin + list[at[process]++];
         const std::uint64_t bytes = list[at[process]++];
         valid = begin >= last && bytes != 0 && begin + bytes <= block.end;
+        if (!valid) break;  // the sum below may overflow
         last = begin + bytes;
         ranges.push_back({begin, last});
         round.send[process] += static_cast<std::int32_t>(bytes);

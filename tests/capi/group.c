@@ -39,6 +39,8 @@ typedef struct process {
   int adds_nothing;
   long memory_fails_at; /* in all processes, this allocation of a run; 0: none */
   int32_t returns;      /* by its alltoallv */
+  uint32_t delivers;    /* the length of the second range in the list of process 1; 0: the right one */
+  unsigned exchanges;   /* calls of its alltoallv */
   char *dst;
   st_status status;
   st_error error;
@@ -96,6 +98,12 @@ static int32_t alltoallv(void *ctx, const void *send, const int32_t *send_counts
       memcpy((char *)recv + recv_offsets[r], from->send + from->offsets[self->rank], (size_t)recv_counts[r]);
   }
   meet(of);
+  /* The first call delivers the lengths of lists, and the second the lists: here a count, a position and a length
+   * for each block. */
+  if (++self->exchanges == 2 && self->delivers != 0) {
+    CHECK(recv_counts[1] >= 24);
+    memcpy((char *)recv + recv_offsets[1] + 20, &self->delivers, 4);
+  }
   return self->returns;
 }
 
@@ -297,6 +305,20 @@ static void test_failing_operations(const test_bytes *bytes) {
   free_team(of);
 }
 
+/* The sum of both lengths is not an int32_t. */
+static void test_huge_range(const test_bytes *bytes) {
+  process processes[MOST];
+  st_group groups[MOST];
+  team *of = new_team(2);
+  set_up(processes, groups, of, bytes);
+  processes[0].options.exchange_bytes = processes[1].options.exchange_bytes = 16 << 20; /* several blocks in a round */
+  processes[0].delivers = INT32_MAX;
+  run_all(processes, 2, 2);
+  check_peers(processes, 2, 0, ST_ERR_CALLBACK, ST_ERR_PEER);
+  CHECK(strstr(processes[0].error.message, "delivered an invalid list of process 1") != NULL);
+  free_team(of);
+}
+
 #if TEST_FAILING_MEMORY
 /* If one process runs out of memory at any point, the others return. */
 static void test_lack_of_memory(const test_bytes *bytes) {
@@ -389,6 +411,7 @@ int main(void) {
   test_groups(&bytes);
   test_different_checkpoints(&bytes);
   test_failing_operations(&bytes);
+  test_huge_range(&bytes);
   test_invalid_groups(&bytes);
 #if TEST_FAILING_MEMORY
   test_lack_of_memory(&bytes);
