@@ -44,9 +44,10 @@ constexpr bool ends_with(std::string_view text, std::string_view end) {
 
 // Whether a path names an index: x.index.json, or x.index.fp16.json for a variant, as transformers names it.
 constexpr bool is_index_name(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);  // npos + 1 is 0
   if (!ends_with(path, ".json")) return false;
   path.remove_suffix(5);
-  return ends_with(path, ".index") || ends_with(path.substr(0, path.find_last_of("./")), ".index");
+  return ends_with(path, ".index") || ends_with(path.substr(0, path.rfind('.')), ".index");
 }
 
 // Returns whether this is a UTF-8 continuation byte.

@@ -67,7 +67,8 @@ TEST_F(ModelFilesTest, AnIndexMayHaveAnyNameThatEndsAsOne) {
   EXPECT_EQ(open(folder / "mine.index.json")->count_tensors(), 3U);
   put("model.safetensors.index.fp16.json", kGood);
   EXPECT_EQ(open(folder / "model.safetensors.index.fp16.json")->count_tensors(), 3U);
-  for (const char* name : {"index.json.safetensors", "mine.index.a/b.json", "mineindex.json", "index.fp16.json"}) {
+  for (const char* name :
+       {"index.json.safetensors", "mine.index.a/b.json", "mine.index/b.json", "mineindex.json", "index.fp16.json"}) {
     EXPECT_FALSE(is_index_name(name)) << name;
   }
   EXPECT_EQ(files_of_model("/mine.index.json").directory->path(), "/");
