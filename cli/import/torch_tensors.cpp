@@ -118,6 +118,8 @@ TorchCall TensorCall::bare(const Value& value) const {
 constexpr unsigned kDeepestContainer = 64;
 constexpr std::uint64_t kMostVisits = 4'000'000;  // because the same value can be reached many times
 constexpr std::string_view kStateDict = "state_dict";
+// torch writes decimal numbers. A pickle can use one key a million times, and each use hashes or copies it.
+constexpr std::size_t kLongestStorageKey = 1024;
 
 class Collector {
  public:
@@ -326,6 +328,9 @@ StorageName read_storage_name(const Pickle& pickle, const Value& value) {
   const Value& key = pickle[tuple.items[2]];
   if (word.kind != Kind::text || word.text != "storage" || key.kind != Kind::text || type.kind != Kind::global) {
     fail(value.offset, "persistent id does not name a storage");
+  }
+  if (key.text.size() > kLongestStorageKey) {
+    fail(value.offset, "storage key of {} bytes (limit: {})", key.text.size(), kLongestStorageKey);
   }
   const TorchGlobal global = torch_global(type);
   if (global.meaning != TorchName::storage && global.meaning != TorchName::untyped) {

@@ -24,6 +24,11 @@ bool is_tensor(const Pickle& pickle, const Value& value) {
   }
 }
 
+// Does not copy a string, because a pickle can use a long one as key many times.
+bool is_key(const Value& item, std::string_view key) {
+  return item.kind == Kind::text ? item.text == key : item.kind == Kind::integer && std::to_string(item.integer) == key;
+}
+
 // Rejects duplicate keys, for which Python keeps the last value.
 const ValueId* find_item(const Pickle& pickle, const Value& value, std::string_view key) {
   const bool is_list = value.kind == Kind::list || value.kind == Kind::tuple;
@@ -33,7 +38,7 @@ const ValueId* find_item(const Pickle& pickle, const Value& value, std::string_v
   }
   for (std::size_t i = 0; value.kind == Kind::dict && i < value.items.size(); i += 2) {
     const Value& item = pickle[value.items[i]];
-    if (!can_be_name(item) || key_text(item) != key) continue;
+    if (!is_key(item, key)) continue;
     if (found != nullptr) fail(item.offset, "dictionary has the key '{}' twice", key);
     found = &value.items[i + 1];
   }

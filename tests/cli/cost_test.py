@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import zipfile
 
-from pickles import archive, dict_of, stacked, storage, tensor
+from pickles import NONE, archive, dict_of, stacked, storage, tensor, text
 from sample import READS_ZIP, file_bytes, run
 
 COUNTER = os.environ.get("ST_COUNT_WORK", "")
@@ -89,6 +89,12 @@ class Cost(unittest.TestCase):
         content = local + entry * entries + end
         was_read = self.count(content, "convert", "FILE", "-", "--to", "safetensors", called="model.pt", error=b"overlaps")[3]
         self.assertLess(was_read, 10 * len(content))
+
+    def test_a_long_key_that_a_dictionary_has_many_times_is_not_copied(self):
+        key = text("k" * 1_000_000) + b"q\x01"
+        content = stacked(b"}(" + key + NONE + (b"h\x01" + NONE) * 300 + text("m") + b"}u", {})
+        moved = self.count(content, "convert", "FILE", "-", "--to", "safetensors", "--key", "m")[0]
+        self.assertLess(moved, 10 * len(content))
 
     def test_an_index_of_many_tensors(self):
         def index(n):

@@ -464,6 +464,7 @@ STACKED = [
      "is part of another"),
     ("a storage with two sizes", stacked(dict_of([("a", GOOD), ("b", tensor(storage("0", 5), [5], [1]))]), {"0": DATA}),
      "has two sizes, 24 and 20 bytes"),
+    ("a storage with a long key", stacked(of(tensor(storage("0" * 1025, 6), [6], [1])), {"0" * 1025: DATA}), "storage key of 1025 bytes"),
     ("no end", stacked(BODY, {"0": DATA})[:150], "unexpected end"),
     ("a pickle of something else", pickle(dict_of([("a", number(1))])), "not from torch.save"),
 ]
