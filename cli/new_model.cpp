@@ -104,7 +104,7 @@ std::optional<st_format> format_of_extension(const std::string& path) {
   return std::nullopt;
 }
 
-bool is_one_file(const std::string& out) { return out == "-" || format_of_extension(out).has_value(); }
+bool is_one_file(const std::string& out) { return out == "-" || is_stream(out) || format_of_extension(out); }
 
 bool is_other_file(const std::string& out) {
   constexpr std::array<std::string_view, 9> kOthers{".pt",  ".pth",  ".bin",  ".ckpt", ".npz",

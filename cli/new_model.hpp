@@ -68,7 +68,8 @@ std::string known_extensions();
 // Returns the format that belongs to the path's extension.
 std::optional<st_format> format_of_extension(const std::string& path);
 
-// Returns whether an output is one file, not a folder: it has a known extension or is "-".
+// Returns whether an output is one file, not a folder: it has a known extension, is "-", or is a FIFO, device or
+// descriptor, which gets safetensors.
 bool is_one_file(const std::string& out);
 
 // Returns whether an output has the extension of a format that the command cannot write, and is not a folder.

@@ -140,7 +140,7 @@ void write_folder(const NewModel& model, const WriteSettings& settings, Converte
 void write_one(const NewModel& model, const std::string& path, bool replace, const std::vector<Input>& inputs,
                const Inputs& files, Converter& converter) {
   const Input& first = inputs.front();
-  const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && is_one_file(first.path);
+  const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && format_of_extension(first.path);
   check_output(path, files, is_whole, replace);
   std::optional<InterruptGuard> guard;
   if (!is_stream(path)) guard.emplace();
