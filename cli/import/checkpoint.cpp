@@ -178,12 +178,12 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape) {
   return strides;
 }
 
-void check_names(const Checkpoint& checkpoint) {
+void check_names(const Checkpoint& checkpoint, ExitCode code) {
   std::vector<std::string_view> names;
   for (const Tensor& tensor : checkpoint.tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(kNoOffset, "two tensors are named '{}'", *twice);
+  if (twice != names.end()) throw ImportError{code, formatted("two tensors are named '{}'", *twice)};
 }
 
 void check_growth(const Checkpoint& checkpoint) {

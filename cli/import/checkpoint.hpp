@@ -18,6 +18,7 @@
 #include <safetensors/safetensors.h>
 
 #include "budget.hpp"
+#include "failure.hpp"
 #include "input.hpp"
 
 namespace cli::importer {
@@ -77,8 +78,8 @@ bool is_contiguous(const Tensor& tensor);
 
 std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& shape);
 
-// Rejects two tensors with the same name, which nested dictionaries can produce.
-void check_names(const Checkpoint& checkpoint);
+// Rejects two tensors with the same name. code: kUsage if they may be valid, as in nested dictionaries.
+void check_names(const Checkpoint& checkpoint, ExitCode code);
 
 // Rejects a file whose tensors or unpacked storages are so much larger than the file that it is probably an attack on
 // the disk.

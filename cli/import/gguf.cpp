@@ -175,7 +175,7 @@ void read_gguf(Checkpoint& checkpoint) {
   if (version != 0 && (version & 0xFFFF) == 0) {
     fail_unsupported(4, "gguf: unsupported byte order 'big' (supported: little)");
   }
-  if (version != 2 && version != 3) fail(4, "unsupported GGUF version {} (supported: 2, 3)", version);
+  if (version != 2 && version != 3) fail_unsupported(4, "unsupported GGUF version {} (supported: 2, 3)", version);
   const std::uint64_t tensors = cursor.u64();
   const std::uint64_t pairs = cursor.u64();
   if (tensors > kMostTensors || pairs > kMostPairs)
@@ -185,6 +185,7 @@ void read_gguf(Checkpoint& checkpoint) {
     const std::uint64_t at = cursor.offset();
     add_tensor(checkpoint, read_tensor(cursor), at);
   }
+  check_names(checkpoint, kBadFile);
   const std::uint64_t alignment = alignment_of(checkpoint.metadata);
   const std::uint64_t data = (cursor.position() + alignment - 1) / alignment * alignment;
   for (Tensor& tensor : checkpoint.tensors) find_data(checkpoint, tensor, data, input.size());

@@ -50,7 +50,6 @@ Imported import_file(const Import& request) {
   try {
     Checkpoint checkpoint = read_checkpoint(std::make_unique<const Input>(request.from),
                                             {std::filesystem::path(request.from).stem().string(), request.key});
-    check_names(checkpoint);
     const Dropped dropped = request.keep_shared ? Dropped{} : drop_shared(checkpoint);
     check_growth(checkpoint);
     if (request.dry_run) {

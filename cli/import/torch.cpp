@@ -72,7 +72,7 @@ void read_headers(Cursor& cursor, Budget& budget) {
     if (machine[facts[i]].text != "little_endian") continue;
     const Value& fact = machine[facts[i + 1]];
     if (fact.kind != Kind::boolean || fact.integer != 1)
-      fail(fact.offset, "unsupported byte order 'big' (supported: little)");
+      fail_unsupported(fact.offset, "unsupported byte order 'big' (supported: little)");
   }
 }
 

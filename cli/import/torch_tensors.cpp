@@ -158,11 +158,11 @@ std::uint64_t count(const Value& value) {
 // Throws unless the value is a dictionary. torch accepts an object here, but without its class the tensors have no
 // names.
 void expect_dict(const Value& value, const std::string& what) {
-  if (value.kind == Kind::object) {
-    fail_unsupported(value.offset, "{}expected a dictionary, found a {}: save its state_dict() instead", what,
-                     words_of(value));
-  }
-  if (value.kind != Kind::dict) fail(value.offset, "{}expected a dictionary, found a {}", what, words_of(value));
+  if (value.kind == Kind::dict) return;
+  const char* const advice = value.kind == Kind::object ? ": save its state_dict() instead"
+                             : what.empty()             ? ": save a dictionary of tensors instead"
+                                                        : "";
+  fail_unsupported(value.offset, "{}expected a dictionary, found a {}{}", what, words_of(value), advice);
 }
 
 ValueId Collector::default_root() const {
@@ -184,7 +184,7 @@ void Collector::collect(const std::string& key) {
   visit(id, "", 0);
   if (key.empty() && id != pickle_.root) count_elsewhere(id);
   if (checkpoint_.tensors.empty() && checkpoint_.left_out > 0) {
-    fail(pickle_[id].offset, "found no tensors, but {}", words_of_left_out(checkpoint_));
+    fail_unsupported(pickle_[id].offset, "found no tensors, but {}", words_of_left_out(checkpoint_));
   }
 }
 
@@ -234,7 +234,8 @@ void Collector::visit_dict(const Value& value, const std::string& prefix, unsign
 void Collector::visit_call(const Value& value, const std::string& name) {
   if (is_size(value)) return leave_out(checkpoint_, name, "");
   if (bad_key_ != nullptr) {
-    fail(bad_key_->offset, "the key of a tensor is a {}, expected a string or an integer", words_of(*bad_key_));
+    fail_unsupported(bad_key_->offset, "the key of a tensor is a {}, expected a string or an integer",
+                     words_of(*bad_key_));
   }
   add_tensor(TensorCall(pickle_, name).bare(value), name);
 }
@@ -337,7 +338,8 @@ StorageName read_storage_name(const Pickle& pickle, const Value& value) {
     fail(value.offset, "persistent id names a {}, expected a storage", global.name);
   }
   if (parts == 6 && pickle[tuple.items[5]].kind != Kind::none) {
-    fail(value.offset, "storage '{}' is part of another storage: save the file with a newer torch", key.text);
+    fail_unsupported(value.offset, "storage '{}' is part of another storage: save the file with a newer torch",
+                     key.text);
   }
   return {key.text, global, count(pickle[tuple.items[4]]), value.offset};
 }
@@ -351,6 +353,7 @@ std::uint64_t bytes_of(const StorageName& name) {
 
 void add_tensors(const Pickle& pickle, const std::string& key, const FindStorage& find, Checkpoint& checkpoint) {
   Collector(pickle, find, checkpoint).collect(key);
+  check_names(checkpoint, kUsage);
 }
 
 }  // namespace cli::importer

@@ -131,9 +131,9 @@ void read_extra(Cursor& cursor, std::uint16_t bytes, ZipEntry& entry) {
 }
 
 void check_method(std::uint64_t at, std::uint16_t flags, std::uint16_t method, ZipEntry& entry) {
-  if ((flags & kEncrypted) != 0) fail(at, "zip: '{}' is encrypted", entry.name);
+  if ((flags & kEncrypted) != 0) fail_unsupported(at, "zip: '{}' is encrypted", entry.name);
   if (method != kStored && method != kDeflated)
-    fail(at, "zip: '{}' has compression method {} (supported: 0, 8)", entry.name, method);
+    fail_unsupported(at, "zip: '{}' has compression method {} (supported: 0, 8)", entry.name, method);
   entry.deflated = method == kDeflated;
   if (!entry.deflated && entry.packed != entry.bytes) {
     fail(at, "zip: '{}' is not compressed, but has sizes {} and {}", entry.name, entry.packed, entry.bytes);

@@ -278,6 +278,23 @@ class Torch(Case):
         body = source + b")R" + dict_of([("w", tensor(storage("0", 6), [6], [1]))]) + b"b"
         self.refused(stacked(body, {"0": ABC}), 2, "found a Python object (a class with source code): save its state_dict()")
 
+    def test_valid_checkpoints_that_safetensors_cannot_hold_are_usage_errors(self):
+        w, other = tensor(storage("0", 6), [6], [1]), tensor(storage("1", 6), [6], [1])
+        for body, words in (
+                (w, "found a tensor: save a dictionary of tensors instead"), (list_of(w, w), "found a list: save a dictionary"),
+                (tuple_of(w, w), "found a tuple: save a dictionary"), (dict_of([("state_dict", list_of(w))]), "state_dict: expected a dictionary"),
+                (b"}" + tuple_of(number(1), number(2)) + w + b"s", "the key of a tensor is a tuple"), (b"}\x88" + w + b"s", "the key of a tensor is a boolean"),
+                (b"}G" + struct.pack(">d", 1.5) + w + b"s", "the key of a tensor is a float"), (dict_of([("epoch", number(1))]), "found no tensors"),
+                (dict_of([("a", dict_of([("b", w)])), ("a.b", other)]), "two tensors are named 'a.b'")):
+            storages = {key: ABC for key in "01" if text(key) in body}
+            for content in (archive(body, storages), stacked(body, storages)):
+                self.refused(content, 2, words)
+        body = dict_of([("w", w)])
+        self.refused(stacked(body, {"0": ABC}, machine=pickle(dict_of([("little_endian", b"\x89")]))), 2, "unsupported byte order 'big'")
+        part = storage("0", 6, more=tuple_of(text("1"), b"K\0", b"K\6"))
+        self.refused(stacked(dict_of([("w", tensor(part, [6], [1]))]), {"0": ABC}), 2, "is part of another storage")
+        self.refused(archive(body, {"0": ABC}, zipfile.ZIP_LZMA), 2, "has compression method 14")
+
     def test_a_torchscript_program(self):
         self.refused(archive(b"}", {}, entries={"archive/constants.pkl": pickle(b")")}), 2, "TorchScript program: save its state_dict()")
 
@@ -302,7 +319,7 @@ class Torch(Case):
             file.unlink()
         self.refused(archive(body, storages), 2, "--key: no dictionary 'none'; there are: state_dict, model.ema, model", options=("--key", "none"))
         self.refused(archive(body, storages), 2, "--key: no dictionary 'model.x'; there are: inner", options=("--key", "model.x"))
-        self.refused(archive(body, storages), 1, "7: expected a dictionary, found a integer", options=("--key", "7"))
+        self.refused(archive(body, storages), 2, "7: expected a dictionary, found a integer", options=("--key", "7"))
         self.refused(gguf(([("w", [6], 0, 0)], ABC)), 2, "--key: only torch checkpoints", options=("--key", "a"))
         twice = b"}(" + text("m") + b"}" + text("m") + b"}u"
         self.refused(archive(twice, {}), 1, "has the key 'm' twice", options=("--key", "m"))
@@ -427,7 +444,7 @@ class Torch(Case):
     def refused_last(self, body):
         for file in self.folder.iterdir():
             file.unlink()
-        self.refused(archive(body, {"0": ABC}), 1, "the key of a tensor is a None, expected a string or an integer")
+        self.refused(archive(body, {"0": ABC}), 2, "the key of a tensor is a None, expected a string or an integer")
 
     def test_a_tensor_that_repeats_elements_is_not_kept_for_all_of_them(self):
         """It is as long as the storage, and comes first by name."""
@@ -1134,6 +1151,10 @@ class Gguf(Case):
 
     def test_big_endian(self):
         self.refused(b"GGUF" + struct.pack(">IQQ", 3, 1, 0) + bytes(64), 2, "gguf: unsupported byte order 'big' (supported: little)")
+
+    def test_an_old_version_is_valid_and_two_tensors_of_one_name_are_not(self):
+        self.refused(gguf(([("w", [6], 0, 0)], ABC), version=1), 2, "unsupported GGUF version 1 ")
+        self.refused(gguf(([("w", [6], 0, 0)] * 2, ABC)), 1, "two tensors are named 'w'")
 
     def test_quantised_types_are_named(self):
         for kind, called in ((2, "Q4_0"), (8, "Q8_0"), (12, "Q4_K"), (39, "MXFP4"), (99, "unknown")):

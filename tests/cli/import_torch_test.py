@@ -182,15 +182,15 @@ class Torch(unittest.TestCase):
         os.remove(out)
         torch.save({"model": {(1, 2): torch.ones(2)}}, path)
         result = run("convert", str(path), str(out))
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertIn(b"the key of a tensor is a tuple, expected a string or an integer", result.stderr)
 
     def test_a_tensor_alone(self):
         path = self.folder / "a.pt"
         torch.save(torch.ones(2), path)
         result = run("convert", str(path), str(self.folder / "a.safetensors"))
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"expected a dictionary, found a", result.stderr)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"expected a dictionary, found a tensor: save a dictionary of tensors instead", result.stderr)
 
     def test_modules_of_all_kinds(self):
         nn = torch.nn
@@ -291,8 +291,8 @@ class Torch(unittest.TestCase):
         for name, value, words, code in (("sparse", {"a": sparse}, "tensor 'a' is created by torch._utils._rebuild_sparse_tensor", 2),
                                          ("module", Module(), "Python object (__main__.Module): save its state_dict()", 2),
                                          ("module in a dictionary", {"m": Module()}, "'m' is an object of __main__.Module", 2),
-                                         ("device", {"a": torch.device("cpu")}, "torch.device", 1),
-                                         ("counter", {"a": collections.Counter()}, "collections.Counter", 1)):
+                                         ("device", {"a": torch.device("cpu")}, "torch.device", 2),
+                                         ("counter", {"a": collections.Counter()}, "collections.Counter", 2)):
             with self.subTest(name):
                 path = self.folder / "a.pt"
                 torch.save(value, path)
