@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -39,9 +40,10 @@ void read_zip(Checkpoint& checkpoint, const std::string& key) {
     fail_unsupported(kNoOffset, "zip archive, which this build cannot read (ST_ZIP was off)");
   }
   const std::vector<ZipEntry> entries = read_zip_directory(*checkpoint.input, checkpoint.budget);
-  for (const ZipEntry& entry : entries) {
-    if (!entry.name.ends_with(".npy")) return read_torch_zip(checkpoint, entries, key);
-  }
+  const auto has = [&](std::string_view ending) {
+    return std::any_of(entries.begin(), entries.end(), [&](auto& entry) { return entry.name.ends_with(ending); });
+  };
+  if (has("/data.pkl") || !has(".npy")) return read_torch_zip(checkpoint, entries, key);
   if (!key.empty()) fail_no_keys();
   read_npz(checkpoint, entries);
 }

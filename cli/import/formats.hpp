@@ -27,7 +27,7 @@ void read_torch_zip(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries
 // Older output of torch.save: pickles followed by the storages.
 void read_torch_stacked(Checkpoint& checkpoint, const std::string& key);
 
-// In a .npz, arrays of Python objects, strings and records are skipped.
+// In a .npz, arrays of Python objects, strings and records are skipped, and so are other files.
 void read_npy(Checkpoint& checkpoint, const std::string& name);
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 

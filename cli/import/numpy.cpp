@@ -94,6 +94,10 @@ void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
   for (const ZipEntry& entry : entries) unpacked += std::min(entry.bytes, UINT64_MAX - unpacked);
   check_growth(*checkpoint.input, unpacked);
   for (const ZipEntry& entry : entries) {
+    if (!entry.name.ends_with(kNpyExtension)) {
+      leave_out(checkpoint, entry.name, "");
+      continue;
+    }
     const std::string name = entry.name.substr(0, entry.name.size() - kNpyExtension.size());
     const std::string_view other = add_array(checkpoint, storage_of(entry), name);
     if (!other.empty()) leave_out(checkpoint, name, other);

@@ -1102,6 +1102,16 @@ class Numpy(Case):
         self.assertFalse(os.path.exists(self.out))
 
     @needs_zip
+    def test_other_files_are_left_out_of_an_npz(self):
+        for first, second in (("a.npy", "readme.txt"), ("readme.txt", "a.npy")):
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w") as target:
+                for called in (first, second):
+                    target.writestr(called, npy("<f4", (6,), ABC) if called == "a.npy" else b"text")
+            said = f"safetensors: {self.folder}/a.npz: left out values that are not tensors: 1 (first: 'readme.txt')\n"
+            self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=said.encode())[0], {"a": ("F32", [6], ABC)})
+
+    @needs_zip
     def test_arrays_without_numbers_are_left_out_of_an_npz(self):
         for descr, content in self.OTHERS:
             arrays = {"a.npy": npy(descr, (1,), pickle(call("os", "system", text("true")))), "w.npy": npy("<f4", (6,), ABC)}
