@@ -117,16 +117,23 @@ void compare_numbers(double a, double b, const Tolerance& tolerance, Difference&
   difference.relative = std::max(difference.relative, std::isinf(larger) ? 1.0 : distance / larger);
 }
 
+// A C64 number is two F32 values.
+Dtype value_dtype(Dtype dtype) { return dtype == Dtype::C64 ? Dtype::F32 : dtype; }
+
+std::uint64_t count_values(const Tensor& tensor) { return tensor.elements() * (tensor.dtype == Dtype::C64 ? 2 : 1); }
+
 void compare_values(const TensorPair& pair, Bytes a, Bytes b, const Tolerance& tolerance, Difference& difference) {
   constexpr std::size_t kChunk = 4096;
   std::array<double, kChunk> first;
   std::array<double, kChunk> second;
-  const std::size_t size_a = safetensors::bits(pair.a.dtype) / 8;
-  const std::size_t size_b = safetensors::bits(pair.b.dtype) / 8;
+  const Dtype dtype_a = value_dtype(pair.a.dtype);
+  const Dtype dtype_b = value_dtype(pair.b.dtype);
+  const std::size_t size_a = safetensors::bits(dtype_a) / 8;
+  const std::size_t size_b = safetensors::bits(dtype_b) / 8;
   for (std::size_t i = 0; i < a.size() / size_a; i += kChunk) {
     const std::size_t n = std::min(kChunk, a.size() / size_a - i);
-    safetensors::convert(pair.a.dtype, a.data() + i * size_a, Dtype::F64, first.data(), n);
-    safetensors::convert(pair.b.dtype, b.data() + i * size_b, Dtype::F64, second.data(), n);
+    safetensors::convert(dtype_a, a.data() + i * size_a, Dtype::F64, first.data(), n);
+    safetensors::convert(dtype_b, b.data() + i * size_b, Dtype::F64, second.data(), n);
     for (std::size_t k = 0; k < n; ++k) compare_numbers(first[k], second[k], tolerance, difference);
   }
 }
@@ -153,7 +160,7 @@ void for_each_difference(const std::vector<TensorPair>& pairs, const Tolerance& 
     pair.file_b.read_shard(pair.b.shard(), pair.b.offset() + scaled(part.at), other.data(), size);
     const Bytes b = std::span(other).first(size);
     if (part.at == 0) difference = {};
-    difference.has_values = is_convertible(pair.a.dtype);
+    difference.has_values = is_float(pair.a.dtype);
     const bool same = one_type && std::memcmp(part.bytes.data(), b.data(), size) == 0;
     if (!same && one_type) compare_bytes(part.bytes, b, part.at, difference);
     if (!same && difference.has_values) compare_values(pair, part.bytes, b, tolerance, difference);
@@ -224,7 +231,7 @@ class Printer {
       return print({{"kind", "values"},
                     {"name", tensor.name},
                     {"different", difference.values},
-                    {"values", tensor.elements()},
+                    {"values", count_values(tensor)},
                     {"nan", difference.nans},
                     {"absolute", difference.absolute},  // infinity becomes null
                     {"relative", difference.relative}});
@@ -232,7 +239,7 @@ class Printer {
     const std::string nans =
         difference.nans == 0 ? "" : formatted(", {} of them NaN in only one tensor", grouped(difference.nans));
     print("~ {}  {} of {} values differ, by at most {:.6g} (relative {:.3g}){}\n", shown(tensor.name, 200),
-          grouped(difference.values), grouped(tensor.elements()), difference.absolute, difference.relative, nans);
+          grouped(difference.values), grouped(count_values(tensor)), difference.absolute, difference.relative, nans);
   }
 
  private:

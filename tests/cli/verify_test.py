@@ -384,6 +384,16 @@ class Diff(Case):
         same = self.floats("d.safetensors", [1.0, 2.0, NAN, -0.0, NAN, 8.0])
         self.assertEqual(self.ends(0, "diff", a, same, "--values"), [])
 
+    def test_a_complex_number_is_two_values(self):
+        def complex_numbers(name, *values):
+            return self.file(name, [("w", "C64", [2], 16)], None, struct.pack("<4f", *values))
+        a, same = complex_numbers("a", 0.0, NAN, 1.0, 2.0), complex_numbers("same", -0.0, -NAN, 1.0, 2.0)
+        self.assertEqual(self.ends(0, "diff", a, same, "--values"), [])
+        other = complex_numbers("other", 0.0, NAN, 1.0, 2.5)
+        self.assertEqual(self.ends(5, "diff", a, other, "--values"), ["~ w  1 of 4 values differ, by at most 0.5 (relative 0.2)"])
+        self.assertEqual(self.ends(0, "diff", a, other, "--atol", "0.5"), [])
+        self.assertEqual(json.loads(self.ends(5, "diff", a, other, "--values", "--json")[0])["values"], 4)
+
 
 class Stats(Case):
     def rows(self, path, *arguments):
