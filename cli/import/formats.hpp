@@ -31,7 +31,7 @@ void read_torch_stacked(Checkpoint& checkpoint, const std::string& key);
 void read_npy(Checkpoint& checkpoint, const std::string& name);
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 
-// llama.cpp's format. Keeps numbers, strings and booleans from the metadata, and drops arrays. Reverses dimensions,
+// llama.cpp's format. Keeps numbers, strings and booleans from the metadata, and leaves out arrays. Reverses dimensions,
 // because GGUF lists the fastest-varying one first.
 void read_gguf(Checkpoint& checkpoint);
 

@@ -112,6 +112,7 @@ void read_pairs(Cursor& cursor, std::uint64_t count, Checkpoint& checkpoint) {
     const std::uint32_t type = cursor.u32();
     if (type == array) {
       skip_array(cursor);
+      leave_out(checkpoint, key, "arrays");
       continue;
     }
     std::string value = read_value(cursor, type);

@@ -1153,7 +1153,8 @@ class Gguf(Case):
                  pair("half", 6, struct.pack("<f", 0.5)), pair("yes", 7, b"\x01"), pair("less", 11, struct.pack("<q", -7)),
                  pair("list", 9, struct.pack("<IQ", 8, 2) + gguf_text("a") + gguf_text("b")),
                  pair("numbers", 9, struct.pack("<IQ", 5, 3) + bytes(12))]
-        tensors, metadata = self.convert(gguf(([("w", [6], 0, 0)], ABC), pairs, alignment=64))
+        said = f"safetensors: {self.folder}/a.bin: left out values that are not tensors: 2 (first: 'list'), among them arrays\n"
+        tensors, metadata = self.convert(gguf(([("w", [6], 0, 0)], ABC), pairs, alignment=64), said=said.encode())
         self.assertEqual(tensors, {"w": ("F32", [6], ABC)})
         self.assertEqual({key: metadata[key] for key in ("general.alignment", "half", "yes", "less", "format")},
                          {"general.alignment": "64", "half": "0.5", "yes": "true", "less": "-7", "format": "pt"})
