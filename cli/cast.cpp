@@ -88,11 +88,15 @@ void cast(const CastOptions& options) {
     const Input input(options.path);
     options.filter.require_one(options.path, {input.file});
     std::vector<NewTensor> tensors = all_tensors(input.file);
+    bool is_copy = !tensors.empty();
     for (NewTensor& tensor : tensors) {
       const bool chosen = is_convertible(tensor.dtype) && (from == Dtype::UNKNOWN || tensor.dtype == from);
-      if (chosen && options.filter.matches(tensor.name)) tensor.dtype = to;
+      if (!chosen || !options.filter.matches(tensor.name)) continue;
+      is_copy = is_copy && tensor.dtype == to;
+      tensor.dtype = to;
     }
     note_copied_floats(input.file);
+    if (is_copy) std::fputs("safetensors: note: no tensor is converted\n", stderr);
     note_out_of_range(write_like(std::move(tensors), input, options.settings), options, to);
   } catch (const safetensors::Error& error) {
     throw failure_in(options.path, error);

@@ -259,6 +259,11 @@ class Chosen(unittest.TestCase):
         run("cast", self.path, self.out, "--to", "f64", "--filter", "[we]", "--replace")
         self.assertEqual(self.dtypes(self.out), {"i": "I64", "w": "F64", "v": "F16", "q": "F4", "e": "F64"})
 
+    def test_a_copy_is_noted(self):
+        for options, noted in ((["--to", "bf16", "--from", "f64"], True), (["--to", "f32", "--filter", "w"], True), (["--to", "bf16", "--filter", "w"], False)):
+            result = run("cast", self.path, self.out, "--replace", *options)
+            self.assertEqual((result.returncode, b"note: no tensor is converted\n" in result.stderr), (0, noted), options)
+
     def test_to_a_pipe_and_to_the_other_format(self):
         run("cast", self.path, self.out, "--to", "f32")
         piped = run("cast", self.path, "-", "--to", "f32")
