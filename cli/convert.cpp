@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "app.hpp"
 #include "arguments.hpp"
@@ -97,12 +98,14 @@ void run(ConvertOptions options) {
   remote ? require_own_format(options.from) : static_cast<void>(options.from = importer::checkpoint_in(options.from));
   const bool is_index = !remote && importer::is_importable_index(options.from);
   st_write_options write = ST_INIT(st_write_options);
-  if (!is_index && is_index_name(options.into))
-    throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};
-  if (!is_index) write.format = format_of(options);
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
   try {
+    std::optional<Input> index;  // opened first: a damaged one is the error, not a B that suits an index
+    if (!is_index && !remote && is_index_name(options.from)) index.emplace(options.from);
+    if (!is_index && is_index_name(options.into))
+      throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};
+    if (!is_index) write.format = format_of(options);
     if (is_index && options.format == "bintensors")
       throw Failure{kUsage, "--to bintensors: shards are always converted to safetensors"};
     if (is_index) {
@@ -120,7 +123,7 @@ void run(ConvertOptions options) {
       return;
     }
     if (!options.key.empty()) throw Failure{kUsage, "--key: only torch checkpoints contain dictionaries"};
-    const Input input(options.from);
+    const Input input = index ? std::move(*index) : Input(options.from);
     at = into;
     const bool is_model = input.file.count_shards() > 1 || is_index_name(options.from) || is_folder(options.from);
     check_output(at, input.files, !is_model, options.replace);

@@ -940,6 +940,15 @@ class Shards(Case):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("is not in the same folder", result.stderr.decode())
 
+    def test_a_damaged_index_is_named_whatever_the_output_is(self):
+        self.path.write_text('{"metadata": {}, "weight_map": {"a": "p.bin",')
+        for into in ("new", "new.safetensors.index.json", "new.safetensors"):
+            for source in (self.path, self.source):
+                result = run("convert", str(source), str(self.folder / into))
+                self.assertEqual((result.returncode, result.stdout), (1, b""), result.stderr)
+                self.assertIn("pytorch_model.bin.index.json", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["old"])
+
     def test_an_index_as_deep_as_the_stack(self):
         self.path.write_text(json.dumps(self.index)[:-1] + ', "more": ' + "[" * 200_000 + "]" * 200_000 + "}")
         result = run("convert", str(self.path), str(self.folder / "new"))
