@@ -1,4 +1,4 @@
-// Prints the output of `convert --dry-run`.
+// Prints the output of `convert --dry-run`, and checks new files for every --dry-run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -182,18 +182,23 @@ void note_hidden(const std::string& path) {
                printable(index).c_str());
 }
 
-NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) : folder_(folder) {
+void check_new_files(const std::string& folder, const std::vector<std::string>& names) {
   const auto is_new = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   for (const std::string& name : names) {
-    paths_.push_back(in_folder(folder, name));
-    if (exists(paths_.back())) throw Failure{kUnreadable, paths_.back() + ": already exists"};
-    const std::string index = paths_.back() + ".index.json";
+    const std::string path = in_folder(folder, name);
+    if (exists(path)) throw Failure{kUnreadable, path + ": already exists"};
+    const std::string index = path + ".index.json";
     if (!is_new(name + ".index.json") && exists(index)) {
       throw Failure{kUnreadable, formatted("{}: already exists, and would hide the new {}", index, name)};
     }
   }
+}
+
+NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& names) : folder_(folder) {
+  check_new_files(folder, names);
+  for (const std::string& name : names) paths_.push_back(in_folder(folder, name));
   const auto make = [&](const std::string& path) {
     if (make_folder(path)) folders_.made.push_back(path);
   };

@@ -100,12 +100,14 @@ class OutputFile {
 // Prints a note if opening the folder of a new file opens an index of the same name.
 void note_hidden(const std::string& path);
 
+// Throws a Failure if one of the files exists in the folder, or the index of another model of that name.
+void check_new_files(const std::string& folder, const std::vector<std::string>& names);
+
 // The files of a new model, created one after another. Unless keep() is called, the destructor removes the files and the
 // folders that were made.
 class NewFiles {
  public:
-  // Creates the folder if necessary. Throws a Failure if one of the files exists, or the index of another model of that
-  // name. Names may contain slashes.
+  // Calls check_new_files(), and creates the folder if necessary. Names may contain slashes.
   NewFiles(const std::string& folder, const std::vector<std::string>& names);
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;

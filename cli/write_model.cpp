@@ -11,6 +11,7 @@
 #include "arguments.hpp"
 #include "blocks.hpp"
 #include "conversion.hpp"
+#include "dry_run.hpp"
 #include "failure.hpp"
 #include "json.hpp"
 #include "output.hpp"
@@ -67,11 +68,8 @@ void convert_all(const Writer& writer, const std::vector<Conversion>& conversion
   });
 }
 
-// Calls `begun` when the writer has seen the file that it may replace.
-void write_file(
-    const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter, ModelProgress& progress,
-    const std::function<void()>& begun = [] {}) {
-  Writer writer;
+// Returns the tensors to convert.
+std::vector<Conversion> add_file(Writer& writer, const NewFile& file) {
   if (file.has_metadata) writer.set_metadata(file.metadata);
   std::vector<Conversion> conversions;
   for (const NewTensor& tensor : file.tensors) {
@@ -81,15 +79,28 @@ void write_file(
       conversions.push_back({writer.add(tensor.name, tensor.dtype, tensor.source.shape), &tensor});
     }
   }
+  return conversions;
+}
+
+st_write_options options_for(const std::string& path, std::uint32_t flags) {
   st_write_options options = ST_INIT(st_write_options);
   options.flags = flags;
   options.format = format_of_extension(path).value_or(ST_FORMAT_SAFETENSORS);
+  return options;
+}
+
+// Calls `begun` when the writer has seen the file that it may replace.
+void write_file(
+    const NewFile& file, const std::string& path, std::uint32_t flags, Converter& converter, ModelProgress& progress,
+    const std::function<void()>& begun = [] {}) {
+  Writer writer;
+  std::vector<Conversion> conversions = add_file(writer, file);
   const std::uint64_t data = file.bytes();
   const auto show = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(data, done, total);
     return !is_interrupted();
   };
-  writer.begin(path, show, options);
+  writer.begin(path, show, options_for(path, flags));
   begun();
   // A stream needs its bytes in file order. All converted tensors have the same dtype, so file order is by name.
   std::sort(conversions.begin(), conversions.end(),
@@ -119,11 +130,15 @@ void write_index(const NewModel& model, OutputFile& out) {
   out.write(lines.data(), lines.size());
 }
 
-void write_folder(const NewModel& model, const WriteSettings& settings, Converter& converter) {
+std::vector<std::string> names_of_files(const NewModel& model) {
   std::vector<std::string> names;
   for (const NewFile& file : model.files) names.push_back(file.name);
   if (!model.index.empty()) names.push_back(model.index);
-  NewFiles files(settings.out, names);
+  return names;
+}
+
+void write_folder(const NewModel& model, const WriteSettings& settings, Converter& converter) {
+  NewFiles files(settings.out, names_of_files(model));
   ModelProgress progress(model);
   for (const NewFile& file : model.files) {
     const std::string path = in_folder(settings.out, file.name);
@@ -137,11 +152,15 @@ void write_folder(const NewModel& model, const WriteSettings& settings, Converte
   files.keep();
 }
 
-void write_one(const NewModel& model, const std::string& path, bool replace, const std::vector<Input>& inputs,
-               const Inputs& files, Converter& converter) {
+void check_one(const std::string& path, bool replace, const std::vector<Input>& inputs) {
+  Inputs files;
+  for (const Input& input : inputs) files.add(input.files);
   const Input& first = inputs.front();
   const bool is_whole = inputs.size() == 1 && first.file.count_shards() == 1 && format_of_extension(first.path);
   check_output(path, files, is_whole, replace);
+}
+
+void write_one(const NewModel& model, const std::string& path, bool replace, const Input& first, Converter& converter) {
   std::optional<InterruptGuard> guard;
   if (!is_stream(path)) guard.emplace();
   ModelProgress progress(model);
@@ -182,11 +201,15 @@ void require_names_for_index(const NewModel& model) {
   }
 }
 
+// Throws if the library rejects a file.
 void print_files(const NewModel& model, const std::string& path) {
   Output out;
   for (const NewFile& file : model.files) {
-    out.print("{}: {}, {}\n", printable(file.name.empty() ? path : in_folder(path, file.name)),
-              counted(file.tensors.size(), "tensor"), human_bytes(file.bytes()));
+    const std::string name = file.name.empty() ? path : in_folder(path, file.name);
+    Writer writer;
+    add_file(writer, file);
+    begin_dry_run(writer, options_for(name, 0));
+    out.print("{}: {}, {}\n", printable(name), counted(file.tensors.size(), "tensor"), human_bytes(file.bytes()));
   }
   if (!model.index.empty()) out.print("{}: the index\n", printable(in_folder(path, model.index)));
   out.flush();
@@ -215,16 +238,19 @@ std::uint64_t write_model(const NewModel& model, const WriteSettings& settings, 
   require_names_for_index(model);
   const bool one = is_one_file(settings.out);
   const std::string path = settings.out == "-" ? "/dev/stdout" : settings.out;
-  if (!one) require_no_replace(path, settings.replace);
+  if (one) {
+    check_one(path, settings.replace, inputs);
+  } else {
+    require_no_replace(path, settings.replace);
+    check_new_files(path, names_of_files(model));
+  }
   if (settings.dry_run) {
     print_files(model, path);
     return 0;
   }
   Converter converter(settings.saturate);
   if (one) {
-    Inputs files;
-    for (const Input& input : inputs) files.add(input.files);
-    write_one(model, path, settings.replace, inputs, files, converter);
+    write_one(model, path, settings.replace, inputs.front(), converter);
   } else {
     write_folder(model, settings, converter);
   }

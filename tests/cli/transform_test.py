@@ -168,6 +168,23 @@ class SplitAndMerge(Case):
         self.assertIn("12 tensors", self.ok("merge", path, self.path("out.safetensors"), "--dry-run"))
         self.assertEqual(os.listdir(self.folder), ["model.safetensors"])
 
+    def test_a_dry_run_fails_as_the_run_does(self):
+        path = self.model()
+        four = self.model("four.safetensors", [("a", "F4", [2], 1)])
+        self.ok("split", path, self.path("shards"), "--max-size", "3KB")
+        self.model("out.safetensors")
+        before = sorted(self.folder.rglob("*"))
+        bt = self.path("out.bt")
+        for code, words in ((3, ["split", path, self.path("shards"), "--max-size", "3KB"]), (3, ["merge", path, "OUT"]), (3, ["rename", path, "model", "m", "OUT"]),
+                            (3, ["cast", path, "OUT", "--to", "f16"]), (3, ["extract", path, "OUT", "--filter", "*.0.*"]),
+                            (3, ["cast", self.path("shards"), self.path("shards"), "--to", "f16"]), (2, ["merge", self.path("shards"), self.path("shards/model-00001-of-00003.safetensors")]),
+                            (2, ["merge", four, bt]), (2, ["cast", four, bt, "--to", "f16"]), (2, ["extract", four, bt, "--filter", "a"]),
+                            (2, ["rename", path, "model.layers.0.weight", "__metadata__", self.path("new.safetensors")])):
+            words = [self.path("out.safetensors") if word == "OUT" else word for word in words]
+            wanted, dry = run(*words), run(*words, "--dry-run")
+            self.assertEqual((wanted.returncode, dry.returncode, dry.stderr), (code, code, wanted.stderr), words)
+            self.assertEqual(sorted(self.folder.rglob("*")), before)
+
     def test_names_of_shards_that_are_none(self):
         path = self.model()
         for name in ("../up", "a/b", "a\\b", "..", ".", b"a\xff", b"\xed\xa0\x80"):
