@@ -202,6 +202,11 @@ NewFiles::NewFiles(const std::string& folder, const std::vector<std::string>& na
   const auto make = [&](const std::string& path) {
     if (make_folder(path)) folders_.made.push_back(path);
   };
+  std::vector<std::filesystem::path> missing;
+  for (auto at = path_of(folder).parent_path(); at.has_relative_path() && !exists(text_of(at)); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) make(text_of(*at));
   make(folder);
   for (const std::string& name : names) {
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {

@@ -107,7 +107,7 @@ void check_new_files(const std::string& folder, const std::vector<std::string>& 
 // folders that were made.
 class NewFiles {
  public:
-  // Calls check_new_files(), and creates the folder if necessary. Names may contain slashes.
+  // Calls check_new_files(), and creates the folder and its parents if necessary. Names may contain slashes.
   NewFiles(const std::string& folder, const std::vector<std::string>& names);
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;

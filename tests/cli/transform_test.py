@@ -185,6 +185,14 @@ class SplitAndMerge(Case):
             self.assertEqual((wanted.returncode, dry.returncode, dry.stderr), (code, code, wanted.stderr), words)
             self.assertEqual(sorted(self.folder.rglob("*")), before)
 
+    def test_parents_of_a_new_folder_are_made_and_removed_again(self):
+        path = self.model()
+        self.ok("split", path, self.path("a/b/c/"), "--max-size", "3KB")
+        self.assertEqual(len(self.names("a/b/c")), 4)
+        shutil.rmtree(self.path("a"))
+        result = run("cast", path, self.path("a/b"), "--to", "f64", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+        self.assertEqual((result.returncode, os.listdir(self.folder)), (3, ["model.safetensors"]), result.stderr)
+
     def test_names_of_shards_that_are_none(self):
         path = self.model()
         for name in ("../up", "a/b", "a\\b", "..", ".", b"a\xff", b"\xed\xa0\x80"):
