@@ -12,7 +12,7 @@ The sources stay as they are. Only these are changed in them:
 - std::X becomes cxx20::X for each X that scripts/single/cxx20.hpp declares, since C++17 lacks it.
 - The namespaces fmt and simdjson become st_fmt and st_simdjson. Macros get other names, also those of xxHash, because the
   host may define them, or include these libraries before each source.
-- Comments and alignment of simdjson, fmt and xxHash are removed, and simdjson's second stage, which the library does not use.
+- Comments and alignment of simdjson, fmt and xxHash are removed, and what scripts/single/changes.py lists.
 
 SPDX-License-Identifier: Apache-2.0
 """

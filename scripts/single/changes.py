@@ -1,4 +1,4 @@
-"""What amalgamate.py leaves out of simdjson, fmt and xxHash.
+"""What amalgamate.py removes from simdjson, fmt and xxHash, or changes in them.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -31,7 +31,10 @@ FMT_CHANGES = [  # No message contains a float, an escaped string or separators 
     (r"\bfmt\b", "st_fmt"),
 ]
 
-XXHASH_CHANGES = [  # Its kernel for POWER and s390x. Those processors take the portable one.
+XXHASH_CHANGES = [  # Without its kernels for POWER, s390x and AVX-512. They are for long texts, and names are short.
+    (r"#if defined\(__AVX512F__\)\n#define XXH_VECTOR XXH_AVX512\n#elif", "#if"),
+    (r"#if \(XXH_VECTOR == XXH_AVX512\)\n(#define .*\n){3}#elif", "#if"),
+    (r"#if \(XXH_VECTOR == XXH_AVX512\) \|\| (.|\n)*?(?=#if \(XXH_VECTOR == XXH_AVX2\) \|\|)", ""),
     (r"#elif \(defined\(__PPC64__\).*\n#define XXH_VECTOR XXH_VSX\n", ""),
     (r"#elif \(XXH_VECTOR == XXH_VSX\)\n(#define .*\n){3}", ""),
     (r"#if XXH_VECTOR == XXH_VSX\n(.|\n)*?(?=#if defined\(XXH_NO_PREFETCH\))", ""),
