@@ -69,13 +69,29 @@ Place split(const std::wstring& path) {
   return {path.substr(0, slash + 1), path.substr(slash + 1)};
 }
 
+// Whether the handle was opened only for appending. Its position means nothing.
+bool only_appends(HANDLE file) {
+  struct {  // IO_STATUS_BLOCK
+    void* status;
+    ULONG_PTR information;
+  } answer{};
+  ACCESS_MASK access = 0;
+  constexpr int kAccessInformation = 8;
+  using Query = LONG(NTAPI*)(HANDLE, void*, void*, ULONG, int);
+  const auto query = reinterpret_cast<Query>(
+      reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "NtQueryInformationFile")));
+  return query != nullptr && query(file, &answer, &access, sizeof access, kAccessInformation) == 0 &&
+         (access & FILE_WRITE_DATA) == 0;
+}
+
 // Throws unless the position is at the end of the file. Otherwise the rest of an older, longer file would follow the
 // new bytes.
 void require_at_end(HANDLE file, const std::string& shown) {
   LARGE_INTEGER position{};
   LARGE_INTEGER size{};
-  if (GetFileType(file) != FILE_TYPE_DISK || SetFilePointerEx(file, {}, &position, FILE_CURRENT) == FALSE ||
-      GetFileSizeEx(file, &size) == FALSE || position.QuadPart >= size.QuadPart) {
+  if (GetFileType(file) != FILE_TYPE_DISK || only_appends(file) ||
+      SetFilePointerEx(file, {}, &position, FILE_CURRENT) == FALSE || GetFileSizeEx(file, &size) == FALSE ||
+      position.QuadPart >= size.QuadPart) {
     return;
   }
   fail(
@@ -252,15 +268,15 @@ void remove(const std::wstring& path, DWORD share) {
   const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
 }
 
-// The paths of this target's temporary files. Stops after kMostEntries names, because directories can be large.
-std::vector<std::wstring> temp_files(const Place& target, std::wstring_view mark) {
-  std::vector<std::wstring> found;
+// This target's temporary files. Stops after kMostEntries names, because directories can be large.
+std::vector<WIN32_FIND_DATAW> temp_files(const Place& target, std::wstring_view mark) {
+  std::vector<WIN32_FIND_DATAW> found;
   const std::wstring prefix = temp_prefix(target, mark);
   WIN32_FIND_DATAW entry{};
   const HANDLE search = FindFirstFileW(below(target.directory, prefix + L"*").c_str(), &entry);
   if (search == INVALID_HANDLE_VALUE) return found;
   for (int i = 0; i < kMostEntries; ++i) {
-    if (is_temp_name(entry.cFileName, prefix)) found.push_back(below(target.directory, entry.cFileName));
+    if (is_temp_name(entry.cFileName, prefix)) found.push_back(entry);
     if (FindNextFileW(search, &entry) == FALSE) break;
   }
   FindClose(search);
@@ -268,7 +284,7 @@ std::vector<std::wstring> temp_files(const Place& target, std::wstring_view mark
 }
 
 void sweep_temp_files(const Place& target, std::wstring_view mark) {
-  for (const std::wstring& path : temp_files(target, mark)) remove(path, 0);
+  for (const WIN32_FIND_DATAW& file : temp_files(target, mark)) remove(below(target.directory, file.cFileName), 0);
 }
 
 // Sets whether the file disappears with its last handle. Returns 0 or the error.
@@ -314,15 +330,15 @@ int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
 }
 
 // For systems that cannot replace an open file in one step. Renames the old file aside first, and renames it back if
-// the new file cannot take its name. Returns 0 or the error.
-int rename_over_open_file(HANDLE file, const Place& target) {
+// the new file cannot take its name. Another writer may create a file at this path in the meantime: `replace` is
+// whether that one may be replaced. Returns 0 or the error.
+int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
   const std::wstring path = target.path();
   const Handle old = open_existing(path, DELETE | SYNCHRONIZE, FILE_FLAG_OPEN_REPARSE_POINT);
   if (!old) return last_error();
   const std::wstring aside = temp_path(target, kAsideMark);
   if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
-  // Another writer may have created a file at this path in the meantime.
-  const int error = rename_temp_file(file, path, true);
+  const int error = rename_temp_file(file, path, replace);
   const int error_of_return = error == 0 ? 0 : rename_temp_file(old.get(), path, false);
   const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
   if (replaced) remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
@@ -332,12 +348,17 @@ int rename_over_open_file(HANDLE file, const Place& target) {
 // Whether no other target's temporary files have the same prefix.
 bool has_own_prefix(const Place& target) { return target.name.size() <= kMostOfName; }
 
-// Renames the old file back if its writer died in rename_over_open_file(). A writer that still lives has it open.
-// Returns whether the target exists again.
+// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. A writer that
+// still lives has the old file open for renaming, and a reader does not. Returns whether the target exists again.
 bool restore_old_file(const Place& target) {
-  if (!has_own_prefix(target)) return false;
-  for (const std::wstring& aside : temp_files(target, kAsideMark)) {
-    const Handle old(CreateFileW(aside.c_str(), DELETE | SYNCHRONIZE, 0, nullptr, OPEN_EXISTING,
+  if (!has_own_prefix(target) || temp_files(target, kMark).empty()) return false;
+  std::vector<WIN32_FIND_DATAW> aside = temp_files(target, kAsideMark);
+  std::sort(aside.begin(), aside.end(), [](const WIN32_FIND_DATAW& a, const WIN32_FIND_DATAW& b) {
+    return CompareFileTime(&a.ftLastWriteTime, &b.ftLastWriteTime) > 0;
+  });
+  for (const WIN32_FIND_DATAW& file : aside) {
+    const Handle old(CreateFileW(below(target.directory, file.cFileName).c_str(), DELETE | SYNCHRONIZE,
+                                 FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr, OPEN_EXISTING,
                                  FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
     if (old && rename_temp_file(old.get(), target.path(), false) == 0) return true;
   }
@@ -387,9 +408,10 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     return;
   }
   if (options_.only_unchanged) seen_ = target_now();
-  sweep_temp_files(target_.place, kMark);
-  const bool exists = target_.kind != Target::Kind::absent;
+  const bool exists = target_now().has_value();
   if (exists && has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
+  // Otherwise the new file still tells the next writer to rename the old one back.
+  if (exists || temp_files(target_.place, kAsideMark).empty()) sweep_temp_files(target_.place, kMark);
   file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
 }
@@ -454,7 +476,7 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
     set_deleted(file_.get(), true);
-    require_unchanged(only_over);
+    if (must_be_absent()) require_unchanged(only_over);
     fail_os(Status::write, error, "{}", target_.shown);
   }
   // Windows cannot sync directories. This flushes the filesystem's log, which contains the new name.
@@ -479,9 +501,9 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
     error = rename_temp_file(file_.get(), path, true);
   }
   for (int attempt = 0; is_refusal(error) && attempt < kMostAttempts; ++attempt) {
-    error = rename_over_open_file(file_.get(), target_.place);
+    error = rename_over_open_file(file_.get(), target_.place, may_release);
     // Another writer has just renamed the target aside.
-    if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, true);
+    if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, may_release);
   }
   return error;
 }

@@ -210,39 +210,66 @@ static void litter_that_nobody_has_open_is_removed_by_the_next_writer(void) {
   CHECK(DeleteFileA(kLitter) && DeleteFileA(kOther) && DeleteFileA("model"));
 }
 
-/* The name of the temporary file has the first 200 units of this one. The last of them is half of a character. */
-/* A save that cannot replace an open file in one step renames the old one aside, and may be killed then. */
-static void an_old_file_that_was_renamed_aside_comes_back(void) {
-  static const char kAside[] = ".model.st-old-0123456789abcdef";
+/* Begins a save and gives it up. */
+static void begin(const char *path) {
   const uint64_t shape = 1;
   st_writer *writer = NULL;
-  st_file *file;
-  HANDLE held;
-  CHECK(save(kAside, 1, 0, NULL) == ST_OK);
   CHECK(st_writer_new(&writer, NULL) == ST_OK);
   CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
-  held =
-      CreateFileA(kAside, DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
-  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
-  CHECK(GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES &&
-        GetFileAttributesA(kAside) != INVALID_FILE_ATTRIBUTES);
-  CloseHandle(held);
+  CHECK_FOR(path, st_writer_begin(writer, path, NULL, NULL) == ST_OK);
   st_writer_free(writer);
+}
 
-  CHECK(st_writer_new(&writer, NULL) == ST_OK);
-  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
-  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
-  st_writer_free(writer);
+static int there_is(const char *path) { return GetFileAttributesA(path) != INVALID_FILE_ATTRIBUTES; }
+
+/* A save that cannot replace an open file in one step renames the old one aside. If it is killed then, it leaves both. */
+static void an_old_file_that_was_renamed_aside_comes_back(void) {
+  static const char kAside[] = ".model.st-old-0123456789abcdef";
+  static const char kNew[] = ".model.st-new-0123456789abcdef";
+  const DWORD all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+  st_file *reader, *file;
+  HANDLE writer;
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK);
+  test_save(kNew, "x", 1);
+  writer = CreateFileA(kAside, DELETE, all, NULL, OPEN_EXISTING, 0, NULL);
+  begin("model");
+  CHECK(!there_is("model") && there_is(kAside) && there_is(kNew));
+  CloseHandle(writer);
+
+  reader = opened(kAside, ST_IO_READ);
+  begin("model");
+  CHECK(there_is("model") && count_litter() == 0);
   file = opened("model", ST_IO_READ);
   CHECK(reads_as(file, 1));
   st_free(file);
+  st_free(reader);
 
   CHECK(save(kAside, 1, 0, NULL) == ST_OK && count_litter() == 1);
   CHECK(save("model", 2, 0, NULL) == ST_OK && count_litter() == 0);
   file = opened("model", ST_IO_READ);
   CHECK(reads_as(file, 2));
   st_free(file);
-  CHECK(DeleteFileA("model"));
+
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK && DeleteFileA("model")); /* a save that is done may leave it too */
+  begin("model");
+  CHECK(!there_is("model") && DeleteFileA(kAside) && count_litter() == 0);
+}
+
+/* The names of their temporary files begin alike. */
+static void an_old_file_does_not_come_back_under_another_long_name(void) {
+  char aside[240], made[240], other[240];
+  memset(other, 'y', 210);
+  other[210] = '\0';
+  snprintf(aside, sizeof aside, ".%.200s.st-old-0123456789abcdef", other);
+  snprintf(made, sizeof made, ".%.200s.st-new-0123456789abcdef", other);
+  test_save(aside, "x", 1);
+  test_save(made, "x", 1);
+  begin(other);
+  CHECK(!there_is(other) && there_is(aside));
+  CHECK(save(other, 1, 0, NULL) == ST_OK && there_is(aside));
+  CHECK(DeleteFileA(other) && DeleteFileA(aside));
+  begin(other);
+  CHECK(count_litter() == 0);
 }
 
 static void a_file_that_appears_meanwhile_is_not_replaced_if_asked(void) {
@@ -282,11 +309,16 @@ static void standard_output_in_front_of_old_bytes_is_refused(void) {
   CHECK(SetFilePointer(file, 0, NULL, FILE_END) == 3);
   CHECK_FOR(err.message, save("/dev/stdout", 1, 0, &err) == ST_OK);
   CHECK(GetFileSize(file, NULL) > 3 + TENSOR_BYTES);
+  CloseHandle(file);
+  file = CreateFileA("out", FILE_APPEND_DATA, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL); /* at 0, but appends */
+  CHECK(file != INVALID_HANDLE_VALUE && SetStdHandle(STD_OUTPUT_HANDLE, file));
+  CHECK_FOR(err.message, save("/dev/stdout", 1, 0, &err) == ST_OK);
   CHECK(SetStdHandle(STD_OUTPUT_HANDLE, before));
   CloseHandle(file);
   CHECK(DeleteFileA("out"));
 }
 
+/* The name of the temporary file has the first 200 units of this one. The last of them is half of a character. */
 static void a_long_name_is_cut_between_characters(void) {
   char name[220];
   wchar_t wide[220];
@@ -680,6 +712,7 @@ int main(int argc, char **argv) {
   a_process_that_is_ended_leaves_nothing();
   litter_that_nobody_has_open_is_removed_by_the_next_writer();
   an_old_file_that_was_renamed_aside_comes_back();
+  an_old_file_does_not_come_back_under_another_long_name();
   a_file_that_appears_meanwhile_is_not_replaced_if_asked();
   standard_output_in_front_of_old_bytes_is_refused();
   a_long_name_is_cut_between_characters();
