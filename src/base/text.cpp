@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 79;      // a message has 231 bytes, and also needs room for numbers
 constexpr std::size_t kEndBytes = 38;         // kept at each end of a longer name, because paths differ there
-constexpr std::size_t kLongestCharacter = 4;  // of UTF-8, in bytes; a longer run is of no character
+constexpr std::size_t kLongestCharacter = 4;  // of UTF-8, in bytes; a longer run is not a character
 
 // Returns the character that these bytes encode, or nullopt if they are not UTF-8. Paths may contain any bytes.
 std::optional<char32_t> decoded(std::string_view bytes) {

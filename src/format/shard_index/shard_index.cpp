@@ -62,7 +62,7 @@ void require_different_paths(const std::pmr::vector<std::string_view>& shards, s
   if (std::none_of(shards.begin(), shards.end(), has_redundant_parts)) return;
   struct Hashed {
     std::uint64_t hash;
-    std::uint64_t shard;
+    std::size_t shard;
     bool operator<(const Hashed& other) const { return hash != other.hash ? hash < other.hash : shard < other.shard; }
   };
   std::pmr::vector<Hashed> paths(shards.get_allocator());

@@ -278,7 +278,7 @@ void AtomicFile::State::commit_over(const EditedFile& edited) {
 void AtomicFile::State::finish_stream() {
   if (options_.sync) {
     const int error = sync_now(file_.get());
-    const bool cannot = error == EINVAL || error == EROFS;  // pipes and terminals cannot be synced
+    const bool cannot = error == EINVAL || error == EROFS || error == ENOTSUP;  // pipes and terminals
     if (error != 0 && !cannot) fail_os(Status::write, error, "{}: syncing", target_.shown);
   }
   if (file_.close() != 0 && errno != EINTR) fail_os(Status::write, errno, "{}: closing", target_.shown);

@@ -413,7 +413,7 @@ int sync_now(int descriptor) {
 #if defined(F_FULLFSYNC)  // macOS: fsync() leaves the bytes in the disk's cache. Not every filesystem supports this.
   for (;;) {
     if (fcntl(descriptor, F_FULLFSYNC) == 0) return 0;
-    if (errno == ENOTSUP || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOTTY) break;
+    if (errno == ENOTSUP || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOTTY || errno == EBADF) break;
     if (errno != EINTR) return errno;
   }
 #endif
