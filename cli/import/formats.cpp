@@ -43,7 +43,8 @@ void read_zip(Checkpoint& checkpoint, const std::string& key) {
   const auto has = [&](std::string_view ending) {
     return std::any_of(entries.begin(), entries.end(), [&](auto& entry) { return entry.name.ends_with(ending); });
   };
-  if (has("/data.pkl") || !has(".npy")) return read_torch_zip(checkpoint, entries, key);
+  const bool is_npz = has(".npy") || entries.empty();  // np.savez without arrays
+  if (has("/data.pkl") || !is_npz) return read_torch_zip(checkpoint, entries, key);
   if (!key.empty()) fail_no_keys();
   read_npz(checkpoint, entries);
 }

@@ -1,7 +1,9 @@
 // Reads numpy's files: .npy (one array) and .npz (a zip archive of .npy files).
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "error.hpp"
@@ -37,6 +39,17 @@ st_dtype dtype_of(const std::string& type, const std::string& array, std::uint64
     fail_unsupported(at, "array '{}': safetensors has no dtype for numpy's {}", array, type);
   }
   return static_cast<st_dtype>(known->dtype);
+}
+
+// As numpy decides: a file of another name may be an array too.
+bool is_array(const Checkpoint& checkpoint, const ZipEntry& entry) {
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  if (entry.name.ends_with(kNpyExtension)) return true;
+  if (entry.bytes < kMagic.size()) return false;
+  std::array<char, kMagic.size()> begin{};
+  StorageReader reader(*checkpoint.input, storage_of(entry), 0, begin.size());
+  reader.read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == kMagic;
 }
 
 // Leaves the reader at the first element.
@@ -89,19 +102,25 @@ void read_npy(Checkpoint& checkpoint, const std::string& name) {
 }
 
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
-  // Check this before unpacking the headers, which can be a megabyte long.
+  std::vector<const ZipEntry*> arrays;
   std::uint64_t unpacked = 0;
-  for (const ZipEntry& entry : entries) unpacked += std::min(entry.bytes, UINT64_MAX - unpacked);
-  check_growth(*checkpoint.input, unpacked);
   for (const ZipEntry& entry : entries) {
-    if (!entry.name.ends_with(kNpyExtension)) {
+    if (!is_array(checkpoint, entry)) {
       leave_out(checkpoint, entry.name, "");
       continue;
     }
-    const std::string name = entry.name.substr(0, entry.name.size() - kNpyExtension.size());
-    const std::string_view other = add_array(checkpoint, storage_of(entry), name);
+    arrays.push_back(&entry);
+    unpacked += std::min(entry.bytes, UINT64_MAX - unpacked);
+  }
+  // Check this before unpacking the headers, which can be a megabyte long.
+  check_growth(*checkpoint.input, unpacked);
+  for (const ZipEntry* const entry : arrays) {
+    std::string name = entry->name;
+    if (name.ends_with(kNpyExtension)) name.resize(name.size() - kNpyExtension.size());
+    const std::string_view other = add_array(checkpoint, storage_of(*entry), name);
     if (!other.empty()) leave_out(checkpoint, name, other);
   }
+  check_names(checkpoint, kUsage);
   if (checkpoint.tensors.empty() && checkpoint.left_out > 0) {
     fail_unsupported(kNoOffset, "all arrays contain {}", checkpoint.left_out_classes.front());
   }

@@ -1121,6 +1121,23 @@ class Numpy(Case):
             self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=said.encode())[0], {"a": ("F32", [6], ABC)})
 
     @needs_zip
+    def test_an_array_needs_no_extension_in_an_npz(self):
+        """numpy looks at its first bytes."""
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+            target.writestr("b", npy("<f4", (6,), ABC))
+            target.writestr("a.npy", npy("<f4", (6,), ABC))
+            target.writestr("short", b"\x93NUM")
+        self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=None)[0],
+                         {"a": ("F32", [6], ABC), "b": ("F32", [6], ABC)})
+
+    @needs_zip
+    def test_an_empty_npz_has_no_tensors(self):
+        file = io.BytesIO()
+        zipfile.ZipFile(file, "w").close()
+        self.assertEqual(self.convert(file.getvalue(), called="a.npz")[0], {})
+
+    @needs_zip
     def test_arrays_without_numbers_are_left_out_of_an_npz(self):
         for descr, content in self.OTHERS:
             arrays = {"a.npy": npy(descr, (1,), pickle(call("os", "system", text("true")))), "w.npy": npy("<f4", (6,), ABC)}
