@@ -26,13 +26,17 @@ def main() -> None:
         runpy._run_module_as_main(arguments[1])  # as Python does for its option -m
         return
     sys.argv, program = arguments, arguments[0]
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.path.dirname(os.path.realpath(program))  # was the current directory, because of -m
+    safe_path = getattr(sys.flags, "safe_path", False)
+    if not safe_path:
+        del sys.path[0]  # the current directory, because of -m
+    is_folder, path = os.path.isdir(program), os.path.realpath(program)
     program = absolute(program)
-    if os.path.isdir(program) or program.endswith((".zip", ".pyz")):
+    if is_folder or program.endswith((".zip", ".pyz")) and os.path.exists(program):
         sys.path.insert(0, program)
         runpy._run_module_as_main("__main__", alter_argv=False)  # as Python does for directories and archives
         return
+    if not safe_path:
+        sys.path.insert(0, os.path.dirname(path))
     compiled = program.endswith(".pyc")
     loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", program)
     module.__file__, module.__loader__ = program, loader
