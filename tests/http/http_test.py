@@ -131,7 +131,7 @@ class Opening(ServerTest):
             together.wait()
             for file in files:
                 file.__exit__()
-        threads = [threading.Thread(target=close, args=([File(url) for _ in range(50)],)) for _ in range(8)]
+        threads = [threading.Thread(target=close, args=([File(url) for _ in range(10)],)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -4,6 +4,7 @@
 method `fault_NAME`, or a function of (connection, request) that answers itself. `Server.requests` has all requests.
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import dataclasses
 import hashlib
 import re
@@ -48,13 +49,22 @@ class Server:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port = self.listener.getsockname()[1]
         self.stopped = threading.Event()
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.accepting = self.start()
+
+    def start(self):
+        thread = threading.Thread(target=self.accept, daemon=True)
+        thread.start()
+        return thread
 
     def url(self, path="/m.safetensors", query="?sig=topsecret"):
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}{path}{query}"
 
     def stop(self):
+        """Also ends the thread: after a signal, it would accept connections of the next listener with the same descriptor."""
         self.stopped.set()
+        with contextlib.suppress(OSError):  # restart() has closed it
+            self.listener.shutdown(socket.SHUT_RDWR)  # close() would not wake the thread
+        self.accepting.join(10)
         self.listener.close()
 
     def restart(self, seconds):
@@ -63,8 +73,10 @@ class Server:
         self.listener.close()
 
         def begin():
+            if self.stopped.is_set():
+                return
             self.listener = socket.create_server(("127.0.0.1", self.port), backlog=256)
-            threading.Thread(target=self.accept, daemon=True).start()
+            self.accepting = self.start()
         timer = threading.Timer(seconds, begin)
         timer.daemon = True
         timer.start()
