@@ -92,7 +92,7 @@ struct Reply {
   std::string problem;       // for messages
 };
 
-// Whether a request that was answered with this status of an error is worth another try.
+// Returns whether a request that failed with this HTTP status is worth another try.
 bool is_temporary(long status);
 
 class Client {

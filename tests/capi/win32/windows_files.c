@@ -250,7 +250,7 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
   CHECK(reads_as(file, 2));
   st_free(file);
 
-  CHECK(save(kAside, 1, 0, NULL) == ST_OK && DeleteFileA("model")); /* a save that is done may leave it too */
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK && DeleteFileA("model")); /* a completed save may leave it too */
   begin("model");
   CHECK(!there_is("model") && DeleteFileA(kAside) && count_litter() == 0);
 }
