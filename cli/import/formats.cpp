@@ -43,7 +43,8 @@ void read_zip(Checkpoint& checkpoint, const std::string& key) {
   const auto has = [&](std::string_view ending) {
     return std::any_of(entries.begin(), entries.end(), [&](auto& entry) { return entry.name.ends_with(ending); });
   };
-  const bool is_npz = has(".npy") || entries.empty();  // np.savez without arrays
+  constexpr std::uint64_t kEndRecord = 22;  // alone: np.savez without arrays
+  const bool is_npz = has_arrays(checkpoint, entries) || checkpoint.input->size() == kEndRecord;
   if (has("/data.pkl") || !is_npz) return read_torch_zip(checkpoint, entries, key);
   if (!key.empty()) fail_no_keys();
   read_npz(checkpoint, entries);

@@ -29,6 +29,7 @@ void read_torch_stacked(Checkpoint& checkpoint, const std::string& key);
 
 // In a .npz, arrays of Python objects, strings and records are skipped, and so are other files.
 void read_npy(Checkpoint& checkpoint, const std::string& name);
+bool has_arrays(const Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries);
 
 // llama.cpp's format. Keeps numbers, strings and booleans from the metadata, and leaves out arrays. Reverses dimensions,

@@ -101,6 +101,11 @@ void read_npy(Checkpoint& checkpoint, const std::string& name) {
   if (!other.empty()) fail_unsupported(0, "the array contains {}", other);
 }
 
+bool has_arrays(const Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const ZipEntry& entry) { return is_array(checkpoint, entry); });
+}
+
 void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
   std::vector<const ZipEntry*> arrays;
   std::uint64_t unpacked = 0;

@@ -1126,16 +1126,19 @@ class Numpy(Case):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
             target.writestr("b", npy("<f4", (6,), ABC))
-            target.writestr("a.npy", npy("<f4", (6,), ABC))
             target.writestr("short", b"\x93NUM")
-        self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=None)[0],
-                         {"a": ("F32", [6], ABC), "b": ("F32", [6], ABC)})
+        self.assertEqual(self.convert(file.getvalue(), called="a.npz", said=None)[0], {"b": ("F32", [6], ABC)})
 
     @needs_zip
     def test_an_empty_npz_has_no_tensors(self):
         file = io.BytesIO()
         zipfile.ZipFile(file, "w").close()
         self.assertEqual(self.convert(file.getvalue(), called="a.npz")[0], {})
+        with zipfile.ZipFile(file, "w") as target:
+            target.writestr("folder/", b"")
+        os.remove(self.out)
+        os.remove(self.folder / "a.npz")
+        self.refused(file.getvalue(), 1, "zip archive without data.pkl or .npy files")
 
     @needs_zip
     def test_arrays_without_numbers_are_left_out_of_an_npz(self):
