@@ -542,8 +542,8 @@ Client::Client(Settings settings) : settings_(std::move(settings)), process_(get
 
 Client::~Client() {
   for (CURL* const curl : idle_) {
-    // curl_easy_reset() cleared CURLOPT_NOSIGNAL. Without it, libcurl ignores SIGPIPE in the whole process for the duration of the call,
-    // and two threads that do so restore each other's handler.
+    // curl_easy_reset() cleared CURLOPT_NOSIGNAL. Without it, libcurl ignores SIGPIPE in the whole process for the
+    // duration of the call, and two threads that do so restore each other's handler.
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_cleanup(curl);
   }

@@ -348,21 +348,28 @@ int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
 // Whether no other target's temporary files have the same prefix.
 bool has_own_prefix(const Place& target) { return target.name.size() <= kMostOfName; }
 
-// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. A writer that
-// still lives has the old file open for renaming, and a reader does not. Returns whether the target exists again.
+// Opens a file for renaming, unless a writer has it open. A reader may.
+Handle open_left_file(const Place& target, const WIN32_FIND_DATAW& file) {
+  return Handle(CreateFileW(below(target.directory, file.cFileName).c_str(), DELETE | SYNCHRONIZE,
+                            FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr, OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT,
+                            nullptr));
+}
+
+// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. Returns
+// whether the target exists again.
 bool restore_old_file(const Place& target) {
-  if (!has_own_prefix(target) || temp_files(target, kMark).empty()) return false;
-  std::vector<WIN32_FIND_DATAW> aside = temp_files(target, kAsideMark);
-  std::sort(aside.begin(), aside.end(), [](const WIN32_FIND_DATAW& a, const WIN32_FIND_DATAW& b) {
-    return CompareFileTime(&a.ftLastWriteTime, &b.ftLastWriteTime) > 0;
-  });
-  for (const WIN32_FIND_DATAW& file : aside) {
-    const Handle old(CreateFileW(below(target.directory, file.cFileName).c_str(), DELETE | SYNCHRONIZE,
-                                 FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr, OPEN_EXISTING,
-                                 FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
-    if (old && rename_temp_file(old.get(), target.path(), false) == 0) return true;
-  }
-  return false;
+  if (!has_own_prefix(target)) return false;
+  const auto is_left = [&](const WIN32_FIND_DATAW& file) { return static_cast<bool>(open_left_file(target, file)); };
+  const std::vector<WIN32_FIND_DATAW> made = temp_files(target, kMark);
+  if (std::none_of(made.begin(), made.end(), is_left)) return false;
+  const std::vector<WIN32_FIND_DATAW> aside = temp_files(target, kAsideMark);
+  const auto latest =
+      std::max_element(aside.begin(), aside.end(), [](const WIN32_FIND_DATAW& a, const WIN32_FIND_DATAW& b) {
+        return CompareFileTime(&a.ftLastWriteTime, &b.ftLastWriteTime) < 0;
+      });
+  if (latest == aside.end()) return false;
+  const Handle old = open_left_file(target, *latest);
+  return old && rename_temp_file(old.get(), target.path(), false) == 0;
 }
 
 }  // namespace
@@ -476,7 +483,8 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
     set_deleted(file_.get(), true);
-    if (must_be_absent()) require_unchanged(only_over);
+    const bool exists = error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS;
+    if (must_be_absent() || exists) require_unchanged(only_over);
     fail_os(Status::write, error, "{}", target_.shown);
   }
   // Windows cannot sync directories. This flushes the filesystem's log, which contains the new name.
