@@ -101,7 +101,7 @@ void run(ConvertOptions options) {
   write.progress = [](void*, std::uint64_t, std::uint64_t) -> std::int32_t { return is_interrupted() ? 1 : 0; };
   std::string at = options.from;
   try {
-    std::optional<Input> index;  // opened first, so that a damaged index is reported before an unsuitable B
+    std::optional<Input> index;  // opened first, to report a damaged index before an unsuitable B
     if (!is_index && !remote && is_index_name(options.from)) index.emplace(options.from);
     if (!is_index && is_index_name(options.into))
       throw Failure{kUsage, options.into + ": this is a name for an index of shards, not for a single file"};

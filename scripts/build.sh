@@ -42,7 +42,7 @@ configure() {
   case $preset in
     asan | clang | fuzz | tsan)
       clang_tool clang++
-      [ "$preset" = clang ] || ! have apt-get || need "libclang-rt-$(clang_major)-dev"
+      [ "$preset" = clang ] || need_clang_runtime
       set -- "-DCMAKE_C_COMPILER=clang${tool#clang++}" "-DCMAKE_CXX_COMPILER=$tool" "$@" ;;
   esac
   ! have ccache || set -- "$@" -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache

@@ -6,7 +6,7 @@
 run_fuzzers() {
   need_to_build zip:zip unzip:unzip
   clang_tool clang++
-  ! have apt-get || need "libclang-rt-$(clang_major)-dev"
+  need_clang_runtime
   seconds=${1:-60}
   [ $# = 0 ] || shift
   [ $# != 0 ] || set -- $(cd fuzz && for folder in */corpus; do echo "${folder%/corpus}"; done) oss-fuzz

@@ -147,4 +147,7 @@ find_clang_tool() {
   have "$tool" && [ "$(clang_major)" -ge $pinned_clang ]
 }
 
+# The sanitizers and libFuzzer of $tool, which Debian packages separately.
+need_clang_runtime() { ! have apt-get || need "libclang-rt-$(clang_major)-dev"; }
+
 clang_major() { "$tool" --version | sed -n 's/.*version \([0-9]*\)\..*/\1/p' | head -n 1; }

@@ -244,7 +244,8 @@ purego() {
 install_everything() {
   need_to_test
   for name in clang-format clang-tidy clang++; do clang_tool $name; done
-  ! have apt-get || need "libclang-rt-$(clang_major)-dev" zip:zip unzip:unzip xz:xz-utils groff:groff-base
+  need_clang_runtime
+  need zip:zip unzip:unzip xz:xz-utils groff:groff-base
   reference_python >/dev/null
   simdjson_source >/dev/null
   newest_headers || say "the headers of Debian sid cannot be fetched, ./dev newest will be skipped"

@@ -50,8 +50,9 @@ bool has_redundant_parts(std::string_view name) {
          name.find("//") != name.npos || name.find("/./") != name.npos;
 }
 
-// The same for every spelling of a path.
-std::uint64_t hash_path(std::string_view path, std::uint64_t hash) {
+// Returns the same hash for every spelling of a path.
+std::uint64_t hash_path(std::string_view path, std::uint64_t seed) {
+  std::uint64_t hash = seed;
   for (std::string_view part = take_part(path); !part.empty(); part = take_part(path)) hash = hash_name(part, hash);
   return hash;
 }

@@ -3,8 +3,8 @@
 // dies between clearing the mark and renaming leaves the file behind. The next writer of the target sees that nothing
 // has it open, and removes it.
 //
-// Where an open file cannot be replaced in one step, the old file is first renamed to ".NAME.st-old-" plus digits. If
-// the process dies before the second rename, the next writer of the target renames the old file back.
+// Some systems cannot replace an open file in one step. There the old file is first renamed to ".NAME.st-old-" plus
+// digits. If the process dies before the second rename, the next writer of the target renames the old file back.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -69,7 +69,7 @@ Place split(const std::wstring& path) {
   return {path.substr(0, slash + 1), path.substr(slash + 1)};
 }
 
-// Whether the handle was opened only for appending. Its position means nothing.
+// Returns whether the handle was opened only for appending, so its position does not matter.
 bool only_appends(HANDLE file) {
   struct {  // IO_STATUS_BLOCK
     void* status;
@@ -87,13 +87,12 @@ bool only_appends(HANDLE file) {
 // Throws unless the position is at the end of the file. Otherwise the rest of an older, longer file would follow the
 // new bytes.
 void require_at_end(HANDLE file, const std::string& shown) {
+  if (GetFileType(file) != FILE_TYPE_DISK || only_appends(file)) return;
   LARGE_INTEGER position{};
   LARGE_INTEGER size{};
-  if (GetFileType(file) != FILE_TYPE_DISK || only_appends(file) ||
-      SetFilePointerEx(file, {}, &position, FILE_CURRENT) == FALSE || GetFileSizeEx(file, &size) == FALSE ||
-      position.QuadPart >= size.QuadPart) {
-    return;
-  }
+  const bool known =
+      SetFilePointerEx(file, {}, &position, FILE_CURRENT) != FALSE && GetFileSizeEx(file, &size) != FALSE;
+  if (!known || position.QuadPart >= size.QuadPart) return;
   fail(
       Status::open,
       "{} is at byte {} of a file of {} bytes, so old bytes would remain at the end: truncate it, or write to its path",
@@ -345,10 +344,10 @@ int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
   return error;
 }
 
-// Whether no other target's temporary files have the same prefix.
+// Returns whether the names of this target's temporary files begin like those of no other target.
 bool has_own_prefix(const Place& target) { return target.name.size() <= kMostOfName; }
 
-// Opens a file for renaming, unless a writer has it open. A reader may.
+// Opens a file for renaming. Fails if a writer has it open, but not if a reader has.
 Handle open_left_file(const Place& target, const WIN32_FIND_DATAW& file) {
   return Handle(CreateFileW(below(target.directory, file.cFileName).c_str(), DELETE | SYNCHRONIZE,
                             FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr, OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT,
@@ -417,7 +416,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   if (options_.only_unchanged) seen_ = target_now();
   const bool exists = target_now().has_value();
   if (exists && has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
-  // Otherwise the new file still tells the next writer to rename the old one back.
+  // Without a target, the new file shows the next writer that the old one must be renamed back.
   if (exists || temp_files(target_.place, kAsideMark).empty()) sweep_temp_files(target_.place, kMark);
   file_ = create_temp_file(target_.place);
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
