@@ -225,6 +225,7 @@ static int there_is(const char *path) { return GetFileAttributesA(path) != INVAL
 /* A save that cannot replace an open file in one step renames the old one aside. If it is killed then, it leaves both. */
 static void an_old_file_that_was_renamed_aside_comes_back(void) {
   static const char kAside[] = ".model.st-old-0123456789abcdef";
+  static const char kLater[] = ".model.st-old-fedcba9876543210";
   static const char kNew[] = ".model.st-new-0123456789abcdef";
   const DWORD all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
   st_writer *running = NULL;
@@ -256,6 +257,14 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
   begin("model");
   st_writer_free(running);
   CHECK(!there_is("model") && DeleteFileA(kAside) && count_litter() == 0);
+
+  CHECK(save(kAside, 1, 0, NULL) == ST_OK && save(kLater, 2, 0, NULL) == ST_OK);
+  test_save(kNew, "x", 1);
+  begin("model");
+  file = opened("model", ST_IO_READ);
+  CHECK(reads_as(file, 2) && count_litter() == 0);
+  st_free(file);
+  CHECK(DeleteFileA("model"));
 }
 
 /* The names of their temporary files begin alike. */
