@@ -98,13 +98,13 @@ void StorageReader::check_end() {}
 
 #endif
 
-StorageReader::StorageReader(const Input& input, const Storage& storage, std::uint64_t begin, std::uint64_t end)
-    : input_(input), storage_(storage), at_(begin), end_(end) {
-  if (storage.crc || storage.deflated) {
+StorageReader::StorageReader(const Input& input, Storage storage, std::uint64_t begin, std::uint64_t end)
+    : input_(input), storage_(std::move(storage)), at_(begin), end_(end) {
+  if (storage_.crc || storage_.deflated) {
     at_ = 0;
-    end_ = storage.bytes;
+    end_ = storage_.bytes;
   }
-  if (storage.deflated) inflater_ = std::make_unique<Inflater>();
+  if (storage_.deflated) inflater_ = std::make_unique<Inflater>();
   if (at_ == end_) check_end();
 }
 

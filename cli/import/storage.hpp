@@ -16,7 +16,7 @@ namespace cli::importer {
 class StorageReader {
  public:
   // begin, end: the range to read. A storage that is deflated or has a checksum is always read completely.
-  StorageReader(const Input& input, const Storage& storage, std::uint64_t begin, std::uint64_t end);
+  StorageReader(const Input& input, Storage storage, std::uint64_t begin, std::uint64_t end);
   ~StorageReader();
   StorageReader(const StorageReader&) = delete;
   StorageReader& operator=(const StorageReader&) = delete;
@@ -35,7 +35,7 @@ class StorageReader {
   void check_end();
 
   const Input& input_;
-  const Storage& storage_;
+  const Storage storage_;
   std::uint64_t at_;
   std::uint64_t end_;
   [[maybe_unused]] std::uint64_t packed_at_ = 0;  // unused without ST_ZIP, like the next
