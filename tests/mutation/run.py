@@ -3,7 +3,8 @@
 
 All mutants are built at once into one tree (mutate.py), so that trying one costs a run of tests and no compilation.
 Each test first runs twice without a mutant, a slow one once: it must pass, and a trace says which mutants it reaches.
-Each mutant then meets the tests that reach it, the quickest first, until one fails. What no test reaches has survived.
+Each mutant then meets the tests that reach it until one fails: the quick ones first, those that reach the fewest mutants
+before the others (they look closest), then the slow ones. What no test reaches has survived.
 A test that takes several times as long as without the mutant is ended. What failed must pass again without the mutant.
 Mutants may write to folders of their own only (confine.py), which needs root or a kernel with user namespaces.
 
@@ -136,6 +137,7 @@ class Test:
         self.environment, self.folder = environment, folder
         self.seconds = 0.0  # without a mutant
         self.reaches = b''
+        self.width = 0  # how many mutants it reaches
 
     def is_quick(self):
         return self.kind in GOOGLE_TESTS and self.seconds < QUICK_SECONDS
@@ -223,6 +225,7 @@ def trace(found, count):
                 test.seconds = max(test.seconds, time.monotonic() - started)
                 reached |= int.from_bytes(Path(file.name).read_bytes(), 'little')
         test.reaches = reached.to_bytes(count, 'little')
+        test.width = sum(test.reaches)
         return test, passed
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         failed = [test.name for test, passed in pool.map(one, found) if not passed]
@@ -239,7 +242,7 @@ def rounds(reaching):
     """(name, command, environment, folder, seconds) of each process: the quick ones together, the others alone."""
     for kind in GOOGLE_TESTS:
         together, total = [], 0.0
-        quick = [t for t in reaching if t.kind == kind and t.is_quick()]
+        quick = sorted((t for t in reaching if t.kind == kind and t.is_quick()), key=lambda t: t.width)
         for i, test in enumerate(quick):
             together.append(test.name)
             total += test.seconds
