@@ -1,7 +1,7 @@
 """Runs the commands of docs/guarantees.md, and prints each promise with the last line of its commands.
 
-usage: trust.py [WORD]
-  With WORD, only the rows that contain it, or whose section does. Each command runs once, even if several rows name it.
+usage: trust.py [WORD...]
+  With words, only the rows that contain one of them, or whose section does. A command that several rows name runs once.
   Its output is kept in build/trust/, where table.md has the result. Exits with 1 if a command fails.
 
 SPDX-License-Identifier: Apache-2.0
@@ -25,7 +25,7 @@ def rows():
             section = line[3:]
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 3 and (commands := re.findall(r"`(\./dev [^`]+)`", cells[2])):
-            yield section, cells[0], [command.replace(r"\|", "|") for command in commands]
+            yield section, cells[0], tuple(command.replace(r"\|", "|") for command in commands)
 
 
 def say(*words):
@@ -44,11 +44,12 @@ def run(command, log):
 
 
 def main(words):
-    word = words[0] if words else ""
-    chosen = [row for row in rows() if word.lower() in f"{row[0]} {row[1]} {' '.join(row[2])}".lower()]
-    if not chosen:
-        say(f"no promise contains '{word}'")
-        return 2
+    texts = {row: f"{row[0]} {row[1]} {' '.join(row[2])}".lower() for row in rows()}
+    for word in words:
+        if not any(word.lower() in text for text in texts.values()):
+            say(f"no promise contains '{word}'")
+            return 2
+    chosen = [row for row, text in texts.items() if not words or any(word.lower() in text for word in words)]
     KEPT.mkdir(parents=True, exist_ok=True)
     results = {}
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=TOP, capture_output=True, text=True, check=False)
