@@ -70,7 +70,8 @@ FileNames shards_of_set(const FileNames& shards, std::string_view set) {
 
 // Sorts the shards by their numbers. Throws unless they are one complete set without duplicates.
 void sort_set(FileNames& shards, std::string_view directory) {
-  const NumberedShard first = *numbered_shard(shards.front());
+  const std::string front = shards.front();  // `first` is a view of it, and sorting moves the strings
+  const NumberedShard first = *numbered_shard(front);
   const auto fail_missing = [&](std::uint64_t number) {
     throw Error{Status::shard, io::no_such_file(), kNowhere,
                 formatted("directory {}: shard {} of {} of {} is missing", in_quotes(directory), number, first.count,
