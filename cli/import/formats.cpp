@@ -44,8 +44,8 @@ void read_zip(Checkpoint& checkpoint, const std::string& key) {
     return std::any_of(entries.begin(), entries.end(), [&](auto& entry) { return entry.name.ends_with(ending); });
   };
   constexpr std::uint64_t kEndRecord = 22;  // alone: np.savez without arrays
-  const bool is_npz = has_arrays(checkpoint, entries) || checkpoint.input->size() == kEndRecord;
-  if (has("/data.pkl") || !is_npz) return read_torch_zip(checkpoint, entries, key);
+  const auto is_npz = [&] { return checkpoint.input->size() == kEndRecord || has_arrays(checkpoint, entries); };
+  if (has("/data.pkl") || !is_npz()) return read_torch_zip(checkpoint, entries, key);
   if (!key.empty()) fail_no_keys();
   read_npz(checkpoint, entries);
 }

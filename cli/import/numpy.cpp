@@ -126,7 +126,7 @@ void read_npz(Checkpoint& checkpoint, const std::vector<ZipEntry>& entries) {
     if (!other.empty()) leave_out(checkpoint, name, other);
   }
   check_names(checkpoint, kUsage);
-  if (checkpoint.tensors.empty() && checkpoint.left_out > 0) {
+  if (checkpoint.tensors.empty() && !checkpoint.left_out_classes.empty()) {
     fail_unsupported(kNoOffset, "all arrays contain {}", checkpoint.left_out_classes.front());
   }
 }
