@@ -31,9 +31,10 @@ constexpr std::size_t kMostKeptBytes = std::size_t{64} << 20;
 constexpr std::size_t kLongestEtag = 1024;
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 bool equal_names(std::string_view a, std::string_view b) {

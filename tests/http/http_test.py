@@ -407,6 +407,12 @@ class Faults(ServerTest):
         with File(url) as file:
             self.assertEqual(file.read("t"), data_of(1000))
 
+    def test_a_header_without_a_value(self):
+        url = self.serve(simple(1000))
+        self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"Content-Encoding": ""})
+        with File(url) as file:
+            self.assertEqual(file.read("t"), data_of(1000))
+
     def test_less_than_asked_for_is_completed(self):
         url = self.serve(simple(MIB))
 
@@ -454,8 +460,8 @@ class Faults(ServerTest):
                 self.assertIn("has changed on the server", caught.exception.message)
 
     def test_a_server_whose_changes_would_go_unnoticed(self):
-        for etag in (None, 'W/"1"', '""'):
-            self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, {"ETag": etag})
+        for headers in ({"ETag": None}, {"ETag": 'W/"1"'}, {"ETag": '""'}, {"ETag": None, "Last-Modified": ""}):
+            self.server.fault = lambda request: lambda c, r: self.server.correct(c, r, headers)
             self.expect(library.UNSUPPORTED, "neither a strong ETag nor Last-Modified", self.serve(simple(MIB)))
             with File(self.serve(simple(1000))) as file:  # in one answer
                 self.assertEqual(file.read("t"), data_of(1000))
