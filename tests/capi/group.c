@@ -39,7 +39,8 @@ typedef struct process {
   int adds_nothing;
   long memory_fails_at; /* in all processes, this allocation of a run; 0: none */
   int32_t returns;      /* by its alltoallv */
-  uint32_t delivers;    /* the length of the second range in the list of process 1; 0: the right one */
+  int32_t list_bytes;   /* the length of the list of process 1; 0: the right one */
+  uint32_t delivers;    /* the length of the second range in this list; 0: the right one */
   unsigned exchanges;   /* calls of its alltoallv */
   char *dst;
   st_status status;
@@ -100,7 +101,9 @@ static int32_t alltoallv(void *ctx, const void *send, const int32_t *send_counts
   meet(of);
   /* The first call delivers the lengths of lists, and the second the lists: here a count, a position and a length
    * for each block. */
-  if (++self->exchanges == 2 && self->delivers != 0) {
+  if (++self->exchanges == 1 && self->list_bytes != 0)
+    memcpy((char *)recv + recv_offsets[1], &self->list_bytes, sizeof(self->list_bytes));
+  if (self->exchanges == 2 && self->delivers != 0) {
     CHECK(recv_counts[1] >= 24);
     memcpy((char *)recv + recv_offsets[1] + 20, &self->delivers, 4);
   }
@@ -305,6 +308,28 @@ static void test_failing_operations(const test_bytes *bytes) {
   free_team(of);
 }
 
+/* Lengths that no list has: half a number, more than all blocks need, negative. */
+static void test_invalid_lists(const test_bytes *bytes) {
+  static const int32_t kLengths[] = {6, 1 << 20, -4};
+  size_t i;
+  for (i = 0; i < sizeof(kLengths) / sizeof(*kLengths); ++i) {
+    process processes[MOST];
+    st_group groups[MOST];
+    team *of = new_team(2);
+    char words[64];
+    uint32_t r;
+    snprintf(words, sizeof(words), "delivered %d as the length of a list", (int)kLengths[i]);
+    set_up(processes, groups, of, bytes);
+    processes[0].list_bytes = processes[1].list_bytes = kLengths[i];
+    run_all(processes, 2, 2);
+    for (r = 0; r < 2; ++r) {
+      CHECK_FOR(processes[r].error.message, processes[r].status == ST_ERR_CALLBACK);
+      CHECK_FOR(processes[r].error.message, strstr(processes[r].error.message, words) != NULL);
+    }
+    free_team(of);
+  }
+}
+
 /* The sum of both lengths is not an int32_t. */
 static void test_huge_range(const test_bytes *bytes) {
   process processes[MOST];
@@ -411,6 +436,7 @@ int main(void) {
   test_groups(&bytes);
   test_different_checkpoints(&bytes);
   test_failing_operations(&bytes);
+  test_invalid_lists(&bytes);
   test_huge_range(&bytes);
   test_invalid_groups(&bytes);
 #if TEST_FAILING_MEMORY
