@@ -187,6 +187,18 @@ TEST_F(CheckModel, ReportsAtMostTenThousandErrors) {
   EXPECT_EQ(report.back().fault.message, "more than 10000 findings: shards after 's10.safetensors' were not checked");
 }
 
+TEST_F(CheckModel, ReportsAtMostAThousandErrorsOfAnIndex) {
+  std::string entries;
+  for (std::size_t i = 0; i < 1200; ++i) {
+    const std::string name = formatted("absent{:04}.safetensors", i);
+    entries += (i == 0 ? "" : ",") + claim(name, name);
+  }
+  put_index(entries);
+  const Report report = check(index().c_str(), {});
+  ASSERT_EQ(report.size(), 1001U);
+  EXPECT_EQ(report.back().fault.message, "more than 1000 findings; the rest is omitted");
+}
+
 TEST_F(CheckModel, ReportsAShardWithALongNameAsOpeningDoes) {
   const std::string name = std::string(120, 'n') + ".safetensors";
   put_index(claim("a", name));
