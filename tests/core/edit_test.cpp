@@ -827,6 +827,19 @@ TEST_F(EditTest, without_locks_an_opening_reads_until_nothing_changes) {
   EXPECT_GE(read_faults::calls(), kSteps);
 }
 
+// Another program may write the length of the header last.
+TEST_F(EditTest, without_locks_an_opening_rereads_an_invalid_length) {
+  make({});
+  const std::string length = contents(path).substr(0, 8);
+  const io::Descriptor editor(open(path.c_str(), O_RDWR));
+  const CheckpointPtr file = open_without_locks(editor.get(), [&](std::size_t number) {
+    const std::string bytes = number == 0 ? std::string(length.size(), '\xFF') : length;
+    EXPECT_EQ(pwrite(editor.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  });
+  EXPECT_EQ(file->count_tensors(), 3U);
+  EXPECT_GE(read_faults::calls(), 3U);
+}
+
 TEST_F(EditTest, without_locks_an_opening_gives_up_when_the_header_never_stays) {
   make({}, 3, std::string(3000, 'a'));
   const auto note_at = static_cast<off_t>(contents(path).find("aaaa"));
