@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -70,7 +71,7 @@ class RemoteSource final : public io::Source {
   const io::Traits traits_;
 };
 
-class RemoteFolder final : public io::Directory {
+class RemoteFolder : public io::Directory {
  public:
   RemoteFolder(const std::map<std::string, std::string>& objects, Requests& requests)
       : objects_(objects), requests_(requests) {}
@@ -303,6 +304,24 @@ TEST(Folders, AnIndexOfOneShardStartsNoThread) {
   options.threads = 4;
   const CheckpointPtr file = Checkpoint::open(std::make_unique<WatchedFolder>(objects, requests), options);
   EXPECT_EQ(bytes_of(*file, "a"), "first");
+}
+
+// Only several shards can come from two saves.
+TEST(Folders, TheOnlyShardOfAModelMayBeReplacedWhileTheModelIsOpened) {
+  class ReplacedFolder final : public RemoteFolder {
+   public:
+    using RemoteFolder::RemoteFolder;
+    bool changed_lately() const override { return true; }
+    bool leads_to(const std::string& /*name*/, const io::Source& /*source*/) const override { return false; }
+  };
+  Requests requests;
+  const std::map<std::string, std::string> one{
+      {"m-00001-of-00001.safetensors", one_tensor("a", "first")},
+      {"m.safetensors.index.json", R"({"weight_map":{"a":"m-00001-of-00001.safetensors"}})"}};
+  const CheckpointPtr file = Checkpoint::open(std::make_unique<ReplacedFolder>(one, requests), {});
+  EXPECT_EQ(bytes_of(*file, "a"), "first");
+  const Error error = error_of([&] { Checkpoint::open(std::make_unique<ReplacedFolder>(kShards, requests), {}); });
+  EXPECT_EQ(error.os_error, EAGAIN) << error.message;
 }
 
 TEST(Folders, OneWithoutAModelIsNamed) {
