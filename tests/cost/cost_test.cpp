@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "core/check.hpp"
 #include "core/checkpoint.hpp"
+#include "core/edit.hpp"
 #include "core/writer.hpp"
 #include "counted.hpp"
 #include "format/table.hpp"
@@ -238,15 +239,32 @@ std::vector<std::string> hostile_names(std::size_t n, bool collide) {
   return names;
 }
 
-Cost of_reading_names(const std::vector<std::string>& names) {
-  const Folder folder;
+std::string file_of_names(const std::vector<std::string>& names) {
   std::string header;
   for (const std::string& name : names) {
     header +=
         formatted(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", header.empty() ? "{" : ",", name);
   }
-  const std::string path = folder.put("a.safetensors", with_length(header + "}"));
+  return with_length(header + "}");
+}
+
+Cost of_reading_names(const std::vector<std::string>& names) {
+  const Folder folder;
+  const std::string path = folder.put("a.safetensors", file_of_names(names));
   return cost_of([&] { open_and_find(path); });
+}
+
+Cost of_checking_names(const std::vector<std::string>& names) {
+  const Folder folder;
+  const std::string path = folder.put("a.safetensors", file_of_names(names));
+  return cost_of([&] { core::check(path.c_str(), options()); });
+}
+
+Cost of_editing_names(const std::vector<std::string>& names) {
+  const Folder folder;
+  const std::string path = folder.put("a.safetensors", file_of_names(names));
+  const core::MetadataChange change{"key", "value"};
+  return cost_of([&] { core::edit_metadata(path.c_str(), {&change, 1}, {}); });
 }
 
 Cost of_writing_names(const std::vector<std::string>& names) {
@@ -262,7 +280,7 @@ Cost of_writing_names(const std::vector<std::string>& names) {
 
 TEST(Cost, NobodyCanChooseNamesThatCollide) {
   constexpr std::size_t kNames = 1000;
-  for (const auto of : {of_reading_names, of_writing_names}) {
+  for (const auto of : {of_reading_names, of_checking_names, of_editing_names, of_writing_names}) {
     const auto usual = static_cast<double>(of(hostile_names(kNames, false)).work);
     EXPECT_LT(static_cast<double>(of(hostile_names(kNames, true)).work), 1.5 * usual);
   }
