@@ -287,7 +287,7 @@ void* Gpu::new_staging(std::size_t bytes) {
   if (!current.entered()) fail_call(current.error(), "making the device current");
   std::byte* const memory = io::new_buffer(bytes, io::Pages::as_they_are_touched, 1);
   io::keep_from_children(memory, bytes);
-  if (node >= 0) io::prefer_node(memory, bytes, node);
+  io::prefer_node(memory, bytes, node);
   std::memset(memory, 0, bytes);
   if (noted(calls.host_register(memory, bytes, kPortable)) == 0) return memory;
   io::free_buffer(memory);

@@ -38,7 +38,7 @@ bool populate_buffer(std::byte* begin, std::size_t bytes);
 // copies it, and a device that uses the page may keep using the other copy.
 void keep_from_children(std::byte* begin, std::size_t bytes) noexcept;
 
-// Asks the system to place untouched pages on this NUMA node. A hint.
+// Asks the system to place untouched pages on this NUMA node. A hint. Ignores -1, an unknown node.
 void prefer_node(std::byte* begin, std::size_t bytes, int node);
 
 // ---- mapped files ------------------------------------------------------------------------------------------------
