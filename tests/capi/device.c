@@ -106,13 +106,15 @@ static void test_a_plan(const st_file *file, uint64_t staging_bytes) {
 }
 
 /* The machine may have a driver. Without one, *out is unchanged. */
-static void test_no_driver(st_status (*open_device)(const st_device_options *, st_device **, st_error *)) {
+static void test_no_driver(st_status (*open_device)(const st_device_options *, st_device **, st_error *),
+                           const char *names) {
   st_device *device = NULL;
   st_device_options options = ST_INIT(st_device_options);
   st_error err = ST_INIT(st_error);
   const st_status status = open_device(NULL, &device, &err);
   CHECK_FOR(err.message, status == ST_OK || status == ST_ERR_UNSUPPORTED || status == ST_ERR_DEVICE);
   CHECK((status == ST_OK) == (device != NULL) && (status == ST_OK) == (err.message[0] == '\0'));
+  CHECK_FOR(err.message, strstr(err.message, "cannot load any of ") == NULL || strstr(err.message, names) != NULL);
   st_device_free(device);
   device = NULL;
   options.library = "no/such/driver";
@@ -157,8 +159,8 @@ int main(void) {
   CHECK(test_open(&bytes, NULL, &file, NULL) == ST_OK);
   test_a_plan(file, 0);
   test_a_plan(file, 4 << 20);
-  test_no_driver(st_device_open_cuda);
-  test_no_driver(st_device_open_hip);
+  test_no_driver(st_device_open_cuda, "any of libcuda.so.1, nvcuda.dll");
+  test_no_driver(st_device_open_hip, "any of libamdhip64.so.7, libamdhip64.so.6, ");
   test_null_arguments(file);
   st_free(file);
   test_release(&bytes);

@@ -125,13 +125,34 @@ TEST_P(DeviceFailures, EveryCallFailsOnce) {
       driver.expect_clean(when);
     }
     EXPECT_GT(nth, 60) << "calls";
-    // Making the device current is tried twice. Only the allocation of staging memory then succeeds.
+    // Making the device current is tried twice. Only the allocation of staging memory then succeeds, and only there may
+    // the caller's device not be current again. HIP has one function for both.
     const bool is_cuda = driver.name() == "CUDA";
     if (threads == 1) {
-      EXPECT_EQ(forgiven[is_cuda ? "cuCtxPushCurrent_v2" : "hipGetDevice"],
-                forgiven[is_cuda ? "cuMemHostRegister_v2" : "hipHostRegister"]);
+      const int slots = forgiven[is_cuda ? "cuMemHostRegister_v2" : "hipHostRegister"];
+      EXPECT_EQ(forgiven[is_cuda ? "cuCtxPushCurrent_v2" : "hipGetDevice"], slots);
+      EXPECT_EQ(forgiven[is_cuda ? "cuCtxPopCurrent_v2" : "hipSetDevice"], is_cuda ? slots : 2 * slots);
     }
   }
+}
+
+// The last call is the one that makes the caller's device current again.
+TEST_P(DeviceFailures, EveryCallOfAReleaseFailsOnce) {
+  DevicePtr device = driver.opened(1);
+  std::int64_t nth = 0;
+  for (;; ++nth) {
+    void* memory = nullptr;
+    ASSERT_EQ(st_device_alloc(device.get(), kBytes, &memory, nullptr), ST_OK);
+    driver.fail_call(nth, kCode);
+    st_device_release(device.get(), memory);
+    const char* const name = driver.failed_call();
+    driver.fail_call(-1, kCode);
+    if (name == nullptr) break;
+    EXPECT_EQ(driver.last_error(), 0) << name;
+  }
+  EXPECT_GE(nth, 3) << "calls";
+  device.reset();
+  driver.expect_clean("in the end");
 }
 
 TEST_P(DeviceFailures, EveryCopyFailsOnceWhenItIsMade) {

@@ -45,7 +45,7 @@ TEST_P(DeviceOpening, TheLibraryThatIsLoadedComesFirst) {
 TEST_P(DeviceOpening, ADriverThatCannotBeUsedIsUnsupported) {
   st_device_options options = driver.options();
   options.library = "/nonexistent/libdriver.so.1";
-  expect_refused(options, ST_ERR_UNSUPPORTED, "/nonexistent/libdriver.so.1");
+  expect_refused(options, ST_ERR_UNSUPPORTED, "'/nonexistent/libdriver.so.1' cannot be loaded as a library: ");
   expect_refused(options, ST_ERR_UNSUPPORTED, "cannot open shared object file");
   options.library = ST_NO_DRIVER;
   expect_refused(options, ST_ERR_UNSUPPORTED, "too old");

@@ -2,8 +2,11 @@
 //
 // The devices copy as late as allowed, so a slot that is overwritten too early gives wrong bytes. One test proves this.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <thread>
@@ -406,6 +409,35 @@ TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
   EXPECT_EQ(status, 0) << "the child has the slot";
   close(ends[0]);
   close(ends[1]);
+}
+
+constexpr int kDefault = 0;  // of linux/mempolicy.h
+constexpr int kPreferred = 1;
+
+// -1: the system does not tell.
+int policy_of([[maybe_unused]] const void* address) {
+  int policy = -1;
+#ifdef SYS_get_mempolicy
+  constexpr unsigned long kOfAddress = 2;
+  std::array<unsigned long, 128> nodes{};
+  const unsigned long bits = 8 * sizeof(nodes);
+  if (syscall(SYS_get_mempolicy, &policy, nodes.data(), bits, address, kOfAddress) != 0) policy = -1;
+#endif
+  return policy;
+}
+
+// The fake GPU of CUDA is near node 0. HIP does not tell.
+TEST_P(DevicePlans, StagingMemoryIsOnTheNodeOfTheGpu) {
+  if (ST_LINUX_IO == 0 || !driver.is_fake()) GTEST_SKIP() << "no nodes in this build, or a GPU near any node";
+  if (access("/sys/devices/system/node/node0", F_OK) != 0) GTEST_SKIP() << "no node 0";
+  if (policy_of(&driver) != kDefault) GTEST_SKIP() << "the system does not tell, or has another policy";
+  const Model model({100'000});
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory.at(0));
+  run(plan);
+  EXPECT_EQ(policy_of(driver.first_pinned()), driver.name() == "CUDA" ? kPreferred : kDefault);
 }
 
 }  // namespace
