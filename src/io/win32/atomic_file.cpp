@@ -344,8 +344,9 @@ int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
   return error;
 }
 
-// Returns whether the names of this target's temporary files begin like those of no other target.
-bool has_own_prefix(const Place& target) { return target.name.size() <= kMostOfName; }
+// Returns whether the names of this target's temporary files begin like those of no other target. A longer name may be
+// cut to kMostOfName - 1 characters.
+bool has_own_prefix(const Place& target) { return target.name.size() < kMostOfName - 1; }
 
 // Opens a file for renaming. Fails if a writer has it open, but not if a reader has.
 Handle open_left_file(const Place& target, const WIN32_FIND_DATAW& file) {
