@@ -3,8 +3,9 @@
 // dies between clearing the mark and renaming leaves the file behind. The next writer of the target sees that nothing
 // has it open, and removes it.
 //
-// Some systems cannot replace an open file in one step. There the old file is first renamed to ".NAME.st-old-" plus
-// digits. If the process dies before the second rename, the next writer of the target renames the old file back.
+// Some systems cannot replace an open file in one step. There the old file is first renamed to ".NAME.st-old-" plus the
+// digits of the new file. If the process dies before the second rename, both files remain, and the next writer of the
+// target renames the old one back. An old file without a new file of the same digits has been replaced.
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
@@ -244,9 +245,10 @@ std::wstring temp_prefix(const Place& target, std::wstring_view mark) {
   return L"." + target.name.substr(0, kept) + std::wstring(mark);
 }
 
-std::wstring temp_path(const Place& target, std::wstring_view mark) {
-  const std::wstring digits = to_wide(formatted("{:016x}", random_seed())).value_or(L"");
-  return below(target.directory, temp_prefix(target, mark) + digits);
+std::wstring random_digits() { return to_wide(formatted("{:016x}", random_seed())).value_or(L""); }
+
+std::wstring temp_path(const Place& target, std::wstring_view mark, std::wstring_view digits) {
+  return below(target.directory, temp_prefix(target, mark) + std::wstring(digits));
 }
 
 // Ignores case, because a file keeps the case of the name that it was created with.
@@ -261,21 +263,23 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
   return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
 }
 
+bool file_exists(const std::wstring& path) { return GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES; }
+
 // With `share` 0, removes the file only if it is not open. Otherwise the file disappears with its last handle.
 void remove(const std::wstring& path, DWORD share) {
   constexpr DWORD kFlags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
   const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
 }
 
-// This target's temporary files. Stops after kMostEntries names, because directories can be large.
-std::vector<WIN32_FIND_DATAW> temp_files(const Place& target, std::wstring_view mark) {
-  std::vector<WIN32_FIND_DATAW> found;
+// The digits of this target's temporary files. Stops after kMostEntries names, because directories can be large.
+std::vector<std::wstring> temp_files(const Place& target, std::wstring_view mark) {
+  std::vector<std::wstring> found;
   const std::wstring prefix = temp_prefix(target, mark);
   WIN32_FIND_DATAW entry{};
   const HANDLE search = FindFirstFileW(below(target.directory, prefix + L"*").c_str(), &entry);
   if (search == INVALID_HANDLE_VALUE) return found;
   for (int i = 0; i < kMostEntries; ++i) {
-    if (is_temp_name(entry.cFileName, prefix)) found.push_back(entry);
+    if (is_temp_name(entry.cFileName, prefix)) found.emplace_back(entry.cFileName + prefix.size());
     if (FindNextFileW(search, &entry) == FALSE) break;
   }
   FindClose(search);
@@ -283,7 +287,7 @@ std::vector<WIN32_FIND_DATAW> temp_files(const Place& target, std::wstring_view 
 }
 
 void sweep_temp_files(const Place& target, std::wstring_view mark) {
-  for (const WIN32_FIND_DATAW& file : temp_files(target, mark)) remove(below(target.directory, file.cFileName), 0);
+  for (const std::wstring& digits : temp_files(target, mark)) remove(temp_path(target, mark, digits), 0);
 }
 
 // Sets whether the file disappears with its last handle. Returns 0 or the error.
@@ -294,9 +298,8 @@ int set_deleted(HANDLE file, bool deleted) {
 }
 
 // Creates a file and marks it for deletion. On failure, returns an empty handle and sets the last error.
-Handle create_temp_file(const Place& target) {
+Handle create_temp_file(const std::wstring& path) {
   constexpr DWORD kAccess = GENERIC_READ | GENERIC_WRITE | DELETE | READ_CONTROL | WRITE_DAC;  // last two: access
-  const std::wstring path = temp_path(target, kMark);
   Handle file(CreateFileW(path.c_str(), kAccess, kShareAll, nullptr, CREATE_NEW, FILE_FLAG_OVERLAPPED, nullptr));
   const int error = file ? set_deleted(file.get(), true) : 0;
   if (error == 0) return file;
@@ -331,16 +334,21 @@ int rename_temp_file(HANDLE file, const std::wstring& path, bool replace) {
 // For systems that cannot replace an open file in one step. Renames the old file aside first, and renames it back if
 // the new file cannot take its name. Another writer may create a file at this path in the meantime: `replace` is
 // whether that one may be replaced. Returns 0 or the error.
-int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
+int rename_over_open_file(HANDLE file, const Place& target, std::wstring_view digits, bool replace) {
   const std::wstring path = target.path();
   const Handle old = open_existing(path, DELETE | SYNCHRONIZE, FILE_FLAG_OPEN_REPARSE_POINT);
   if (!old) return last_error();
-  const std::wstring aside = temp_path(target, kAsideMark);
+  std::wstring aside = temp_path(target, kAsideMark, digits);
   if (const int error = rename_temp_file(old.get(), aside, false); error != 0) return error;
   const int error = rename_temp_file(file, path, replace);
-  const int error_of_return = error == 0 ? 0 : rename_temp_file(old.get(), path, false);
-  const bool replaced = error == 0 || error_of_return == ERROR_ALREADY_EXISTS || error_of_return == ERROR_FILE_EXISTS;
-  if (replaced) remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
+  if (error != 0) {
+    const int error_of_return = rename_temp_file(old.get(), path, false);
+    if (error_of_return != ERROR_ALREADY_EXISTS && error_of_return != ERROR_FILE_EXISTS) return error;
+    // The next attempt needs the name, but a removed file keeps its name until readers have closed it.
+    aside = temp_path(target, kAsideMark, random_digits());
+    rename_temp_file(old.get(), aside, false);
+  }
+  remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
   return error;
 }
 
@@ -349,26 +357,22 @@ int rename_over_open_file(HANDLE file, const Place& target, bool replace) {
 bool has_own_prefix(const Place& target) { return target.name.size() < kMostOfName - 1; }
 
 // Opens a file for renaming. Fails if a writer has it open, but not if a reader has.
-Handle open_left_file(const Place& target, const WIN32_FIND_DATAW& file) {
-  return Handle(CreateFileW(below(target.directory, file.cFileName).c_str(), DELETE | SYNCHRONIZE,
-                            FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr, OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT,
-                            nullptr));
+Handle open_left_file(const std::wstring& path) {
+  return Handle(CreateFileW(path.c_str(), DELETE | SYNCHRONIZE, FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr,
+                            OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
 }
 
-// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. Returns
+// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. If there are
+// several such pairs, all files stay: the last old file is unknown, or another writer is between its renames. Returns
 // whether the target exists again.
 bool restore_old_file(const Place& target) {
   if (!has_own_prefix(target)) return false;
-  const auto is_left = [&](const WIN32_FIND_DATAW& file) { return static_cast<bool>(open_left_file(target, file)); };
-  const std::vector<WIN32_FIND_DATAW> made = temp_files(target, kMark);
-  if (std::none_of(made.begin(), made.end(), is_left)) return false;
-  const std::vector<WIN32_FIND_DATAW> aside = temp_files(target, kAsideMark);
-  const auto latest =
-      std::max_element(aside.begin(), aside.end(), [](const WIN32_FIND_DATAW& a, const WIN32_FIND_DATAW& b) {
-        return CompareFileTime(&a.ftLastWriteTime, &b.ftLastWriteTime) < 0;
-      });
-  if (latest == aside.end()) return false;
-  const Handle old = open_left_file(target, *latest);
+  std::vector<std::wstring> pairs;
+  for (std::wstring& digits : temp_files(target, kAsideMark)) {
+    if (file_exists(temp_path(target, kMark, digits))) pairs.push_back(std::move(digits));
+  }
+  if (pairs.size() != 1 || !open_left_file(temp_path(target, kMark, pairs[0]))) return false;
+  const Handle old = open_left_file(temp_path(target, kAsideMark, pairs[0]));
   return old && rename_temp_file(old.get(), target.path(), false) == 0;
 }
 
@@ -395,6 +399,7 @@ class AtomicFile::State {
 
   Target target_;
   CreateOptions options_;
+  std::wstring digits_;                 // of the names of the new file and of the old one that is renamed aside
   Handle file_;                         // marked for deletion until it is complete
   std::optional<Identity> seen_;        // of the target, by open() if options_.only_unchanged
   mutable std::uint64_t position_ = 0;  // of a stream
@@ -419,7 +424,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   if (exists && has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
   // Without a target, the new file shows the next writer that the old one must be renamed back.
   if (exists || temp_files(target_.place, kAsideMark).empty()) sweep_temp_files(target_.place, kMark);
-  file_ = create_temp_file(target_.place);
+  digits_ = random_digits();
+  file_ = create_temp_file(temp_path(target_.place, kMark, digits_));
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
 }
 
@@ -509,7 +515,7 @@ int AtomicFile::State::rename(EditLock& lock, bool may_release) const {
     error = rename_temp_file(file_.get(), path, true);
   }
   for (int attempt = 0; is_refusal(error) && attempt < kMostAttempts; ++attempt) {
-    error = rename_over_open_file(file_.get(), target_.place, may_release);
+    error = rename_over_open_file(file_.get(), target_.place, digits_, may_release);
     // Another writer has just renamed the target aside.
     if (error == ERROR_FILE_NOT_FOUND) error = rename_temp_file(file_.get(), path, may_release);
   }

@@ -175,20 +175,25 @@ static int begin_and_die(void) {
   return 2;
 }
 
-static void a_process_that_is_ended_leaves_nothing(void) {
+/* Waits for a child process that ends as these two do. */
+static void run_child(const char *argument) {
   char program[MAX_PATH], line[MAX_PATH + 20];
   STARTUPINFOA start = {0};
   PROCESS_INFORMATION child;
   DWORD code = 0;
   start.cb = sizeof start;
   GetModuleFileNameA(NULL, program, MAX_PATH);
-  snprintf(line, sizeof line, "\"%s\" die", program);
+  snprintf(line, sizeof line, "\"%s\" %s", program, argument);
   CHECK(CreateProcessA(NULL, line, NULL, NULL, FALSE, 0, NULL, NULL, &start, &child));
   WaitForSingleObject(child.hProcess, INFINITE);
   GetExitCodeProcess(child.hProcess, &code);
   CloseHandle(child.hProcess);
   CloseHandle(child.hThread);
-  CHECK(code == 9);
+  CHECK_FOR(argument, code == 9);
+}
+
+static void a_process_that_is_ended_leaves_nothing(void) {
+  run_child("begin");
   CHECK(count_litter() == 0 && GetFileAttributesA("model") == INVALID_FILE_ATTRIBUTES);
 }
 
@@ -222,49 +227,149 @@ static void begin(const char *path) {
 
 static int there_is(const char *path) { return GetFileAttributesA(path) != INVALID_FILE_ATTRIBUTES; }
 
+static int holds(const char *path, int version) {
+  st_file *const file = opened(path, ST_IO_READ);
+  const int same = reads_as(file, version);
+  st_free(file);
+  return same;
+}
+
 /* A save that cannot replace an open file in one step renames the old one aside. If it is killed then, it leaves both. */
 static void an_old_file_that_was_renamed_aside_comes_back(void) {
-  static const char kAside[] = ".model.st-old-0123456789abcdef";
-  static const char kLater[] = ".model.st-old-fedcba9876543210";
-  static const char kNew[] = ".model.st-new-0123456789abcdef";
+  static const char kAside[] = ".model.st-old-0123456789abcdef", kNew[] = ".model.st-new-0123456789abcdef";
+  static const char kOther[] = ".model.st-old-fedcba9876543210", kOtherNew[] = ".model.st-new-fedcba9876543210";
+  static const char *const kHeld[] = {kAside, kNew};
   const DWORD all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-  st_writer *running = NULL;
-  st_file *reader, *file;
-  HANDLE writer;
+  HANDLE other;
+  st_file *reader;
+  size_t i;
   CHECK(save(kAside, 1, 0, NULL) == ST_OK);
   test_save(kNew, "x", 1);
-  writer = CreateFileA(kAside, DELETE, all, NULL, OPEN_EXISTING, 0, NULL);
+  for (i = 0; i < 2; ++i) { /* another writer is still there */
+    const HANDLE writer = CreateFileA(kHeld[i], DELETE, all, NULL, OPEN_EXISTING, 0, NULL);
+    begin("model");
+    CHECK_FOR(kHeld[i], !there_is("model") && there_is(kAside) && there_is(kNew));
+    CloseHandle(writer);
+  }
+  test_save(kOther, "x", 1); /* may be the last */
+  test_save(kOtherNew, "x", 1);
   begin("model");
-  CHECK(!there_is("model") && there_is(kAside) && there_is(kNew));
-  CloseHandle(writer);
+  CHECK(!there_is("model") && count_litter() == 4);
+  other = CreateFileA(kOtherNew, DELETE, all, NULL, OPEN_EXISTING, 0, NULL);
+  begin("model");
+  CHECK(!there_is("model") && count_litter() == 4);
+  CloseHandle(other);
+  CHECK(DeleteFileA(kOther) && DeleteFileA(kOtherNew));
 
   reader = opened(kAside, ST_IO_READ);
   begin("model");
-  CHECK(there_is("model") && count_litter() == 0);
-  file = opened("model", ST_IO_READ);
-  CHECK(reads_as(file, 1));
-  st_free(file);
+  CHECK(there_is("model") && count_litter() == 0 && holds("model", 1));
   st_free(reader);
 
   CHECK(save(kAside, 1, 0, NULL) == ST_OK && count_litter() == 1);
-  CHECK(save("model", 2, 0, NULL) == ST_OK && count_litter() == 0);
-  file = opened("model", ST_IO_READ);
-  CHECK(reads_as(file, 2));
-  st_free(file);
+  CHECK(save("model", 2, 0, NULL) == ST_OK && count_litter() == 0 && holds("model", 2));
 
   CHECK(save(kAside, 1, 0, NULL) == ST_OK && DeleteFileA("model")); /* a completed save may leave it too */
-  CHECK(st_writer_new(&running, NULL) == ST_OK && st_writer_begin(running, "model", NULL, NULL) == ST_OK);
+  test_save(kOtherNew, "x", 1);
   begin("model");
-  st_writer_free(running);
-  CHECK(!there_is("model") && DeleteFileA(kAside) && count_litter() == 0);
+  CHECK(!there_is("model") && DeleteFileA(kAside) && DeleteFileA(kOtherNew) && count_litter() == 0);
+}
 
-  CHECK(save(kAside, 1, 0, NULL) == ST_OK && save(kLater, 2, 0, NULL) == ST_OK);
-  test_save(kNew, "x", 1);
+typedef BOOL(WINAPI *set_information)(HANDLE, FILE_INFO_BY_HANDLE_CLASS, LPVOID, DWORD);
+
+/* What happens when the new file is to take the name of the old one, which was renamed aside. */
+typedef enum second_step { DIES, COMES_SECOND, WORKS } second_step;
+
+static set_information set_real, *set_import;
+static second_step second;
+static int renamed_aside;
+
+static int is_rename_to(const FILE_RENAME_INFO *info, const wchar_t *part) {
+  static wchar_t name[4096];
+  const size_t length = info->FileNameLength / sizeof *name;
+  if (length >= 4096) return 0;
+  memcpy(name, info->FileName, length * sizeof *name);
+  name[length] = L'\0';
+  return wcsstr(name, part) != NULL;
+}
+
+/* Stands in for a system that cannot replace an open file in one step. */
+static BOOL WINAPI set_in_two_steps(HANDLE file, FILE_INFO_BY_HANDLE_CLASS kind, LPVOID info, DWORD size) {
+  const int is_rename = kind == FileRenameInfo || (int)kind == 22; /* FileRenameInfoEx */
+  BOOL done;
+  if (is_rename && is_rename_to(info, L"\\model") && (!renamed_aside || second != WORKS)) {
+    if (renamed_aside && second == DIES) TerminateProcess(GetCurrentProcess(), 9);
+    if (renamed_aside && second == COMES_SECOND) {
+      CHECK(CopyFileA("another", "model", TRUE));
+      second = WORKS;
+    }
+    SetLastError(ERROR_ACCESS_DENIED);
+    return FALSE;
+  }
+  done = set_real(file, kind, info, size);
+  if (done && is_rename && is_rename_to(info, L".st-old-")) renamed_aside = 1;
+  return done;
+}
+
+static void set_the_import(set_information call) {
+  DWORD before;
+  CHECK(VirtualProtect((void *)set_import, sizeof call, PAGE_READWRITE, &before));
+  *set_import = call;
+  CHECK(VirtualProtect((void *)set_import, sizeof call, before, &before));
+}
+
+/* Makes the library call set_in_two_steps(). */
+static void replace_in_two_steps(second_step what) {
+  HMODULE library = GetModuleHandleA("safetensors.dll");
+  char *const base = (char *)(library != NULL ? library : GetModuleHandleA(NULL));
+  const IMAGE_NT_HEADERS *const headers = (const IMAGE_NT_HEADERS *)(base + ((IMAGE_DOS_HEADER *)base)->e_lfanew);
+  const IMAGE_IMPORT_DESCRIPTOR *from =
+      (const IMAGE_IMPORT_DESCRIPTOR *)(base + headers->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_IMPORT]
+                                                   .VirtualAddress);
+  set_real = SetFileInformationByHandle;
+  for (; from->Name != 0; ++from) {
+    set_information *entry = (set_information *)(base + from->FirstThunk);
+    for (; *entry != NULL; ++entry) {
+      if (*entry == set_real) set_import = entry;
+    }
+  }
+  CHECK(set_import != NULL);
+  second = what;
+  renamed_aside = 0;
+  set_the_import(set_in_two_steps);
+}
+
+static void replace_as_the_system_can(void) { set_the_import(set_real); }
+
+static int replace_and_die(void) {
+  replace_in_two_steps(DIES);
+  save("model", 2, 0, NULL);
+  return 2;
+}
+
+static void a_save_that_is_killed_between_two_renames_leaves_the_old_file(void) {
+  CHECK(save("model", 1, 0, NULL) == ST_OK);
+  run_child("replace");
+  CHECK(!there_is("model") && count_litter() == 2);
+  CHECK(save(".model.st-old-0000000000000000", 3, 0, NULL) == ST_OK); /* of completed saves, but more recent */
+  CHECK(save(".model.st-old-ffffffffffffffff", 4, 0, NULL) == ST_OK);
   begin("model");
-  file = opened("model", ST_IO_READ);
-  CHECK(reads_as(file, 2) && count_litter() == 0);
-  st_free(file);
+  CHECK(count_litter() == 0 && holds("model", 1));
   CHECK(DeleteFileA("model"));
+}
+
+/* The name of the first old file stays in use until its reader is gone. */
+static void a_save_that_another_one_has_overtaken_renames_aside_again(void) {
+  st_error err = ST_INIT(st_error);
+  st_file *reader;
+  CHECK(save("model", 1, 0, NULL) == ST_OK && save("another", 2, 0, NULL) == ST_OK);
+  reader = opened("model", ST_IO_MAP);
+  replace_in_two_steps(COMES_SECOND);
+  CHECK_FOR(err.message, save("model", 3, 0, &err) == ST_OK);
+  replace_as_the_system_can();
+  CHECK(second == WORKS && reads_as(reader, 1) && holds("model", 3));
+  st_free(reader);
+  CHECK(count_litter() == 0 && DeleteFileA("model") && DeleteFileA("another"));
 }
 
 /* The names of their temporary files begin alike. A name is cut after 200 units, or 199 if a pair follows. */
@@ -721,8 +826,7 @@ static void a_shard_never_leaves_its_folder(void) {
 }
 
 int main(int argc, char **argv) {
-  (void)argv;
-  if (argc > 1) return begin_and_die();
+  if (argc > 1) return strcmp(argv[1], "begin") == 0 ? begin_and_die() : replace_and_die();
   test_enter_folder();
   an_open_file_is_replaced_and_keeps_its_bytes();
   an_open_file_is_deleted_and_keeps_its_bytes();
@@ -733,6 +837,8 @@ int main(int argc, char **argv) {
   a_process_that_is_ended_leaves_nothing();
   litter_that_nobody_has_open_is_removed_by_the_next_writer();
   an_old_file_that_was_renamed_aside_comes_back();
+  a_save_that_is_killed_between_two_renames_leaves_the_old_file();
+  a_save_that_another_one_has_overtaken_renames_aside_again();
   an_old_file_does_not_come_back_under_another_long_name();
   a_file_that_appears_meanwhile_is_not_replaced_if_asked();
   standard_output_in_front_of_old_bytes_is_refused();
