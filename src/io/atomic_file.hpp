@@ -61,8 +61,9 @@ class AtomicFile {
   void copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t n) const;
 
   // If this throws, the old file is still in place, unless the message says that the new one is: then only syncing the
-  // directory failed. After a failure the new file is abandoned. Like every write, throws Status::state in a process
-  // forked after create(). Calls `last_look` as late as possible, while it has the target's lock; it may throw.
+  // directory failed. Windows without POSIX renames may also refuse to rename the old file back: the next create() then
+  // does that. After a failure the new file is abandoned. Like every write, throws Status::state in a process forked
+  // after create(). Calls `last_look` as late as possible, while it has the target's lock; it may throw.
   void commit(const std::function<void()>& last_look = {});
   // Same, but only if the target is unchanged since the edit began. Throws Status::state if it was edited, replaced or
   // removed since then.

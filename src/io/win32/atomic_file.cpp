@@ -488,7 +488,8 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   int error = set_deleted(file_.get(), false);  // otherwise the file would disappear with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
-    set_deleted(file_.get(), true);
+    // If the old file could not be renamed back, the new one stays too: it shows the next writer what to do.
+    if (!file_exists(temp_path(target_.place, kAsideMark, digits_))) set_deleted(file_.get(), true);
     const bool exists = error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS;
     if (must_be_absent() || exists) require_unchanged(only_over);
     fail_os(Status::write, error, "{}", target_.shown);

@@ -278,7 +278,7 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
 typedef BOOL(WINAPI *set_information)(HANDLE, FILE_INFO_BY_HANDLE_CLASS, LPVOID, DWORD);
 
 /* What happens when the new file is to take the name of the old one, which was renamed aside. */
-typedef enum second_step { DIES, COMES_SECOND, WORKS } second_step;
+typedef enum second_step { FAILS, DIES, COMES_SECOND, WORKS } second_step;
 
 static set_information set_real, *set_import;
 static second_step second;
@@ -353,6 +353,18 @@ static void a_save_that_is_killed_between_two_renames_leaves_the_old_file(void) 
   CHECK(!there_is("model") && count_litter() == 2);
   CHECK(save(".model.st-old-0000000000000000", 3, 0, NULL) == ST_OK); /* of completed saves, but more recent */
   CHECK(save(".model.st-old-ffffffffffffffff", 4, 0, NULL) == ST_OK);
+  begin("model");
+  CHECK(count_litter() == 0 && holds("model", 1));
+  CHECK(DeleteFileA("model"));
+}
+
+static void an_old_file_that_cannot_be_renamed_back_comes_back_later(void) {
+  st_error err = ST_INIT(st_error);
+  CHECK(save("model", 1, 0, NULL) == ST_OK);
+  replace_in_two_steps(FAILS);
+  CHECK(save("model", 2, 0, &err) == ST_ERR_WRITE && err.os_error == ERROR_ACCESS_DENIED);
+  replace_as_the_system_can();
+  CHECK_FOR(err.message, !there_is("model") && count_litter() == 2);
   begin("model");
   CHECK(count_litter() == 0 && holds("model", 1));
   CHECK(DeleteFileA("model"));
@@ -838,6 +850,7 @@ int main(int argc, char **argv) {
   litter_that_nobody_has_open_is_removed_by_the_next_writer();
   an_old_file_that_was_renamed_aside_comes_back();
   a_save_that_is_killed_between_two_renames_leaves_the_old_file();
+  an_old_file_that_cannot_be_renamed_back_comes_back_later();
   a_save_that_another_one_has_overtaken_renames_aside_again();
   an_old_file_does_not_come_back_under_another_long_name();
   a_file_that_appears_meanwhile_is_not_replaced_if_asked();
