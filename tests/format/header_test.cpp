@@ -280,6 +280,24 @@ TEST(Header, LongShapesTakeNoMoreMemoryThanTheirDimensions) {
   }
 }
 
+// The shortest pairs whose keys differ. Their number is just above a power of two, where a vector that grows by itself
+// has the most room to spare.
+TEST(Header, MetadataOfBintensorsTakesNoMoreMemoryThanIsDocumented) {
+  constexpr std::uint32_t kPairs = (1U << 18) + 1;
+  std::string text("\1\xfc\1\0\4\0", 6);
+  for (std::uint32_t i = 0; i < kPairs; ++i) {
+    text += {3, static_cast<char>(i >> 14), static_cast<char>(i >> 7 & 0x7F), static_cast<char>(i & 0x7F), 0};
+  }
+  text += '\0';  // no tensors
+  const std::size_t size = text.size();
+  text.resize(size + kPadding);
+  Counting memory;
+  Table table(&memory);
+  read_header({text.data(), size}, 8 + size, {}, table);
+  EXPECT_EQ(table.metadata.size(), kPairs);
+  EXPECT_LT(memory.bytes, 11 * size);
+}
+
 // ---- the shortcut for usual entries -------------------------------------------------------------------------------------
 
 // The result for a header as text: the error's status, or the table.

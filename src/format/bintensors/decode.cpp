@@ -232,7 +232,7 @@ class Decoder {
     table_.has_metadata = true;
     const std::uint64_t n = in_.count(2, "metadata pairs");
     const std::size_t room = in_.distinct(n, 2);
-    table_.metadata.reserve(std::min<std::size_t>(room, 1024));
+    table_.metadata.reserve(room);
     table_.metadata_index.reset(room, options_.seed);
     for (std::uint64_t i = 0; i < n; ++i) pair();
   }
