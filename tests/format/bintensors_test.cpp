@@ -45,6 +45,7 @@ std::vector<Bad> bad_headers() {
       {"ends in a number", "\0\1\1a\1\1\xfb\1"s, 0, Status::schema, 14, "tensor 'a': the header ends too early"},
       {"ends in an offset", "\0\1\1a\1\1\4\0"s, 4, Status::schema, 16, "tensor 'a': the header ends too early"},
       {"marker FE", "\0\xfe"s, 0, Status::schema, 9, "0xfe"},
+      {"marker FE, a number of 16 bytes", "\0\xfe"s + std::string(16, '\0'), 0, Status::schema, 9, "0xfe"},
       {"marker FF in a shape", "\0\1\1a\1\1\xff\0\4"s, 4, Status::schema, 14, "found 0xff"},
       {"more tensors than bytes", "\0\xfd\xff\xff\xff\xff\xff\xff\xff\xff    "s, 0, Status::schema, 9,
        "18446744073709551615 tensors, but only 4 bytes are left"},

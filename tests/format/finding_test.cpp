@@ -103,6 +103,14 @@ TEST(Diagnose, FindsEveryFaultOfBintensors) {
   HeaderOptions strict;
   strict.rules = Rules::strict;
   EXPECT_EQ(diagnose("\1\2\1k\1v\1k\1w\1\1a\1\1\4\0\4-"s, 4, strict).size(), 2U);
+  // By the standard rules this is the older layout, so its padding is reported too. Opening by the strict rules takes it
+  // for the current layout with a wrong size.
+  const std::string in_older = "\0\1\x08\1\2\0\4\1\1a\0\1\0\0\4 "s;
+  EXPECT_EQ(diagnose(in_older, 4).size(), 0U);
+  const Findings found = diagnose(in_older, 4, strict);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].fault.status, Status::tensor_size);
+  EXPECT_EQ(found[1].fault.status, Status::schema);
 }
 
 TEST(Diagnose, EndsAfterManyFindingsOfBintensors) {
@@ -136,6 +144,9 @@ TEST(Diagnose, KnowsTheOptions) {
   options.rules = Rules::strict;
   EXPECT_EQ(diagnose(R"({"__metadata__":null})", 0, options).size(), 1U);
   EXPECT_EQ(diagnose(R"( {"__metadata__":null})", 0, options).size(), 2U);
+
+  options.index_names = false;  // names that occur twice are found nevertheless
+  EXPECT_EQ(diagnose("{" + u8("a", 0, 4) + "," + u8("a", 4, 8) + "," + u8("b", 9, 10) + "}", 10, options).size(), 2U);
 }
 
 TEST(Diagnose, EndsAfterManyFindings) {
