@@ -374,6 +374,14 @@ TEST(Cost, AnEntryCostsTheSameNextToAnyOther) {
   EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "3,4"}, {"F8_E4M3", "6,8"}}), 1.05 * same);
   EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "12"}, {"BF16", "2,3,4"}, {"I64", "1,6"}, {"F16", "24"}}),
             1.1 * same);
+  EXPECT_LT(work_of_entries(kUsualEntry, {{"F8_E4M3FNUZ", "6,8"}}), 1.05 * same);  // longer than eight bytes
+}
+
+// An escape in its name keeps an entry from the shortcut.
+TEST(Cost, TheShortcutForUsualEntriesIsTaken) {
+  const double otherwise = work_of_entries(
+      R"("\u0061{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{begin},{end}]}})", {{"F32", "3,4"}});
+  EXPECT_LT(work_of_entries(kUsualEntry, {{"F32", "3,4"}}), 0.65 * otherwise);
 }
 
 TEST(Cost, OtherOrdersAndWhiteSpaceCostLittleMore) {

@@ -339,7 +339,9 @@ TEST(Shortcut, TakesNothingThatTheGrammarTakesOtherwise) {
     };
     for (const Rules rules : {Rules::standard, Rules::reference, Rules::strict}) {
       for (std::size_t i = 0; i < second.size(); i += kUnderSanitizer ? 7 : 1) {
-        compare(second.substr(0, i) + second.substr(i + 1), rules);
+        for (std::size_t end = i + 1; end <= second.size(); ++end) {
+          compare(second.substr(0, i) + second.substr(end), rules);
+        }
         for (const char byte : bytes) {
           compare(second.substr(0, i) + byte + second.substr(i + 1), rules);
           compare(second.substr(0, i) + byte + second.substr(i), rules);
@@ -428,6 +430,18 @@ TEST(Shortcut, NumbersOfEveryLengthAfterEachOther) {
       EXPECT_EQ(outcome(header, power + 2 * size, Rules::standard),
                 formatted("a U8 0..{0} [{0},]\nb U8 {0}..{1} [{2},]\nc U8 {1}..{3} [{2},]\n", power, power + size, size,
                           power + 2 * size));
+    }
+  }
+}
+
+TEST(Shortcut, ABeginThatDiffersInOneDigitFromTheEndBefore) {
+  for (std::uint64_t size = 1, tens = 0; tens < 18; ++tens, size *= 10) {
+    for (std::uint64_t digit = 1; digit <= size; digit *= 10) {
+      const std::uint64_t begin = size + digit;
+      const std::string header = formatted(R"({{"a":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}},)"
+                                           R"("b":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}}}})",
+                                           size, size, begin, begin + 1);
+      EXPECT_EQ(outcome(header, begin + 1, Rules::standard), "status 307") << header;
     }
   }
 }
