@@ -365,6 +365,23 @@ TEST(Convert, ADoubleBecomesAFloatBeforeItBecomesWhatIsNoF16) {
   EXPECT_EQ(converted(1 + std::ldexp(1, -11) + std::ldexp(1, -40), Dtype::F64, Dtype::F16), 0x3C01U);
 }
 
+// Same as numpy, whose F16 keeps the payload, and ml_dtypes, whose F8_E5M2 does not.
+TEST(Convert, OnlyF16KeepsThePayloadOfNan) {
+  for (const std::uint32_t sign : {0U, 1U}) {
+    for (std::uint32_t payload = 1; payload < 1U << 10; ++payload) {
+      const std::uint32_t half = sign << 15 | 0x7C00 | payload;
+      const std::uint32_t wide = sign << 31 | 0x7F800000 | payload << 13;
+      ASSERT_EQ(converted(half, Dtype::F16, Dtype::F32), wide) << half;
+      ASSERT_EQ(converted(wide, Dtype::F32, Dtype::F16), half) << half;
+    }
+    for (std::uint32_t payload = 1; payload < 1U << 2; ++payload) {
+      const std::uint32_t wide = sign << 31 | 0x7F800000 | payload << 21;
+      ASSERT_EQ(converted(sign << 7 | 0x7C | payload, Dtype::F8_E5M2, Dtype::F32), sign << 31 | 0x7FC00000) << payload;
+      ASSERT_EQ(converted(wide, Dtype::F32, Dtype::F8_E5M2), sign << 7 | 0x7E) << payload;
+    }
+  }
+}
+
 TEST(Convert, PowersOfTwoAreRoundedUpInTheMiddle) {
   struct Row {
     float value;

@@ -22,6 +22,7 @@ constexpr Case kCases[] = {
     {"\xe2\x80\xaegnp.exe", R"('\u202egnp.exe')"},
     {"\xe2\x81\xa6|\xe2\x80\x8f|\xd8\x9c", R"('\u2066|\u200f|\u061c')"},
     {"\x9b[2J", R"('\x9b[2J')"},
+    {"\x80|", R"('\x80|')"},
     {"\xe0\x81\xa1|\xed\xa0\x80|\xf4\x90\x80\x80", R"('\xe0\x81\xa1|\xed\xa0\x80|\xf4\x90\x80\x80')"},
     {"\xc2|\xe2\x80|\xff", R"('\xc2|\xe2\x80|\xff')"},
 };
@@ -83,6 +84,8 @@ TEST(Quoted, OfWhatIsLongerThan79BytesBothEndsAreShown) {
   EXPECT_EQ(st::in_quotes(std::string(79, 'a')), "'" + std::string(79, 'a') + "'");
   EXPECT_EQ(st::in_quotes(first + "bbbb" + last), "'" + first + "..." + last + "'");
   EXPECT_EQ(st::in_quotes(first.substr(1) + "\xc3\xa9" + "bbb" + last), "'" + first.substr(1) + "..." + last + "'");
+  EXPECT_EQ(st::in_quotes(first + "bbbb" + "\xc3\xa9" + last.substr(2)),
+            "'" + first + "...\xc3\xa9" + last.substr(2) + "'");
   EXPECT_EQ(st::in_quotes(first + "bbb" + "\xc3\xa9" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
   EXPECT_EQ(st::in_quotes(first + "bbb\n" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
 }
