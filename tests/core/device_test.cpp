@@ -509,27 +509,36 @@ TEST_F(DeviceTest, APlanDoesNotWaitForTheEndOfAnother) {
 }
 
 TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
-  StuckSource source(models_.bytes);
-  LateDevice device(Device::kSlotAlignment, 1);
-  Plan stuck(*source.checkpoint);
-  add_whole(stuck, *source.checkpoint, "t8", device, 0);
-  source.stick_after(2);
-  ReadOptions options;
-  options.threads = 1;
-  std::thread other([&] { stuck.run(options); });
-  source.wait_until_stuck();  // in a read to the only slot
-  Plan plan(*models_.in_memory);
-  add_whole(plan, *models_.in_memory, "t7", device, std::size_t{2} << 20);
-  std::thread waiting([&] { EXPECT_THROW(plan.run(options), Error); });
-  // The first cancel may come before the run begins, and then ends that run as well.
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  plan.cancel();
-  waiting.join();
-  EXPECT_EQ(plan.done(), 0U);
-  source.let_go();
-  other.join();
-  plan.run(options);
-  EXPECT_TRUE(plan.complete(0) && stuck.complete(0));
+  const auto read = [](void* ctx, std::uint64_t offset, void* dst, std::size_t n) -> std::int32_t {
+    std::memcpy(dst, static_cast<const std::string*>(ctx)->data() + offset, n);
+    return 0;
+  };
+  // It reads before it waits: see TheReadAtOfASourceMayFillTheSameDevice.
+  const CheckpointPtr calling_back =
+      Checkpoint::open(io::callback_source({read, nullptr, &models_.bytes}, models_.bytes.size()), {});
+  for (const Checkpoint* const file : {models_.in_memory.get(), calling_back.get()}) {
+    StuckSource source(models_.bytes);
+    LateDevice device(Device::kSlotAlignment, 1);
+    Plan stuck(*source.checkpoint);
+    add_whole(stuck, *source.checkpoint, "t8", device, 0);
+    source.stick_after(2);
+    ReadOptions options;
+    options.threads = 1;
+    std::thread other([&] { stuck.run(options); });
+    source.wait_until_stuck();  // in a read to the only slot
+    Plan plan(*file);
+    add_whole(plan, *file, "t7", device, std::size_t{2} << 20);
+    std::thread waiting([&] { EXPECT_THROW(plan.run(options), Error); });
+    // The first cancel may come before the run begins, and then ends that run as well.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    plan.cancel();
+    waiting.join();
+    EXPECT_EQ(plan.done(), 0U);
+    source.let_go();
+    other.join();
+    plan.run(options);
+    EXPECT_TRUE(plan.complete(0) && stuck.complete(0));
+  }
 }
 
 TEST_F(DeviceTest, ACallbackMayFillTheSameDevice) {
@@ -718,11 +727,34 @@ TEST_F(DeviceTest, ManyShortRunsShareASlot) {
 
 TEST_F(DeviceTest, OfASliceInMemoryTheBytesOfItsRunsAreRead) {
   LateDevice device(Device::kSlotAlignment, 2);
-  const Destination to{"t3", false, {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 0, &device};
-  Plan plan(*models_.in_memory);
-  add(plan, *models_.in_memory, to, device.address(0));
-  plan.run({});
-  EXPECT_EQ(plan.counts().bytes_read, to.bytes);
+  const Destination destinations[] = {
+      {"t3", false, {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 0, &device},
+      {"t4", false, {0, 5}, {5, 39'005}, {1, 1}, 5 * 39'000, 0, &device},  // two runs do not fit a slot
+  };
+  for (const Destination& to : destinations) {
+    Plan plan(*models_.in_memory);
+    add(plan, *models_.in_memory, to, device.address(0));
+    plan.run({});
+    EXPECT_EQ(plan.counts().bytes_read, to.bytes);
+    const std::vector<std::byte> bytes = expected(to);
+    EXPECT_EQ(std::memcmp(device.contents(0), bytes.data(), bytes.size()), 0) << to.tensor;
+  }
+}
+
+// The first slot ends inside the fourth row.
+TEST_F(DeviceTest, AGapThatIsTooLongIsNotReadAfterASlotEither) {
+  LateDevice device(Device::kSlotAlignment, 2);
+  const Destination to{"t4", false, {0, 0}, {5, 36'000}, {1, 2}, 5 * 18'000, 0, &device};
+  Plan plan(*models_.on_disk);
+  add(plan, *models_.on_disk, to, device.address(0));
+  ReadOptions options;
+  options.threads = 1;
+  options.gap_bytes = 100;  // 1 between the elements of a row, 4001 between the rows
+  options.cache = io::Cache::through;
+  plan.run(options);
+  EXPECT_LE(plan.counts().bytes_read, 2 * to.bytes);
+  const std::vector<std::byte> bytes = expected(to);
+  EXPECT_EQ(std::memcmp(device.contents(0), bytes.data(), bytes.size()), 0);
 }
 
 TEST_F(DeviceTest, NothingIsCompleteThatTheLastRunHasNotRead) {

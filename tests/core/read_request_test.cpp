@@ -48,6 +48,18 @@ TEST(SplitOverlaps, KeepsTheOrderEvenAmongSlices) {
   EXPECT_EQ(ranges, expected);
 }
 
+// Of n nested ranges, the parts grow with n². Many are read as they are, and some bytes several times.
+TEST(SplitOverlaps, LeavesRangesAsTheyAreThatWouldBecomeTooManyParts) {
+  std::array<std::byte, 1000> memory{};
+  for (const std::uint64_t n : {20U, 500U}) {
+    std::vector<ReadRequest> requests;
+    for (std::uint64_t i = 0; i < n; ++i) requests.push_back({0, i, 2 * (n - i), memory.data() + i, i, nullptr});
+    const OtherDestinations others = split_overlaps(requests);
+    EXPECT_EQ(others.empty(), n == 500);
+    EXPECT_EQ(requests.size(), n == 500 ? n : 2 * n - 1);
+  }
+}
+
 // The parts of random slices between random positions bring each byte once, and nothing from outside.
 TEST(Cut, BringsEachByteOnce) {
   std::mt19937 random(1);

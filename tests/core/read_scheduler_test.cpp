@@ -351,6 +351,28 @@ TEST(ReadScheduler, RunsOfASourceThatAnswersSeveralAtOnceAreARequestEach) {
   }
 }
 
+// Even if the request has begun inside the row.
+TEST(ReadScheduler, NoRequestOfSuchASourceReadsTheLongGapAfterARow) {
+  constexpr std::uint64_t kRows = 3;
+  constexpr std::uint64_t kOfRow = 40'000;
+  const Matrix matrix(kRows, 100'000);
+  const std::int64_t begin[] = {0, 0};
+  const std::int64_t end[] = {INT64_MAX, 80'000};
+  const std::int64_t step[] = {1, 2};
+  const format::Slice slice = format::slice(matrix.tensor, begin, end, step);
+  const std::vector<ReadRequest> requests{{0, slice.src_begin, kRows * 100'000, &place, 0, &slice}};
+  io::Callbacks callbacks{no_bytes, nullptr, nullptr};
+  callbacks.parallel = 16;
+  callbacks.chunk_bytes = 64 * kKiB;
+  callbacks.gap_bytes = 100;
+  const SourcePtr source = io::callback_source(callbacks, UINT64_MAX);
+  const std::vector<ReadBatch> batches = batches_of(requests, readers_of({source.get()}), {16, 0, 0});
+  EXPECT_EQ(batches.size(), 2 * kRows);
+  for (const ReadBatch& batch : batches) {
+    EXPECT_EQ(batch.first_run / kOfRow, (batch.first_run + batch.runs - 1) / kOfRow) << batch.first_run;
+  }
+}
+
 // No descriptor of a finished file stays open.
 TEST(ReadScheduler, AFileThatIsDoneWithIsClosed) {
   const SparseFile first(1000);

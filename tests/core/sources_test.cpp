@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,6 +24,7 @@
 
 #include "../format/file_front.hpp"
 #include "base/error.hpp"
+#include "core/bulk_read.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
 #include "core/read_scheduler.hpp"
@@ -422,6 +425,28 @@ TEST(Sources, ReadNoGapsIfTheyDoNotJoinReads) {
   EXPECT_EQ(model.requests.single, 2);
   const std::size_t data = model.bytes.size() - 200'050;
   EXPECT_EQ(memory, model.bytes.substr(data + 99'900, 100) + model.bytes.substr(data + 200'000));
+}
+
+TEST(Sources, AreReadByNoMoreThreadsThanRequestsIfTheyStateTheirParallelism) {
+  const std::string bytes(100, 'x');
+  Requests requests;
+  io::Traits traits;
+  traits.parallel = 16;
+  const RemoteSource source("", bytes, requests, traits);
+  Readers readers;
+  readers.push_back(source.open_reader(io::Cache::automatic));
+  std::array<std::byte, 3> memory{};
+  std::vector<ReadRequest> requested;
+  for (std::size_t i = 0; i < memory.size(); ++i) requested.push_back({0, 10 * i, 1, &memory[i], i, nullptr});
+  std::size_t threads = 0;
+  ReadOptions options;
+  options.pool.ctx = &threads;
+  options.pool.parallel_for = [](void* ctx, std::size_t n, void (*fn)(void*, std::size_t), void* arg) {
+    *static_cast<std::size_t*>(ctx) = n;
+    for (std::size_t i = 0; i < n; ++i) fn(arg, i);
+  };
+  read_all(std::span(requested).first(2), readers, options, {});
+  EXPECT_EQ(threads, 2U);
 }
 
 // Its second question of a path fails.
