@@ -555,6 +555,29 @@ static st_status write_over_the_limit(void) {
   return put == ST_ERR_WRITE && error.os_error == EFBIG ? ST_OK : status;
 }
 
+/* A writer that has no memory for its buffers writes without them. */
+static void write_without_buffers(void) {
+  enum { GIVEN = 400000, PUT = 1000 };
+  static const uint64_t kGiven[] = {GIVEN}, kPut[] = {PUT};
+  const st_open_options mapped = test_mode(ST_IO_MAP);
+  st_writer *writer = NULL;
+  st_file *file = NULL;
+  size_t index = 0;
+  CHECK(st_writer_new(&writer, &error) == ST_OK);
+  CHECK(st_writer_add(writer, "given", ST_U8, 1, kGiven, matrix_bytes(), NULL, &error) == ST_OK);
+  CHECK(st_writer_add(writer, "put", ST_U8, 1, kPut, NULL, &index, &error) == ST_OK);
+  CHECK(st_writer_begin(writer, "target.safetensors", NULL, &error) == ST_OK);
+  memory_arm_large(GIVEN);
+  CHECK(st_writer_put(writer, index, 0, matrix_bytes(), PUT, &error) == ST_OK);
+  CHECK(st_writer_finish(writer, &error) == ST_OK);
+  memory_disarm();
+  st_writer_free(writer);
+  CHECK(st_open("target.safetensors", &mapped, &file, &error) == ST_OK);
+  CHECK(memcmp(st_tensor_data(st_get_tensor(file, "given")), matrix_bytes(), GIVEN) == 0);
+  CHECK(memcmp(st_tensor_data(st_get_tensor(file, "put")), matrix_bytes(), PUT) == 0);
+  st_free(file);
+}
+
 static st_status edit_to(const char *value, uint64_t reserve) {
   const char *const keys[] = {"which", "absent"}, *const values[] = {value, NULL};
   st_write_options options = ST_INIT(st_write_options);
@@ -754,6 +777,7 @@ int main(int argc, char **argv) {
   for (i = 0; i < sizeof kCases / sizeof kCases[0]; ++i) {
     if (argc < 2 || strcmp(argv[1], kCases[i].name) == 0) each_allocation_fails(&kCases[i]);
   }
+  if (argc < 2) write_without_buffers();
   st_free(model);
   st_free(unmapped);
   free(received);

@@ -32,6 +32,7 @@ typedef struct memory_plan {
   int armed;
   long fails_at;  /* this call, counted from 1; 0: none */
   int from_there; /* and all after it */
+  size_t least;   /* all blocks of this size and above; 0: none */
 } memory_plan;
 
 static memory_plan memory_faults;
@@ -45,7 +46,14 @@ static inline void memory_arm(long fails_at, int from_there) {
   memory_requests = 0;
   memory_faults.fails_at = fails_at;
   memory_faults.from_there = from_there;
+  memory_faults.least = 0;
   __atomic_store_n(&memory_faults.armed, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Makes all allocations of at least this many bytes fail. */
+static inline void memory_arm_large(size_t least) {
+  memory_arm(0, 0);
+  memory_faults.least = least;
 }
 
 static inline void memory_disarm(void) { __atomic_store_n(&memory_faults.armed, 0, __ATOMIC_SEQ_CST); }
@@ -54,7 +62,8 @@ static int memory_fails(size_t size) {
   if (!__atomic_load_n(&memory_faults.armed, __ATOMIC_SEQ_CST)) return 0;
   const long call = __atomic_add_fetch(&memory_calls, 1, __ATOMIC_SEQ_CST);
   __atomic_add_fetch(&memory_requests, (long)size, __ATOMIC_SEQ_CST);
-  const int fails = call == memory_faults.fails_at || (memory_faults.from_there && call > memory_faults.fails_at);
+  const int fails = call == memory_faults.fails_at || (memory_faults.from_there && call > memory_faults.fails_at) ||
+                    (memory_faults.least != 0 && size >= memory_faults.least);
   if (fails) errno = ENOMEM;
   return fails;
 }
