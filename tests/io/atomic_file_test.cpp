@@ -672,6 +672,24 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_to_the_owner_of_the_target_is_rem
   EXPECT_EQ(names(), (Names{of_another, "x"}));
 }
 
+// A writer gives its file the mode of the target before the rename. Its owner may then have no right to write to it.
+TEST_P(AtomicFileTest, what_a_dead_writer_left_and_may_only_be_read_is_removed) {
+  put(path(), "old");
+  put(path(".x.st-new-0123456789abcdef"), "litter");
+  ASSERT_EQ(chmod(path(".x.st-new-0123456789abcdef").c_str(), 0400), 0);
+  if (geteuid() == 0) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      ASSERT_EQ(chown(entry.path().c_str(), 12345, 12345), 0);
+    }
+    ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
+    EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
+  } else {
+    write(path(), "new");
+  }
+  EXPECT_EQ(contents(path()), "new");
+  EXPECT_EQ(names(), Names{"x"});
+}
+
 // Whichever query about the new file fails, the target keeps its access, and no other file remains.
 TEST_P(AtomicFileTest, a_file_that_cannot_be_looked_at_is_not_left_behind) {
   for (const char* const call : {"stat", "fstat"}) {

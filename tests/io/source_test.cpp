@@ -7,8 +7,10 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace st::io::source_test {
 namespace {
@@ -126,6 +128,31 @@ TEST(CallbackSource, AreAskedAndClosed) {
     EXPECT_EQ(read(*source, 5, 0), "");  // an empty read makes no request
   }
   EXPECT_EQ(given.closed, 1);
+}
+
+TEST(CallbackSource, ReadsWhatIsAdjacentWithOneRequestIfItStatesAGap) {
+  struct Context {
+    std::string bytes = "0123456789";
+    std::string requests;
+
+    static std::int32_t read(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+      auto& self = *static_cast<Context*>(ctx);
+      self.requests += formatted("{}+{} ", offset, n);
+      std::memcpy(dst, self.bytes.data() + offset, n);
+      return 0;
+    }
+  } context;
+  Callbacks callbacks{Context::read, nullptr, &context};
+  for (const std::uint64_t gap : {0U, 1U}) {
+    callbacks.gap_bytes = gap;
+    context.requests.clear();
+    const auto source = callback_source(callbacks, context.bytes.size());
+    std::string got(6, '?');
+    auto* const to = reinterpret_cast<std::byte*>(got.data());
+    source->read_many(std::vector<Read>{{1, 2, to}, {3, 1, to + 2}, {6, 1, to + 3}, {7, 2, to + 4}});
+    EXPECT_EQ(got, "123678");
+    EXPECT_EQ(context.requests, gap == 0 ? "1+2 3+1 6+1 7+2 " : "1+3 6+3 ");
+  }
 }
 
 TEST(CallbackSource, IsWaitedForWhateverTheCacheIsToDo) {

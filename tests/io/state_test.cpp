@@ -294,6 +294,15 @@ TEST_F(StateTest, an_edit_opens_the_file_that_has_the_name_at_last) {
   EXPECT_GT(looks, 2U);
 }
 
+TEST_F(StateTest, an_edit_does_not_write_to_a_file_that_has_changed_since) {
+  put(path(), "old");
+  EditedFile edited = EditedFile::open(path().c_str());
+  put(path(), "newer");
+  EXPECT_EQ(edited.patch(0, "edited", 6, false),
+            has_linux_io() ? EditedFile::Patch::changed : EditedFile::Patch::refused);
+  EXPECT_EQ(contents(path()), "newer");
+}
+
 // Right before the file is opened, another user puts their own in its place.
 TEST_F(StateTest, an_edit_in_a_sticky_folder_opens_no_file_that_another_user_puts_there) {
   if (geteuid() != 0) GTEST_SKIP() << "needs files of two users";

@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../files.hpp"
@@ -155,6 +157,24 @@ TEST_F(MappingTest, advice_is_about_every_page_that_has_a_byte_of_the_range) {
   }
 }
 
+TEST_F(MappingTest, one_that_is_assigned_to_is_unmapped) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  put(path(), "x");
+  const Descriptor file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+  int os_error = 0;
+  Mapping mapping = Mapping::of(file.get(), 0, 1, MapKind::read_only, os_error);
+  Mapping other = Mapping::of(file.get(), 0, 1, MapKind::read_only, os_error);
+  std::byte* const before = mapping.data();
+  std::byte* const after = other.data();
+  unsigned char resident = 0;
+  ASSERT_EQ(mincore(before, page, &resident) | mincore(after, page, &resident), 0);
+  mapping = std::move(other);
+  EXPECT_EQ(mapping.data(), after);
+  EXPECT_EQ(mincore(after, page, &resident), 0);
+  EXPECT_EQ(mincore(before, page, &resident), -1);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
 TEST(Pages, AreCopiedByAsManyCallsAsItTakes) {
   std::string from(10'000, ' ');
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 256);
@@ -193,6 +213,21 @@ TEST(Numa, ANodeIsPreferredIfTheMachineHasIt) {
     prefer_node(static_cast<std::byte*>(memory), page, node);
     EXPECT_EQ(policy_of(memory), node == 0 ? kPreferred : kDefault) << node;
     munmap(memory, page);
+  }
+}
+
+TEST(Numa, TheSystemIsAskedForEveryNodeThatItCanHave) {
+  if (!has_linux_io()) GTEST_SKIP() << "no nodes in this build";
+  for (const int node : {-1, 0, 63, 64, 1023, 1024}) {
+    const int error = in_child([&] {
+      if (!refuse({SYS_mbind}, EXDEV)) return 255;
+      std::byte memory{};
+      errno = 0;
+      prefer_node(&memory, 1, node);
+      return errno;
+    });
+    if (error == 255) GTEST_SKIP() << "this system has no filters of calls";
+    EXPECT_EQ(error, node >= 0 && node < 1024 ? EXDEV : 0) << node;
   }
 }
 

@@ -486,6 +486,15 @@ TEST(RegularFile, DescriptorsThatDoNotFitIntoAnInt) {
   }
 }
 
+TEST(RegularFile, WithoutAPathIsNamedByItsDescriptor) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const auto error = problem_of([&] { RegularFile::duplicate(ends[0]); });
+  for (const int end : ends) close(end);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->message.find("the descriptor's file is "), 0U) << error->message;
+}
+
 TEST(RegularFile, ADescriptorForDirectReadsIsReadAtAnyPlace) {
   if (!has_linux_io()) GTEST_SKIP() << "no direct reads in this build";
   const TestFolder folder;

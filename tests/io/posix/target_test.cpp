@@ -380,7 +380,7 @@ TEST_F(AccessTest, access_that_changes_while_it_is_read_is_read_again) {
 TEST_F(AccessTest, a_file_that_cannot_be_looked_at_is_given_no_access) {
   put(path(), "new");
   const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
-  for (const std::size_t look : {0U, 1U}) {
+  for (const std::size_t look : {0U, 1U, 2U}) {
     read_faults::arm({"fstat", look, 1, EIO});
     const int error = give_access(file.get(), {});
     read_faults::disarm();
@@ -397,6 +397,21 @@ TEST_F(AccessTest, a_list_that_speaks_of_another_group_is_not_kept) {
   ASSERT_EQ(as_user(kBob, kOther, [&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);
   EXPECT_EQ(attribute(path(), kList), "");
   EXPECT_EQ(mode_of(path()), 0600U);
+}
+
+// Security modules log each refused attempt to set a list.
+TEST_F(AccessTest, a_list_that_a_file_has_already_is_not_set) {
+  if (!has_linux_io()) GTEST_SKIP() << "no access control lists and attributes in this build";
+  put(path(), "old");
+  const std::string list = list_of({{kUserObj, 6}, {kUser, 6, kBob}, {kGroupObj, 4}, {kMask, 6}, {kOthers, 0}});
+  if (!set(path(), kList, list)) GTEST_SKIP() << "this filesystem has no access control lists";
+  const Descriptor file(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const int given = in_child([&] {
+    if (!refuse({SYS_fsetxattr}, EPERM)) return 255;
+    return give_lists(file.get(), {{kList, list}}) ? 1 : 0;
+  });
+  if (given == 255) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(given, 1);
 }
 
 // A file that has an attribute.
