@@ -263,7 +263,13 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
   return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
 }
 
-bool file_exists(const std::wstring& path) { return GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES; }
+// True as well if the system does not tell.
+bool file_exists(const std::wstring& path) {
+  if (GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES) return true;
+  return last_error() != ERROR_FILE_NOT_FOUND && last_error() != ERROR_PATH_NOT_FOUND;
+}
+
+std::string quoted_path(const std::wstring& path) { return in_quotes(to_utf8(path).value_or("")); }
 
 // With `share` 0, removes the file only if it is not open. Otherwise the file disappears with its last handle.
 void remove(const std::wstring& path, DWORD share) {
@@ -362,18 +368,23 @@ Handle open_left_file(const std::wstring& path) {
                             OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
 }
 
-// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. If there are
-// several such pairs, all files stay: the last old file is unknown, or another writer is between its renames. Returns
-// whether the target exists again.
-bool restore_old_file(const Place& target) {
-  if (!has_own_prefix(target)) return false;
+// The digits of the old files beside which the new one still is: their writers are between the two renames of
+// rename_over_open_file(), or died there.
+std::vector<std::wstring> left_pairs(const Place& target) {
   std::vector<std::wstring> pairs;
+  if (!has_own_prefix(target)) return pairs;
   for (std::wstring& digits : temp_files(target, kAsideMark)) {
     if (file_exists(temp_path(target, kMark, digits))) pairs.push_back(std::move(digits));
   }
-  if (pairs.size() != 1 || !open_left_file(temp_path(target, kMark, pairs[0]))) return false;
+  return pairs;
+}
+
+// Renames the old file back if its writer has died. If there are several pairs, all files stay: the last old file is
+// unknown, or another writer is between its renames.
+void restore_old_file(const Place& target, const std::vector<std::wstring>& pairs) {
+  if (pairs.size() != 1 || !open_left_file(temp_path(target, kMark, pairs[0]))) return;
   const Handle old = open_left_file(temp_path(target, kAsideMark, pairs[0]));
-  return old && rename_temp_file(old.get(), target.path(), false) == 0;
+  if (old) rename_temp_file(old.get(), target.path(), false);
 }
 
 }  // namespace
@@ -408,8 +419,15 @@ class AtomicFile::State {
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
   target_ = find_target(path, options.replace_link);
-  if (target_.kind == Target::Kind::absent && restore_old_file(target_.place)) {
+  const std::vector<std::wstring> pairs =
+      target_.kind == Target::Kind::absent ? left_pairs(target_.place) : std::vector<std::wstring>();
+  if (!pairs.empty()) {
+    restore_old_file(target_.place, pairs);
     target_ = find_target(path, options.replace_link);
+    if (target_.kind == Target::Kind::absent && (!options.replace || options.only_unchanged)) {
+      fail_os(Status::open, ERROR_FILE_EXISTS, "{}: renamed to {} by a save that has not ended", target_.shown,
+              quoted_path(temp_path(target_.place, kAsideMark, pairs[0])));
+    }
   }
   if (!options.replace && target_.kind != Target::Kind::absent) {
     fail_os(Status::open, ERROR_FILE_EXISTS, "{}", target_.shown);
@@ -488,8 +506,12 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   int error = set_deleted(file_.get(), false);  // otherwise the file would disappear with its handle
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
-    // If the old file could not be renamed back, the new one stays too: it shows the next writer what to do.
-    if (!file_exists(temp_path(target_.place, kAsideMark, digits_))) set_deleted(file_.get(), true);
+    if (const std::wstring aside = temp_path(target_.place, kAsideMark, digits_); file_exists(aside)) {
+      file_.close();  // the new file stays too: it shows the next writer what to do
+      fail_os(Status::write, error, "{}: the old file is now {}, until the next save", target_.shown,
+              quoted_path(aside));
+    }
+    set_deleted(file_.get(), true);
     const bool exists = error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS;
     if (must_be_absent() || exists) require_unchanged(only_over);
     fail_os(Status::write, error, "{}", target_.shown);

@@ -242,6 +242,7 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
   const DWORD all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
   HANDLE other;
   st_file *reader;
+  st_error err = ST_INIT(st_error);
   size_t i;
   CHECK(save(kAside, 1, 0, NULL) == ST_OK);
   test_save(kNew, "x", 1);
@@ -255,6 +256,9 @@ static void an_old_file_that_was_renamed_aside_comes_back(void) {
   test_save(kOtherNew, "x", 1);
   begin("model");
   CHECK(!there_is("model") && count_litter() == 4);
+  CHECK(save("model", 1, ST_WRITE_NO_REPLACE, &err) == ST_ERR_OPEN);
+  CHECK_FOR(err.message, strstr(err.message, ".model.st-old-") != NULL && count_litter() == 4);
+  CHECK(save("model", 1, ST_WRITE_ONLY_UNCHANGED, NULL) == ST_ERR_OPEN && !there_is("model") && count_litter() == 4);
   other = CreateFileA(kOtherNew, DELETE, all, NULL, OPEN_EXISTING, 0, NULL);
   begin("model");
   CHECK(!there_is("model") && count_litter() == 4);
@@ -359,15 +363,21 @@ static void a_save_that_is_killed_between_two_renames_leaves_the_old_file(void) 
 }
 
 static void an_old_file_that_cannot_be_renamed_back_comes_back_later(void) {
+  const uint64_t shape = 1;
   st_error err = ST_INIT(st_error);
+  st_writer *writer = NULL;
   CHECK(save("model", 1, 0, NULL) == ST_OK);
+  CHECK(st_writer_new(&writer, NULL) == ST_OK);
+  CHECK(st_writer_add(writer, "a", ST_U8, 1, &shape, "a", NULL, NULL) == ST_OK);
+  CHECK(st_writer_begin(writer, "model", NULL, NULL) == ST_OK);
   replace_in_two_steps(FAILS);
-  CHECK(save("model", 2, 0, &err) == ST_ERR_WRITE && err.os_error == ERROR_ACCESS_DENIED);
+  CHECK(st_writer_finish(writer, &err) == ST_ERR_WRITE && err.os_error == ERROR_ACCESS_DENIED);
   replace_as_the_system_can();
-  CHECK_FOR(err.message, !there_is("model") && count_litter() == 2);
+  CHECK_FOR(err.message, strstr(err.message, ".model.st-old-") != NULL && !there_is("model") && count_litter() == 2);
+  CHECK(save("model", 3, ST_WRITE_NO_REPLACE, NULL) == ST_ERR_OPEN && holds("model", 1));
+  st_writer_free(writer);
   begin("model");
-  CHECK(count_litter() == 0 && holds("model", 1));
-  CHECK(DeleteFileA("model"));
+  CHECK(count_litter() == 0 && holds("model", 1) && DeleteFileA("model"));
 }
 
 /* The name of the first old file stays in use until its reader is gone. */
