@@ -45,7 +45,7 @@ def run(command, log):
 
 def main(words):
     texts = {row: f"{row[0]} {row[1]} {' '.join(row[2])}".lower() for row in rows()}
-    for word in words:
+    for word in words or [""]:
         if not any(word.lower() in text for text in texts.values()):
             say(f"no promise contains '{word}'")
             return 2
