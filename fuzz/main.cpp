@@ -48,8 +48,8 @@ void run(const std::string& file) {
 
 // As libFuzzer, leaves the input that fails. (ASan needs ASAN_OPTIONS=abort_on_error=1.)
 void at_abort(int) {
-  if (input == nullptr) return;  // the abort is not the target's
   std::fprintf(stderr, "in %s, or a mutant of it: see fuzz-failure\n", current);
+  if (input == nullptr) return;  // the abort is not the target's
   if (std::FILE* const file = std::fopen("fuzz-failure", "wb")) {
     std::fwrite(input->data(), 1, input->size(), file);
     std::fclose(file);
