@@ -265,8 +265,7 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
 
 // True as well if the system does not tell.
 bool file_exists(const std::wstring& path) {
-  if (GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES) return true;
-  return last_error() != ERROR_FILE_NOT_FOUND && last_error() != ERROR_PATH_NOT_FOUND;
+  return GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES || last_error() != ERROR_FILE_NOT_FOUND;
 }
 
 std::string quoted_path(const std::wstring& path) { return in_quotes(to_utf8(path).value_or("")); }
@@ -368,23 +367,20 @@ Handle open_left_file(const std::wstring& path) {
                             OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
 }
 
-// The digits of the old files beside which the new one still is: their writers are between the two renames of
-// rename_over_open_file(), or died there.
-std::vector<std::wstring> left_pairs(const Place& target) {
+// Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. If there are
+// several such pairs, all files stay: the last old file is unknown, or another writer is between its renames. Returns
+// the path of an old file that stays.
+std::wstring restore_old_file(const Place& target) {
+  if (!has_own_prefix(target)) return {};
   std::vector<std::wstring> pairs;
-  if (!has_own_prefix(target)) return pairs;
   for (std::wstring& digits : temp_files(target, kAsideMark)) {
     if (file_exists(temp_path(target, kMark, digits))) pairs.push_back(std::move(digits));
   }
-  return pairs;
-}
-
-// Renames the old file back if its writer has died. If there are several pairs, all files stay: the last old file is
-// unknown, or another writer is between its renames.
-void restore_old_file(const Place& target, const std::vector<std::wstring>& pairs) {
-  if (pairs.size() != 1 || !open_left_file(temp_path(target, kMark, pairs[0]))) return;
-  const Handle old = open_left_file(temp_path(target, kAsideMark, pairs[0]));
-  if (old) rename_temp_file(old.get(), target.path(), false);
+  if (pairs.empty()) return {};
+  std::wstring aside = temp_path(target, kAsideMark, pairs[0]);
+  if (pairs.size() > 1 || !open_left_file(temp_path(target, kMark, pairs[0]))) return aside;
+  const Handle old = open_left_file(aside);
+  return old && rename_temp_file(old.get(), target.path(), false) == 0 ? std::wstring() : aside;
 }
 
 }  // namespace
@@ -419,14 +415,12 @@ class AtomicFile::State {
 void AtomicFile::State::open(const char* path, const CreateOptions& options) {
   options_ = options;
   target_ = find_target(path, options.replace_link);
-  const std::vector<std::wstring> pairs =
-      target_.kind == Target::Kind::absent ? left_pairs(target_.place) : std::vector<std::wstring>();
-  if (!pairs.empty()) {
-    restore_old_file(target_.place, pairs);
+  if (target_.kind == Target::Kind::absent) {
+    const std::wstring aside = restore_old_file(target_.place);
     target_ = find_target(path, options.replace_link);
-    if (target_.kind == Target::Kind::absent && (!options.replace || options.only_unchanged)) {
-      fail_os(Status::open, ERROR_FILE_EXISTS, "{}: renamed to {} by a save that has not ended", target_.shown,
-              quoted_path(temp_path(target_.place, kAsideMark, pairs[0])));
+    if (target_.kind == Target::Kind::absent && !aside.empty() && (!options.replace || options.only_unchanged)) {
+      fail_os(Status::open, ERROR_FILE_EXISTS, "{}: now {}, renamed by another save", target_.shown,
+              quoted_path(aside));
     }
   }
   if (!options.replace && target_.kind != Target::Kind::absent) {
