@@ -679,7 +679,7 @@ TEST_P(AtomicFileTest, what_a_dead_writer_left_and_may_only_be_read_is_removed) 
   ASSERT_EQ(chmod(path(".x.st-new-0123456789abcdef").c_str(), 0400), 0);
   if (geteuid() == 0) {
     for (const auto& entry : fs::directory_iterator(folder)) {
-      ASSERT_EQ(chown(entry.path().c_str(), 12345, 12345), 0);
+      if (chown(entry.path().c_str(), 12345, 12345) != 0) GTEST_SKIP() << "this root may not give files away";
     }
     ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
     EXPECT_EQ(as_user(12345, 12345, [&] { return error_of([&] { write(path(), "new"); }).os_error; }), 0);

@@ -96,7 +96,7 @@ void free_buffer(std::byte* buffer) noexcept {
 }
 
 void prefer_node(std::byte* begin, std::size_t bytes, int node) {
-  std::array<unsigned long, 16> nodes{};
+  std::array<unsigned long, 1024 / kBits> nodes{};
   if (node < 0 || static_cast<unsigned>(node) >= nodes.size() * kBits) return;
   nodes[static_cast<unsigned>(node) / kBits] = 1UL << (static_cast<unsigned>(node) % kBits);
   syscall(SYS_mbind, begin, bytes, kPreferred, nodes.data(), nodes.size() * kBits + 1, 0);
