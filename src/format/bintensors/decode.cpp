@@ -1,6 +1,6 @@
 // Decodes in one pass, because every number and string is self-delimiting. Lengths and counts are untrusted: no
 // allocation is larger than the remaining bytes can justify, and an entry with a repeated name is checked but not kept.
-// So the table takes at most about ten bytes per header byte.
+// So the table takes at most about fifteen bytes per header byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "format/bintensors/decode.hpp"
 
