@@ -263,9 +263,10 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
   return digits.size() == kDigits && digits.find_first_not_of(L"0123456789abcdef") == digits.npos;
 }
 
-// True as well if the system does not tell.
 bool file_exists(const std::wstring& path) {
-  return GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES || last_error() != ERROR_FILE_NOT_FOUND;
+  if (GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES) return true;
+  const int error = last_error();
+  return error != ERROR_FILE_NOT_FOUND && error != ERROR_PATH_NOT_FOUND;  // else unknown
 }
 
 std::string quoted_path(const std::wstring& path) { return in_quotes(to_utf8(path).value_or("")); }
@@ -368,8 +369,8 @@ Handle open_left_file(const std::wstring& path) {
 }
 
 // Renames the old file back if its writer died in rename_over_open_file(), which leaves the new file too. If there are
-// several such pairs, all files stay: the last old file is unknown, or another writer is between its renames. Returns
-// the path of an old file that stays.
+// several such pairs, all stay: the last old file is unknown, or another writer is between its renames. Returns the
+// path of an old file that stays.
 std::wstring restore_old_file(const Place& target) {
   if (!has_own_prefix(target)) return {};
   std::vector<std::wstring> pairs;
@@ -419,8 +420,7 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     const std::wstring aside = restore_old_file(target_.place);
     target_ = find_target(path, options.replace_link);
     if (target_.kind == Target::Kind::absent && !aside.empty() && (!options.replace || options.only_unchanged)) {
-      fail_os(Status::open, ERROR_FILE_EXISTS, "{}: now {}, renamed by another save", target_.shown,
-              quoted_path(aside));
+      fail_os(Status::open, ERROR_FILE_EXISTS, "{}: a save has renamed it to {}", target_.shown, quoted_path(aside));
     }
   }
   if (!options.replace && target_.kind != Target::Kind::absent) {
@@ -501,9 +501,8 @@ void AtomicFile::State::publish(const Identity* only_over, const std::function<v
   if (error == 0) error = rename(lock, only_over == nullptr);
   if (error != 0) {
     if (const std::wstring aside = temp_path(target_.place, kAsideMark, digits_); file_exists(aside)) {
-      file_.close();  // the new file stays too: it shows the next writer what to do
-      fail_os(Status::write, error, "{}: the old file is now {}, until the next save", target_.shown,
-              quoted_path(aside));
+      file_.close();  // the new file stays too, as a sign for the next writer
+      fail_os(Status::write, error, "{}: the old file is {} until the next save", target_.shown, quoted_path(aside));
     }
     set_deleted(file_.get(), true);
     const bool exists = error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS;
