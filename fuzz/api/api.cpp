@@ -4,6 +4,8 @@
 // file's, and a saved file contains what was put. A wrong argument is refused with its status, `close` and `release`
 // are called once, and no temporary file remains.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -706,9 +708,18 @@ class Session {
   std::vector<std::shared_ptr<Bytes>> opened_;
 };
 
+// A writer takes the space of its file at once, and with a large alignment all that the disk has.
+bool limit_files() {
+  rlimit most{};
+  getrlimit(RLIMIT_FSIZE, &most);
+  most.rlim_cur = rlim_t{256} << 20;
+  return setrlimit(RLIMIT_FSIZE, &most) == 0;
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  [[maybe_unused]] static const bool limited = limit_files();
   Session(Input(data, size)).run();
   return 0;
 }
