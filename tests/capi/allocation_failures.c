@@ -571,6 +571,7 @@ static void write_without_buffers(void) {
   CHECK(st_writer_put(writer, index, 0, matrix_bytes(), PUT, &error) == ST_OK);
   CHECK(st_writer_finish(writer, &error) == ST_OK);
   memory_disarm();
+  CHECK(memory_refusals > 0);
   st_writer_free(writer);
   CHECK(st_open("target.safetensors", &mapped, &file, &error) == ST_OK);
   CHECK(memcmp(st_tensor_data(st_get_tensor(file, "given")), matrix_bytes(), GIVEN) == 0);

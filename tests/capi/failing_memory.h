@@ -38,12 +38,14 @@ typedef struct memory_plan {
 static memory_plan memory_faults;
 static long memory_calls;    /* since it was armed */
 static long memory_requests; /* bytes, since it was armed */
+static long memory_refusals; /* since it was armed */
 static long memory_blocks;   /* now */
 static long memory_mappings; /* now */
 
 static inline void memory_arm(long fails_at, int from_there) {
   memory_calls = 0;
   memory_requests = 0;
+  memory_refusals = 0;
   memory_faults.fails_at = fails_at;
   memory_faults.from_there = from_there;
   memory_faults.least = 0;
@@ -64,7 +66,10 @@ static int memory_fails(size_t size) {
   __atomic_add_fetch(&memory_requests, (long)size, __ATOMIC_SEQ_CST);
   const int fails = call == memory_faults.fails_at || (memory_faults.from_there && call > memory_faults.fails_at) ||
                     (memory_faults.least != 0 && size >= memory_faults.least);
-  if (fails) errno = ENOMEM;
+  if (fails) {
+    __atomic_add_fetch(&memory_refusals, 1, __ATOMIC_SEQ_CST);
+    errno = ENOMEM;
+  }
   return fails;
 }
 

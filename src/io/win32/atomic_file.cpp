@@ -266,7 +266,7 @@ bool is_temp_name(std::wstring_view name, std::wstring_view prefix) {
 bool file_exists(const std::wstring& path) {
   if (GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES) return true;
   const int error = last_error();
-  return error != ERROR_FILE_NOT_FOUND && error != ERROR_PATH_NOT_FOUND;  // else unknown
+  return error != ERROR_FILE_NOT_FOUND && error != ERROR_PATH_NOT_FOUND;  // it may exist
 }
 
 std::string quoted_path(const std::wstring& path) { return in_quotes(to_utf8(path).value_or("")); }
@@ -407,7 +407,7 @@ class AtomicFile::State {
 
   Target target_;
   CreateOptions options_;
-  std::wstring digits_;                 // of the names of the new file and of the old one that is renamed aside
+  std::wstring digits_;                 // in the names of the new file and of the old one aside
   Handle file_;                         // marked for deletion until it is complete
   std::optional<Identity> seen_;        // of the target, by open() if options_.only_unchanged
   mutable std::uint64_t position_ = 0;  // of a stream
