@@ -271,10 +271,10 @@ bool file_exists(const std::wstring& path) {
 
 std::string quoted_path(const std::wstring& path) { return in_quotes(to_utf8(path).value_or("")); }
 
-// With `share` 0, removes the file only if it is not open. Otherwise the file disappears with its last handle.
-void remove(const std::wstring& path, DWORD share) {
-  constexpr DWORD kFlags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
-  const Handle file(CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, kFlags, nullptr));
+// Opens a file to remove it. With `share` 0, fails if a process has it open.
+Handle open_to_remove(const std::wstring& path, DWORD share, DWORD flags = 0) {
+  return Handle(
+      CreateFileW(path.c_str(), DELETE, share, nullptr, OPEN_EXISTING, flags | FILE_FLAG_OPEN_REPARSE_POINT, nullptr));
 }
 
 // The digits of this target's temporary files. Stops after kMostEntries names, because directories can be large.
@@ -292,15 +292,22 @@ std::vector<std::wstring> temp_files(const Place& target, std::wstring_view mark
   return found;
 }
 
-void sweep_temp_files(const Place& target, std::wstring_view mark) {
-  for (const std::wstring& digits : temp_files(target, mark)) remove(temp_path(target, mark, digits), 0);
-}
-
 // Sets whether the file disappears with its last handle. Returns 0 or the error.
 int set_deleted(HANDLE file, bool deleted) {
   FILE_DISPOSITION_INFO info{};
   info.DeleteFile = deleted ? TRUE : FALSE;
   return SetFileInformationByHandle(file, FileDispositionInfo, &info, sizeof info) != FALSE ? 0 : last_error();
+}
+
+// Removes what ended writers left, except both files of a pair without a target. Decides when it has the file open: its
+// writer lives no longer, and no other can rename it.
+void sweep_temp_files(const Place& target, std::wstring_view mark) {
+  for (const std::wstring& digits : temp_files(target, mark)) {
+    const Handle left = open_to_remove(temp_path(target, mark, digits), 0);
+    const bool removable = mark == kMark ? !file_exists(temp_path(target, kAsideMark, digits))
+                                         : GetFileAttributesW(target.path().c_str()) != INVALID_FILE_ATTRIBUTES;
+    if (left && removable) set_deleted(left.get(), true);
+  }
 }
 
 // Creates a file and marks it for deletion. On failure, returns an empty handle and sets the last error.
@@ -354,7 +361,7 @@ int rename_over_open_file(HANDLE file, const Place& target, std::wstring_view di
     aside = temp_path(target, kAsideMark, random_digits());
     rename_temp_file(old.get(), aside, false);
   }
-  remove(aside, kShareAll);  // by path: a mapped file cannot be marked for deletion through its handle
+  open_to_remove(aside, kShareAll, FILE_FLAG_DELETE_ON_CLOSE);  // a mapped file cannot be marked through a handle
   return error;
 }
 
@@ -432,10 +439,8 @@ void AtomicFile::State::open(const char* path, const CreateOptions& options) {
     return;
   }
   if (options_.only_unchanged) seen_ = target_now();
-  const bool exists = target_now().has_value();
-  if (exists && has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
-  // Without a target, the new file shows the next writer that the old one must be renamed back.
-  if (exists || temp_files(target_.place, kAsideMark).empty()) sweep_temp_files(target_.place, kMark);
+  if (has_own_prefix(target_.place)) sweep_temp_files(target_.place, kAsideMark);
+  sweep_temp_files(target_.place, kMark);
   digits_ = random_digits();
   file_ = create_temp_file(temp_path(target_.place, kMark, digits_));
   if (!file_) fail_os(Status::open, last_error(), "a file next to {}", target_.shown);
