@@ -13,8 +13,12 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "../format/guarded_memory.hpp"
+#include "base/error.hpp"
 
 namespace st::convert_test {
 namespace {
@@ -174,16 +178,28 @@ TEST_P(EachFormat, HasItsSmallestNormalNumberInTheTable) {
 
 INSTANTIATE_TEST_SUITE_P(Convert, EachFormat, testing::ValuesIn(kFormats), name_of);
 
-// Packs bit by bit, the lowest bit of the first code first. Exactly as long as the codes need, so that AddressSanitizer
-// sees a read of one byte more. Unused bits are set.
-std::vector<std::byte> packed(const std::vector<std::uint32_t>& codes, unsigned bits) {
+// A copy of bytes that ends at an unreadable page.
+class Guarded {
+ public:
+  explicit Guarded(std::span<const std::byte> bytes)
+      : memory_(bytes.size()), begin_(reinterpret_cast<std::byte*>(memory_.end()) - bytes.size()) {
+    std::copy(bytes.begin(), bytes.end(), begin_);
+  }
+  const std::byte* data() const { return begin_; }
+
+ private:
+  format::GuardedMemory memory_;
+  std::byte* begin_;
+};
+
+// Packs bit by bit, the lowest bit of the first code first. Exactly as long as the codes need. Unused bits are set.
+Guarded packed(const std::vector<std::uint32_t>& codes, unsigned bits) {
   std::vector<std::byte> bytes((codes.size() * bits + 7) / 8, std::byte{0xFF});
   for (std::size_t i = 0; i < codes.size() * bits; ++i) {
     const std::byte bit = std::byte{1} << i % 8;
     if ((codes[i / bits] >> i % bits & 1) == 0) bytes[i / 8] &= ~bit;
   }
-  bytes.shrink_to_fit();
-  return bytes;
+  return Guarded(bytes);
 }
 
 std::vector<std::uint32_t> codes_of(const Format& format, std::size_t count) {
@@ -210,7 +226,7 @@ TEST_P(EachPacked, HasTheValueOfEachCode) {
   const Format& format = GetParam();
   std::vector<std::uint32_t> codes(std::size_t{1} << info(format.dtype).bits);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint32_t>(i);
-  const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+  const Guarded bytes = packed(codes, info(format.dtype).bits);
   std::vector<std::byte> floats(codes.size() * sizeof(float));
   convert(format.dtype, bytes.data(), Dtype::F32, floats.data(), codes.size());
   for (const std::uint32_t code : codes) {
@@ -231,7 +247,7 @@ TEST_P(EachPacked, AnyCountReadsNoByteMore) {
   const Format& format = GetParam();
   for (const std::size_t count : kCounts) {
     const std::vector<std::uint32_t> codes = codes_of(format, count);
-    const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+    const Guarded bytes = packed(codes, info(format.dtype).bits);
     std::vector<std::byte> floats(count * sizeof(float));
     std::vector<std::byte> doubles(count * sizeof(double));
     convert(format.dtype, bytes.data(), Dtype::F32, floats.data(), count);
@@ -248,13 +264,12 @@ TEST_P(EachPacked, IsMultipliedByThePowerOfTwoOfItsBlock) {
   const Format& format = GetParam();
   for (const std::size_t count : kCounts) {
     const std::vector<std::uint32_t> codes = codes_of(format, count);
-    const std::vector<std::byte> bytes = packed(codes, info(format.dtype).bits);
+    const Guarded bytes = packed(codes, info(format.dtype).bits);
     std::vector<std::byte> scales((count + 31) / 32);
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::byte>(i * 85 % 256);
-    scales.shrink_to_fit();
     std::vector<std::byte> floats(count * sizeof(float));
-    convert_scaled(format.dtype, bytes.data(), Dtype::F8_E8M0, scales.data(), 32, nullptr, Dtype::F32, floats.data(),
-                   count);
+    convert_scaled(format.dtype, bytes.data(), Dtype::F8_E8M0, Guarded(scales).data(), 32, nullptr, Dtype::F32,
+                   floats.data(), count);
     for (std::size_t i = 0; i < count; ++i) {
       const int power = std::to_integer<int>(scales[i / 32]);
       const auto found = element<float>(floats, i);
@@ -287,7 +302,7 @@ std::vector<std::byte> many_values(std::size_t count) {
 
 TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
   constexpr std::size_t kCount = (1U << 16) + 13;
-  const std::vector<std::byte> values = many_values(kCount);
+  const Guarded values(many_values(kCount));
   std::vector<Dtype> dtypes;
   for (const DtypeInfo& each : kDtypes) {
     if (each.convertible) dtypes.push_back(each.dtype);
@@ -302,10 +317,11 @@ TEST(Convert, GivesTheSameByEveryVectorAndOneByOne) {
       convert(from, values.data(), to, best.data(), kCount);
       convert(from, values.data(), to, plain.data(), kCount, Vectors::of_every_processor);
       for (std::size_t i = 0; i < kCount; ++i) {
-        convert(from, &values[i * info(from).bits / 8], to, &single[i * width], 1, Vectors::of_every_processor);
+        convert(from, values.data() + i * info(from).bits / 8, to, &single[i * width], 1, Vectors::of_every_processor);
       }
       EXPECT_TRUE(best == plain) << info(from).name << " to " << info(to).name;
       EXPECT_TRUE(best == single) << info(from).name << " to " << info(to).name;
+      EXPECT_TRUE(from != to || std::equal(best.begin(), best.end(), values.data())) << info(from).name;
     }
   }
 }
@@ -322,12 +338,10 @@ TEST(Convert, MultipliesByBothScalesInThisOrder) {
   }
   for (const Dtype scale_dtype : scale_dtypes) {
     for (const Dtype to : {Dtype::F32, Dtype::BF16, Dtype::F16}) {
-      for (const std::size_t block : std::vector<std::size_t>{1, 3, 16, 1000, 1024, 2999, SIZE_MAX}) {
+      for (const std::size_t block : std::vector<std::size_t>{1, 3, 16, 1000, 1024, 2999, SIZE_MAX / 2 + 1, SIZE_MAX}) {
         constexpr std::size_t kCount = 3000;
         const std::size_t blocks = (kCount - 1) / block + 1;
-        std::vector<std::byte> scales(blocks * info(scale_dtype).bits / 8);
-        std::copy_n(values.begin(), scales.size(), scales.begin());
-        scales.shrink_to_fit();
+        const Guarded scales(std::span{values}.first(blocks * info(scale_dtype).bits / 8));
         const std::size_t width = info(to).bits / 8;
         std::vector<std::byte> found(kCount * width);
         convert_scaled(Dtype::F4, values.data(), scale_dtype, scales.data(), block, global.data(), to, found.data(),
@@ -336,7 +350,7 @@ TEST(Convert, MultipliesByBothScalesInThisOrder) {
         for (std::size_t i = 0; i < kCount; ++i) {
           std::array<std::byte, sizeof(float)> scale{};
           const std::size_t size = info(scale_dtype).bits / 8;
-          convert(scale_dtype, &scales[i / block * size], Dtype::F32, scale.data(), 1);
+          convert(scale_dtype, scales.data() + i / block * size, Dtype::F32, scale.data(), 1);
           const std::uint32_t code = std::to_integer<std::uint32_t>(values[i / 2]) >> i % 2 * 4 & 15;
           const volatile float factor = std::bit_cast<float>(little_endian(std::bit_cast<float>(scale))) * kGlobal;
           const volatile float product = static_cast<float>(value_of(kPacked[0], code)) * factor;
@@ -374,12 +388,23 @@ TEST(Convert, OnlyF16KeepsThePayloadOfNan) {
       ASSERT_EQ(converted(half, Dtype::F16, Dtype::F32), wide) << half;
       ASSERT_EQ(converted(wide, Dtype::F32, Dtype::F16), half) << half;
     }
+    // F16 has no bit of this payload, but must not become infinity.
+    ASSERT_EQ(converted(sign << 31 | 0x7F800001, Dtype::F32, Dtype::F16), sign << 15 | 0x7C01);
     for (std::uint32_t payload = 1; payload < 1U << 2; ++payload) {
       const std::uint32_t wide = sign << 31 | 0x7F800000 | payload << 21;
       ASSERT_EQ(converted(sign << 7 | 0x7C | payload, Dtype::F8_E5M2, Dtype::F32), sign << 31 | 0x7FC00000) << payload;
       ASSERT_EQ(converted(wide, Dtype::F32, Dtype::F8_E5M2), sign << 7 | 0x7E) << payload;
     }
   }
+}
+
+TEST(Convert, RejectsDtypesWithoutElementsToo) {
+  const auto scaled = [](Dtype from, Dtype to) {
+    convert_scaled(from, nullptr, Dtype::F32, nullptr, 32, nullptr, to, nullptr, 0);
+  };
+  EXPECT_THROW(scaled(Dtype::BOOL, Dtype::F32), Error);
+  EXPECT_THROW(scaled(Dtype::F4, Dtype::F4), Error);
+  EXPECT_NO_THROW(scaled(Dtype::F4, Dtype::F16));
 }
 
 TEST(Convert, PowersOfTwoAreRoundedUpInTheMiddle) {
