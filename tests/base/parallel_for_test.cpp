@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -28,6 +30,16 @@ TEST(ParallelFor, BeginsWithTheFirstRoundOnTheCallersThread) {
     if (i == 0) first = std::this_thread::get_id();
   });
   EXPECT_EQ(first, std::this_thread::get_id());
+}
+
+TEST(ParallelFor, RunsRoundsAtTheSameTime) {
+  std::promise<void> other;
+  bool met = false;
+  parallel_for(2, 2, [&](std::size_t i) {
+    if (i == 1) return other.set_value();
+    met = other.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+  });
+  EXPECT_TRUE(met);
 }
 
 TEST(ParallelFor, HandsOneExceptionToTheCallerAndBeginsNoMore) {

@@ -23,7 +23,10 @@ constexpr Case kCases[] = {
     {"\xe2\x81\xa6|\xe2\x80\x8f|\xd8\x9c", R"('\u2066|\u200f|\u061c')"},
     {"\x9b[2J", R"('\x9b[2J')"},
     {"\x80|", R"('\x80|')"},
+    {"\xa1|", R"('\xa1|')"},
+    {std::string_view("\xc3\xa9", 1), R"('\xc3')"},
     {"\xe0\x81\xa1|\xed\xa0\x80|\xf4\x90\x80\x80", R"('\xe0\x81\xa1|\xed\xa0\x80|\xf4\x90\x80\x80')"},
+    {"\xed\x9f\xbf|\xed\xbf\xbf", "'\xed\x9f\xbf|\\xed\\xbf\\xbf'"},
     {"\xc2|\xe2\x80|\xff", R"('\xc2|\xe2\x80|\xff')"},
 };
 
@@ -32,10 +35,11 @@ TEST(Quoted, NothingThatATerminalObeys) {
 }
 
 TEST(Quoted, BytesThatOnlyContinueAreCutLikeTheRest) {
-  EXPECT_LT(st::in_quotes(std::string(100'000, '\x80')).size(), 90U);
+  const std::string end = R"(\x80\x80\x80\x80\x80\x80\x80\x80)";  // two runs of four bytes
+  EXPECT_EQ(st::in_quotes(std::string(100'000, '\x80')), "'" + end + "..." + end + "'");
 }
 
-// The first and last character of each escaped range, and the adjacent characters.
+// The first and last character of each escaped range, and of each length in UTF-8, and the adjacent characters.
 TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
   const struct {
     std::uint32_t code;
@@ -46,11 +50,14 @@ TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
       {0x20, " ", true},
       {0x7E, "~", true},
       {0x7F, "\x7f", false},
+      {0x80, "\xc2\x80", false},
       {0x9F, "\xc2\x9f", false},
       {0xA0, "\xc2\xa0", true},
       {0x61B, "\xd8\x9b", true},
       {0x61C, "\xd8\x9c", false},
       {0x61D, "\xd8\x9d", true},
+      {0x7FF, "\xdf\xbf", true},
+      {0x800, "\xe0\xa0\x80", true},
       {0x200A, "\xe2\x80\x8a", true},
       {0x200B, "\xe2\x80\x8b", false},
       {0x200F, "\xe2\x80\x8f", false},
@@ -70,6 +77,7 @@ TEST(Quoted, TheFirstAndTheLastOfEachUnsafeRange) {
       {0xFFF9, "\xef\xbf\xb9", false},
       {0xFFFB, "\xef\xbf\xbb", false},
       {0xFFFC, "\xef\xbf\xbc", true},
+      {0x10000, "\xf0\x90\x80\x80", true},
       {0x10FFFF, "\xf4\x8f\xbf\xbf", true},
   };
   for (const auto& [code, utf8, shown] : cases) {
@@ -88,6 +96,17 @@ TEST(Quoted, OfWhatIsLongerThan79BytesBothEndsAreShown) {
             "'" + first + "...\xc3\xa9" + last.substr(2) + "'");
   EXPECT_EQ(st::in_quotes(first + "bbb" + "\xc3\xa9" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
   EXPECT_EQ(st::in_quotes(first + "bbb\n" + last.substr(1)), "'" + first + "..." + last.substr(1) + "'");
+}
+
+TEST(IndexName, EndsWithIndexAndJsonAndMayHaveAVariantBetween) {
+  for (const std::string_view name : {"m.index.json", "m.index.fp16.json", "a/m.index.json", ".index.json"}) {
+    EXPECT_TRUE(is_index_name(name)) << name;
+  }
+  const std::string_view cut = std::string_view(".index.json").substr(2);
+  for (const std::string_view name : std::initializer_list<std::string_view>{
+           "m.json", "index.json", "m.index.gguf", "m.index.a.b.json", "a.index.d/m.json", "m.index.json/m", "", cut}) {
+    EXPECT_FALSE(is_index_name(name)) << name;
+  }
 }
 
 TEST(HumanBytes, OneDigitBehindThePointInTheUnitThatFits) {
