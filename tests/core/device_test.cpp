@@ -434,10 +434,63 @@ TEST_F(DeviceTest, BytesArriveWhenTheDeviceHasThem) {
     const Arrival arrival{round, 10};
     staging.begin_copies({&copy, 1}, {&arrival, 1});
     EXPECT_EQ(came.size(), round == 2 ? 1U : 0U) << round;
+    EXPECT_EQ(staging.undelivered_entry(), std::nullopt) << round;
   }
   staging.finish();
+  EXPECT_EQ(staging.undelivered_entry(), std::nullopt);
   EXPECT_EQ(came.size(), 3U);
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(*device.contents(i), static_cast<std::byte>(i / 10));
+}
+
+TEST(DeviceSlots, AThreadGivesItsSlotBackWhenItTakesTheNextAndWhenItFinishes) {
+  ReadListener stopped;
+  stopped.stopped = [] { return true; };  // instead of waiting for a slot
+  LateDevice device(Device::kSlotAlignment, 1);
+  Staging staging(stopped);
+  std::byte* const slot = staging.next_slot(device);
+  EXPECT_EQ(staging.next_slot(device), slot);
+  staging.finish();
+  EXPECT_EQ(Staging(stopped).next_slot(device), slot);
+}
+
+TEST(DeviceSlots, AThreadThatWaitsIsServedBeforeOneThatComesLater) {
+  LateDevice device(Device::kSlotAlignment, 1);
+  std::atomic<bool> waits{false};
+  std::atomic<bool> served{false};
+  ReadListener listener;
+  listener.stopped = [&waits] {
+    waits = true;
+    return false;
+  };
+  std::byte* slot = device.take_slot({});
+  std::thread other([&] {
+    std::byte* const mine = device.take_slot(listener);
+    served = true;
+    device.give_back(mine);
+  });
+  while (!waits) std::this_thread::yield();
+  device.give_back(slot);
+  slot = device.take_slot({});
+  EXPECT_TRUE(served);
+  device.give_back(slot);
+  other.join();
+}
+
+TEST(DeviceSlots, AfterARefusalOnlyADeviceWithoutSlotsIsAskedAgain) {
+  ReadListener stopped;
+  stopped.stopped = [] { return true; };  // instead of waiting for a slot
+  LateDevice device(Device::kSlotAlignment, 2);
+  device.refuse_slots(true);
+  EXPECT_THROW(device.take_slot(stopped), Error);
+  device.refuse_slots(false);
+  std::byte* const first = device.take_slot(stopped);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(device.take_slot(stopped), nullptr);
+  device.retry_slots();
+  std::byte* const second = device.take_slot(stopped);
+  EXPECT_NE(second, nullptr);
+  device.give_back(first);
+  device.give_back(second);
 }
 
 // A source in which one read blocks until it is released.
