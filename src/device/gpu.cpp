@@ -307,14 +307,12 @@ void* Gpu::new_drivers_memory(std::size_t bytes) {
   return nullptr;
 }
 
+// Called only while the device is closed, when no other thread uses it.
 void Gpu::free_staging(void* memory) {
   const Current current(*this);
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::erase(drivers_memory_, memory) != 0) {
-      noted(calls.host_free(memory));
-      return;
-    }
+  if (std::erase(drivers_memory_, memory) != 0) {
+    noted(calls.host_free(memory));
+    return;
   }
   noted(calls.host_unregister(memory));
   io::free_buffer(static_cast<std::byte*>(memory));

@@ -205,6 +205,20 @@ TEST_P(DeviceFailures, ADriverThatFailsToPinIsNoLackOfMemory) {
   driver.expect_clean("no memory that is pinned");
 }
 
+TEST_P(DeviceFailures, ADeviceThatCannotBeMadeCurrentHasNoStagingMemory) {
+  const DevicePtr device = driver.opened(1);
+  const DeviceMemory memory(driver, device.get(), kBytes);
+  const PlanPtr plan = model.plan();
+  ASSERT_EQ(st_plan_add_device(plan.get(), device.get(), nullptr, model.tensor(0), nullptr, nullptr, nullptr,
+                               memory.at(0), model.size(0), nullptr),
+            ST_OK);
+  driver.refuse(driver.name() == "CUDA" ? "cuCtxPushCurrent_v2" : "hipGetDevice", kCode);
+  st_error err = ST_INIT(st_error);
+  EXPECT_EQ(st_plan_run(plan.get(), nullptr, &err), ST_ERR_DEVICE);
+  EXPECT_NE(std::string(err.message).find("current returned 4242"), std::string::npos) << err.message;
+  driver.reset();
+}
+
 TEST_P(DeviceFailures, AStreamThatCannotBeWaitedForNamesATensor) {
   for (const int code : {1, kCode}) {
     driver.reset();

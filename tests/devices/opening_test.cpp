@@ -61,6 +61,14 @@ TEST_P(DeviceOpening, TheOnlyDeviceIsOne) {
   expect_refused(driver.options(1), ST_ERR_RANGE, "the driver has 1");
 }
 
+TEST_P(DeviceOpening, CreatesAStreamForEachQueue) {
+  st_device_options options = driver.options();
+  options.queues = 3;
+  DevicePtr device;
+  EXPECT_EQ(driver.open(options, device), ST_OK);
+  EXPECT_EQ(driver.leaks(), driver.name() == "CUDA" ? 4 : 3);  // CUDA has a context, too
+}
+
 // A folder in the library search path, and a process that has not loaded a driver yet.
 class InstalledDriver : public testing::Test {
  protected:
@@ -118,6 +126,8 @@ TEST_P(DeviceOpening, AnOrdinalThatIsNoneIsARange) {
 TEST_P(DeviceOpening, AnotherErrorOfTheDriverIsItsOwn) {
   driver.set_init(999);
   expect_refused(driver.options(), ST_ERR_DEVICE, "999");
+  driver.set_init(1);
+  expect_refused(driver.options(), ST_ERR_DEVICE, driver.is_fake() ? "returned 1, FAKE_INVALID_VALUE" : "returned 1, ");
 }
 
 TEST_P(DeviceOpening, OptionsThatMakeNoSenseAreRefused) {
@@ -187,6 +197,25 @@ TEST(CudaOpening, AContextOfTheCallerIsUsedAndStaysTheCallers) {
   }
   device.reset();
   cuda().expect_clean("in the end");
+}
+
+// HIP has a current device and a last error for each thread.
+TEST(HipOpening, KeepsTheCurrentDeviceAndTheLastErrorOfTheProgram) {
+  hip().reset();
+  EXPECT_NE(hip().opened(0), nullptr);  // initializes the driver
+  const auto set_device = hip().find<int(int)>("hipSetDevice");
+  EXPECT_EQ(set_device(1), 0);
+  EXPECT_NE(set_device(99), 0);
+  const int error = hip().last_error();
+  {
+    const DevicePtr device = hip().opened(0);
+    const DeviceMemory memory(hip(), device.get(), 100);
+  }
+  EXPECT_EQ(hip().depth(), 1);
+  EXPECT_EQ(hip().last_error(), error);
+  EXPECT_EQ(set_device(0), 0);
+  hip().find<int()>("hipGetLastError")();
+  hip().expect_clean("in the end");
 }
 
 TEST(HipOpening, TakesNoContext) {

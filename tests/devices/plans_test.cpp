@@ -141,6 +141,20 @@ TEST_P(DevicePlans, NeighboursInOneAllocationAreOneCopy) {
   }
 }
 
+TEST_P(DevicePlans, NeighboursThatFillAnAllocationAreOneCopyInEveryRun) {
+  const Model model({5000, 7000});
+  const DevicePtr device = driver.opened();
+  const DeviceMemory memory(driver, device.get(), model.data_size());
+  const PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory.at(0));
+  add(plan, device, model.tensor(1), memory.at(5000));
+  run(plan);
+  const int held = driver.leaks();
+  run(plan);
+  EXPECT_EQ(driver.copies(), 2);
+  EXPECT_EQ(driver.leaks(), held) << "events and staging memory are reused";
+}
+
 // No byte after it may change.
 TEST_P(DevicePlans, AnAllocationEndsWithItsLastByte) {
   const std::size_t page = 4096;
@@ -389,12 +403,12 @@ TEST_P(DevicePlans, ADeviceLivesAsLongAsItsPlans) {
 }
 
 // A fork during a copy would leave the device with the old pages, while the parent gets new ones as soon as it writes.
-TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
+TEST_P(DevicePlans, NeitherAForkedProcessNorAClosedDeviceHasStagingMemory) {
   const Model model({100'000});
-  const DevicePtr device = driver.opened();
-  const DeviceMemory memory(driver, device.get(), model.data_size());
-  const PlanPtr plan = model.plan();
-  add(plan, device, model.tensor(0), memory.at(0));
+  DevicePtr device = driver.opened();
+  auto memory = std::make_unique<DeviceMemory>(driver, device.get(), model.data_size());
+  PlanPtr plan = model.plan();
+  add(plan, device, model.tensor(0), memory->at(0));
   run(plan);
   if (ST_LINUX_IO == 0) GTEST_SKIP() << "memory goes to every child in this build";
   const void* const slot = driver.first_pinned();
@@ -402,11 +416,16 @@ TEST_P(DevicePlans, AForkedProcessHasNoStagingMemory) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_EQ(write(ends[1], slot, 1), 1);
+  const auto is_gone = [&] { return write(ends[1], slot, 1) == -1 && errno == EFAULT; };
   const pid_t child = fork();
-  if (child == 0) _exit(write(ends[1], slot, 1) == -1 && errno == EFAULT ? 0 : 1);
+  if (child == 0) _exit(is_gone() ? 0 : 1);
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the child has the slot";
+  plan.reset();
+  memory.reset();
+  device.reset();
+  EXPECT_TRUE(is_gone()) << "the slot is not freed";
   close(ends[0]);
   close(ends[1]);
 }
@@ -437,18 +456,24 @@ bool may_use_node_0() {
 #endif
 }
 
-// The fake GPU of CUDA is near node 0. HIP does not tell.
+// The fake GPU of CUDA is near node 0. HIP does not tell, and a context of the caller may be on any GPU.
 TEST_P(DevicePlans, StagingMemoryIsOnTheNodeOfTheGpu) {
   if (ST_LINUX_IO == 0 || !driver.is_fake()) GTEST_SKIP() << "no nodes in this build, or a GPU near any node";
   if (access("/sys/devices/system/node/node0", F_OK) != 0 || !may_use_node_0()) GTEST_SKIP() << "no node 0";
   if (policy_of(&driver) != kDefault) GTEST_SKIP() << "the system does not tell, or has another policy";
   const Model model({100'000});
-  const DevicePtr device = driver.opened();
-  const DeviceMemory memory(driver, device.get(), model.data_size());
-  const PlanPtr plan = model.plan();
-  add(plan, device, model.tensor(0), memory.at(0));
-  run(plan);
-  EXPECT_EQ(policy_of(driver.first_pinned()), driver.name() == "CUDA" ? kPreferred : kDefault);
+  const bool is_cuda = driver.name() == "CUDA";
+  for (void* const context : {static_cast<void*>(nullptr), is_cuda ? driver.new_context(0) : nullptr}) {
+    st_device_options options = driver.options();
+    options.context = context;
+    DevicePtr device;
+    ASSERT_EQ(driver.open(options, device), ST_OK);
+    const DeviceMemory memory(driver, device.get(), model.data_size());
+    const PlanPtr plan = model.plan();
+    add(plan, device, model.tensor(0), memory.at(0));
+    run(plan);
+    EXPECT_EQ(policy_of(driver.first_pinned()), is_cuda && context == nullptr ? kPreferred : kDefault);
+  }
 }
 
 }  // namespace

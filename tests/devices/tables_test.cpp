@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -25,6 +26,7 @@ struct Table {
   int slow = 0;                 // this many waits take longer than a read that should be shorter
   std::mutex mutex;
   std::vector<std::vector<st_device_copy>> copies;
+  std::set<std::uint32_t> queues;
 
   st_device_ops ops() {
     st_device_ops ops = ST_INIT(st_device_ops);
@@ -44,6 +46,7 @@ struct Table {
       auto& self = *static_cast<Table*>(ctx);
       const std::lock_guard lock(self.mutex);
       if (self.fails != 0) return self.fails;
+      self.queues.insert(queue);
       *mark = self.copies.size() * 100 + queue;
       self.copies.emplace_back(given, given + n);
       return 0;
@@ -97,6 +100,7 @@ TEST(DeviceTables, FillsAnyDevice) {
       st_error err = ST_INIT(st_error);
       EXPECT_EQ(load(device.get(), model, got, &err), ST_OK) << err.message;
       EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
+      EXPECT_EQ(table.queues.size() > 1, queues != 1) << queues;
       device.reset();
       EXPECT_EQ(table.closed, 1);
       EXPECT_EQ(table.allocated, 0U);
@@ -310,7 +314,10 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
     *out = ctx;
     return 0;
   };
-  ops.release = [](void*, void*) { throw std::runtime_error("releasing"); };
+  ops.release = [](void*, void* memory) {
+    EXPECT_NE(memory, nullptr);
+    throw std::runtime_error("releasing");
+  };
   ops.close = [](void* ctx) {
     ++static_cast<Table*>(ctx)->closed;
     throw std::runtime_error("closing");
@@ -328,7 +335,7 @@ TEST(DeviceTables, WhatAFunctionThrowsDoesNotEndTheProcess) {
   EXPECT_EQ(std::memcmp(got.data(), model.data(), got.size()), 0);
   void* memory = nullptr;
   EXPECT_EQ(st_device_alloc(device.get(), 1, &memory, &err), ST_OK);
-  EXPECT_NO_THROW(st_device_release(device.get(), memory));
+  for (void* const one : {memory, static_cast<void*>(nullptr)}) EXPECT_NO_THROW(st_device_release(device.get(), one));
   device.reset();
   EXPECT_EQ(table.closed, 1);
   EXPECT_EQ(table.allocated, 0U);
