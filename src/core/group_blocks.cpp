@@ -135,10 +135,8 @@ std::uint64_t GroupBlocks::next(std::uint64_t block, Kind kind) const {
 
 Range GroupBlocks::together(std::uint64_t block, std::uint64_t most) const {
   std::uint64_t end = block + 1;
-  while (end - block < most && end < kinds_.size() &&
-         kinds_[static_cast<std::size_t>(end)] == kinds_[static_cast<std::size_t>(block)]) {
-    ++end;
-  }
+  const Kind kind = kinds_[static_cast<std::size_t>(block)];
+  while (end - block < most && kinds_[static_cast<std::size_t>(end)] == kind) ++end;
   return {block * block_bytes_, end * block_bytes_};
 }
 

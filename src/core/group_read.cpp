@@ -72,11 +72,6 @@ struct Round {
 
 using Bytes = std::unique_ptr<std::byte[], void (*)(std::byte*)>;
 
-Bytes buffer_of(std::uint64_t bytes) {
-  if (bytes == 0) return {nullptr, io::free_buffer};
-  return {io::new_buffer(bytes, io::Pages::as_they_are_touched, 1), io::free_buffer};
-}
-
 // Messages follow one another.
 void set_offsets(const ByteCounts& counts, ByteCounts& offsets) {
   std::int32_t at = 0;
@@ -108,7 +103,7 @@ class GroupRead {
 
  private:
   template <class Work>
-  bool guarded(const Work& work) noexcept;
+  void guarded(const Work& work) noexcept;
   template <class Work>
   void start(std::vector<std::jthread>& threads, const Work& work);
   std::uint64_t agree(std::uint64_t value, bool may_be_cancelled);
@@ -177,15 +172,13 @@ GroupRead::GroupRead(const Group& group, const Checkpoint& file, const ReadOptio
 }
 
 template <class Work>
-bool GroupRead::guarded(const Work& work) noexcept {
+void GroupRead::guarded(const Work& work) noexcept {
   try {
     work();
-    return true;
   } catch (...) {
     listener_.stop();
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
-    return false;
   }
 }
 
@@ -274,14 +267,17 @@ void GroupRead::allocate() {
   image_room_ = each * blocks_->block_bytes();
   copies_room_ = image_room_ * size_;
   received_room_ = blocks * blocks_->block_bytes();
+  ReadCounts counts;
+  const auto buffer_of = [&counts](std::uint64_t bytes) -> Bytes {
+    counts.exchange_bytes += bytes;
+    return {io::new_buffer(bytes, io::Pages::as_they_are_touched, 1), io::free_buffer};
+  };
   sent_ = buffer_of(2 * image_room_ + copies_room_);
   received_ = buffer_of(2 * received_room_);
   unpacked_ = buffer_of(image_room_);
   // After it has received the lengths of lists, this process must have memory for them.
   const std::uint64_t list = 1 + 2 * (blocks_->block_bytes() / (GroupBlocks::kGap + 1) + 1);
   for (Round& one : rounds_) one.requested.reserve(static_cast<std::size_t>(each * size_ * list));
-  ReadCounts counts;
-  counts.exchange_bytes = 3 * image_room_ + copies_room_ + 2 * received_room_;
   listener_.count(counts);
 }
 
@@ -301,8 +297,7 @@ void GroupRead::step(std::uint64_t number) {
   Round& next = round(number);
   next.clear();
   if (has_blocks(number)) {
-    // A process that has failed sends empty lists.
-    if (!guarded([&] { make_lists(next, number); })) next.clear();
+    guarded([&] { make_lists(next, number); });  // if it fails, the lists that it has not finished are empty
     exchange_lists(next);
   }
   std::vector<std::jthread> threads;  // joined by their destructors
