@@ -36,10 +36,7 @@ void Writer::require_state(State wanted, const char* call) const {
   }
 }
 
-std::string_view Writer::keep(std::string_view text) {
-  if (text.empty()) return {};
-  return copy_text(arena_, text);
-}
+std::string_view Writer::keep(std::string_view text) { return copy_text(arena_, text); }
 
 std::span<const std::uint64_t> Writer::keep(std::span<const std::uint64_t> shape) {
   if (shape.empty()) return {};
@@ -78,7 +75,7 @@ void Writer::keep_empty_metadata() {
 std::size_t Writer::add(std::string_view name, Dtype dtype, std::span<const std::uint64_t> shape, const void* data) {
   const std::size_t number = declare(name, dtype, shape);
   tensors_[number].data = data;
-  tensors_[number].given = data != nullptr || tensors_[number].bytes == 0;
+  tensors_[number].given = data != nullptr;
   return number;
 }
 

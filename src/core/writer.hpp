@@ -71,7 +71,7 @@ class Writer {
     const void* data = nullptr;
     const Tensor* source = nullptr;
     Dtype dtype = Dtype::unknown;
-    bool given = false;  // data or source is set, or the tensor is empty: no bytes are expected from put()
+    bool given = false;  // data or source is set: no bytes are expected from put()
 
     std::string_view name() const { return text; }
     ByteRange range() const { return {begin, begin + bytes}; }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -231,9 +232,15 @@ TEST_F(WriterTest, refuses_before_the_target_is_touched) {
   const std::array<std::uint64_t, 1> four{4};
   Writer writer;
   writer.add("a", Dtype::F32, four, nullptr);
+  for (int i = 0; i < 100; ++i) writer.add(formatted("t{}", i), Dtype::U8, four, nullptr);  // more than it has room for
   EXPECT_FAILS(Status::duplicate, "tensor 'a' occurs twice", writer.add("a", Dtype::U8, four, nullptr));
   EXPECT_FAILS(Status::utf8, "a tensor's name is not UTF-8: byte 0xff at 1 of its 2 bytes",
                writer.add("b\xFF", Dtype::U8, four, nullptr));
+  const MetadataPair pairs[] = {{"a", "b"}, {"c", "\xFF"}};
+  EXPECT_FAILS(Status::utf8, "the value of metadata key 'c' is not UTF-8: byte 0xff at 0 of its 1 bytes",
+               writer.copy_metadata(pairs));
+  EXPECT_FAILS(Status::utf8, "a metadata key is not UTF-8: byte 0xff at 0 of its 1 bytes",
+               writer.set_metadata("\xFF", ""));
   EXPECT_FAILS(Status::state, "put was called before begin", writer.put(0, 0, "", 0));
   EXPECT_FAILS(Status::state, "finish was called before begin", writer.finish());
   writer.add("__metadata__", Dtype::U8, four, nullptr);
@@ -285,6 +292,7 @@ TEST_F(WriterTest, every_call_has_its_turn) {
   const Call calls[] = {
       {"set_metadata", true, [](Writer& writer, const char*) { writer.set_metadata("k", "v"); }},
       {"set_metadata", true, [](Writer& writer, const char*) { writer.keep_empty_metadata(); }},
+      {"copy_metadata", true, [](Writer& writer, const char*) { writer.copy_metadata({}); }},
       {"add", true, [](Writer& writer, const char*) { writer.add("late", Dtype::U8, {}, "x"); }},
       {"begin", true, [](Writer& writer, const char* path) { writer.begin(path, {}); }},
       {"put", false, [](Writer& writer, const char*) { writer.put(0, 0, "x", 1); }},
@@ -326,6 +334,33 @@ TEST_F(WriterTest, refuses_more_bytes_than_a_file_can_hold) {
   const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
   EXPECT_EQ(error.status, Status::overflow);
   EXPECT_EQ(count(), 0U);
+  for (const std::uint64_t over : {0U, 1U}) {
+    const std::array<std::uint64_t, 1> last{huge[0] - 1 - 2 * format::kMaxHeaderBytes + over};
+    Writer streaming;  // takes no space in advance
+    for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) streaming.add(name, Dtype::U8, huge, nullptr);
+    streaming.add("h", Dtype::U8, last, nullptr);
+    EXPECT_EQ(error_of([&] { streaming.begin("/dev/null", {}); }).status, over == 0 ? Status::ok : Status::overflow);
+  }
+}
+
+// Not when its bytes are copied.
+TEST_F(WriterTest, a_copy_over_the_limit_of_size_fails_at_once) {
+  const std::string data(1000, 'x');
+  const std::array<std::uint64_t, 1> shape{data.size()};
+  Writer first;
+  first.add("a", Dtype::U8, shape, data.data());
+  first.begin(path("y").c_str(), {});
+  first.finish();
+  const CheckpointPtr file = Checkpoint::open(path("y").c_str(), {});
+  Writer writer;
+  writer.add("a", *file->tensor("a"));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit shorter{500, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &shorter);
+  const Error error = error_of([&] { writer.begin(path().c_str(), {}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(error.os_error, EFBIG) << error.message;
 }
 
 TEST_F(WriterTest, refuses_a_header_over_the_limit) {
@@ -398,6 +433,19 @@ TEST_F(WriterTest, says_which_bytes_are_missing) {
   std::string data(10, ' ');
   read(*Checkpoint::open(path().c_str(), {})->tensor("a"), data.data());
   EXPECT_EQ(data, "0123456789");
+}
+
+// Also one whose position in the file happens to be large: some of these ends and begins add up to the tensor's length.
+TEST_F(WriterTest, a_part_of_any_length_is_not_the_whole) {
+  const std::array<std::uint64_t, 1> thousand{1000};
+  const std::string data(1000, 'x');
+  for (std::size_t n = 8; n < 1000; n += 16) {
+    Writer writer;
+    writer.add("a", Dtype::U8, thousand, nullptr);
+    writer.begin(path().c_str(), {});
+    writer.put(0, 0, data.data(), n);
+    EXPECT_EQ(error_of([&] { writer.finish(); }).status, Status::state) << n;
+  }
 }
 
 TEST_F(WriterTest, a_byte_put_twice_ends_it) {
@@ -810,11 +858,54 @@ TEST_F(WriterTest, copies_from_memory_and_from_callbacks) {
   const CheckpointPtr memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
   const CheckpointPtr callbacks = Checkpoint::open(io::callback_source(calls, bytes.size()), {});
   Writer writer;
-  writer.add("m", *memory->tensor("a"));
-  writer.add("c", *callbacks->tensor("a"));
+  EXPECT_EQ(writer.add("m", *memory->tensor("a")), 0U);
+  EXPECT_EQ(writer.add("c", *callbacks->tensor("a")), 1U);
+  faults::arm({});
   writer.begin(path("y").c_str(), {});
+  const std::vector<std::string> begun = faults::calls();
+  faults::disarm();
+  EXPECT_FAILS(Status::state, "tensor 'm': its data was already passed when it was added", writer.put(0, 0, "x", 1));
+  EXPECT_EQ(std::count(begun.begin(), begun.end(), "fallocate"), 0) << "takes space for blocks that may be shared";
   writer.finish();
   EXPECT_TRUE(contents(path("y")).ends_with(data + data));
+}
+
+// Data is written in pieces that end on a multiple of 8 MiB in the file, with a report after each.
+TEST_F(WriterTest, reports_pieces_of_8_mib) {
+  constexpr std::uint64_t kPiece = 8 << 20;
+  std::mt19937_64 random(4);
+  const std::string some = random_bytes(1'000'003, random);
+  std::string data;
+  while (data.size() < 20 << 20) data += some;
+  const std::array<std::uint64_t, 1> shape{data.size()};
+  std::ofstream(path("stream")).flush();
+  const int stream = ::open(path("stream").c_str(), O_WRONLY | O_CLOEXEC);
+  for (const std::string& target : {path(), formatted("/dev/fd/{}", stream)}) {
+    std::uint64_t first = 0;  // report
+    WriteOptions options;
+    options.callback = {&first, [](void* ctx, std::uint64_t done, std::uint64_t) {
+                          auto& reported = *static_cast<std::uint64_t*>(ctx);
+                          if (reported == 0) reported = done;
+                          return std::int32_t{0};
+                        }};
+    Writer writer;
+    writer.add("a", Dtype::U8, shape, nullptr);
+    writer.begin(target.c_str(), options);
+    faults::Plan plan;
+    plan.record_changes = true;
+    faults::arm(plan);
+    writer.put(0, 0, data.data(), data.size());
+    std::vector<faults::Change> changes = faults::changes();
+    faults::disarm();
+    writer.finish();
+    EXPECT_EQ(first, kPiece);
+    EXPECT_EQ(changes.size(), target == path() ? 3U : 0U);  // of a stream, none are recorded
+    for (std::size_t i = 0; i + 1 < changes.size(); ++i)
+      EXPECT_EQ(changes[i].offset + changes[i].bytes.size(), (i + 1) * kPiece);
+  }
+  ::close(stream);
+  EXPECT_TRUE(contents(path()).ends_with(data));
+  EXPECT_TRUE(contents(path()) == contents(path("stream")));
 }
 
 // ---- what is said ----------------------------------------------------------------------------------------------------
@@ -1035,6 +1126,80 @@ TEST_F(WriterTest, no_space_is_taken_for_a_stream_in_advance) {
   }
   ::close(stream);
   EXPECT_EQ(contents(path("stream")), "before" + contents(path("file")));
+}
+
+struct Part {
+  std::uint64_t offset;
+  std::size_t bytes;
+};
+
+// Adds parts, and returns how many writes they took before the flush and after it. The file has the bytes of all parts.
+template <class Buffer>
+std::pair<std::size_t, std::size_t> writes_of(const std::string& path, Buffer& buffer, io::AtomicFile& file,
+                                              const std::vector<Part>& parts) {
+  std::string expected;
+  faults::arm({});
+  for (const auto& [offset, bytes] : parts) {
+    const std::string data(bytes, static_cast<char>('a' + offset % 23));
+    expected.resize(std::max<std::size_t>(expected.size(), offset + bytes));
+    expected.replace(offset, bytes, data);
+    buffer.add(offset, data.data(), bytes);
+  }
+  const std::size_t before = writes();
+  buffer.flush();
+  const std::size_t all = writes();
+  faults::disarm();
+  file.commit();
+  EXPECT_TRUE(contents(path) == expected);
+  return {before, all};
+}
+
+TEST_F(WriterTest, adjacent_bytes_are_gathered) {
+  constexpr std::size_t kMiB = 1 << 20;
+  const struct {
+    std::vector<Part> parts;
+    std::size_t before, all;
+  } cases[] = {{{{0, 10}, {10, 10}}, 0, 1},
+               {{{0, 10}, {20, 10}}, 1, 2},
+               {{{0, kMiB / 2}, {kMiB / 2, kMiB / 2}}, 0, 1},
+               {{{0, kMiB / 2}, {kMiB / 2, kMiB / 2}, {kMiB, 1}}, 1, 2},
+               {{{0, kMiB / 2 + 1}, {kMiB / 2 + 1, 10}}, 1, 2},  // more than half of the buffer is not copied to it
+               {{{0, 10}, {10, kMiB / 2 + 1}, {kMiB / 2 + 11, 10}}, 0, 1}};
+  for (const auto& [parts, before, all] : cases) {
+    SCOPED_TRACE(parts.size());
+    io::AtomicFile file = io::AtomicFile::create(path().c_str(), {});
+    Gathering gathering(file);
+    EXPECT_EQ(writes_of(path(), gathering, file, parts), std::pair(before, all));
+  }
+}
+
+TEST_F(WriterTest, small_puts_are_buffered_until_there_is_no_room) {
+  constexpr std::size_t kSmall = 8 << 10;
+  constexpr std::size_t kMost = 3 << 16;  // pieces
+  const auto row = [](std::size_t count, std::size_t bytes) {
+    std::vector<Part> parts(count, {0, bytes});
+    for (std::size_t i = 0; i < count; ++i) parts[i].offset = i * bytes;
+    return parts;
+  };
+  const auto backwards = [&row](std::size_t count) {
+    std::vector<Part> parts = row(count, 1);
+    std::reverse(parts.begin(), parts.end());
+    return parts;
+  };
+  const struct {
+    std::uint64_t expected;
+    std::vector<Part> parts;
+    std::size_t before, all;
+  } cases[] = {{2 * kSmall, row(2, kSmall), 0, 1},     {2 * kSmall, row(7, kSmall), 3, 4},
+               {UINT64_MAX, row(1, kSmall + 1), 1, 1}, {UINT64_MAX, row(kMost + 1, 1), 0, 1},
+               {UINT64_MAX, backwards(kMost), 0, 1},   {UINT64_MAX, backwards(kMost + 1), 1, 2}};
+  for (const auto& [expected, parts, before, all] : cases) {
+    SCOPED_TRACE(formatted("{} parts of {} bytes", parts.size(), parts[0].bytes));
+    io::AtomicFile file = io::AtomicFile::create(path().c_str(), {});
+    PutBuffer buffer(file);
+    buffer.expect(expected);
+    EXPECT_EQ(writes_of(path(), buffer, file, parts), std::pair(before, all));
+  }
 }
 
 TEST_F(WriterTest, memory_for_small_puts_has_a_limit_whatever_is_expected) {
