@@ -465,7 +465,7 @@ class Launch {
 
   Process& process(std::uint32_t rank) { return *processes_[rank]; }
 
-  // Returns how many operations the group called.
+  // Process 0 has the least memory to exchange bytes, which counts. Returns how many operations the group called.
   std::size_t run(const ReadOptions& options, std::uint64_t exchange_bytes = 1, std::size_t failing = SIZE_MAX,
                   Team::Spoil spoil = nullptr) {
     Team team(size_);
@@ -477,7 +477,7 @@ class Launch {
     }
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
-      threads.emplace_back([&, rank] { processes_[rank]->run(team.group(rank, exchange_bytes), options); });
+      threads.emplace_back([&, rank] { processes_[rank]->run(team.group(rank, exchange_bytes << 8 * rank), options); });
     }
     threads.clear();
     return team.operations();
