@@ -15,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "base/error.hpp"
 #include "core/check.hpp"
 #include "core/checkpoint.hpp"
+#include "io/os.hpp"
 #include "shards.hpp"
 
 namespace st::core::open_shards_test {
@@ -253,8 +255,8 @@ TEST_F(OpenShards, TheLastOfANameCountsByTheRulesOfTheReference) {
 TEST_F(OpenShards, OfNamesInTwoShardsTheFirstToComeAgainIsTold) {
   make_names(kShards, kTensors);
   model[31][2] = model[4][499];
-  model[29][3] = model[28][0];
-  model[29][2] = model[20][1];
+  model[30][3] = model[28][0];
+  model[29][499] = model[20][1];
   model[30][0] = model[20][1];
   put_shards();
   Entries entries = entries_of_model();
@@ -283,7 +285,7 @@ TEST_F(OpenShards, OfSeveralFaultsTheFirstIsTold) {
   model[30][1] = model[30][0];
   put(shard_name(30), shard_bytes(model[30]));
   expect_error(Status::duplicate, "part-030.safetensors': tensor 'layer.30.0.weight' occurs twice");
-  model[25][1] = model[25][0];
+  model[25][400] = model[25][0];
   put(shard_name(25), shard_bytes(model[25]));
   expect_error(Status::duplicate, "part-025.safetensors': tensor 'layer.25.0.weight' occurs twice");
   put(shard_name(35), "no model");
@@ -404,6 +406,8 @@ const BadIndex kBad[] = {
      "'model-00009-of-00002.safetensors' is missing"},
     {"tensor missing in shard", mapping("model-00002-of-00002.safetensors"), Status::shard,
      "tensor 'a' is not in its shard"},
+    {"tensor of a shard without tensors", mapping("empty.safetensors"), Status::shard,
+     "tensor 'a' is not in its shard 'empty.safetensors'"},
     {"tensor in two shards", mapping("model-00001-of-00002.safetensors", "twin.safetensors"), Status::shard,
      "is in two shards"},
     {"folder as shard", mapping("sub"), Status::open, "is a directory"},
@@ -442,6 +446,7 @@ const BadIndex kBad[] = {
 TEST_F(OpenModel, BadIndexesAreRefused) {
   put("../outside.safetensors", model(entry("a", 0), 4, 'z'));
   put("twin.safetensors", model(entry("c", 0) + entry("b", 4), 8, 'z'));
+  put("empty.safetensors", format::file_front("{}"));
   put("broken.safetensors", std::string("\x02\0\0\0\0\0\0\0{,", 10));
   put("model.bin", "PK\x03\x04 and so on, as torch.save writes it");
   put("sub/model.safetensors", model(entry("a", 0), 4, 'z'));
@@ -575,6 +580,30 @@ TEST_F(OpenModel, HasMetadataWhenTheIndexOrTheFirstShardHasAPair) {
   }
 }
 
+TEST(ErrorOfShard, NamesTheShardOnceAndTheIndexIfTheShardIsMissing) {
+  const int missing = io::no_such_file();
+  const struct {
+    Error error;
+    const char* path;
+    const char* index;
+    Status status;
+    const char* message;
+  } cases[] = {
+      {{Status::open, missing, kNowhere, "gone"}, "", "", Status::shard, "shard 's' is missing"},
+      {{Status::open, missing, kNowhere, "gone"}, "", "i", Status::shard, "index 'i': shard 's' is missing"},
+      {{Status::read, missing, kNowhere, "gone"}, "", "i", Status::read, "shard 's': gone"},
+      {{Status::json, 0, kNowhere, "'folder/s': bad"}, "", "i", Status::json, "'folder/s': bad"},
+      {{Status::json, 0, kNowhere, "'store:1': bad"}, "store:1", "i", Status::json, "'store:1': bad"},
+      {{Status::json, 0, kNowhere, "bad"}, "store:1", "i", Status::json, "shard 's': bad"},
+      {{Status::json, 0, kNowhere, "tensor '': bad"}, "", "i", Status::json, "shard 's': tensor '': bad"},
+  };
+  for (const auto& [given, path, of, status, message] : cases) {
+    const Error error = error_of_shard(given, "s", path, of);
+    EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(status)) << message;
+    EXPECT_EQ(error.message, message);
+  }
+}
+
 // Invalid names are rejected before any file is opened.
 TEST_F(OpenModel, AThousandSpellingsOfOneShardOpenNoFile) {
   std::string map;
@@ -705,8 +734,10 @@ TEST_F(OpenModel, HugeIndexesAreRefusedUnread) {
   fs::resize_file(index(), 100'000'001);
   EXPECT_EQ(error_of(index()).status, Status::header_size);
   OpenOptions small;
-  small.header.max_bytes = 100;
   put("model.safetensors.index.json", kGood);
+  small.header.max_bytes = std::string_view(kGood).size();
+  EXPECT_EQ(open(index(), small)->count_tensors(), 3U);
+  --small.header.max_bytes;
   EXPECT_EQ(error_of(index(), small).status, Status::header_size);
 }
 

@@ -92,15 +92,13 @@ TEST_F(ShardPathsTest, ThatAreReplacedWhileTheModelIsOpenedAreRefused) {
   EXPECT_EQ(open(index(), options)->count_shards(), 2U);
 }
 
-// The model's directory does not change when the target of a link is replaced.
-TEST_F(ShardPathsTest, ThatAreLinksToReplacedFilesAreRefused) {
-  put("model.safetensors.index.json", kGood);
+// The model's directory does not change when the target of a link or a file in another directory is replaced.
+TEST_F(ShardPathsTest, ThatAreReplacedInAnotherDirectoryAreRefused) {
   static fs::path below;
   below = folder / "below";
   fs::create_directory(below);
   fs::rename(folder / "model-00001-of-00002.safetensors", below / "first");
   fs::create_symlink("below/first", folder / "model-00001-of-00002.safetensors");
-  put("below/new", model(entry("a", 0) + entry("b", 4), 8, 'n'));
   faults::Plan plan;
   plan.before_open = [](const char* name, int) {
     if (std::string_view(name) == "model-00002-of-00002.safetensors" && fs::exists(below / "new"))
@@ -108,14 +106,20 @@ TEST_F(ShardPathsTest, ThatAreLinksToReplacedFilesAreRefused) {
   };
   OpenOptions options;
   options.threads = 1;
-  faults::set_clock(60);  // the directory has not changed lately
-  faults::arm(plan);
-  const Error error = error_of(index(), options);
-  faults::disarm();
-  faults::set_clock(0);
-  EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard));
-  EXPECT_EQ(error.os_error, EAGAIN);
-  EXPECT_EQ(open(index(), options)->count_shards(), 2U);
+  const fs::path named = folder / "another.safetensors.index.json";  // so only the shards that it names are opened
+  for (const char* const first : {"model-00001-of-00002.safetensors", "below/first"}) {
+    put(named.filename().string(),
+        formatted(R"({{"weight_map":{{"a":"{}","c":"model-00002-of-00002.safetensors"}}}})", first));
+    put("below/new", model(entry("a", 0) + entry("b", 4), 8, 'n'));
+    faults::set_clock(60);  // the directory has not changed lately
+    faults::arm(plan);
+    const Error error = error_of(named, options);
+    faults::disarm();
+    faults::set_clock(0);
+    EXPECT_EQ(static_cast<int>(error.status), static_cast<int>(Status::shard)) << first;
+    EXPECT_EQ(error.os_error, EAGAIN) << first;
+    EXPECT_EQ(open(named, options)->count_shards(), 2U) << first;
+  }
 }
 
 TEST_F(ShardPathsTest, ThatAreRemovedWhileTheModelIsOpenedAreMissing) {
@@ -204,11 +208,13 @@ TEST_F(ShardPathsTest, FilesWithoutANumberAreNotOneFile) {
   later.modified[0] = 3;
   const std::optional<io::Identity> different[] = {none, none, std::nullopt, std::nullopt, one, later};
   EXPECT_FALSE(find_same_file(different));
-  const std::optional<io::Identity> shards[] = {later, one, std::nullopt, one, one, later};
+  io::Identity other = one;
+  other.inode = 8;
+  const std::optional<io::Identity> shards[] = {one, other, std::nullopt, later, other, one};
   const std::optional<SameFile> same = find_same_file(shards);
   ASSERT_TRUE(same);
   EXPECT_EQ(same->first, 1U);
-  EXPECT_EQ(same->second, 3U);
+  EXPECT_EQ(same->second, 4U);
 }
 
 TEST_F(ShardPathsTest, LinksStayInsideOrLeadToTheCache) {
@@ -216,7 +222,10 @@ TEST_F(ShardPathsTest, LinksStayInsideOrLeadToTheCache) {
   put("model.safetensors.index.json", index_text);
   fs::rename(folder / "model-00001-of-00002.safetensors", folder / "real.safetensors");
   fs::create_symlink("real.safetensors", folder / "model-00001-of-00002.safetensors");
+  fs::rename(index(), root / "chosen.json");  // the caller names the index, so it may be anywhere
+  fs::create_symlink("../chosen.json", index());
   EXPECT_EQ(open(folder)->count_tensors(), 3U);
+  for (const Finding& finding : check(folder.c_str(), {})) EXPECT_TRUE(finding.is_note) << finding.fault.message;
 
   const fs::path cache = root / "models--x";
   const fs::path snapshot = cache / "snapshots" / "0123";

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +25,7 @@
 
 #include "../format/file_front.hpp"
 #include "base/error.hpp"
+#include "base/parallel_for.hpp"
 #include "core/bulk_read.hpp"
 #include "core/checkpoint.hpp"
 #include "core/plan.hpp"
@@ -251,6 +253,7 @@ TEST(Folders, AModelOfShardsIsOpenedFromElsewhere) {
     Requests requests;
     const CheckpointPtr file = Checkpoint::open(std::make_unique<RemoteFolder>(objects, requests), {});
     EXPECT_EQ(file->count_shards(), 2U);
+    EXPECT_EQ(requests.single, with_index ? 3 : 2);  // each file once
     EXPECT_EQ(bytes_of(*file, "a"), "first");
     EXPECT_EQ(bytes_of(*file, "b"), "second");
     EXPECT_STREQ(file->shard(1).path, "store://bucket/model/model-00002-of-00002.safetensors");
@@ -307,6 +310,55 @@ TEST(Folders, AnIndexOfOneShardStartsNoThread) {
   options.threads = 4;
   const CheckpointPtr file = Checkpoint::open(std::make_unique<WatchedFolder>(objects, requests), options);
   EXPECT_EQ(bytes_of(*file, "a"), "first");
+}
+
+// Each opener waits until as many as are expected have come, and then a little for one more.
+class MeetingFolder final : public RemoteFolder {
+ public:
+  MeetingFolder(const std::map<std::string, std::string>& objects, Requests& requests, unsigned stated, unsigned wanted)
+      : RemoteFolder(objects, requests), stated_(stated), wanted_(wanted) {}
+  unsigned parallel() const override { return stated_; }
+  std::unique_ptr<io::Source> open(const std::string& name, bool follow_links) const override {
+    {
+      std::unique_lock lock(mutex_);
+      most = std::max(most, ++now_);
+      changed_.notify_all();
+      changed_.wait_for(lock, std::chrono::seconds(20), [this] { return most >= wanted_; });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::lock_guard lock(mutex_);
+    --now_;
+    return RemoteFolder::open(name, follow_links);
+  }
+  static inline unsigned most = 0;
+
+ private:
+  const unsigned stated_;
+  const unsigned wanted_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable unsigned now_ = 0;
+};
+
+TEST(Folders, AsManyThreadsOpenShardsAsTheCallerOrElseTheFolderWants) {
+  constexpr unsigned kMany = 8;
+  std::map<std::string, std::string> objects;
+  for (unsigned i = 1; i <= kMany; ++i) {
+    objects[formatted("m-{}-of-{}.safetensors", i, kMany)] = one_tensor(formatted("t{}", i), "x");
+  }
+  const struct {
+    unsigned threads;
+    unsigned stated;
+    unsigned expected;
+  } cases[] = {{0, 0, std::min(hardware_threads(), kMany)}, {0, 1, 1}, {0, 5, 5}, {1, 5, 1}, {3, 1, 3}};
+  for (const auto& [threads, stated, expected] : cases) {
+    Requests requests;
+    OpenOptions options;
+    options.threads = threads;
+    MeetingFolder::most = 0;
+    Checkpoint::open(std::make_unique<MeetingFolder>(objects, requests, stated, expected), options);
+    EXPECT_EQ(MeetingFolder::most, expected) << threads << " and " << stated;
+  }
 }
 
 // Only several shards can come from two saves.
