@@ -76,7 +76,7 @@ bool ReadExecutor::read_many(io::SourceReader& reader, io::ReadPath path, std::s
   if (!reader.read_many(path, reads, needed_end)) return false;
   const io::Read& last = reads.back();
   counts_.bytes_read += last.offset + last.bytes - reads.front().offset;
-  counts_.reads += reads.size() == 1 || reader.source().traits().joins_reads ? 1 : reads.size();
+  counts_.reads += reader.source().traits().joins_reads ? 1 : reads.size();
   return true;
 }
 
@@ -113,10 +113,8 @@ void ReadExecutor::deliver(io::SourceReader& reader, io::ReadPath path, Ranges r
 }
 
 void ReadExecutor::read_ranges(io::SourceReader& reader, io::ReadPath path, Ranges ranges) {
-  if (path == io::ReadPath::direct && try_ranges(reader, path, ranges)) return;
-  // The path is not direct, or the system has just rejected the direct read.
-  if (path == io::ReadPath::direct) path = io::ReadPath::buffered;
-  (void)try_ranges(reader, path, ranges);
+  if (try_ranges(reader, path, ranges)) return;
+  (void)try_ranges(reader, io::ReadPath::buffered, ranges);  // the system has just rejected a direct read
 }
 
 // Reads each range to its destination where the alignment allows it. Scratch memory is an image of the source from window_
@@ -126,12 +124,11 @@ bool ReadExecutor::try_ranges(io::SourceReader& reader, io::ReadPath path, Range
   const std::uint64_t needed_end = end_of(ranges.back());
   window_ = cursor_ = align_down(ranges.front().begin, alignment);
   const std::uint64_t end = align_up(needed_end, alignment);
-  bounce_ = nullptr;
   reads_.clear();
   copies_.clear();
   merge_adjacent(ranges, merged_);
   const bool in_place = merged_.size() == 1 && alignment == 1;
-  if (!in_place) bounce_ = scratch(scratch_, end - window_);
+  bounce_ = in_place ? nullptr : scratch(scratch_, end - window_);
   for (const ReadRequest& range : merged_) add_range(range, alignment);
   fill_up_to(end);
   if (!read_many(reader, path, reads_, needed_end)) return false;
@@ -160,7 +157,6 @@ void ReadExecutor::add_range(const ReadRequest& range, std::uint64_t alignment) 
 void ReadExecutor::fill_up_to(std::uint64_t end) {
   if (end <= cursor_) return;
   reads_.push_back({cursor_, static_cast<std::size_t>(end - cursor_), bounce_ + (cursor_ - window_)});
-  cursor_ = end;
 }
 
 // Reads to scratch memory, and returns the address of `begin` there.
@@ -244,7 +240,7 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
     if (memory == nullptr) return;
     const std::uint64_t window = align_down(at, alignment_of(reader, path));
     const std::uint64_t limit = window + std::min<std::uint64_t>(device.slot_bytes(), UINT64_MAX - window);
-    for (bool whole = true; whole && i < ranges.size() && std::max(at, ranges[i].begin) < limit;) {
+    while (i < ranges.size() && std::max(at, ranges[i].begin) < limit) {
       const ReadRequest& range = ranges[i];
       at = std::max(at, range.begin);
       const std::uint64_t bytes = std::min(end_of(range), limit) - at;
@@ -252,8 +248,7 @@ void ReadExecutor::stage_ranges(io::SourceReader& reader, io::ReadPath path, Ran
                       {range.dst + (at - range.begin), memory + (at - window), static_cast<std::size_t>(bytes)});
       arrivals_.push_back({range.entry, bytes});
       at += bytes;
-      whole = at == end_of(range);
-      if (whole) ++i;
+      if (at == end_of(range)) ++i;
     }
     read_blocks(reader, path, window, at, memory);
     begin_copies(device, memory);

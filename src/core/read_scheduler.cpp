@@ -224,7 +224,7 @@ void ReadScheduler::take_runs(ReadBatch& batch, std::uint64_t room) {
     // The requests of such a source are slow. With one per batch, other threads make the next ones, and a cancel waits for
     // this one only.
     const std::uint64_t together = format::runs_within_gap(slice, batch.gap);
-    batch.runs = format::runs_that_fit(slice, run_, std::min(total - run_, together - run_ % together), batch.room);
+    batch.runs = format::runs_that_fit(slice, run_, together - run_ % together, batch.room);
   } else {
     // Enough runs to make taking a batch cheap in comparison, even if they are far apart.
     const std::uint64_t least = std::min(total - run_, least_runs(slice, batch.path, requests_[next_].device));

@@ -191,8 +191,8 @@ TEST(DeviceLimits, AreASixteenthOfTheStagingMemoryFromOneMiBToFour) {
 }
 
 using Shape = std::vector<std::uint64_t>;
-const Shape kShapes[] = {{1},         {999},        {300, 64},  {2000, 37}, {5, 40'000},
-                         {7, 11, 13}, {20, 30, 40}, {64, 2000}, {1'500'003}};
+const Shape kShapes[] = {{1},         {999},        {300, 64},  {2000, 37},  {5, 40'000},
+                         {7, 11, 13}, {20, 30, 40}, {64, 2000}, {1'500'003}, {3, 70'000}};
 
 std::string model_bytes() {
   std::string header = "{";
@@ -211,13 +211,47 @@ std::string model_bytes() {
   return file;
 }
 
-// The same bytes in memory, and in a file that may be read directly.
+// Accepts direct reads only, and only of whole blocks.
+class DirectSource final : public io::Source {
+ public:
+  explicit DirectSource(const std::string& bytes) : Source(bytes.size()), bytes_(bytes) {}
+  void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
+    std::memcpy(dst, bytes_.data() + offset, n);
+  }
+  std::unique_ptr<io::SourceReader> open_reader(io::Cache) const override { return std::make_unique<Reader>(*this); }
+
+ private:
+  struct Reader final : io::SourceReader {
+    explicit Reader(const DirectSource& source) : SourceReader(source), bytes(source.bytes_) {}
+    bool is_cached(std::uint64_t, std::uint64_t) override { return false; }
+    io::ReadPath path_for(std::uint64_t, std::uint64_t) override { return io::ReadPath::direct; }
+    std::uint64_t alignment() const override { return 512; }
+    bool read_many(io::ReadPath path, std::span<const io::Read> reads, std::uint64_t needed_end) override {
+      EXPECT_EQ(path, io::ReadPath::direct);
+      for (const io::Read& read : reads) {
+        EXPECT_EQ((read.offset | read.bytes | reinterpret_cast<std::uintptr_t>(read.dst)) % alignment(), 0U);
+        if (read.offset < bytes.size()) std::memcpy(read.dst, bytes.data() + read.offset, left_of(read));
+      }
+      EXPECT_LE(needed_end, bytes.size());
+      return true;
+    }
+    std::size_t left_of(const io::Read& read) const {
+      return std::min(read.bytes, bytes.size() - static_cast<std::size_t>(read.offset));
+    }
+    const std::string& bytes;
+  };
+
+  const std::string& bytes_;
+};
+
+// The same bytes in memory, in a file that may be read directly, and in a source that must be.
 struct Models {
   Models() : bytes(model_bytes()), folder(io::fresh_folder("device")) {
     const std::string path = (folder / "m.safetensors").string();
     std::ofstream(path, std::ios::binary) << bytes;
     in_memory = Checkpoint::open(io::memory_source(bytes.data(), bytes.size(), nullptr, nullptr), {});
     on_disk = Checkpoint::open(path.c_str(), {});
+    direct = Checkpoint::open(std::make_unique<DirectSource>(bytes), {});
   }
   ~Models() {
     on_disk.reset();  // Windows does not remove mapped files
@@ -229,6 +263,7 @@ struct Models {
   std::filesystem::path folder;
   CheckpointPtr in_memory;
   CheckpointPtr on_disk;
+  CheckpointPtr direct;
 };
 
 std::size_t size_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.bytes()); }
@@ -241,6 +276,11 @@ struct Destination {
   std::size_t at = 0;  // in the memory of its device
   Device* device = nullptr;
 };
+
+void add_whole(Plan& plan, const Checkpoint& checkpoint, const char* name, LateDevice& device, std::size_t at) {
+  const Tensor& tensor = *checkpoint.tensor(name);
+  plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
+}
 
 class DeviceTest : public testing::Test {
  protected:
@@ -302,7 +342,8 @@ TEST_F(DeviceTest, FillsSeveralDevicesAndTheHostInOnePass) {
     std::vector<std::byte> host = untouched;
     std::array<std::size_t, 3> used{};
     std::vector<Destination> all = random_destinations();
-    const Checkpoint& checkpoint = below(3) == 0 ? *models_.in_memory : *models_.on_disk;
+    const Checkpoint* const checkpoints[] = {models_.in_memory.get(), models_.on_disk.get(), models_.direct.get()};
+    const Checkpoint& checkpoint = *checkpoints[below(3)];
     Plan plan(checkpoint);
     for (Destination& one : all) {
       const std::size_t place = below(3);
@@ -349,17 +390,54 @@ TEST_F(DeviceTest, ManyThreadsShareOneSlot) {
 TEST_F(DeviceTest, TwoDestinationsAreTwoCopiesAlsoIfTheyAreNeighbours) {
   LateDevice device(std::size_t{4} << 20, 1);
   Plan plan(*models_.in_memory);
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < models_.in_memory->count_tensors(); ++i) {
+  for (std::size_t i = models_.in_memory->count_tensors(); i-- > 0;) {
     const Tensor& tensor = *models_.in_memory->tensor_at(i);
+    const auto at = static_cast<std::size_t>(tensor.begin);
     plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-    at += size_of(tensor);
+  }
+  ReadOptions options;
+  options.threads = 1;
+  options.chunk_bytes = std::size_t{4} << 20;  // all in one batch
+  plan.run(options);
+  EXPECT_EQ(device.copies(), models_.in_memory->count_tensors());
+  EXPECT_EQ(plan.counts().copies, device.copies());
+  EXPECT_EQ(plan.counts().bytes_copied, plan.total());
+  const auto at = static_cast<std::size_t>(plan.total());
+  EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+}
+
+TEST_F(DeviceTest, BytesOfSeveralDestinationsShareASlot) {
+  LateDevice device(std::size_t{1} << 20, 2);
+  Plan plan(*models_.in_memory);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1} << 20}) {
+    add_whole(plan, *models_.in_memory, "t1", device, at);
+    add_whole(plan, *models_.in_memory, "t2", device, at + 1000);
   }
   ReadOptions options;
   options.threads = 1;
   plan.run(options);
-  EXPECT_EQ(device.copies(), models_.in_memory->count_tensors());
-  EXPECT_EQ(std::memcmp(device.contents(0), models_.bytes.data() + models_.bytes.size() - at, at), 0);
+  EXPECT_EQ(device.batches(), 1U);
+}
+
+// Between two of them it is read, but not between two slots.
+TEST_F(DeviceTest, AGapIsReadOnlyInsideASlot) {
+  LateDevice device(Device::kSlotAlignment, 2);
+  Plan plan(*models_.on_disk);
+  for (const char* const name : {"t0", "t2", "t4"}) {
+    add_whole(plan, *models_.on_disk, name, device, static_cast<std::size_t>(models_.on_disk->tensor(name)->begin));
+  }
+  ReadOptions options;
+  options.threads = 1;
+  options.gap_bytes = std::uint64_t{1} << 20;
+  options.cache = io::Cache::through;
+  plan.run(options);
+  EXPECT_LE(plan.counts().bytes_read, models_.on_disk->tensor("t2")->end + models_.on_disk->tensor("t4")->bytes());
+  for (const char* const name : {"t0", "t2", "t4"}) {
+    const Tensor& tensor = *models_.on_disk->tensor(name);
+    const auto begin = static_cast<std::size_t>(tensor.begin);
+    const std::size_t data = models_.bytes.size() - static_cast<std::size_t>(models_.on_disk->tensor("t9")->end);
+    EXPECT_EQ(std::memcmp(device.contents(begin), models_.bytes.data() + data + begin, size_of(tensor)), 0) << name;
+  }
 }
 
 TEST_F(DeviceTest, NothingIsInFlightAfterAnyCallFailed) {
@@ -531,11 +609,6 @@ class StuckSource {
   std::atomic<bool> free_{false};
 };
 
-void add_whole(Plan& plan, const Checkpoint& checkpoint, const char* name, LateDevice& device, std::size_t at) {
-  const Tensor& tensor = *checkpoint.tensor(name);
-  plan.add(tensor, nullptr, nullptr, nullptr, device.address(at), tensor.bytes(), borrowed(device));
-}
-
 TEST_F(DeviceTest, APlanDoesNotWaitForTheEndOfAnother) {
   StuckSource source(models_.bytes);
   LateDevice device(Device::kSlotAlignment, 2);
@@ -569,7 +642,12 @@ TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
   // It reads before it waits: see TheReadAtOfASourceMayFillTheSameDevice.
   const CheckpointPtr calling_back =
       Checkpoint::open(io::callback_source({read, nullptr, &models_.bytes}, models_.bytes.size()), {});
-  for (const Checkpoint* const file : {models_.in_memory.get(), calling_back.get()}) {
+  const Destination slice{"t7", false, {0, 0}, {64, 1999}, {1, 1}, std::size_t{64} * 1999};
+  for (const auto& [file, kind] : {std::pair{models_.in_memory.get(), "whole"},
+                                   {models_.in_memory.get(), "slice"},
+                                   {models_.in_memory.get(), "twice"},
+                                   {calling_back.get(), "whole"}}) {
+    SCOPED_TRACE(kind);
     StuckSource source(models_.bytes);
     LateDevice device(Device::kSlotAlignment, 1);
     Plan stuck(*source.checkpoint);
@@ -580,7 +658,12 @@ TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
     std::thread other([&] { stuck.run(options); });
     source.wait_until_stuck();  // in a read to the only slot
     Plan plan(*file);
-    add_whole(plan, *file, "t7", device, std::size_t{2} << 20);
+    Destination wanted = slice;
+    wanted.device = &device;
+    wanted.whole = *kind != 's';
+    wanted.bytes = wanted.whole ? std::size_t{64} * 2000 : slice.bytes;
+    add(plan, *file, wanted, device.address(std::size_t{2} << 20));
+    if (*kind == 't') add(plan, *file, wanted, device.address(std::size_t{3} << 20));
     std::thread waiting([&] { EXPECT_THROW(plan.run(options), Error); });
     // The first cancel may come before the run begins, and then ends that run as well.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -591,6 +674,37 @@ TEST_F(DeviceTest, ACancelEndsThePlanThatWaitsForASlot) {
     other.join();
     plan.run(options);
     EXPECT_TRUE(plan.complete(0) && stuck.complete(0));
+  }
+}
+
+// In the middle of a batch.
+TEST_F(DeviceTest, NothingIsReadOrCopiedAfterACancel) {
+  struct Context {
+    const std::string& bytes;
+    Plan* plan = nullptr;
+    std::size_t reads = 0;
+    static std::int32_t read(void* ctx, std::uint64_t offset, void* dst, std::size_t n) {
+      auto& self = *static_cast<Context*>(ctx);
+      ++self.reads;
+      if (self.plan != nullptr) self.plan->cancel();
+      std::memcpy(dst, self.bytes.data() + offset, n);
+      return 0;
+    }
+  } context{models_.bytes};
+  const CheckpointPtr file =
+      Checkpoint::open(io::callback_source({Context::read, nullptr, &context}, models_.bytes.size()), {});
+  ReadOptions options;
+  options.threads = 1;
+  for (const bool twice : {false, true}) {
+    LateDevice device(Device::kSlotAlignment, 2);
+    Plan plan(*file);
+    add_whole(plan, *file, "t4", device, 0);
+    if (twice) add_whole(plan, *file, "t4", device, std::size_t{1} << 20);
+    context.plan = &plan;
+    context.reads = 0;
+    EXPECT_THROW(plan.run(options), Error);
+    EXPECT_EQ(context.reads, 1U);
+    EXPECT_EQ(device.copies(), twice ? 0U : 1U);
   }
 }
 
@@ -782,7 +896,9 @@ TEST_F(DeviceTest, OfASliceInMemoryTheBytesOfItsRunsAreRead) {
   LateDevice device(Device::kSlotAlignment, 2);
   const Destination destinations[] = {
       {"t3", false, {0, 5}, {2000, 9}, {1, 1}, 2000 * 4, 0, &device},
+      {"t4", false, {0, 5}, {5, 25'005}, {1, 1}, 5 * 25'000, 0, &device},  // two runs fit a slot, and the last is alone
       {"t4", false, {0, 5}, {5, 39'005}, {1, 1}, 5 * 39'000, 0, &device},  // two runs do not fit a slot
+      {"t9", false, {0, 5}, {3, 70'000}, {1, 1}, 3 * 69'995, 0, &device},  // a run does not fit a slot
   };
   for (const Destination& to : destinations) {
     Plan plan(*models_.in_memory);

@@ -13,7 +13,9 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../io/read_faults.hpp"
@@ -199,18 +201,42 @@ TEST(ReadScheduler, HoldNeighboursUpToAGap) {
   std::vector<std::size_t> sizes;
   for (const ReadBatch& batch : batches_of(many, readers, {})) sizes.push_back(batch.ranges.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{400, 400, 200}));
+  // Nor does a batch go on behind a multiple of its size.
+  const std::vector<ReadRequest> two{{0, 0, kMiB, &place, 0, nullptr}, {0, kMiB, kMiB, &place, 1, nullptr}};
+  for (const ReadBatch& batch : batches_of(two, readers, {1, kMiB, 0})) EXPECT_EQ(batch.ranges.size(), 1U);
+}
+
+TEST(ReadScheduler, OfManyCachedBytesAreAsLongAsPossible) {
+  const SourcePtr quick = io::memory_source("", 1000 * kMiB, nullptr, nullptr);
+  const std::vector<ReadRequest> requests{{0, 0, 1000 * kMiB, &place, 0, nullptr}};
+  EXPECT_EQ(batches_of(requests, readers_of({quick.get()}), {16, 0, 0}).front().ranges.at(0).bytes, 8 * kMiB);
+}
+
+TEST(ReadScheduler, OfAChosenSizeAreWholeBlocksFrom64KiBToAGiB) {
+  for (const auto& [given, usable] : {std::pair<std::uint64_t, std::uint64_t>{0, 0},
+                                      {1, 64 * kKiB},
+                                      {100 * kKiB + 1, 100 * kKiB},
+                                      {UINT64_MAX, 1024 * kMiB}}) {
+    EXPECT_EQ(usable_chunk(given), usable) << given;
+  }
 }
 
 // A byte requested twice is never in one batch twice, because the ranges of a batch do not overlap.
 // Its reads of adjacent tensors are to wait for it at the same time.
 TEST(ReadScheduler, OfASourceThatAnswersSeveralAtOnceHoldOneRange) {
-  for (const unsigned parallel : {0U, 16U}) {
+  const struct {
+    unsigned parallel;
+    std::uint64_t gap_bytes;  // not 0: neighbours are one request
+    std::size_t batches;
+  } cases[] = {{0, 0, 1}, {1, 0, 1}, {16, 0, 8}, {16, 1, 1}};
+  for (const auto& [parallel, gap_bytes, batches] : cases) {
     io::Callbacks callbacks{no_bytes, nullptr, nullptr};
     callbacks.parallel = parallel;
+    callbacks.gap_bytes = gap_bytes;
     const SourcePtr source = io::callback_source(callbacks, kMiB);
     std::vector<ReadRequest> requests;
     for (std::uint64_t i = 0; i < 8; ++i) requests.push_back({0, i * kKiB, kKiB, &place});
-    EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {}).size(), parallel == 0 ? 1U : 8U);
+    EXPECT_EQ(batches_of(requests, readers_of({source.get()}), {}).size(), batches) << parallel;
   }
 }
 
@@ -371,6 +397,92 @@ TEST(ReadScheduler, NoRequestOfSuchASourceReadsTheLongGapAfterARow) {
   for (const ReadBatch& batch : batches) {
     EXPECT_EQ(batch.first_run / kOfRow, (batch.first_run + batch.runs - 1) / kOfRow) << batch.first_run;
   }
+}
+
+// A batch of a memory source's runs is followed by one of another source, made in the same ReadBatch.
+TEST(ReadScheduler, RunsAreCopiedFromTheMemoryOfTheirOwnSource) {
+  const Matrix matrix(64, kMiB);
+  const format::Slice slice = matrix.columns(0, 512 * kKiB);
+  const SourcePtr quick = io::memory_source("x", 100 * kMiB, nullptr, nullptr);
+  const SourcePtr slow = callbacks(UINT64_MAX);
+  const Readers readers = readers_of({quick.get(), slow.get()});
+  const std::uint64_t bytes = format::extent(slice);
+  const std::vector<ReadRequest> requests{
+      {0, 0, 10, &place, 0, nullptr}, {0, 10, bytes, &place, 1, &slice}, {1, 0, bytes, &place, 2, &slice}};
+  const std::vector<ReadBatch> batches = batches_of(requests, readers, {4, 0, 0});
+  EXPECT_EQ(batches.front().ranges.size(), 1U);
+  std::size_t copied = 0;
+  for (const ReadBatch& batch : batches) {
+    if (!batch.ranges.empty()) continue;
+    EXPECT_EQ(batch.memory != nullptr, batch.request == &requests[1]);
+    copied += batch.memory != nullptr ? 1 : 0;
+  }
+  EXPECT_GE(copied, 8U) << "a progress callback and a cancel wait for each";
+}
+
+// Counts what it is asked. Its memory is not to be used, because its path is not cached.
+class AskedReader final : public io::SourceReader {
+ public:
+  using Asked = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+  explicit AskedReader(const io::Source& source) : SourceReader(source) {}
+  bool is_cached(std::uint64_t, std::uint64_t) override { return false; }
+  io::ReadPath path_for(std::uint64_t begin, std::uint64_t end) override {
+    asked.emplace_back(begin, end);
+    return io::ReadPath::buffered;
+  }
+  const std::byte* memory() const override { return &place; }
+  bool read_many(io::ReadPath, std::span<const io::Read>, std::uint64_t) override { return true; }
+  void retire() override { ++retired; }
+  void close_idle() override { ++closed; }
+
+  Asked asked;
+  int retired = 0;
+  int closed = 0;
+};
+
+TEST(ReadScheduler, ThePathIsAskedOncePerBlockOf16MiB) {
+  const SourcePtr source = callbacks(UINT64_MAX);
+  Readers readers;
+  for (int i = 0; i < 3; ++i) readers.push_back(std::make_unique<AskedReader>(*source));
+  const auto reader = [&](std::size_t i) -> AskedReader& { return static_cast<AskedReader&>(*readers[i]); };
+  const Matrix matrix(5, 10 * kMiB);
+  constexpr std::uint64_t kFrom = 1000;
+  constexpr std::uint64_t kRun = kMiB + 1;
+  const format::Slice rows = matrix.columns(kFrom, kFrom + kRun);
+  const format::Slice columns = matrix.columns(kFrom, kFrom + 1);
+  const std::vector<ReadRequest> requests{
+      {0, 5 * kMiB, 35 * kMiB, &place, 0, nullptr},       {0, 6 * kMiB, kMiB, &place, 1, nullptr},
+      {0, 32 * kMiB, kMiB, &place, 2, nullptr},           {0, 32 * kMiB, kMiB, &place, 3, nullptr},
+      {1, kFrom, format::extent(rows), &place, 4, &rows}, {2, kFrom, format::extent(columns), &place, 5, &columns}};
+  ReadScheduler queue(requests, readers, {});
+  for (const ReadBatch& batch : batches_of(queue)) EXPECT_EQ(batch.memory, nullptr);
+  EXPECT_EQ(reader(0).asked, (AskedReader::Asked{{5 * kMiB, 16 * kMiB},
+                                                 {16 * kMiB, 32 * kMiB},
+                                                 {32 * kMiB, 40 * kMiB},
+                                                 {6 * kMiB, 16 * kMiB},
+                                                 {32 * kMiB, 40 * kMiB}}));
+  EXPECT_EQ(reader(1).asked,
+            (AskedReader::Asked{
+                {kFrom, 16 * kMiB}, {20 * kMiB + kFrom, 32 * kMiB}, {40 * kMiB + kFrom, 40 * kMiB + kFrom + kRun}}));
+  EXPECT_EQ(reader(0).retired, 1);
+  EXPECT_EQ(reader(0).closed, 0);
+}
+
+TEST(ReadScheduler, AFileIsDoneWithWhenItsLastBatchIs) {
+  const SourcePtr source = callbacks(UINT64_MAX);
+  Readers readers;
+  for (int i = 0; i < 2; ++i) readers.push_back(std::make_unique<AskedReader>(*source));
+  auto& first = static_cast<AskedReader&>(*readers[0]);
+  const std::vector<ReadRequest> requests{{0, 0, 2 * kMiB, &place, 0, nullptr}, {1, 0, kMiB, &place, 1, nullptr}};
+  ReadScheduler queue(requests, readers, {});
+  ReadBatch slow, quick;
+  ASSERT_TRUE(queue.next(slow) && queue.next(quick));
+  ASSERT_TRUE(queue.next(quick));  // of the second file
+  EXPECT_EQ(first.retired, 0);
+  EXPECT_EQ(first.closed, 1);
+  EXPECT_FALSE(queue.next(slow));
+  EXPECT_EQ(first.retired, 1);
 }
 
 // No descriptor of a finished file stays open.

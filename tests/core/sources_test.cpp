@@ -125,7 +125,7 @@ Error error_of(const std::function<void()>& body) {
 // Even if byte 0 of the source is not at the start of an aligned block.
 TEST(Sources, BytesFromElsewhereGoThroughAPlan) {
   const std::string bytes = sample();
-  for (const std::uint64_t origin : {0U, 4097U}) {
+  for (const std::uint64_t origin : {std::uint64_t{0}, (std::uint64_t{1} << 62) + 4097}) {
     Requests requests;
     io::Traits traits;
     traits.origin = origin;
@@ -182,6 +182,7 @@ TEST(Sources, TheCostOfARequestDecidesWhatIsReadAlong) {
     plan.run(options);
     EXPECT_EQ(requests.batches, wanted);
     EXPECT_EQ(requests.bytes, read);
+    EXPECT_EQ(plan.counts().reads, static_cast<std::uint64_t>(wanted));
     EXPECT_EQ(requests.single, 1);  // of the header
   }
 }
@@ -393,7 +394,7 @@ class PlainSource final : public io::Source {
       : Source(bytes.size()), bytes_(bytes), requests_(requests) {}
   io::Traits traits() const override {
     io::Traits traits;
-    traits.origin = 1'000'000;
+    traits.origin = std::uint64_t{1} << 62;  // as much memory cannot be had
     return traits;
   }
   void read_at(std::uint64_t offset, void* dst, std::size_t n) const override {
@@ -477,6 +478,21 @@ TEST(Sources, ReadNoGapsIfTheyDoNotJoinReads) {
   EXPECT_EQ(model.requests.single, 2);
   const std::size_t data = model.bytes.size() - 200'050;
   EXPECT_EQ(memory, model.bytes.substr(data + 99'900, 100) + model.bytes.substr(data + 200'000));
+}
+
+TEST(Sources, AreAskedOnceForNeighboursThatAreAlsoNeighboursInMemory) {
+  PlainModel model;
+  for (const std::size_t apart : {0U, 10U}) {
+    std::string memory(100'060, ' ');
+    Plan plan(*model.file);
+    plan.add(*model.file->tensor("gap"), nullptr, nullptr, nullptr, memory.data(), 100'000);
+    plan.add(*model.file->tensor("v"), nullptr, nullptr, nullptr, memory.data() + 100'000 + apart, 50);
+    model.requests.single = 0;
+    plan.run({});
+    EXPECT_EQ(model.requests.single, apart == 0 ? 1 : 2);
+    EXPECT_EQ(plan.counts().reads, apart == 0 ? 1U : 2U);
+    EXPECT_TRUE(model.bytes.ends_with(memory.substr(0, 100'000) + memory.substr(100'000 + apart, 50)));
+  }
 }
 
 TEST(Sources, AreReadByNoMoreThreadsThanRequestsIfTheyStateTheirParallelism) {
